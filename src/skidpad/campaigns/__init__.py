@@ -1,0 +1,1 @@
+"""The jobs, composed from the parts."""

@@ -1,0 +1,54 @@
+"""The one small tree of exceptions; each class owns the exit code of the command that it ends."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Self
+
+
+class SkidpadError(Exception):
+    """Something a user can mend; the message says what was wrong, what was got and what to do."""
+
+    exit_code = 2
+
+
+class UnknownNameError(SkidpadError):
+    """A name that no registry row, column or key answers to."""
+
+    @classmethod
+    def among(cls, noun: str, got: str, known: Iterable[str]) -> Self:
+        """Builds the message `no NOUN named 'GOT'`, with the nearest known name or all of them."""
+        names = sorted(known)
+        near = get_close_matches(got, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+        return cls(f"no {noun} named {got!r}; {hint}")
+
+
+class BadParametersError(SkidpadError):
+    """Parameters outside a stimulus's space."""
+
+
+class BadDriveError(SkidpadError):
+    """A drive that cannot be read at all; single broken frames are problems, not errors."""
+
+
+class BadSubjectError(SkidpadError):
+    """A subject description or model file that cannot or must not be loaded."""
+
+
+class BadRunError(SkidpadError):
+    """A run folder that is missing, foreign, damaged or in use."""
+
+
+class MissingExtraError(SkidpadError):
+    """An optional package that a feature needs is not installed."""
+
+    @classmethod
+    def of(cls, package: str, extra: str, purpose: str) -> Self:
+        """Names the extra that brings `package`."""
+        return cls(f"{purpose} needs the package {package!r}; install it with: pip install 'skidpad[{extra}]'")
+
+
+class InterruptedRunError(SkidpadError):
+    """The user stopped a run; everything committed so far is kept."""
+
+    exit_code = 130

@@ -1,0 +1,1 @@
+"""Recorded drives: frames in order, what the human did, and what is wrong with the recording."""

@@ -1,0 +1,34 @@
+"""What a relation is given and what it answers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from skidpad.core.images import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Steering of N cases in radians: on the original, on the mutant, and the human's (NaN: no label)."""
+
+    original_rad: FloatArray
+    mutant_rad: FloatArray
+    label_rad: FloatArray
+
+
+class Relation(Protocol):
+    """A named relation with a tolerance; a report never mixes two of them."""
+
+    @property
+    def name(self) -> str: ...
+
+    def excess(self, answers: Answers) -> FloatArray:
+        """Returns the case's error divided by the tolerated one, (N,): above 1 is a violation.
+
+        Infinite where the mutant's answer is not finite; NaN where the case cannot be judged (no label, say).
+        """
+        ...
+
+
+def violated(relation: Relation, answers: Answers) -> BoolArray:
+    """Tells which cases break the relation; a case that cannot be judged does not."""
+    return relation.excess(answers) > 1.0

@@ -1,0 +1,1 @@
+"""Retraining on what a run found."""

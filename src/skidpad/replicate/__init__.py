@@ -1,0 +1,1 @@
+"""Each paper's figure, ours, and the gap."""

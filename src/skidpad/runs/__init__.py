@@ -1,0 +1,1 @@
+"""The crash-safe run folder: records, findings, resume and replay."""

@@ -1,0 +1,1 @@
+"""Tests, effect sizes and intervals, each checked against a reference."""

@@ -1,0 +1,1 @@
+"""DeepTest's image transformations, and their composition."""

@@ -1,0 +1,1 @@
+"""The built-in world: roads, a front camera, the truth."""

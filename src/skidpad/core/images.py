@@ -22,13 +22,29 @@ FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 IntArray: TypeAlias = NDArray[np.int64]
 
+_JPEG_START, _JPEG_SCAN, _JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
+_PNG_START, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
+
 
 def decode(data: bytes) -> NumpyFrames | None:
     """Decodes JPEG, PNG and friends to (height, width, 3) RGB; None where the bytes are no whole picture."""
-    if not data:
+    if not data or not _is_complete(data):
         return None
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    try:
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    except cv2.error:  # a header that claims an absurd size
+        return None
     return None if image is None else np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def _is_complete(data: bytes) -> bool:
+    """Tells whether a JPEG or PNG has its end marker; OpenCV 4 paints the missing part of a truncated JPEG grey."""
+    if data.startswith(_JPEG_START):
+        # Neither marker can occur inside the compressed pixels, and a thumbnail's end lies before the picture's own start of scan.
+        return data.endswith(_JPEG_END) or data.rfind(_JPEG_END) > data.rfind(_JPEG_SCAN)
+    if data.startswith(_PNG_START):
+        return data.endswith(_PNG_END) or _PNG_END in data
+    return True
 
 
 def encode(frame: NumpyFrames, suffix: str = ".png", quality: int = 90) -> bytes:

@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 from skidpad.core.errors import UnknownNameError
 
-
 T = TypeVar("T")
 
 

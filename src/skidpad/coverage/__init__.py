@@ -1,1 +1,1 @@
-"""What the tests made the network do: NC, KMNC, NBC, SNAC, TKNC, as mergeable sets of bits."""
+"""How much of a subject's neurons a campaign has exercised: criteria, profiles and mergeable state."""

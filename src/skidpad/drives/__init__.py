@@ -1,1 +1,22 @@
 """Recorded drives: frames in order, what the human did, and what is wrong with the recording."""
+
+from skidpad.drives.drive import Drive, FrameBatch, FrameSource, Problem, ProblemKind
+from skidpad.drives.inspection import DriveReport, inspect_drive
+from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import open_drive
+from skidpad.drives.predictions import load_predictions
+from skidpad.drives.readers import READERS
+
+__all__ = [
+    "READERS",
+    "Drive",
+    "DriveReport",
+    "FrameBatch",
+    "FrameSource",
+    "Problem",
+    "ProblemKind",
+    "drive_from_arrays",
+    "inspect_drive",
+    "load_predictions",
+    "open_drive",
+]

@@ -1,10 +1,20 @@
 """The drive type: lazy frames in order, steering labels, and counted problems."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
+from hashlib import sha256
 from typing import Protocol
 
-from skidpad.core.images import FloatArray, IntArray, NumpyFrames
+import numpy as np
+
+from skidpad.core.errors import BadDriveError
+from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
+from skidpad.drives.prefetch import default_threads, filled_in_order
 
 
 class ProblemKind(Enum):
@@ -15,6 +25,9 @@ class ProblemKind(Enum):
     NAN_LABEL = "label is not a number"
     DUPLICATE_ID = "duplicate frame id"
     OTHER_SIZE = "size differs from the drive's"
+    UNLISTED = "picture without a row in the csv"
+    BAD_ROW = "row of the csv that cannot be used"
+    IGNORED_FILE = "file left aside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,9 @@ class Problem:
     kind: ProblemKind
     frame_id: str
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.frame_id}: {self.kind.value} ({self.detail})"
 
 
 class FrameSource(Protocol):
@@ -50,3 +66,214 @@ class FrameBatch:
 
     def __len__(self) -> int:
         return len(self.frame_ids)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cut:
+    """Which frames of which whole drive a slice holds."""
+
+    whole: Drive
+    rows: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Drive:
+    """A recorded drive in time order; frames are read when they are asked for.
+
+    frame_ids: N distinct names. steering_rad: (N,), NaN where a frame has no label. time_s: (N,) seconds since the first
+    frame of the recording, never falling, or None. source: asked for frame i of the whole drive. problems: found while
+    indexing the whole recording; a slice carries them all. origin: the text that `open_drive` opens to the same drive
+    again, empty where there is none (arrays in memory, frames picked without a pattern). public: (N,), the public half of
+    a challenge's split, or None. cut: set on slices only.
+    """
+
+    name: str
+    frame_ids: tuple[str, ...]
+    steering_rad: FloatArray
+    time_s: FloatArray | None
+    source: FrameSource
+    problems: tuple[Problem, ...] = ()
+    origin: str = ""
+    public: BoolArray | None = None
+    cut: Cut | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.frame_ids)
+        for what, values in (("labels", self.steering_rad), ("times", self.time_s), ("split marks", self.public)):
+            if values is not None and values.shape != (count,):
+                raise BadDriveError(f"drive {self.name!r} has {count} frames but {what} of shape {values.shape}; give one per frame")
+        if self.time_s is not None and not bool(np.all(np.diff(self.time_s) >= 0.0)):
+            raise BadDriveError(f"the times of drive {self.name!r} are not in order or not numbers; sort the frames by time")
+
+    def __len__(self) -> int:
+        return len(self.frame_ids)
+
+    def __getitem__(self, frames: slice) -> Drive:
+        if not isinstance(frames, slice):
+            raise TypeError(f"a drive is sliced, as drive[10:20]; got drive[{frames!r}]; one frame is drive.frame({frames!r})")
+        return self.select(np.arange(len(self), dtype=np.int64)[frames])
+
+    def __repr__(self) -> str:
+        return f"Drive({self.name!r}, {len(self)} frames, {self.origin or 'no origin'})"
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether at least one frame has a label."""
+        return bool(np.isfinite(self.steering_rad).any())
+
+    @property
+    def rate_hz(self) -> float | None:
+        """Frames per second: one over the median distance in time; None where times are unknown."""
+        if self.time_s is None or len(self) < 2:
+            return None
+        step_s = float(np.median(np.diff(self.time_s)))
+        return 1.0 / step_s if step_s > 0.0 else None
+
+    @cached_property
+    def frame_shape(self) -> tuple[int, int, int]:
+        """(height, width, 3) of the first readable frame; a slice has the shape of the whole drive."""
+        if self.cut is not None:
+            return self.cut.whole.frame_shape
+        first: Problem | None = None
+        for index in range(len(self)):
+            frame = self.source.read(index)
+            if not isinstance(frame, Problem):
+                return frame.shape[0], frame.shape[1], 3
+            first = first or frame
+        raise self._unreadable(first)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of ids, labels and the source's fingerprints; where the drive lies does not matter."""
+        digest = sha256()
+        for position, frame_id in enumerate(self.frame_ids):
+            digest.update(f"{frame_id}\x1f{self.source.fingerprint(self.row(position))}\x1e".encode())
+        digest.update(np.where(np.isnan(self.steering_rad), np.nan, self.steering_rad).astype("<f8").tobytes())
+        return digest.hexdigest()
+
+    def select(self, indices: Sequence[int] | IntArray) -> Drive:
+        """Returns the drive of these frames, which must be distinct and in time order; nothing is read."""
+        chosen = self._checked(indices)
+        if np.any(np.diff(chosen) <= 0):
+            raise IndexError(f"frames of drive {self.name!r} are selected once each and in time order; got {chosen[:10].tolist()} ...")
+        rows = chosen if self.cut is None else self.cut.rows[chosen]
+        whole = self if self.cut is None else self.cut.whole
+        return replace(
+            self,
+            frame_ids=tuple(self.frame_ids[position] for position in chosen.tolist()),
+            steering_rad=self.steering_rad[chosen],
+            time_s=None if self.time_s is None else self.time_s[chosen],
+            public=None if self.public is None else self.public[chosen],
+            origin=_origin_of(whole, rows),
+            cut=Cut(whole, rows),
+        )
+
+    def head(self, count: int) -> Drive:
+        """Returns the first `count` frames, or all where there are fewer."""
+        return self[: max(count, 0)]
+
+    def split(self, fraction: float) -> tuple[Drive, Drive]:
+        """Cuts the drive in two by time order: the first `fraction` of its frames, rounded, and the rest."""
+        place = self.position_at(fraction)
+        return self[:place], self[place:]
+
+    def position_at(self, fraction: float) -> int:
+        """Returns how many frames the first `fraction` of the drive holds, rounded."""
+        if not 0.0 <= fraction <= 1.0:
+            raise BadDriveError(f"a share of a drive lies within 0 and 1; got {fraction}")
+        return round(len(self) * fraction)
+
+    def frame(self, position: int) -> NumpyFrames | Problem:
+        """Reads one frame, or the problem with it; a frame of another size than the drive's is one."""
+        shape = self.frame_shape
+        frame = self.source.read(self.row(position))
+        if isinstance(frame, Problem) or frame.shape == shape:
+            return frame
+        detail = f"{frame.shape[1]}x{frame.shape[0]} where the drive has {shape[1]}x{shape[0]}"
+        return Problem(ProblemKind.OTHER_SIZE, self.frame_ids[position], detail)
+
+    def read(self, indices: Sequence[int] | IntArray) -> FrameBatch:
+        """Reads these frames in the calling thread, in the order given; broken ones are listed, not returned."""
+        chosen = self._checked(indices)
+        frames = np.empty((len(chosen), *self.frame_shape), np.uint8)
+        return self._batch(chosen, frames, self._fill(chosen, frames))
+
+    def batches(self, batch_size: int, threads: int | None = None) -> Generator[FrameBatch, None, None]:
+        """Reads the whole drive in order, decoding ahead in a few threads (default: one per core, at most 8).
+
+        Holds at most two decoded batches beside the one in the caller's hands and the one before it. No batch is empty: the
+        problems of one without a readable frame ride with a neighbour. Raises BadDriveError where no frame can be read.
+        """
+        held: FrameBatch | None = None
+        carried: tuple[Problem, ...] = ()
+        with closing(self.scan(batch_size, threads)) as scanned:
+            for batch in scanned:
+                if not len(batch):
+                    carried += batch.problems
+                    continue
+                if held is not None:
+                    yield held
+                held, carried = replace(batch, problems=carried + batch.problems), ()
+        if held is not None:
+            yield replace(held, problems=held.problems + carried)
+        elif carried:
+            raise self._unreadable(carried[0])
+
+    def scan(self, batch_size: int, threads: int | None = None) -> Generator[FrameBatch, None, None]:
+        """Reads as `batches` does, but yields one batch for every `batch_size` frames, even where none of them is readable."""
+        if batch_size < 1:
+            raise ValueError(f"a batch holds at least one frame; got batch_size={batch_size}")
+        shape = self.frame_shape if len(self) else (0, 0, 3)
+        with closing(filled_in_order(self._fill, len(self), batch_size, shape, threads or default_threads())) as filled:
+            for positions, frames, problems in filled:
+                yield self._batch(positions, frames, problems)
+
+    def _fill(self, positions: IntArray, frames: NumpyFrames) -> list[Problem | None]:
+        problems: list[Problem | None] = []
+        for slot, position in enumerate(positions.tolist()):
+            frame = self.frame(position)
+            if isinstance(frame, Problem):
+                problems.append(frame)
+            else:
+                frames[slot] = frame
+                problems.append(None)
+        return problems
+
+    def _batch(self, positions: IntArray, frames: NumpyFrames, problems: list[Problem | None]) -> FrameBatch:
+        found = tuple(problem for problem in problems if problem is not None)
+        if found:
+            kept = np.array([problem is None for problem in problems])
+            positions, frames = positions[kept], frames[kept]
+        return FrameBatch(
+            indices=positions,
+            frame_ids=tuple(self.frame_ids[position] for position in positions.tolist()),
+            frames=frames,
+            steering_rad=self.steering_rad[positions],
+            problems=found,
+        )
+
+    def row(self, position: int) -> int:
+        """Returns where the source keeps the frame at a position of this drive."""
+        return position if self.cut is None else int(self.cut.rows[position])
+
+    def _checked(self, indices: Sequence[int] | IntArray) -> IntArray:
+        chosen = np.asarray(indices, np.int64).reshape(-1)
+        if len(chosen) and (chosen.min() < 0 or chosen.max() >= len(self)):
+            raise IndexError(f"drive {self.name!r} has frames 0 to {len(self) - 1}; got {chosen.min()} to {chosen.max()}")
+        return chosen
+
+    def _unreadable(self, first: Problem | None) -> BadDriveError:
+        cause = f"the first problem is {first}" if first else "it has no frames"
+        return BadDriveError(f"no frame of drive {self.name!r} can be read: {cause}; look at it with `skidpad inspect`")
+
+
+def _origin_of(whole: Drive, rows: IntArray) -> str:
+    if not whole.origin:
+        return ""
+    steps = np.diff(rows)
+    step = int(steps[0]) if len(steps) else 1
+    if np.any(steps != step):
+        return ""
+    start, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    every = f"&step={step}" if step != 1 else ""
+    return f"{whole.origin}{'&' if '?' in whole.origin else '?'}start={start}&stop={stop}{every}"

@@ -19,7 +19,9 @@ class Relation(Protocol):
     """A named relation with a tolerance; a report never mixes two of them."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The registry name."""
+        ...
 
     def excess(self, answers: Answers) -> FloatArray:
         """Returns the case's error divided by the tolerated one, (N,): above 1 is a violation.

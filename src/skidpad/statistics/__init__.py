@@ -1,1 +1,1 @@
-"""Tests, effect sizes and intervals, each checked against a reference."""
+"""Tests of difference, effect sizes, intervals and distances; every result is a value with names."""

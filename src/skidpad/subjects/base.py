@@ -28,7 +28,9 @@ class Subject(Protocol):
     """A network under test; every path to it goes through its description."""
 
     @property
-    def description(self) -> Description: ...
+    def description(self) -> Description:
+        """What the subject takes and answers."""
+        ...
 
     @property
     def layers(self) -> tuple[Layer, ...]:

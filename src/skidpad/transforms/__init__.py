@@ -1,1 +1,12 @@
-"""DeepTest's image transformations, and their composition."""
+"""DeepTest's image transformations, and their composition.
+
+Frames that leave the picture are black, the constant border of OpenCV that the paper uses. NumPy frames run on OpenCV
+and all cores, torch frames on their device; `agreement` states how closely the two answer alike.
+
+Reference: DeepTest, sections 3.2 and 4, Tables 2 and 4.
+"""
+
+from skidpad.transforms.catalogue import COMPOSITE, SIMPLE, grid_recipes, stimuli
+from skidpad.transforms.registry import TRANSFORMS
+
+__all__ = ["COMPOSITE", "SIMPLE", "TRANSFORMS", "grid_recipes", "stimuli"]

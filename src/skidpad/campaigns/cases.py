@@ -1,0 +1,88 @@
+"""Judged cases on their way into the records of a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, as_numpy, pixel_hash
+from skidpad.core.stimuli import Recipe
+from skidpad.oracles.relation import Answers, Relation, violated
+from skidpad.runs.records import build_records, no_records
+
+if TYPE_CHECKING:
+    from skidpad.coverage.tracker import Activity
+    from skidpad.drives.drive import FrameBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """N answers with their verdicts; a picture hash for each violation, so that a replay can be checked."""
+
+    answers: Answers
+    excess: FloatArray
+    violated: BoolArray
+    pictures: tuple[str | None, ...]
+
+
+def judged(relation: Relation, answers: Answers, mutants: Frames) -> Judged:
+    """Judges a batch and hashes the pictures of what broke the relation."""
+    excess = relation.excess(answers)
+    broken = violated(relation, answers)
+    pictures: list[str | None] = [None] * len(excess)
+    for place in np.flatnonzero(broken).tolist():
+        pictures[place] = pixel_hash(as_numpy(mutants[place]))
+    return Judged(answers, excess, broken, tuple(pictures))
+
+
+class CaseColumns:
+    """Collects batches of cases and builds the table of a shard."""
+
+    def __init__(self, *, keep_activations: bool) -> None:
+        self._keep_activations = keep_activations
+        self._cases: list[Judged] = []
+        self._recipes: list[Recipe] = []
+        self._indices: list[IntArray] = []
+        self._frame_ids: list[str] = []
+        self._active: list[np.ndarray] = []
+        self._packed: list[bytes] = []
+
+    def add(self, cases: Judged, recipes: Sequence[Recipe], indices: IntArray, frame_ids: Sequence[str], activity: Activity) -> None:
+        """Takes one batch of judged mutants."""
+        self._cases.append(cases)
+        self._recipes.extend(recipes)
+        self._indices.append(indices)
+        self._frame_ids.extend(frame_ids)
+        self._active.append(activity.active_neurons)
+        if activity.packed is not None:
+            self._packed.extend(row.tobytes() for row in activity.packed)
+
+    def add_originals(self, batch: FrameBatch, steering_rad: FloatArray, activity: Activity) -> None:
+        """Takes frames as they are: an answer compared with itself, which no relation judges."""
+        nothing = np.full(len(batch), np.nan)
+        cases = Judged(
+            Answers(steering_rad, steering_rad, batch.steering_rad), nothing, np.zeros(len(batch), np.bool_), (None,) * len(batch)
+        )
+        self.add(cases, [Recipe()] * len(batch), batch.indices, batch.frame_ids, activity)
+
+    def table(self) -> pa.Table:
+        """Builds the records."""
+        if not self._cases:
+            return no_records()
+        return build_records(
+            frame_index=np.concatenate(self._indices),
+            frame_ids=self._frame_ids,
+            recipes=self._recipes,
+            label_rad=np.concatenate([cases.answers.label_rad for cases in self._cases]),
+            original_rad=np.concatenate([cases.answers.original_rad for cases in self._cases]),
+            mutant_rad=np.concatenate([cases.answers.mutant_rad for cases in self._cases]),
+            excess=np.concatenate([cases.excess for cases in self._cases]),
+            violated=np.concatenate([cases.violated for cases in self._cases]),
+            active_neurons=np.concatenate(self._active),
+            picture=[picture for cases in self._cases for picture in cases.pictures],
+            activated=self._packed if self._keep_activations else None,
+        )

@@ -1,0 +1,192 @@
+"""DeepTest as a job: every frame under every recipe, judged, with coverage, shard by shard into a run.
+
+Reference: DeepTest, sections 3 and 5.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from skidpad.campaigns.cases import CaseColumns, judged
+from skidpad.campaigns.guided import SearchPhase
+from skidpad.campaigns.originals import ORIGINALS, Originals
+from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.profile import Profile, profile_of
+from skidpad.coverage.tracker import CoverageTracker
+from skidpad.drives.drive import Drive, Problem
+from skidpad.drives.opening import open_drive
+from skidpad.oracles.relations import LabelMse, SteersAlike
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.runs.segments import ShardResult
+from skidpad.runs.shards import run_shards
+from skidpad.search.baselines import grid_recipes
+from skidpad.search.protocol import SEARCHES, SearchTask
+from skidpad.subjects.loading import load_subject
+from skidpad.transforms import TRANSFORMS, stimuli
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.settings import DeepTestSettings
+    from skidpad.core.images import IntArray
+    from skidpad.oracles.relation import Relation
+    from skidpad.subjects.base import Observation, Subject
+
+
+@dataclass(frozen=True)
+class DeepTest:
+    """A campaign with everything loaded: the subject once, the drive lazily."""
+
+    settings: DeepTestSettings
+    subject: Subject
+    drive: Drive
+    stimuli: Mapping[str, Stimulus]
+
+    @classmethod
+    def load(cls, settings: DeepTestSettings) -> Self:
+        """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
+        for name in settings.criteria:
+            CRITERIA.get(name)
+        for name in settings.searches:
+            SEARCHES.get(name)
+        chosen = stimuli(settings.transforms or TRANSFORMS.names())
+        return cls(settings, load_subject(settings.subject, settings.device), open_drive(settings.drive), chosen)
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        hashes = {"subject": self.subject.sha256, "drive": self.drive.sha256}
+        manifest = Manifest.collect(
+            device=self.settings.device, seed=self.settings.seed, hashes=hashes, command=(Path(sys.argv[0]).name, *sys.argv[1:])
+        )
+        return Run.create(out, self.settings.to_config(), manifest)
+
+    def execute(self, run: Run, progress: Progress = silent) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        self._check_unchanged(run)
+        with run.lock():
+            tracker = self._tracker(run, progress)
+            blocks = ceil(len(self.drive) / self.settings.shard_frames)
+            run_shards(run, ORIGINALS, blocks, lambda index: self._originals_shard(index, tracker), progress)
+            originals = Originals.of(run, len(self.drive))
+            shards = {ORIGINALS: blocks}
+            relation = self.relation(originals)
+            seeds = self._seed_frames(originals)
+            for search in self.settings.searches:
+                if search == "grid":
+                    shards[search] = blocks
+                    run_shards(run, search, blocks, lambda index: self._grid_shard(index, originals, relation, tracker), progress)
+                else:
+                    shards[search] = len(seeds)
+                    work = SearchPhase(self, run, search, seeds, originals, relation, tracker)
+                    run_shards(run, search, len(seeds), work, progress)
+            run.finish(shards)
+
+    def relation(self, originals: Originals) -> Relation:
+        """Returns the relation that judges this campaign's answers."""
+        if self.settings.relation == "steers-alike":
+            return SteersAlike(within_deg=self.settings.tolerance)
+        if self.settings.relation != "label-mse":
+            raise SkidpadError(f"the relation is label-mse or steers-alike; got {self.settings.relation!r}")
+        if originals.labelled == 0:
+            raise SkidpadError(
+                f"the relation label-mse compares with the human's steering, but no frame of {self.drive.name!r} has a label; "
+                "use --relation steers-alike"
+            )
+        return LabelMse(lambda_=self.settings.tolerance, mse_original_rad2=originals.mse_rad2)
+
+    def picture(self, frame_index: int, recipe: Recipe) -> NumpyFrames:
+        """Renders one frame under a recipe, (height, width, 3); the same pixels as in the run."""
+        frame = self.drive.frame(frame_index)
+        if isinstance(frame, Problem):
+            raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
+        return as_numpy(self.mutate(frame[np.newaxis], recipe))[0]
+
+    def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
+        """Applies a recipe on the campaign's device."""
+        return recipe.apply(self._on_device(frames), self.stimuli)
+
+    def observe(self, frames: NumpyFrames) -> Observation:
+        """Asks the subject on the campaign's device."""
+        return self.subject.observe(self._on_device(frames))
+
+    def blank_tracker(self, profile: Profile | None) -> CoverageTracker:
+        """Returns a tracker of the campaign's criteria with nothing covered."""
+        criteria = [CRITERIA.get(name)() for name in self.settings.criteria]
+        return CoverageTracker(criteria, self.subject.layers, profile, self.settings.device)
+
+    def profile(self, run: Run, progress: Progress = silent) -> Profile | None:
+        """Returns the neuron bounds that some criteria need; measured once a run on the profile drive."""
+        needy = [name for name in self.settings.criteria if CRITERIA.get(name)().needs_profile]
+        if not needy:
+            return None
+        if not self.settings.profile_drive:
+            raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
+        drive = open_drive(self.settings.profile_drive)
+        path = run.path / "state" / "profile.safetensors"
+        if not path.exists():
+            batches = drive.batches(self.settings.shard_frames)
+            profile_of(self.subject, batches, drive.sha256, len(drive), progress).save(path)
+        return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
+
+    def _tracker(self, run: Run, progress: Progress) -> CoverageTracker:
+        return self.blank_tracker(self.profile(run, progress))
+
+    def _check_unchanged(self, run: Run) -> None:
+        for what, now in (("subject", self.subject.sha256), ("drive", self.drive.sha256)):
+            then = run.manifest.hashes.get(what)
+            if then != now:
+                raise BadRunError(
+                    f"the {what} has changed since the run {run.path} began ({then} then, {now} now), so its findings would not "
+                    "belong together; put it back, or start a new run with another --out"
+                )
+
+    def _on_device(self, frames: NumpyFrames) -> Frames:
+        if self.settings.device == "cpu":
+            return frames
+        import torch  # noqa: PLC0415  # NumPy frames on the CPU never need it here
+
+        return torch.from_numpy(frames).to(self.settings.device)
+
+    def _block(self, index: int) -> range:
+        start = index * self.settings.shard_frames
+        return range(start, min(start + self.settings.shard_frames, len(self.drive)))
+
+    def _originals_shard(self, index: int, tracker: CoverageTracker) -> ShardResult:
+        batch = self.drive.read(self._block(index))
+        covered = tracker.fresh()
+        columns = CaseColumns(keep_activations=self.settings.keep_activations)
+        if len(batch):
+            observation = self.observe(batch.frames)
+            activity = covered.update(observation.values, packed=self.settings.keep_activations)
+            columns.add_originals(batch, observation.steering_rad, activity)
+        return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
+
+    def _grid_shard(self, index: int, originals: Originals, relation: Relation, tracker: CoverageTracker) -> ShardResult:
+        batch = self.drive.read(originals.readable(self._block(index)))
+        columns = CaseColumns(keep_activations=self.settings.keep_activations)
+        covered: dict[str, CoverageTracker] = {}
+        frames = self._on_device(batch.frames)
+        for recipe in grid_recipes(SearchTask("", self.stimuli, self.settings.seed)) if len(batch) else ():
+            mutants = recipe.apply(frames, self.stimuli)
+            observation = self.subject.observe(mutants)
+            state = covered.setdefault(recipe.name, tracker.fresh())
+            activity = state.update(observation.values, packed=self.settings.keep_activations)
+            answers = originals.answers(batch.indices, observation.steering_rad)
+            columns.add(judged(relation, answers, mutants), [recipe] * len(batch), batch.indices, batch.frame_ids, activity)
+        return ShardResult("grid", index, columns.table(), {name: state.pack() for name, state in covered.items()})
+
+    def _seed_frames(self, originals: Originals) -> IntArray:
+        readable = originals.readable(range(len(self.drive)))
+        count = min(self.settings.seeds or len(readable), len(readable))
+        spaced = np.linspace(0, len(readable) - 1, count).round().astype(np.int64) if count else np.zeros(0, np.int64)
+        return readable[spaced]

@@ -1,0 +1,60 @@
+"""What the subject answered on the frames as they are: what mutants are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.oracles.relation import Answers
+
+if TYPE_CHECKING:
+    from skidpad.runs.folder import Run
+
+ORIGINALS = "originals"
+"""The phase of the frames as they are; every other phase bears the name of its search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Originals:
+    """Answers and labels by frame index, NaN where there is none; 16 bytes a frame, so it may be kept whole."""
+
+    answer_rad: FloatArray
+    label_rad: FloatArray
+    seen: IntArray
+
+    @classmethod
+    def of(cls, run: Run, frames: int) -> Self:
+        """Reads the phase from a run over a drive of `frames` frames."""
+        answer_rad, label_rad = np.full(frames, np.nan), np.full(frames, np.nan)
+        seen: list[IntArray] = []
+        for table in run.iter_records(ORIGINALS, ("frame_index", "original_rad", "label_rad")):
+            index = table["frame_index"].to_numpy()
+            answer_rad[index] = table["original_rad"].to_numpy()
+            label_rad[index] = table["label_rad"].to_numpy()
+            seen.append(index)
+        return cls(answer_rad, label_rad, np.concatenate(seen) if seen else np.zeros(0, np.int64))
+
+    @property
+    def labelled(self) -> int:
+        """How many frames have a label and a finite answer."""
+        return int(np.isfinite(self.answer_rad - self.label_rad).sum())
+
+    @property
+    def mse_rad2(self) -> float:
+        """The mean squared error on the originals, MSE_orig of Eq. 2; NaN without labels."""
+        error = self.answer_rad - self.label_rad
+        finite = error[np.isfinite(error)]
+        return float(np.mean(finite**2)) if len(finite) else float("nan")
+
+    def readable(self, block: Iterable[int]) -> IntArray:
+        """Returns the frames of a block that could be read."""
+        wanted = np.fromiter(block, np.int64)
+        return wanted[np.isin(wanted, self.seen)]
+
+    def answers(self, indices: IntArray, mutant_rad: FloatArray) -> Answers:
+        """Puts the mutants' answers beside those on their originals."""
+        return Answers(self.answer_rad[indices], mutant_rad, self.label_rad[indices])

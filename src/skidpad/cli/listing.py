@@ -1,0 +1,93 @@
+"""skidpad list: what can be used, with its parameters."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.console import print_json, say, table
+from skidpad.core.errors import UnknownNameError
+
+Rows = list[tuple[str, str]]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command(name="list")(list_rows)
+
+
+def list_rows(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="transforms, criteria, relations, searches, readers or architectures")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """List what can be used, with its parameters."""
+    if not what:
+        say("skidpad list " + "|".join(_LISTS))
+        return
+    if what not in _LISTS:
+        raise UnknownNameError.among("list", what, _LISTS)
+    rows = _LISTS[what]()
+    if json:
+        print_json(dict(rows))
+    else:
+        table(what, ("name", "what it is"), rows)
+
+
+def _summary(row: object) -> str:
+    text = (getattr(row, "__doc__", "") or "").strip()
+    return text.partition("\n")[0]
+
+
+def _transforms() -> Rows:
+    from skidpad.transforms import TRANSFORMS
+
+    rows = []
+    for name in TRANSFORMS.names():
+        space = TRANSFORMS.get(name)().space
+        rows.append((name, f"{_summary(TRANSFORMS.get(name))} {'; '.join(map(str, space.parameters))}"))
+    return rows
+
+
+def _criteria() -> Rows:
+    from skidpad.coverage.criterion import CRITERIA
+
+    return [(name, f"{_summary(CRITERIA.get(name))} {CRITERIA.get(name)()!r}") for name in CRITERIA.names()]
+
+
+def _relations() -> Rows:
+    from skidpad.oracles.relations import RELATIONS
+
+    return [(name, _summary(RELATIONS.get(name))) for name in RELATIONS.names()]
+
+
+def _searches() -> Rows:
+    from skidpad.search.protocol import SEARCHES
+
+    return [(name, _summary(SEARCHES.get(name))) for name in SEARCHES.names()]
+
+
+def _readers() -> Rows:
+    from skidpad.drives import READERS
+
+    rows = []
+    for name in READERS.names():
+        reader = READERS.get(name)()
+        options = "; ".join(f"{option.name}={option.default}: {option.meaning}" for option in reader.options)
+        rows.append((name, f"looks for {reader.looks_for}. {options}"))
+    return rows
+
+
+def _architectures() -> Rows:
+    from skidpad.subjects.zoo import ARCHITECTURES
+
+    return [(name, _summary(ARCHITECTURES.get(name))) for name in ARCHITECTURES.names()]
+
+
+_LISTS: dict[str, Callable[[], Rows]] = {
+    "transforms": _transforms,
+    "criteria": _criteria,
+    "relations": _relations,
+    "searches": _searches,
+    "readers": _readers,
+    "architectures": _architectures,
+}

@@ -1,0 +1,53 @@
+"""The entry point: one noun a command; 0 passed, 1 findings beyond the gate, 2 bad use or bad input."""
+
+import sys
+
+import typer
+
+from skidpad import __version__
+from skidpad.cli import campaigns, demo, listing, replicate, subjects
+from skidpad.cli.console import ERR
+from skidpad.core.errors import SkidpadError
+
+app = typer.Typer(
+    name="skidpad",
+    help="Crash-tests driving networks before they drive.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (demo, subjects, campaigns, replicate, listing):
+    module.add_to(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"skidpad {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),  # the callback acts
+) -> None:
+    """Crash-tests driving networks before they drive."""
+
+
+def main() -> None:
+    """Runs the command line and turns every error of ours into one sentence and its exit code."""
+    try:
+        app()
+    except SkidpadError as error:
+        ERR.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        ERR.print("interrupted", style="bold red")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

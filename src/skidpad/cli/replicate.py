@@ -1,0 +1,6 @@
+"""Placeholder."""
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds."""

@@ -1,0 +1,167 @@
+"""The commands about one network or one drive: inspect and evaluate."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from skidpad.cli.console import print_json, progress_bar, say, table
+
+if TYPE_CHECKING:
+    from skidpad.core.images import FloatArray
+    from skidpad.drives.drive import Drive
+    from skidpad.oracles.error import PredictionError
+
+Device = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    app.command()(inspect)
+    app.command()(evaluate)
+
+
+def inspect(what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")], device: Device = "cpu", json: Json = False) -> None:
+    """Tell what a network or a drive is, and what is wrong with it.
+
+    A file is a SUBJECT (a description, as model.toml); anything else is a DRIVE: a folder, READER:FOLDER, or `rendered`.
+    """
+    if Path(what).is_file() or Path(what.partition("?")[0]).suffix == ".toml":
+        _inspect_subject(what, device, json)
+    else:
+        _inspect_drive(what, json)
+
+
+def _inspect_drive(text: str, json: bool) -> None:
+    from skidpad.drives import inspect_drive, open_drive
+
+    with progress_bar("reading frames") as progress:
+        report = inspect_drive(open_drive(text), progress)
+    if json:
+        payload = asdict(report)
+        for row, kind in zip(payload["problems"], report.problems, strict=True):
+            row["kind"] = kind.kind.value
+            row["examples"] = [str(problem) for problem in kind.examples]
+        print_json(payload)
+        return
+    facts: list[tuple[str, object]] = [
+        ("frames", f"{report.count} ({report.readable} readable)"),
+        ("size", f"{report.width_px} x {report.height_px} px" if report.width_px else None),
+        ("rate", f"{report.rate_hz:.1f} Hz over {report.duration_s:.1f} s" if report.rate_hz and report.duration_s else None),
+        ("longest gap", f"{report.longest_gap_s:.2f} s" if report.longest_gap_s is not None else None),
+    ]
+    if report.labels:
+        labels = report.labels
+        facts += [
+            ("labels", f"{labels.count} of {report.count}"),
+            ("steering", f"{labels.min_deg:.1f} to {labels.max_deg:.1f} deg, mean {labels.mean_deg:.2f}, std {labels.std_deg:.2f}"),
+            ("near straight", f"{labels.straight_share:.0%} of the labels"),
+        ]
+    else:
+        facts.append(("labels", "none: relations that need the human's steering cannot be used"))
+    table(f"drive {report.name}", ("", ""), facts)
+    if report.problems:
+        rows = [(kind.kind.value, kind.count, "; ".join(map(str, kind.examples[:2]))) for kind in report.problems]
+        table("problems", ("kind", "count", "first"), rows)
+    else:
+        say("no problems found")
+
+
+def _inspect_subject(path: str, device: str, json: bool) -> None:
+    from skidpad.subjects.loading import load_subject
+
+    subject = load_subject(path, device)
+    spec = subject.description.input
+    grey = np.full((1, spec.height_px, spec.width_px, 3), 128, np.uint8)
+    answer_deg = float(np.degrees(subject.predict(grey)[0]))
+    parameters = sum(tensor.numel() for tensor in subject.module.parameters())
+    layers = [(layer.name, layer.neurons) for layer in subject.layers]
+    if json:
+        print_json(
+            {
+                "name": subject.description.name,
+                "format": subject.description.format.value,
+                "sha256": subject.sha256,
+                "parameters": parameters,
+                "neurons": sum(neurons for _, neurons in layers),
+                "layers": dict(layers),
+                "grey_frame_answer_deg": answer_deg,
+            }
+        )
+        return
+    history = spec.history
+    facts = [
+        ("format", subject.description.format.value),
+        ("architecture", subject.description.architecture),
+        ("input", f"{spec.width_px} x {spec.height_px} px, {spec.colour.value}, {spec.layout.value}, history {history.kind.value}"),
+        ("outputs", ", ".join(output.name for output in subject.description.outputs)),
+        ("parameters", parameters),
+        ("neurons", sum(neurons for _, neurons in layers)),
+        ("on a grey frame", f"{answer_deg:+.3f} deg"),
+        ("sha256", subject.sha256),
+    ]
+    table(f"subject {subject.description.name}", ("", ""), facts)
+    table("layers", ("name", "neurons"), layers)
+
+
+def evaluate(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, or a csv of answers: frame_id,steering_angle.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE")],
+    worst: Annotated[int, typer.Option(help="How many of the worst frames to list.")] = 5,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Measure plain accuracy: MSE, RMSE, MAE, correlation and the worst frames.
+
+    SUBJECT may be a csv of answers (frame_id,steering_angle in radians), to score a network that ran elsewhere.
+    """
+    from skidpad.drives import load_predictions, open_drive
+    from skidpad.oracles.error import prediction_error
+
+    opened = open_drive(drive)
+    from_csv = Path(subject).suffix == ".csv"
+    answers_rad = load_predictions(Path(subject), opened) if from_csv else _predict(subject, opened, device)
+    parts = {"all": prediction_error(answers_rad, opened.steering_rad, worst)}
+    if opened.public is not None:
+        for name, mask in (("public", opened.public), ("private", ~opened.public)):
+            parts[name] = prediction_error(answers_rad[mask], opened.steering_rad[mask], 0)
+    if json:
+        print_json({name: _figures(part, opened if name == "all" else None) for name, part in parts.items()})
+        return
+    rows = [
+        (name, part.judged, part.mse_rad2, part.rmse_rad, part.mae_rad, float(np.degrees(part.mae_rad)), part.correlation)
+        for name, part in parts.items()
+    ]
+    columns = ("split", "frames", "MSE (rad^2)", "RMSE (rad)", "MAE (rad)", "MAE (deg)", "correlation")
+    table(f"{subject} on {opened.name}", columns, rows)
+    whole = parts["all"]
+    if whole.not_finite or whole.without_label:
+        say(f"left out: {whole.not_finite} frames without a finite answer, {whole.without_label} without a label")
+    worst_rows = [
+        (opened.frame_ids[row.index], *(float(np.degrees(value)) for value in (row.answer_rad, row.label_rad, row.error_rad)))
+        for row in whole.worst
+    ]
+    if worst_rows:
+        table("worst frames", ("frame", "answer (deg)", "label (deg)", "error (deg)"), worst_rows)
+
+
+def _predict(subject: str, drive: "Drive", device: str) -> "FloatArray":
+    from skidpad.subjects.loading import load_subject
+
+    network = load_subject(subject, device)
+    answers_rad = np.full(len(drive), np.nan)
+    with progress_bar("predicting") as progress:
+        for batch in drive.batches(64):
+            answers_rad[batch.indices] = network.predict(batch.frames)
+            progress(int(batch.indices[-1]) + 1, len(drive))
+    return answers_rad
+
+
+def _figures(part: "PredictionError", drive: "Drive | None") -> dict[str, Any]:
+    figures: dict[str, Any] = {name: value for name, value in asdict(part).items() if name != "worst"}
+    if drive is not None:
+        figures["worst"] = [{"frame_id": drive.frame_ids[row.index], **asdict(row)} for row in part.worst]
+    return figures

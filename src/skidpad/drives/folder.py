@@ -1,0 +1,66 @@
+"""Any folder of pictures, with or without a csv whose columns and unit are declared."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from skidpad.core.angles import AngleUnit
+from skidpad.core.errors import BadDriveError
+from skidpad.drives.drive import Drive
+from skidpad.drives.indexing import Index
+from skidpad.drives.pictures import frame_id_of, is_picture
+from skidpad.drives.readers import READERS, Option, Options
+from skidpad.drives.tables import read_table
+
+
+@READERS.register("folder")
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Reads pictures in natural order; a csv, if named, is the index and its unit must be said."""
+
+    looks_for: str = "pictures in the folder itself"
+    needs_path: bool = True
+    options: tuple[Option, ...] = (
+        Option("csv", "file of labels, from the folder; not given: no labels"),
+        Option("id", "column of the picture's name", "frame_id"),
+        Option("steering", "column of the steering angle", "steering_angle"),
+        Option("unit", "unit of that column: rad, deg or scaled25; needed with csv"),
+        Option("time", "column of the time in seconds; not given: from names that are stamps"),
+        Option("rate", "frames per second, where no time is known"),
+    )
+
+    def recognises(self, path: Path) -> bool:
+        """Looks for a picture in the folder itself, where no other reader's log lies."""
+        others = (path / "driving_log.csv").exists() or (path / "center").is_dir()
+        return not others and any(is_picture(entry.name) for entry in path.iterdir() if not entry.name.startswith("."))
+
+    def open(self, path: Path, options: Options) -> Drive:
+        """Indexes the folder."""
+        rate_hz = options.real("rate") if options.text("rate") else None
+        if rate_hz is not None and not (rate_hz > 0.0 and math.isfinite(rate_hz)):
+            raise BadDriveError(f"option 'rate' is frames per second, above 0; got {options.text('rate')!r}")
+        if options.text("csv"):
+            return self._labelled(path, options, rate_hz)
+        for name, _ in options.given:
+            if name != "rate":
+                raise BadDriveError(f"option {name!r} describes a csv, but none is named; add csv=FILE")
+        index = Index(path.name, path, AngleUnit.RAD)
+        for file in sorted(path.glob("*.csv")):
+            index.ignore(file.name, f"no csv was named; to use it: ?csv={file.name}&id=COLUMN&steering=COLUMN&unit=deg")
+        index.add_pictures()
+        return index.drive(natural_order=True, rate_hz=rate_hz)
+
+    def _labelled(self, path: Path, options: Options, rate_hz: float | None) -> Drive:
+        if not options.text("unit"):
+            raise BadDriveError(f"say the unit of the column {options.text('steering')!r}: unit=rad, unit=deg or unit=scaled25")
+        index = Index(path.name, path, options.choice("unit", AngleUnit))
+        table = read_table(path / options.text("csv"))
+        frame, steering = table.column(options.text("id")), table.column(options.text("steering"))
+        time = table.column(options.text("time")) if options.text("time") else None
+        for row in table.rows:
+            where = f"line {row.line} of {table.path.name}"
+            index.add_row(frame_id_of(row.cell(frame)), row.cell(steering), where, None if time is None else row.cell(time))
+        index.leave_out(index.unlisted())
+        return index.drive(natural_order=True, rate_hz=rate_hz)

@@ -1,0 +1,114 @@
+"""What a drive is, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from skidpad.core.errors import BadDriveError
+from skidpad.core.progress import Progress, silent
+from skidpad.drives.drive import Drive, Problem, ProblemKind
+
+NEAR_STRAIGHT_DEG = 2.0
+"""A recorded angle below this, either way, counts as driving straight; most of a drive does."""
+
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemCount:
+    """How often one kind of problem occurs, and the first few."""
+
+    kind: ProblemKind
+    count: int
+    examples: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSummary:
+    """The labels of a drive in degrees; straight_share: the share of them below NEAR_STRAIGHT_DEG either way."""
+
+    count: int
+    min_deg: float
+    max_deg: float
+    mean_deg: float
+    std_deg: float
+    straight_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class DriveReport:
+    """A drive in figures; None where the drive cannot say (no times, no labels, no readable frame).
+
+    count: frames indexed. readable: frames of the drive's size that decode. problems: in order of their first occurrence,
+    those of the whole recording's index before those of the frames.
+    """
+
+    name: str
+    origin: str
+    count: int
+    readable: int
+    width_px: int | None
+    height_px: int | None
+    rate_hz: float | None
+    duration_s: float | None
+    longest_gap_s: float | None
+    labels: LabelSummary | None
+    problems: tuple[ProblemCount, ...]
+
+
+def inspect_drive(drive: Drive, progress: Progress = silent, *, batch_size: int = 64, threads: int | None = None) -> DriveReport:
+    """Reads every frame once and tells what the drive is and what is wrong with it; a wholly broken drive has a report too."""
+    problems = list(drive.problems)
+    readable = done = 0
+    width_px: int | None = None
+    height_px: int | None = None
+    try:
+        height_px, width_px, _ = drive.frame_shape
+    except BadDriveError:
+        frames = (drive.source.read(drive.row(position)) for position in range(len(drive)))
+        problems += [frame for frame in frames if isinstance(frame, Problem)]
+    else:
+        for batch in drive.scan(batch_size, threads):
+            readable += len(batch)
+            problems += batch.problems
+            done += len(batch) + len(batch.problems)
+            progress(done, len(drive), "reading frames")
+    gaps_s = None if drive.time_s is None or len(drive) < 2 else np.diff(drive.time_s)
+    return DriveReport(
+        name=drive.name,
+        origin=drive.origin,
+        count=len(drive),
+        readable=readable,
+        width_px=width_px,
+        height_px=height_px,
+        rate_hz=drive.rate_hz,
+        duration_s=None if gaps_s is None else float(gaps_s.sum()),
+        longest_gap_s=None if gaps_s is None else float(gaps_s.max()),
+        labels=_summarise(drive),
+        problems=count_problems(problems),
+    )
+
+
+def count_problems(problems: Iterable[Problem]) -> tuple[ProblemCount, ...]:
+    """Groups problems by kind."""
+    groups: dict[ProblemKind, list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault(problem.kind, []).append(problem)
+    return tuple(ProblemCount(kind, len(group), tuple(group[:_EXAMPLES])) for kind, group in groups.items())
+
+
+def _summarise(drive: Drive) -> LabelSummary | None:
+    labels_deg = np.degrees(drive.steering_rad[np.isfinite(drive.steering_rad)])
+    if not len(labels_deg):
+        return None
+    return LabelSummary(
+        count=len(labels_deg),
+        min_deg=float(labels_deg.min()),
+        max_deg=float(labels_deg.max()),
+        mean_deg=float(labels_deg.mean()),
+        std_deg=float(labels_deg.std()),
+        straight_share=float(np.mean(np.abs(labels_deg) < NEAR_STRAIGHT_DEG)),
+    )

@@ -1,0 +1,139 @@
+"""From a line of text to a drive."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from urllib.parse import unquote
+
+from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.drives.drive import Drive
+from skidpad.drives.readers import READERS, SLICING, Options, real_option, whole_option
+
+
+def open_drive(text: str) -> Drive:
+    """Opens the drive that a text names; no frame is read yet.
+
+    `PATH` is a folder that one of the readers recognises, `READER:PATH` says which reader, and `READER` alone opens a drive
+    that is made, not found (`rendered`; the folder of that name is `./rendered`). After a `?` come options of the reader
+    and a slice, as `name=value&name=value`, where %xx stands for a character as in a URL:
+
+    - `from=`, `to=`: shares of the frames by time order, as `drives/ch2?from=0&to=0.6`;
+    - `start=`, `stop=`, `step=`: positions of frames, as `drives/ch2?start=100&stop=200&step=2`.
+
+    Examples: `drives/ch2`, `simulator:track1?camera=left`, `rendered?frames=600&seed=3`,
+    `folder:my/frames?csv=angles.csv&id=frame&steering=angle&unit=deg`.
+    """
+    address = _Address.parse(text)
+    try:
+        return address.open()
+    except OSError as error:
+        raise BadDriveError(f"cannot read the drive {text!r}: {error}; check the path and its permissions") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """The parts of a drive's text; `reader` is empty where the folder must be recognised."""
+
+    reader: str
+    path: str
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> _Address:
+        """Splits the text; a one-letter prefix is a Windows drive, not a reader."""
+        place, _, tail = text.strip().partition("?")
+        if not place:
+            raise BadDriveError(f"a drive is named by a path or a reader; got {text!r}")
+        options = _parse_options(tail)
+        prefix, colon, rest = place.partition(":")
+        if colon and re.fullmatch(r"[A-Za-z][\w-]+", prefix) and not Path(place).exists():
+            return cls(prefix, rest, options)
+        if place in READERS.names() and not READERS.get(place)().needs_path:
+            return cls(place, "", options)
+        return cls("", place, options)
+
+    def open(self) -> Drive:
+        """Finds the reader, opens the whole drive and cuts the slice from it."""
+        slicing = {name: value for name, value in self.options.items() if name in SLICING}
+        given = {name: value for name, value in self.options.items() if name not in SLICING}
+        path = Path(self.path).expanduser().absolute() if self.path else Path()
+        if self.reader:
+            _check_path_wanted(self.reader, self.path)
+        if self.path:
+            _check_folder(path, self.path)
+        name = self.reader or _recognised(path)
+        reader = READERS.get(name)()
+        options = Options.of(name, reader.options, given)
+        tail = f"?{options}" if given else ""
+        place = f"{name}:{path}" if self.path else name
+        return _cut(replace(reader.open(path, options), origin=place + tail), slicing)
+
+
+def _check_path_wanted(name: str, path: str) -> None:
+    reader = READERS.get(name)()
+    if reader.needs_path and not path:
+        raise BadDriveError(f"reader {name!r} needs a path; write {name}:PATH")
+    if path and not reader.needs_path:
+        example = "&".join(f"{option.name}={option.default}" for option in reader.options[:2])
+        raise BadDriveError(f"reader {name!r} takes no path but options, as {name}?{example}; got {path!r}")
+
+
+def _parse_options(tail: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for part in filter(None, tail.split("&")):
+        name, equals, value = part.partition("=")
+        if not equals or not name:
+            raise BadDriveError(f"options after '?' are written name=value and joined by '&'; got {part!r}")
+        if name in options:
+            raise BadDriveError(f"option {name!r} is given twice")
+        options[name] = unquote(value)
+    return options
+
+
+def _cut(drive: Drive, slicing: dict[str, str]) -> Drive:
+    shares = {name: real_option(name, slicing[name]) for name in ("from", "to") if name in slicing}
+    places = {name: whole_option(name, slicing[name]) for name in ("start", "stop", "step") if name in slicing}
+    if shares and places:
+        raise BadDriveError(f"slice by from/to or by start/stop/step, not by both; got {', '.join(slicing)}")
+    if places.get("step", 1) < 1:
+        raise BadDriveError(f"option 'step' is at least 1; got {places['step']}")
+    if shares:
+        places = {"start": drive.position_at(shares.get("from", 0.0)), "stop": drive.position_at(shares.get("to", 1.0))}
+    if not places:
+        return drive
+    cut = drive[slice(places.get("start"), places.get("stop"), places.get("step"))]
+    if not len(cut):
+        wanted = "&".join(f"{name}={value}" for name, value in slicing.items())
+        raise BadDriveError(f"the slice {wanted} of drive {drive.name!r} holds none of its {len(drive)} frames")
+    return cut
+
+
+def _check_folder(path: Path, text: str) -> None:
+    if path.is_dir():
+        return
+    if path.exists():
+        raise BadDriveError(f"{text!r} is a file, and a drive is a folder; did you mean {str(path.parent)!r}?")
+    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = get_close_matches(path.name, siblings, n=1)
+    if near:
+        raise BadDriveError(f"no folder {text!r}; did you mean {str(Path(text).with_name(near[0]))!r}?")
+    alone = [name for name in READERS.names() if not READERS.get(name)().needs_path]
+    if get_close_matches(text, alone, n=1):
+        raise UnknownNameError.among("drive", text, alone)
+    raise BadDriveError(f"no folder {text!r}; a drive is a folder, or {' or '.join(alone) or 'READER:PATH'}")
+
+
+def _recognised(path: Path) -> str:
+    readers = {name: READERS.get(name)() for name in READERS.names()}
+    names = [name for name, reader in readers.items() if reader.needs_path and reader.recognises(path)]
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise BadDriveError(f"{str(path)!r} looks like a drive for {' and '.join(names)}; say which, as {names[0]}:{path}")
+    if not any(path.iterdir()):
+        raise BadDriveError(f"the folder {str(path)!r} is empty; a drive needs frames")
+    wanted = "; ".join(f"{name} looks for {reader.looks_for}" for name, reader in readers.items() if reader.needs_path)
+    raise BadDriveError(f"no reader recognises the folder {str(path)!r}: {wanted}")

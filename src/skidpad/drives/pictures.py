@@ -1,0 +1,106 @@
+"""Pictures in folders: finding them, their natural order, the time in their names, reading them."""
+
+from __future__ import annotations
+
+import os
+import re
+from calendar import timegm
+from dataclasses import dataclass
+from pathlib import Path
+
+from skidpad.core.images import NumpyFrames, decode
+from skidpad.drives.drive import Problem, ProblemKind
+
+SUFFIXES = frozenset({"jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm"})
+
+_NUMBER = re.compile(r"([0-9]+)")
+_SEPARATOR = re.compile(r"[\\/]")
+_CLOCK = re.compile(r"(\d{4})_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d{3})$")
+_TICKS_PER_S = {19: 1_000_000_000, 16: 1_000_000, 13: 1_000}  # digits of a Unix time in ns, us, ms: from 2001 to 2286
+
+
+@dataclass(frozen=True, slots=True)
+class PictureSource:
+    """Frames that are picture files of one folder."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+    def read(self, index: int) -> NumpyFrames | Problem:
+        """Reads and decodes one picture."""
+        name = self.names[index]
+        try:
+            data = (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return Problem(ProblemKind.MISSING_FILE, frame_id_of(name), f"no file {name} in {self.folder.name}")
+        except OSError as error:
+            return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name}: {error.strerror}")
+        frame = decode(data)
+        return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name} of {len(data)} bytes") if frame is None else frame
+
+    def fingerprint(self, index: int) -> str:
+        """Returns the size of the file; its date changes with every copy, so it says nothing."""
+        try:
+            return str((self.folder / self.names[index]).stat().st_size)
+        except OSError:
+            return "missing"
+
+
+def pictures_in(folder: Path) -> list[str]:
+    """Returns the names of the pictures in a folder, in natural order; hidden files are not looked at."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if not entry.name.startswith(".") and is_picture(entry.name)]
+    return sorted(sorted(names), key=lambda name: natural_key(frame_id_of(name)))
+
+
+def is_picture(name: str) -> bool:
+    """Tells by the suffix whether a file is a picture."""
+    return name.rpartition(".")[2].lower() in SUFFIXES
+
+
+def file_name_of(text: str) -> str:
+    """Returns the last part of a Windows or a Linux path."""
+    return _SEPARATOR.split(text.strip())[-1]
+
+
+def frame_id_of(text: str) -> str:
+    """Returns the file name of a path without the suffix of a picture."""
+    name = file_name_of(text)
+    return name.rpartition(".")[0] if is_picture(name) else name
+
+
+def natural_key(text: str) -> tuple[list[str | int], str]:
+    """Sorts `frame2` before `frame10`."""
+    # Splitting by a group leaves text at even places and digits at odd ones, so keys always compare like with like.
+    parts: list[str | int] = [int(part) if place % 2 else part.casefold() for place, part in enumerate(_NUMBER.split(text))]
+    return parts, text
+
+
+def times_of(frame_ids: list[str]) -> list[float] | None:
+    """Returns the seconds since the first frame where every id is a Unix time in ns, us or ms, or ends in a simulator's clock."""
+    if not frame_ids:
+        return None
+    ticks_per_s = _TICKS_PER_S.get(len(frame_ids[0]))
+    if ticks_per_s and all(len(text) == len(frame_ids[0]) and text.isdecimal() and text[0] != "0" for text in frame_ids):
+        ticks = [int(text) for text in frame_ids]
+        first = min(ticks)
+        # Whole numbers are subtracted first: a float holds a Unix time only to a quarter of a microsecond.
+        return [(tick - first) / ticks_per_s for tick in ticks]
+    clocks = [clock_ms(text) for text in frame_ids]
+    known = [clock for clock in clocks if clock is not None]
+    if len(known) < len(clocks):
+        return None
+    start = min(known)
+    return [(clock - start) / 1000.0 for clock in known]
+
+
+def clock_ms(frame_id: str) -> int | None:
+    """Returns the milliseconds of a name such as `center_2016_12_01_13_30_48_287`; only differences mean something."""
+    match = _CLOCK.search(frame_id)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, millisecond = (int(part) for part in match.groups())
+    try:
+        return timegm((year, month, day, hour, minute, second)) * 1000 + millisecond
+    except ValueError:  # month 13, say: a number that only looks like a clock
+        return None

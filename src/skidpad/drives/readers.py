@@ -1,0 +1,122 @@
+"""What a reader of drives is, its options, and the registry of all readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol, TypeVar
+from urllib.parse import quote
+
+from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.core.registry import Registry
+from skidpad.drives.drive import Drive
+
+E = TypeVar("E", bound=Enum)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a reader: `name=value` after the `?`; an empty default means: not given."""
+
+    name: str
+    meaning: str
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one reader as given, checked against those it declares."""
+
+    reader: str
+    declared: tuple[Option, ...]
+    given: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, reader: str, declared: tuple[Option, ...], given: Mapping[str, str]) -> Options:
+        """Refuses names that the reader does not declare."""
+        known = [option.name for option in declared]
+        for name in given:
+            if name not in known:
+                raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *SLICING])
+        return cls(reader, declared, tuple(given.items()))
+
+    def text(self, name: str) -> str:
+        """Returns the option as given, or its default."""
+        defaults = {option.name: option.default for option in self.declared}
+        return dict(self.given).get(name, defaults[name])
+
+    def whole(self, name: str) -> int:
+        """Returns the option as a whole number."""
+        return whole_option(name, self.text(name))
+
+    def real(self, name: str) -> float:
+        """Returns the option as a number."""
+        return real_option(name, self.text(name))
+
+    def choice(self, name: str, kind: type[E]) -> E:
+        """Returns the option as a member of an Enum, by its value."""
+        text = self.text(name)
+        for member in kind:
+            if member.value == text:
+                return member
+        known = ", ".join(str(member.value) for member in kind)
+        raise BadDriveError(f"option {name!r} of reader {self.reader!r} is one of {known}; got {text!r}")
+
+    def __str__(self) -> str:
+        return "&".join(f"{name}={quote(value, safe='/,:')}" for name, value in self.given)
+
+
+SLICING = ("from", "to", "start", "stop", "step")
+"""Options that `open_drive` takes for every reader; a reader cannot declare these names."""
+
+
+def whole_option(name: str, text: str) -> int:
+    """Parses an option that is a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise BadDriveError(f"option {name!r} takes a whole number; got {text!r}") from None
+
+
+def real_option(name: str, text: str) -> float:
+    """Parses an option that is a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise BadDriveError(f"option {name!r} takes a number; got {text!r}") from None
+
+
+class Reader(Protocol):
+    """Opens one kind of drive; a row of READERS is a class (or function) that makes a reader without arguments."""
+
+    @property
+    def looks_for(self) -> str:
+        """What the reader needs to find, in words, for messages."""
+        ...
+
+    @property
+    def needs_path(self) -> bool:
+        """False for a drive that is made, not found: it is opened by the reader's name alone."""
+        ...
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that `open` understands."""
+        ...
+
+    def recognises(self, path: Path) -> bool:
+        """Tells whether the folder is this reader's kind of drive; cheap, and false wherever another reader's is true."""
+        ...
+
+    def open(self, path: Path, options: Options) -> Drive:
+        """Indexes the drive without reading a frame; `open_drive` fills in the origin. Without a path, `path` is Path()."""
+        ...
+
+
+READERS: Registry[Callable[[], Reader]] = Registry(
+    "reader",
+    "readers",
+    ("skidpad.drives.udacity", "skidpad.drives.simulator", "skidpad.drives.folder", "skidpad.worlds.rendered"),
+)

@@ -1,0 +1,88 @@
+"""Csv files of labels and predictions, read with clear errors."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from skidpad.core.angles import AngleUnit
+from skidpad.core.errors import BadDriveError, UnknownNameError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of one line; `line` counts from 1, the header included."""
+
+    line: int
+    cells: tuple[str, ...]
+
+    def cell(self, column: int) -> str:
+        """Returns a cell without blanks around it; empty where the line is too short."""
+        return self.cells[column].strip() if column < len(self.cells) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A csv with a header."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def column(self, name: str) -> int:
+        """Returns where a column stands, or says which there are."""
+        if name not in self.columns:
+            wrong = UnknownNameError.among("column", name, self.columns)
+            raise BadDriveError(f"{self.path.name}: {wrong} (found: {', '.join(self.columns)})")
+        return self.columns.index(name)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Reads every line of a csv that is not blank."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            return [Row(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells)]
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
+        raise BadDriveError(f"{str(path)!r} is not UTF-8 text: {found}; save it as UTF-8") from error
+    except csv.Error as error:
+        raise BadDriveError(f"{str(path)!r} is not a csv: {error}") from error
+    except FileNotFoundError as error:
+        beside = sorted(entry.name for entry in path.parent.glob("*.csv")) if path.parent.is_dir() else []
+        raise BadDriveError(f"no file {str(path)!r}; csv files there: {', '.join(beside) or 'none'}") from error
+    except OSError as error:
+        raise BadDriveError(f"cannot read {str(path)!r}: {error.strerror}; check its permissions") from error
+
+
+def read_table(path: Path) -> Table:
+    """Reads a csv whose first line names the columns."""
+    rows = read_rows(path)
+    if not rows:
+        raise BadDriveError(f"{str(path)!r} is empty; it needs a header and rows")
+    return Table(path, tuple(cell.strip() for cell in rows[0].cells), tuple(rows[1:]))
+
+
+def read_columns(path: Path) -> tuple[str, ...]:
+    """Returns the names in the first line; empty where the file is no readable csv."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return tuple(cell.strip() for cell in next(csv.reader(file), []))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return ()
+
+
+def parse_number(text: str) -> float:
+    """Returns the number that a cell holds; NaN where it holds none or an infinite one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def parse_angle(text: str, unit: AngleUnit) -> float:
+    """Returns radians; NaN where the cell is not a finite number."""
+    return parse_number(text) * unit.rad

@@ -1,0 +1,112 @@
+"""The metamorphic relations: against the answer on the original, and against the human's label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isfinite, nextafter, radians
+from typing import ClassVar
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray
+from skidpad.core.registry import Registry
+from skidpad.oracles.relation import Answers, Relation
+
+RELATIONS: Registry[Callable[..., Relation]] = Registry("relation", "relations", ())
+
+
+def excess_of(error: FloatArray, tolerated: float, mutant_rad: FloatArray) -> FloatArray:
+    """Divides errors by the largest tolerated one; infinite where the mutant's answer is not finite, (N,).
+
+    Above 1 exactly where error > tolerated, also where nothing is tolerated and where the quotient overflows.
+    """
+    if tolerated > 0:
+        with np.errstate(over="ignore", invalid="ignore"):
+            excess = np.asarray(error / tolerated, np.float64)
+    else:
+        excess = np.where(error > 0, inf, error)
+    return np.where(np.isfinite(mutant_rad), excess, inf)
+
+
+@RELATIONS.register("steers-alike")
+@dataclass(frozen=True, slots=True)
+class SteersAlike:
+    """The mutant must be steered as the original was: |mutant - original| < within_deg.
+
+    A case whose original answer is not finite cannot be judged. A difference of exactly `within_deg` is a violation, so
+    the largest tolerated one is the next smaller float, and `excess` is above 1 exactly where the relation breaks.
+
+    Reference: TACTIC, section 3.2.2; DeepRoad's bounds of 10, 20, 30 and 40 degrees.
+    """
+
+    within_deg: float = 10.0
+
+    name: ClassVar[str] = "steers-alike"
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.within_deg) and self.within_deg > 0):
+            raise BadParametersError(f"relation 'steers-alike' takes within_deg above 0, got {self.within_deg!r}; the papers use 10 to 40")
+
+    @property
+    def tolerated_rad(self) -> float:
+        """The largest difference that still holds, in radians."""
+        return nextafter(radians(self.within_deg), 0.0)
+
+    def excess(self, answers: Answers) -> FloatArray:
+        """Returns the difference divided by the tolerated one, (N,)."""
+        return excess_of(deviation_rad(answers), self.tolerated_rad, answers.mutant_rad)
+
+
+@RELATIONS.register("label-mse")
+@dataclass(frozen=True, slots=True)
+class LabelMse:
+    """The mutant's squared error against the label must be within lambda times the originals' mean: Eq. 2.
+
+    A case without a label cannot be judged. The relation has no unit: lambda is a pure number.
+
+    Reference: DeepTest, section 3.4, Eq. 2; lambda = 5 in its section 5 (RQ4).
+    """
+
+    mse_original_rad2: float
+    lambda_: float = 5.0
+
+    name: ClassVar[str] = "label-mse"
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.lambda_) and self.lambda_ > 0):
+            raise BadParametersError(f"relation 'label-mse' takes lambda_ above 0, got {self.lambda_!r}; the paper uses 1 to 10")
+        if not (isfinite(self.mse_original_rad2) and self.mse_original_rad2 >= 0):
+            raise BadParametersError(
+                f"relation 'label-mse' needs the mean squared error on the originals, got {self.mse_original_rad2!r} rad^2; "
+                "use a drive with labels and a subject that answers with numbers, or the relation 'steers-alike'"
+            )
+
+    @property
+    def tolerated_rad2(self) -> float:
+        """The largest squared error that still holds, in square radians."""
+        return self.lambda_ * self.mse_original_rad2
+
+    def excess(self, answers: Answers) -> FloatArray:
+        """Returns the squared error divided by the tolerated one, (N,)."""
+        return excess_of(squared_error_rad2(answers), self.tolerated_rad2, answers.mutant_rad)
+
+
+def deviation_rad(answers: Answers) -> FloatArray:
+    """Returns |mutant - original|, (N,): infinite where the mutant's is not finite, else NaN where the original's is not."""
+    original = np.where(np.isfinite(answers.original_rad), answers.original_rad, np.nan)
+    return _distance(answers.mutant_rad, original)
+
+
+def squared_error_rad2(answers: Answers) -> FloatArray:
+    """Returns (mutant - label)^2, (N,): infinite where the mutant's answer is not finite, else NaN without a label."""
+    label = np.where(np.isfinite(answers.label_rad), answers.label_rad, np.nan)
+    with np.errstate(over="ignore"):
+        return np.square(_distance(answers.mutant_rad, label))
+
+
+def _distance(mutant_rad: FloatArray, reference_rad: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.abs(np.asarray(mutant_rad, np.float64) - reference_rad)
+    return np.where(np.isfinite(mutant_rad), distance, inf)

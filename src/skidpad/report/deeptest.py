@@ -1,0 +1,203 @@
+"""From a run of transformed recordings to the model of its report."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from math import degrees, nan, sqrt
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from skidpad.campaigns.originals import Originals
+from skidpad.campaigns.summary import HISTOGRAM_DEG, CoverageGain, Rate, Summary, summarise
+from skidpad.drives.inspection import count_problems
+from skidpad.oracles.relations import LabelMse, SteersAlike
+from skidpad.report.model import (
+    CoverageRow,
+    DeviationHistogram,
+    Fact,
+    Headline,
+    PicturePair,
+    ProblemRow,
+    RateRow,
+    ReportModel,
+    YieldRow,
+)
+from skidpad.runs.records import Record, worst_first
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skidpad.campaigns.deeptest import DeepTest
+    from skidpad.oracles.relation import Relation
+    from skidpad.runs.folder import Run
+
+PAIRS = 24
+"""Pictures that a report shows; more would not be looked at."""
+
+
+def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
+    """Counts the run, renders its worst findings again and words the verdict."""
+    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)))
+    originals = Originals.of(run, len(campaign.drive))
+    relation = campaign.relation(originals)
+    overall = summary.overall
+    return ReportModel(
+        title=f"{campaign.subject.description.name} on {campaign.drive.name}",
+        verdict=_verdict(summary, relation, finished=run.is_finished),
+        cases=overall.cases,
+        findings=overall.findings,
+        headlines=_headlines(summary),
+        subject=f"{campaign.subject.description.name} ({campaign.settings.subject})",
+        drive=f"{campaign.drive.name}: {summary.originals} frames ({campaign.settings.drive})",
+        pairs=tuple(_pair(run, campaign, relation, record) for record in showcase(run)),
+        rates=tuple(map(_rate_row, summary.by_stimulus)),
+        rates_by_parameters=tuple(map(_rate_row, summary.by_parameters)),
+        coverage=tuple(
+            CoverageRow(gain.criterion, gain.originals, gain.together, gain.total) for gain in summary.coverage if not gain.stimulus
+        ),
+        yields=_yields(summary),
+        deviations=_deviations(summary, relation),
+        problems=tuple(
+            ProblemRow(kind.kind.value, kind.count, tuple(map(str, kind.examples)))
+            for kind in count_problems([*campaign.drive.problems, *summary.problems])
+        ),
+        configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
+        manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(run.manifest.to_json()).items()),
+        commands=_commands(run),
+        notes=_notes(relation, originals),
+    )
+
+
+def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
+    """Returns findings worth looking at, worst first: no frame twice, and no stimulus more often than its turn.
+
+    The worst findings of all are often neighbours in time under one transformation, and twenty-four of those teach no more
+    than one; so the stimuli take turns, each with its worst.
+    """
+    queues: dict[str, list[Record]] = {}
+    for stimulus, table in _worst_by_stimulus(run, 8 * pairs).items():
+        queues[stimulus] = [Record.from_row(row) for row in table.to_pylist()]
+    chosen: list[Record] = []
+    frames: set[str] = set()
+    while any(queues.values()) and len(chosen) < pairs:
+        for queue in queues.values():
+            record = next((record for record in queue if record.frame_id not in frames), None)
+            queue[:] = queue[queue.index(record) + 1 :] if record is not None else []
+            if record is not None and len(chosen) < pairs:
+                chosen.append(record)
+                frames.add(record.frame_id)
+    return sorted(chosen, key=lambda record: -record.excess)
+
+
+def _worst_by_stimulus(run: Run, limit: int) -> dict[str, pa.Table]:
+    import pyarrow as pa  # noqa: PLC0415  # only this function builds tables
+
+    worst: dict[str, pa.Table] = {}
+    for phase in run.phases():
+        for table in run.iter_records(phase):
+            found = table.filter(table["violated"])
+            keys = pc.unique(found["stimulus"]).to_pylist() if phase in {"originals", "grid"} else [phase]
+            for key in keys:
+                part = found.filter(pc.equal(found["stimulus"], key)) if phase == "grid" else found
+                worst[key] = worst_first(pa.concat_tables([worst[key], part]) if key in worst else part, limit)
+    return {key: table for key, table in worst.items() if table.num_rows}
+
+
+def _pair(run: Run, campaign: DeepTest, relation: Relation, record: Record) -> PicturePair:
+    recipe = record.recipe
+    return PicturePair(
+        case_id=record.case_id,
+        frame_id=record.frame_id,
+        stimulus=recipe.name,
+        recipe=str(recipe),
+        original=campaign.picture(record.frame_index, type(recipe)()),
+        mutant=campaign.picture(record.frame_index, recipe),
+        original_deg=degrees(record.original_rad),
+        mutant_deg=degrees(record.mutant_rad),
+        excess=record.excess,
+        label_deg=degrees(record.label_rad),
+        relation=relation_sentence(relation),
+        replay=f"skidpad replay {shlex.quote(str(run.path))} {record.case_id}",
+    )
+
+
+def relation_sentence(relation: Relation) -> str:
+    """Says in one sentence what a case had to satisfy."""
+    if isinstance(relation, LabelMse):
+        bound_deg = degrees(sqrt(relation.tolerated_rad2))
+        return f"squared error against the label at most {relation.lambda_:g} x MSE of the originals (within {bound_deg:.2f} deg)"
+    if isinstance(relation, SteersAlike):
+        return f"steers within {relation.within_deg:g} deg of its answer on the original"
+    return relation.name
+
+
+def _verdict(summary: Summary, relation: Relation, *, finished: bool) -> str:
+    overall = summary.overall
+    state = "" if finished else "Not finished yet. "
+    if overall.cases == 0:
+        return f"{state}No mutant was judged."
+    if overall.findings == 0:
+        return f"{state}No findings: all {overall.cases:,} mutants satisfy the relation ({relation_sentence(relation)})."
+    worst = max(summary.by_stimulus, key=lambda rate: rate.rate)
+    return (
+        f"{state}{overall.findings:,} of {overall.cases:,} mutants break the relation ({relation_sentence(relation)}); "
+        f"the worst is {worst.name} with {worst.rate:.0%}."
+    )
+
+
+def _headlines(summary: Summary) -> tuple[Headline, ...]:
+    overall = summary.overall
+    headlines = [
+        Headline("findings", f"{overall.findings:,}", f"of {overall.cases:,} mutants of {summary.originals:,} frames"),
+        Headline("failure rate", f"{overall.rate:.1%}" if overall.cases else "-", f"95 % interval {overall.low:.1%} to {overall.high:.1%}"),
+    ]
+    whole = next((gain for gain in summary.coverage if not gain.stimulus), None)
+    if whole is not None and whole.total:
+        detail = f"originals alone {whole.originals / whole.total:.1%}; coverage is no score, read it beside the findings"
+        headlines.append(Headline(f"{whole.criterion.upper()} coverage", f"{whole.together / whole.total:.1%}", detail))
+    return tuple(headlines)
+
+
+def _rate_row(rate: Rate) -> RateRow:
+    return RateRow(rate.name, rate.parameters, rate.findings, rate.cases, rate.rate, rate.low, rate.high)
+
+
+def _yields(summary: Summary) -> tuple[YieldRow, ...]:
+    found = {rate.name: rate for rate in summary.by_stimulus}
+
+    def row(gain: CoverageGain) -> YieldRow:
+        rate = found[gain.stimulus]
+        return YieldRow(gain.stimulus, gain.criterion, gain.together - gain.originals, gain.total, rate.findings, rate.cases)
+
+    return tuple(row(gain) for gain in summary.coverage if gain.stimulus in found)
+
+
+def _deviations(summary: Summary, relation: Relation) -> DeviationHistogram:
+    tolerance_deg = relation.within_deg if isinstance(relation, SteersAlike) else nan
+    return DeviationHistogram(HISTOGRAM_DEG, tuple(summary.deviations.tolist()), tolerance_deg, summary.not_finite)
+
+
+def _commands(run: Run) -> tuple[str, ...]:
+    path = shlex.quote(str(run.path))
+    return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
+
+
+def _notes(relation: Relation, originals: Originals) -> tuple[str, ...]:
+    notes = [
+        f"Relation: {relation.name}; a case breaks it unless it {relation_sentence(relation)}."
+        if isinstance(relation, SteersAlike)
+        else f"Relation: {relation.name}; {relation_sentence(relation)}.",
+        "Angles are degrees of the recorded steering, positive is left. Pictures are computed again from their recipes.",
+        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
+        "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score.",
+    ]
+    if originals.labelled:
+        rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
+        notes.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {originals.labelled} labelled frames.")
+    return tuple(notes)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,190 @@
+"""Lays out the report of transformed recordings as a page: which plots and tables, in which words."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from skidpad.report.arrows import MAX_LEAN_DEG
+from skidpad.report.charts import curves, histogram, is_even
+from skidpad.report.model import CurvePlot, DeviationHistogram, Fact, Headline, RateRow, ReportModel, YieldRow
+from skidpad.report.page import Chart, Page, Table
+from skidpad.report.pictures import cards, worst_first
+from skidpad.report.plots import Bar, Cell, HeatRow, PairedBar, bars, heat_map, paired_bars
+from skidpad.report.wording import NOTHING, count, interval, percent, plain, share
+
+MAX_BARS = 16
+MAX_CELLS = 12
+MAX_ROWS = 500
+"""Rows of one table; a guided search can make thousands of combinations, and the run folder holds them all."""
+
+
+def lay_out(model: ReportModel, max_pairs: int = 24) -> Page:
+    """Returns the page of a model with at most `max_pairs` pairs, the worst first."""
+    pairs = worst_first(model.pairs, max_pairs)
+    relations = {pair.relation for pair in pairs}
+    shared = relations.pop() if len(relations) == 1 else ""
+    pictures, factor = cards(pairs, shared)
+    return Page(
+        title=plain(model.title, 200),
+        tone=model.tone,
+        verdict=plain(model.verdict, 600),
+        headlines=tuple(Headline(plain(line.label, 80), plain(line.value, 40), plain(line.detail, 200)) for line in model.headlines),
+        context=tuple(Fact(name, plain(value)) for name, value in (("Subject", model.subject), ("Drive", model.drive)) if value),
+        notes=tuple(plain(note, 1000) for note in model.notes),
+        pictures=pictures,
+        pictures_note=_pictures_note(len(pictures), model.findings, factor, plain(shared)),
+        charts=tuple(_charts(model)),
+        tables=tuple(_tables(model)),
+        configuration=_facts(model.configuration),
+        manifest=_facts(model.manifest),
+        commands=tuple(plain(command, 1000) for command in model.commands),
+    )
+
+
+def _facts(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    return tuple(Fact(plain(fact.name, 120), plain(fact.value, 2000)) for fact in facts)
+
+
+def _pictures_note(shown: int, findings: int, factor: float, relation: str) -> str:
+    which = f"{count(shown)} of {count(findings)} findings, the worst first." if shown < findings else "All findings, the worst first."
+    drawn = f"angles are drawn {factor:g} times as large as they are" if factor != 1.0 else "angles are drawn as they are"
+    rule = f" Each breaks the relation “{relation}”." if relation else ""
+    arrows = f"Arrows start at the car and lean to the side it would steer to; {drawn}, up to {MAX_LEAN_DEG:g}°."
+    return f"{which}{rule} {arrows} A cross is an answer that is not finite."
+
+
+def _charts(model: ReportModel) -> list[Chart]:
+    charts = []
+    if model.rates:
+        charts.append(_rate_bars(model.rates))
+    rows = _heat_rows(model.rates_by_parameters)
+    if rows:
+        title, caption = "Failure rate over parameters", "Percent of cases that fail, parameters in the order of the grid."
+        worst = max((cell.value for row in rows for cell in row.cells if isfinite(cell.value)), default=0.0)
+        said = f"{len(rows)} transforms, up to {max(len(row.cells) for row in rows)} parameters each; the highest rate is {percent(worst)}."
+        charts.append(Chart(title, f"{caption}{_left_out(model.rates_by_parameters, rows)}", heat_map("heat", title, said, rows)))
+    criteria = dict.fromkeys(row.criterion for row in model.yields)
+    charts += [_yield_bars(index, name, [row for row in model.yields if row.criterion == name]) for index, name in enumerate(criteria)]
+    if model.deviations is not None and sum(model.deviations.counts) > 0:
+        charts.append(_deviations(model.deviations))
+    return charts + [_curves(index, plot) for index, plot in enumerate(model.curve_plots)]
+
+
+def _rate_bars(rates: Sequence[RateRow]) -> Chart:
+    title = "Failure rate by transform"
+    order = sorted(rates, key=lambda row: row.rate if isfinite(row.rate) else -1.0, reverse=True)
+    rows = [Bar(plain(row.stimulus, 80), row.rate, row.low, row.high, _rate_note(row)) for row in order[:MAX_BARS]]
+    more = f" The {MAX_BARS} highest of {count(len(rates))}; the table has more." if len(rates) > MAX_BARS else ""
+    said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
+    return Chart(title, f"Share of cases that break the relation; whiskers are 95 % intervals.{more}", bars("rates", title, said, rows))
+
+
+def _rate_note(row: RateRow) -> str:
+    name = f"{row.stimulus} {row.parameters}".strip()
+    return f"{plain(name, 120)}: {count(row.violations)} of {count(row.cases)} fail, {percent(row.rate)} ({interval(row.low, row.high)})"
+
+
+def _heat_rows(rates: Sequence[RateRow]) -> list[HeatRow]:
+    by_name: dict[str, list[RateRow]] = {}
+    for row in rates:
+        by_name.setdefault(row.stimulus, []).append(row)
+    wide = [(name, rows) for name, rows in by_name.items() if 2 <= len(rows) <= MAX_CELLS]
+    return [HeatRow(plain(name, 80), tuple(Cell(row.rate, _rate_note(row)) for row in rows)) for name, rows in wide[:MAX_BARS]]
+
+
+def _left_out(rates: Sequence[RateRow], rows: Sequence[HeatRow]) -> str:
+    missing = len({row.stimulus for row in rates}) - len(rows)
+    return f" {count(missing)} transforms without such a grid are in the table only." if missing > 0 else ""
+
+
+def _yield_bars(index: int, criterion: str, rows: Sequence[YieldRow]) -> Chart:
+    title = f"Coverage gained beside faults found: {plain(criterion, 40)}"
+    order = sorted(rows, key=lambda row: share(row.violations, row.cases) if row.cases else -1.0, reverse=True)[:MAX_BARS]
+    marks = [
+        PairedBar(plain(row.stimulus, 80), share(row.gained, row.total), share(row.violations, row.cases), _yield_note(row))
+        for row in order
+    ]
+    said = "; ".join(f"{mark.label}: coverage {percent(mark.left)}, failures {percent(mark.right)}" for mark in marks)
+    caption = (
+        "Regions a transform adds to those of the originals, and the share of its cases that fail. More coverage need not mean more faults."
+    )
+    return Chart(title, caption, paired_bars(f"yield-{index}", title, said, ("coverage gained", "cases that fail"), marks))
+
+
+def _yield_note(row: YieldRow) -> str:
+    gained = f"{count(row.gained)} of {count(row.total)} regions gained"
+    return f"{plain(row.stimulus, 120)}: {gained}, {count(row.violations)} of {count(row.cases)} cases fail"
+
+
+def _deviations(data: DeviationHistogram) -> Chart:
+    title = "How far the answers move"
+    total = sum(data.counts)
+    limit = f" The dashed line marks the tolerance of {data.tolerance_deg:g}°." if isfinite(data.tolerance_deg) else ""
+    lost = f" {count(data.not_finite)} cases without a finite answer are left out." if data.not_finite else ""
+    said = f"{count(total)} cases from {data.edges_deg[0]:g}° to {data.edges_deg[-1]:g}°.{limit}{lost}"
+    signed = data.edges_deg[0] < 0.0
+    what = "Steering on the mutant less steering on the original." if signed else "Steering on the mutant against steering on the original."
+    wide = "" if is_even(data.edges_deg) else " The bins widen with the angle."
+    return Chart(title, f"{what}{wide}{limit}{lost}", histogram("deviations", title, said, data))
+
+
+def _curves(index: int, plot: CurvePlot) -> Chart:
+    title = plain(plot.title, 120)
+    said = "; ".join(f"{plain(line.label, 80)} ends at {line.y[-1]:g}" for line in plot.curves if line.y)
+    return Chart(title, plain(plot.caption), curves(f"curves-{index}", title, said, (plot.x_label, plot.y_label), plot.curves))
+
+
+def _tables(model: ReportModel) -> list[Table]:
+    rate_columns = ("Failures", "Cases", "Rate", "95 % interval")
+    coverage = [
+        (plain(row.criterion, 80), *_reached(row.originals, row.total), *_reached(row.with_mutants, row.total), count(row.total))
+        for row in model.coverage
+    ]
+    yields = [
+        (
+            plain(r.stimulus, 120),
+            plain(r.criterion, 80),
+            count(r.gained),
+            percent(share(r.gained, r.total)),
+            count(r.violations),
+            percent(share(r.violations, r.cases)),
+        )
+        for r in model.yields
+    ]
+    problems = [
+        (plain(row.kind, 80), ", ".join(plain(name, 60) for name in row.examples[:5]) or NOTHING, count(row.count))
+        for row in model.problems
+    ]
+    by_parameters = [(plain(row.stimulus, 120), plain(row.parameters, 160), *_rate_words(row)) for row in model.rates_by_parameters]
+    tables = [
+        _table(
+            "rates",
+            "Failure rate by transform",
+            ("Transform", *rate_columns),
+            [(plain(r.stimulus, 120), *_rate_words(r)) for r in model.rates],
+        ),
+        _table("parameters", "Failure rate by transform and parameters", ("Transform", "Parameters", *rate_columns), by_parameters, 2),
+        _table("coverage", "Coverage", ("Criterion", "Originals reach", "of all", "With mutants", "of all", "Regions"), coverage),
+        _table(
+            "yields",
+            "Coverage gained and faults found",
+            ("Transform", "Criterion", "Regions gained", "of all", "Failures", "Rate"),
+            yields,
+            2,
+        ),
+        _table("problems", "Broken frames, left out and counted", ("Problem", "Such as", "Frames"), problems, 2),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _table(key: str, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], numbers_from: int = 1) -> Table:
+    more = len(rows) - MAX_ROWS
+    note = f"{count(more)} more rows are in the run." if more > 0 else ""
+    return Table(key, title, columns, tuple(rows[:MAX_ROWS]), numbers_from, note)
+
+
+def _rate_words(row: RateRow) -> tuple[str, str, str, str]:
+    return count(row.violations), count(row.cases), percent(row.rate) if row.cases else "no cases", interval(row.low, row.high)
+
+
+def _reached(part: int, total: int) -> tuple[str, str]:
+    return count(part), percent(share(part, total))

@@ -1,0 +1,179 @@
+"""What a report of transformed recordings is made of; the campaign fills it, the report only draws it."""
+
+from dataclasses import dataclass
+from enum import Enum
+from math import nan
+
+from skidpad.core.images import NumpyFrames
+
+
+class Tone(Enum):
+    """How the verdict sounds: the words carry it, the colour only repeats it."""
+
+    CALM = "calm"
+    ALARM = "alarm"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One of the figures that stand beside the verdict, already worded."""
+
+    label: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One name with its value, of the configuration, the manifest or the subject."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PicturePair:
+    """One finding to look at: the frame, its mutant and what was answered.
+
+    original, mutant: (height, width, 3) uint8 RGB, sizes may differ. Angles are degrees, positive steers left; NaN
+    is "no finite answer", and for the label "no label". excess: error over tolerated error, above 1 is a finding.
+    """
+
+    case_id: str
+    frame_id: str
+    stimulus: str
+    recipe: str
+    original: NumpyFrames
+    mutant: NumpyFrames
+    original_deg: float
+    mutant_deg: float
+    excess: float
+    label_deg: float = nan
+    relation: str = ""
+    replay: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """How often a stimulus broke the relation, with the interval [low, high]; shares from 0 to 1, NaN without cases.
+
+    parameters: "" for the stimulus as a whole.
+    """
+
+    stimulus: str
+    parameters: str
+    violations: int
+    cases: int
+    rate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """Regions of one criterion reached by the originals alone and together with the mutants."""
+
+    criterion: str
+    originals: int
+    with_mutants: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class YieldRow:
+    """What one stimulus added to the coverage of the originals, beside the faults that it found."""
+
+    stimulus: str
+    criterion: str
+    gained: int
+    total: int
+    violations: int
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviationHistogram:
+    """How far the mutants' answers lie from the originals', in degrees.
+
+    edges_deg: increasing, one more than counts. tolerance_deg: where the relation begins to be broken, NaN where it
+    has no such place. not_finite: cases left out because an answer was not finite.
+    """
+
+    edges_deg: tuple[float, ...]
+    counts: tuple[int, ...]
+    tolerance_deg: float = nan
+    not_finite: int = 0
+
+    def __post_init__(self) -> None:
+        if self.counts and len(self.edges_deg) != len(self.counts) + 1:
+            raise ValueError(f"{len(self.counts)} counts need {len(self.counts) + 1} edges; got {len(self.edges_deg)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A named line of points, as cumulative coverage over cases; NaN breaks the line."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"curve {self.label!r} needs as many x as y; got {len(self.x)} and {len(self.y)}")
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePlot:
+    """Curves that share their axes."""
+
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRow:
+    """Broken frames of one kind: how many, and a few of them by name."""
+
+    kind: str
+    count: int
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportModel:
+    """Everything that the report of one run shows, in the order in which it shows it.
+
+    findings and cases count the whole run; pairs may be a selection of the findings. rates_by_parameters keeps the
+    grid's order within each stimulus.
+    """
+
+    title: str
+    verdict: str
+    cases: int
+    findings: int
+    headlines: tuple[Headline, ...]
+    subject: str = ""
+    drive: str = ""
+    pairs: tuple[PicturePair, ...] = ()
+    rates: tuple[RateRow, ...] = ()
+    rates_by_parameters: tuple[RateRow, ...] = ()
+    coverage: tuple[CoverageRow, ...] = ()
+    yields: tuple[YieldRow, ...] = ()
+    deviations: DeviationHistogram | None = None
+    curve_plots: tuple[CurvePlot, ...] = ()
+    problems: tuple[ProblemRow, ...] = ()
+    configuration: tuple[Fact, ...] = ()
+    manifest: tuple[Fact, ...] = ()
+    commands: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tone(self) -> Tone:
+        """A run without cases proves nothing, so it is not calm."""
+        if self.findings > 0:
+            return Tone.ALARM
+        return Tone.CALM if self.cases > 0 else Tone.UNKNOWN

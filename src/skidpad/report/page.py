@@ -1,0 +1,49 @@
+"""The page that every kind of campaign shares: verdict, pictures, plots, tables, how to reproduce.
+
+A campaign's own module turns what it measured into a Page; `render` draws any Page.
+"""
+
+from dataclasses import dataclass
+
+from skidpad.report.model import Fact, Headline, Tone
+from skidpad.report.pictures import PairCard
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A finished plot with the words around it; svg comes from plots.py or charts.py, which escape every text."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of words under named columns; columns from `numbers_from` on hold numbers and stand to the right."""
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers_from: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything on the page, in its order; a part that is empty is left out."""
+
+    title: str
+    tone: Tone
+    verdict: str
+    headlines: tuple[Headline, ...]
+    context: tuple[Fact, ...]
+    notes: tuple[str, ...]
+    pictures: tuple[PairCard, ...]
+    pictures_note: str
+    charts: tuple[Chart, ...]
+    tables: tuple[Table, ...]
+    configuration: tuple[Fact, ...]
+    manifest: tuple[Fact, ...]
+    commands: tuple[str, ...]

@@ -1,0 +1,122 @@
+"""Findings as pictures for the page: which to show, how they are embedded, and the words that stand for them."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import cv2
+import numpy as np
+
+from skidpad.core.images import NumpyFrames, encode
+from skidpad.report.arrows import LABEL_WIDTH, cross, exaggeration_for, outline
+from skidpad.report.model import PicturePair
+from skidpad.report.wording import difference, plain, steering, times_tolerated
+
+MAX_WIDTH_PX = 480
+MAX_HEIGHT_PX = 480
+JPEG_QUALITY = 85
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """One arrow over a picture: the CSS class that colours it, and the polygon's points."""
+
+    kind: str
+    points: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One embedded picture with its arrows; `alt` says both in words."""
+
+    heading: str
+    answer: str
+    kind: str
+    source: str
+    alt: str
+    width_px: int
+    height_px: int
+    arrows: tuple[Overlay, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairCard:
+    """One finding as the page shows it, worded."""
+
+    case_id: str
+    frame_id: str
+    recipe: str
+    badge: str
+    difference: str
+    label: str
+    relation: str
+    replay: str
+    panels: tuple[Panel, Panel]
+
+
+def worst_first(pairs: Sequence[PicturePair], limit: int) -> list[PicturePair]:
+    """Returns at most `limit` pairs, those without a finite answer first, then by excess."""
+    excess = np.array([pair.excess for pair in pairs], np.float64)
+    order = np.argsort(-np.where(np.isnan(excess), -np.inf, excess), kind="stable")
+    return [pairs[int(position)] for position in order[:limit]]
+
+
+def cards(pairs: Sequence[PicturePair], shared_relation: str = "") -> tuple[tuple[PairCard, ...], float]:
+    """Embeds pairs as cards, and returns the one factor by which all their angles are exaggerated.
+
+    A card names its relation only where it is not the one that all of them share.
+    """
+    factor = exaggeration_for(angle for pair in pairs for angle in (pair.original_deg, pair.mutant_deg))
+    return tuple(_card(pair, factor, shared_relation) for pair in pairs), factor
+
+
+def embed(frame: NumpyFrames) -> tuple[str, int, int]:
+    """Returns an RGB frame as a JPEG data URI, scaled down to fit the page, with its width and height."""
+    height, width = frame.shape[:2]
+    scale = min(1.0, MAX_WIDTH_PX / width, MAX_HEIGHT_PX / height)
+    if scale < 1.0:
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        frame = np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), np.uint8)
+    data = b64encode(encode(frame, ".jpg", JPEG_QUALITY)).decode("ascii")
+    return f"data:image/jpeg;base64,{data}", frame.shape[1], frame.shape[0]
+
+
+def _card(pair: PicturePair, factor: float, shared_relation: str) -> PairCard:
+    gap = difference(pair.original_deg, pair.mutant_deg)
+    label = f"label {steering(pair.label_deg)}" if isfinite(pair.label_deg) else "no label"
+    badge = times_tolerated(pair.excess)
+    recipe = plain(pair.recipe, 240)
+    before = f"Original frame {plain(pair.frame_id, 80)}; the subject {_said(pair.original_deg)}; {label}."
+    after = f"The same frame after {recipe}; the subject {_said(pair.mutant_deg)}, on the original {steering(pair.original_deg)}."
+    grey, blue, red = ("label", pair.label_deg), ("original", pair.original_deg), ("mutant", pair.mutant_deg)
+    return PairCard(
+        plain(pair.case_id, 80),
+        plain(pair.frame_id, 120),
+        recipe,
+        badge,
+        gap if gap != badge else "",
+        label,
+        plain(pair.relation) if pair.relation != shared_relation else "",
+        plain(pair.replay, 1000),
+        (
+            _panel("Original", pair.original, before, (grey, blue), factor),
+            _panel("Mutant", pair.mutant, after, (grey, blue, red), factor),
+        ),
+    )
+
+
+def _said(angle_deg: float) -> str:
+    return f"{'answers' if isfinite(angle_deg) else 'gives'} {steering(angle_deg)}"
+
+
+def _panel(heading: str, frame: NumpyFrames, alt: str, arrows: Sequence[tuple[str, float]], factor: float) -> Panel:
+    source, width, height = embed(frame)
+    overlays = tuple(_overlay(kind, angle, width, height, factor) for kind, angle in arrows if isfinite(angle) or kind == "mutant")
+    return Panel(heading, steering(arrows[-1][1]), arrows[-1][0], source, alt, width, height, overlays)
+
+
+def _overlay(kind: str, angle_deg: float, width: int, height: int, factor: float) -> Overlay:
+    thickness = LABEL_WIDTH if kind == "label" else 1.0
+    points = outline(angle_deg, width, height, factor, thickness) if isfinite(angle_deg) else cross(width, height)
+    return Overlay(kind, " ".join(f"{x:.1f},{y:.1f}" for x, y in points))

@@ -1,0 +1,61 @@
+"""Writes a page as one HTML file that needs nothing beside itself."""
+
+import os
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from skidpad import __version__
+from skidpad.core.errors import SkidpadError
+from skidpad.report.layout import lay_out
+from skidpad.report.model import ReportModel
+from skidpad.report.page import Page
+from skidpad.report.plots import HEAT_STEPS
+
+MAX_PAIRS = 24
+
+
+def render(model: ReportModel, max_pairs: int = MAX_PAIRS) -> str:
+    """Returns the report of transformed recordings as HTML; the same model gives the same bytes."""
+    return render_page(lay_out(model, max_pairs))
+
+
+def render_page(page: Page) -> str:
+    """Returns any campaign's page as HTML."""
+    style = files("skidpad.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    return _environment().get_template("page.jinja").render(page=page, style=style, version=__version__, heat_steps=HEAT_STEPS)
+
+
+def write_report(model: ReportModel, path: Path, max_pairs: int = MAX_PAIRS) -> None:
+    """Writes the report whole or not at all; a file of that name is replaced in one move."""
+    write_text_whole(path, render(model, max_pairs))
+
+
+def write_text_whole(path: Path, text: str) -> None:
+    """Writes beside the path first and moves it into place, so that no reader meets half a file."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise SkidpadError(
+            f"cannot write the report to {str(path)!r} ({error.strerror}); choose a file in a folder you may write to"
+        ) from error
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("skidpad.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

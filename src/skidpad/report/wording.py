@@ -1,0 +1,76 @@
+"""How values and foreign names become words: safe to print, short enough to read, honest about NaN."""
+
+import unicodedata
+from math import isfinite, isnan
+
+NO_ANSWER = "no finite answer"
+NOTHING = "–"
+_SPACE = "\N{NO-BREAK SPACE}"
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def plain(text: str, limit: int = 400) -> str:
+    """Returns the text without control, direction and surrogate characters, cut in the middle beyond `limit`.
+
+    A name from a file system may hold any of them: the first break a page, the second reorder what is read, and
+    the third cannot be written as UTF-8. Line breaks and tabs become spaces.
+    """
+    if len(text) > limit:
+        head = (limit - 1) * 2 // 3
+        text = f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character in "\n\r\t":
+        return " "
+    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in _HIDDEN else character
+
+
+def percent(share: float) -> str:
+    """Words a share from 0 to 1; a few in ten thousand do not become zero."""
+    if not isfinite(share):
+        return NOTHING
+    value = 100.0 * share
+    digits = 0 if value in {0.0, 100.0} else 1 if abs(value) >= 0.1 else 2
+    return f"{value:.{digits}f}{_SPACE}%"
+
+
+def interval(low: float, high: float) -> str:
+    """Words the interval of a share."""
+    return f"{percent(low)} to {percent(high)}" if isfinite(low) and isfinite(high) else NOTHING
+
+
+def count(number: int) -> str:
+    """Words a count with thin groups of three."""
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def steering(angle_deg: float) -> str:
+    """Words a steering angle with its side; positive steers left, as in Udacity's recordings."""
+    if not isfinite(angle_deg):
+        return NO_ANSWER
+    side = "straight" if abs(angle_deg) < 0.05 else "left" if angle_deg > 0 else "right"
+    return f"{abs(angle_deg):.1f}° {side}"
+
+
+def difference(original_deg: float, mutant_deg: float) -> str:
+    """Words how far the mutant's answer lies from the original's."""
+    gap = mutant_deg - original_deg
+    return f"{abs(gap):.1f}° apart" if isfinite(gap) else NO_ANSWER
+
+
+def times_tolerated(excess: float) -> str:
+    """Words an excess: how many times the tolerated error was reached."""
+    if isnan(excess):
+        return "not judged"
+    if not isfinite(excess):
+        return NO_ANSWER
+    return f"{excess:.1f}× tolerance" if excess < 1000 else f"{excess:.1e}× tolerance"
+
+
+def share(part: int, whole: int) -> float:
+    """Returns part / whole, NaN where there is no whole."""
+    return part / whole if whole > 0 else float("nan")

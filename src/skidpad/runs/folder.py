@@ -1,0 +1,296 @@
+"""The run folder: crash-safe, append-only, one writer and any number of readers.
+
+config.toml     the resolved settings
+manifest.json   versions, machine, seed, hashes, command line; written last, so a folder with it is a whole run
+segments/       one file a shard (see `segments`); the name carries the hash of the content
+state/          small files, summaries and the mark of a finished run
+"""
+
+import errno
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skidpad.core.errors import BadRunError, UnknownNameError
+from skidpad.drives.drive import Problem
+from skidpad.runs.atomic import remove_temporary, sync_folder, write_atomically
+from skidpad.runs.config import Config, read_config, write_config
+from skidpad.runs.locking import LOCK_FILE, exclusive
+from skidpad.runs.manifest import Manifest
+from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, check_columns, findings_of, no_records, worst_first
+from skidpad.runs.segments import Segment, ShardResult, encode_segment, segment_name
+
+State = TypeVar("State")
+
+_CONFIG, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "manifest.json", "segments", "state"
+_FINISHED = "finished.json"
+_DAMAGED_SUFFIX = ".damaged"
+_STATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Run:
+    """A campaign's folder; make one with `create`, look at one with `open`.
+
+    Reading needs no lock. Every write takes it; hold `lock` around a campaign so that no second writer slips in
+    between. One object belongs to one thread.
+    """
+
+    def __init__(self, path: Path, config: Config, manifest: Manifest) -> None:
+        self.path = path
+        self.config = config
+        self.manifest = manifest
+        self._segments: dict[tuple[str, int], Segment] = {}
+        self._bad: list[Path] = []
+        self._lock_depth = 0
+
+    @classmethod
+    def create(cls, path: Path, config: Config, manifest: Manifest) -> Self:
+        """Makes the folder; refuses one with anything in it, except what an interrupted `create` left."""
+        settings = write_config(config)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadRunError(f"cannot make the run folder {path}: {error.strerror}; choose another --out") from error
+        _refuse_used(path)
+        run = cls(path, read_config(settings, str(path)), manifest)
+        with exclusive(path):
+            _refuse_used(path)  # another writer may have been faster
+            run._write(path / _CONFIG, settings)
+            (path / _SEGMENTS).mkdir(exist_ok=True)
+            (path / _STATE).mkdir(exist_ok=True)
+            run._write(path / _MANIFEST, manifest.to_json().encode())
+        sync_folder(path.parent)
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens a run and checks every segment; damaged ones are set aside, so their shards count as not computed."""
+        if not path.is_dir():
+            raise BadRunError(f"no run folder at {path}; `skidpad test SUBJECT DRIVE --out {shlex.quote(str(path))}` makes one")
+        try:
+            manifest = Manifest.from_json((path / _MANIFEST).read_text(encoding="utf-8", errors="replace"), str(path))
+            config = read_config((path / _CONFIG).read_bytes(), str(path))
+        except FileNotFoundError as error:
+            half_made = (path / LOCK_FILE).exists() and not (path / _MANIFEST).exists()
+            way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
+            raise BadRunError(f"{path} is not a skidpad run: it has no {Path(error.filename).name}; {way_out}") from error
+        except OSError as error:
+            raise BadRunError(f"cannot read the run {path}: {error.strerror}; check its permissions") from error
+        run = cls(path, config, manifest)
+        run.refresh()
+        if run._bad:
+            run._try_set_aside()
+        return run
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Makes this object the only writer, and clears away what a killed writer left; may be nested."""
+        if self._lock_depth == 0:
+            with exclusive(self.path):
+                self._lock_depth = 1
+                try:
+                    self._clear_away()
+                    yield
+                finally:
+                    self._lock_depth = 0
+        else:
+            self._lock_depth += 1
+            try:
+                yield
+            finally:
+                self._lock_depth -= 1
+
+    def refresh(self) -> None:
+        """Looks at the folder again, for a reader beside a writer; each segment is hashed once."""
+        known = {segment.path.name: segment for segment in self._segments.values()}
+        self._segments, self._bad = {}, []
+        for path in sorted((self.path / _SEGMENTS).glob("*.parquet")):
+            segment = Segment.from_path(path)
+            if segment is None:
+                continue
+            key = (segment.phase, segment.index)
+            if key not in self._segments and (path.name in known or segment.is_whole()):
+                self._segments[key] = segment
+            else:
+                self._bad.append(path)
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """The names of the segments that were found damaged, set aside or not."""
+        aside = [path.name for path in (self.path / _SEGMENTS).glob(f"*{_DAMAGED_SUFFIX}")]
+        return tuple(sorted([*aside, *(path.name for path in self._bad)]))
+
+    def phases(self) -> tuple[str, ...]:
+        """Returns the phases that have a shard, by name."""
+        return tuple(sorted({phase for phase, _ in self._segments}))
+
+    def completed(self, phase: str) -> set[int]:
+        """Returns the shards of a phase that are kept."""
+        return {index for name, index in self._segments if name == phase}
+
+    def commit(self, result: ShardResult) -> None:
+        """Keeps a shard, all of it or nothing; a shard that is kept already must be the same one."""
+        data = encode_segment(result)
+        path = self.path / _SEGMENTS / segment_name(result.phase, result.index, data)
+        with self.lock():
+            kept = self._segments.get((result.phase, result.index))
+            if kept is not None:
+                if kept.path.name != path.name:
+                    raise BadRunError(
+                        f"shard {result.index} of phase {result.phase!r} is kept in {self.path} with another content; "
+                        "something in it is not deterministic, or the settings changed: choose another --out"
+                    )
+                return
+            self._write(path, data)
+            self._segments[result.phase, result.index] = Segment(result.phase, result.index, path.stem.rpartition("-")[2], path)
+
+    def iter_records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Streams the records, one table a shard, ordered by phase and shard."""
+        check_columns(columns)
+        for segment in self._ordered(phase):
+            yield segment.records(columns)
+
+    def records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        """Reads all records of a phase, or of all phases; in memory, so name the columns where the run is large."""
+        check_columns(columns)
+        return pa.concat_tables([no_records(columns), *self.iter_records(phase, columns)]).combine_chunks()
+
+    def findings(self, limit: int | None = None, phase: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        """Returns the findings, worst first, at most `limit`; memory grows with the limit, not with the run."""
+        check_columns(columns)
+        wanted = SCHEMA.names if columns is None else list(columns)
+        needed = [name for name in SCHEMA.names if name in {*wanted, "excess", "violated"}]
+        found = no_records(needed)
+        for table in self.iter_records(phase, needed):
+            found = pa.concat_tables([found, findings_of(table)])
+            if limit is not None and found.num_rows > 4 * limit + 1000:
+                found = worst_first(found, limit)
+        return worst_first(found.combine_chunks(), limit).select(wanted)
+
+    def find(self, prefix: str) -> Record:
+        """Returns the one record whose case id begins with the prefix."""
+        if not re.fullmatch(rf"[0-9a-f]{{1,{CASE_ID_DIGITS}}}", prefix):
+            raise UnknownNameError(f"a case id is up to {CASE_ID_DIGITS} digits of 0-9a-f; got {prefix!r}")
+        found: dict[tuple[str, str], Record] = {}
+        for segment in self._ordered(None):
+            if pc.any(pc.starts_with(segment.records(["case_id"])["case_id"], prefix)).as_py():
+                table = segment.records()
+                for row in table.filter(pc.starts_with(table["case_id"], prefix)).to_pylist():
+                    found.setdefault((row["frame_id"], row["recipe"]), Record.from_row(row))
+        if not found:
+            raise UnknownNameError(
+                f"no case in {self.path} begins with {prefix!r}; `skidpad report {shlex.quote(str(self.path))}` lists them"
+            )
+        if len(found) > 1:
+            some = ", ".join(sorted(record.case_id for record in found.values())[:5])
+            raise UnknownNameError(f"{len(found)} cases in {self.path} begin with {prefix!r} ({some}, ...); give more digits")
+        return next(iter(found.values()))
+
+    def coverage(
+        self, phase: str, unpack: Callable[[bytes], State], merge: Callable[[State, State], State], before: int | None = None
+    ) -> Mapping[str, State]:
+        """Merges the coverage states of a phase by name, in the order of shards.
+
+        before: only shards below this index, which is what a shard that builds on the earlier ones starts from.
+        """
+        merged: dict[str, State] = {}
+        for segment in self._ordered(phase):
+            if before is not None and segment.index >= before:
+                break
+            for name, data in segment.coverage().items():
+                state = unpack(data)
+                merged[name] = merge(merged[name], state) if name in merged else state
+        return merged
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Returns the broken frames, each once, in the order of shards."""
+        return tuple(dict.fromkeys(problem for segment in self._ordered(None) for problem in segment.problems()))
+
+    def write_state(self, name: str, data: bytes) -> None:
+        """Writes a small file at once: the old content or the new is there, never a part."""
+        path = self._state_path(name)
+        with self.lock():
+            self._write(path, data)
+
+    def read_state(self, name: str) -> bytes | None:
+        """Reads a small file; None where it was never written."""
+        try:
+            return self._state_path(name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def finish(self, shards: Mapping[str, int]) -> None:
+        """Marks the run as finished, given the number of shards of each phase."""
+        missing = _missing(self, shards)
+        if missing:
+            raise BadRunError(f"the run {self.path} is not finished: it lacks shards of {', '.join(missing)}; {self._resume()}")
+        self.write_state(_FINISHED, json.dumps(dict(shards), sort_keys=True).encode())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run was marked as finished and still has every shard."""
+        mark = self.read_state(_FINISHED)
+        return mark is not None and not _missing(self, json.loads(mark))
+
+    def _ordered(self, phase: str | None) -> list[Segment]:
+        return [segment for (name, _), segment in sorted(self._segments.items()) if phase in {None, name}]
+
+    def _state_path(self, name: str) -> Path:
+        if not _STATE_NAME.fullmatch(name):
+            raise ValueError(f"a state's name is lower-case letters, digits, '.', '_' and '-'; got {name!r}")
+        return self.path / _STATE / name
+
+    def _write(self, path: Path, data: bytes) -> None:
+        try:
+            write_atomically(path, data)
+        except OSError as error:
+            trouble = "the disk is full" if error.errno in _DISK_FULL else f"it failed: {error.strerror}"
+            raise BadRunError(
+                f"writing {len(data)} bytes to {path.name} in {self.path}: {trouble}; {len(self._segments)} shards are kept; "
+                f"free some space or mend the disk, then {self._resume()}"
+            ) from error
+
+    def _resume(self) -> str:
+        return f"go on with: skidpad resume {shlex.quote(str(self.path))}"
+
+    def _clear_away(self) -> None:
+        for folder in (self.path / _SEGMENTS, self.path / _STATE):
+            folder.mkdir(exist_ok=True)
+        for folder in (self.path, self.path / _SEGMENTS, self.path / _STATE):
+            remove_temporary(folder)
+        self.refresh()
+        for path in self._bad:
+            path.replace(path.with_name(path.name + _DAMAGED_SUFFIX))
+        if self._bad:
+            sync_folder(self.path / _SEGMENTS)
+        self._bad = []
+
+    def _try_set_aside(self) -> None:
+        try:
+            with self.lock():
+                pass
+        except BadRunError:
+            # A writer is at work, or the folder is read-only: the segments stay where they are and are not read.
+            return
+
+
+def _refuse_used(path: Path) -> None:
+    names = {entry.name for entry in path.iterdir()}
+    if LOCK_FILE in names and _MANIFEST not in names:
+        return  # a `create` that was stopped before its last step; nothing was computed yet
+    if names - {LOCK_FILE}:
+        raise BadRunError(
+            f"the folder {path} is not empty; go on with that run (skidpad resume {shlex.quote(str(path))}) or choose another --out"
+        )
+
+
+def _missing(run: Run, shards: Mapping[str, int]) -> list[str]:
+    return [phase for phase, count in shards.items() if not run.completed(phase) >= set(range(count))]

@@ -1,0 +1,116 @@
+"""What made a run: versions, machine, seed, hashes and the command line."""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Self
+
+import cv2
+
+from skidpad import __version__
+from skidpad.core.errors import BadRunError
+
+FORMAT = 1
+"""The version of the run folder's layout; a newer one is refused, not guessed at."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChange:
+    """A part whose version now is not the one that made the run; an empty text: not there."""
+
+    part: str
+    then: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.then or 'absent'} -> {self.now or 'absent'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything about a run that is not its settings; the only place with a time of day.
+
+    hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601.
+    """
+
+    versions: Mapping[str, str]
+    platform: str
+    device: str
+    seed: int
+    hashes: Mapping[str, str]
+    command: tuple[str, ...]
+    created: str
+
+    @classmethod
+    def collect(cls, *, device: str, seed: int, hashes: Mapping[str, str], command: tuple[str, ...]) -> Self:
+        """Describes this machine and moment."""
+        return cls(
+            versions=current_versions(),
+            platform=platform.platform(),
+            device=device,
+            seed=seed,
+            hashes=dict(hashes),
+            command=command,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def to_json(self) -> str:
+        """Writes the manifest with the version of the folder's layout."""
+        return json.dumps({"skidpad_run": FORMAT, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Self:
+        """Reads what `to_json` wrote; `where` names the folder in errors."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise BadRunError(f"the manifest of {where} is damaged ({error}); restore manifest.json from a copy") from error
+        if not isinstance(content, dict) or not isinstance(content.get("skidpad_run"), int):
+            raise BadRunError(f"{where} is not a skidpad run: its manifest.json was written by something else")
+        if content["skidpad_run"] > FORMAT:
+            made_by = content["versions"].get("skidpad", "?") if isinstance(content.get("versions"), dict) else "?"
+            raise BadRunError(
+                f"{where} was made by a newer skidpad ({made_by}, run format {content['skidpad_run']}; this one reads up to {FORMAT}); "
+                "upgrade skidpad to read it"
+            )
+        try:
+            return cls(
+                versions={str(name): str(value) for name, value in content["versions"].items()},
+                platform=str(content["platform"]),
+                device=str(content["device"]),
+                seed=int(content["seed"]),
+                hashes={str(name): str(value) for name, value in content["hashes"].items()},
+                command=tuple(str(word) for word in content["command"]),
+                created=str(content["created"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadRunError(f"the manifest of {where} is damaged ({error!r}); restore manifest.json from a copy") from error
+
+    def changes(self, now: Mapping[str, str] | None = None) -> tuple[VersionChange, ...]:
+        """Returns the parts whose versions differ from those that made the run, by name."""
+        now = current_versions() if now is None else now
+        parts = sorted({*self.versions, *now})
+        pairs = [VersionChange(part, self.versions.get(part, ""), now.get(part, "")) for part in parts]
+        return tuple(change for change in pairs if change.then != change.now)
+
+
+def current_versions() -> dict[str, str]:
+    """Returns the versions that can change a result; torch is asked for its version without importing it."""
+    return {
+        "skidpad": __version__,
+        "python": platform.python_version(),
+        "numpy": _installed("numpy"),
+        "opencv": cv2.__version__,
+        "pyarrow": _installed("pyarrow"),
+        "torch": _installed("torch"),
+    }
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,143 @@
+"""The records of a run: one row a case, as an Arrow table.
+
+A record is a recipe on a frame with the answers and the verdict; a finding is a record whose relation is violated.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from skidpad.core.errors import UnknownNameError
+from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.core.stimuli import Recipe
+
+SCHEMA = pa.schema(
+    [
+        pa.field("case_id", pa.string(), nullable=False),
+        pa.field("frame_index", pa.int64(), nullable=False),
+        pa.field("frame_id", pa.string(), nullable=False),
+        pa.field("stimulus", pa.string(), nullable=False),
+        pa.field("recipe", pa.string(), nullable=False),
+        pa.field("label_rad", pa.float64(), nullable=False),
+        pa.field("original_rad", pa.float64(), nullable=False),
+        pa.field("mutant_rad", pa.float64(), nullable=False),
+        pa.field("excess", pa.float64(), nullable=False),
+        pa.field("violated", pa.bool_(), nullable=False),
+        pa.field("active_neurons", pa.int32(), nullable=False),
+        pa.field("picture", pa.string()),
+        pa.field("activated", pa.binary()),
+    ]
+)
+"""NaN is a value here (no label, not judged); null means not stored (`picture`, `activated`)."""
+
+CASE_ID_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row, typed: angles in radians, `picture` the pixel hash of the mutant, `activated` packed NC bits."""
+
+    case_id: str
+    frame_index: int
+    frame_id: str
+    recipe: Recipe
+    label_rad: float
+    original_rad: float
+    mutant_rad: float
+    excess: float
+    violated: bool
+    active_neurons: int
+    picture: str | None
+    activated: bytes | None
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Reads one row of `Table.to_pylist`; the name of the stimulus follows from the recipe."""
+        values = {name: value for name, value in row.items() if name != "stimulus"}
+        return cls(**{**values, "recipe": Recipe.from_json(row["recipe"])})
+
+
+def case_id(frame_id: str, recipe: Recipe) -> str:
+    """Names a case, 12 hexadecimal digits: the same frame and recipe have the same name in every run."""
+    return _case_id(storable(frame_id), recipe.to_json())
+
+
+def _case_id(frame_id: str, recipe_json: str) -> str:
+    # JSON escapes control characters, so the separator cannot occur in the recipe and no two cases share a text.
+    return blake2b(f"{frame_id}\x1f{recipe_json}".encode(), digest_size=CASE_ID_DIGITS // 2).hexdigest()
+
+
+def storable(text: str) -> str:
+    r"""Returns the text as UTF-8 can hold it: what stands for raw bytes of a file name becomes `\udcff`, spelt out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def build_records(
+    *,
+    frame_index: IntArray | Sequence[int],
+    frame_ids: Sequence[str],
+    recipes: Sequence[Recipe],
+    label_rad: FloatArray,
+    original_rad: FloatArray,
+    mutant_rad: FloatArray,
+    excess: FloatArray,
+    violated: BoolArray,
+    active_neurons: IntArray,
+    picture: Sequence[str | None] | None = None,
+    activated: Sequence[bytes | None] | None = None,
+) -> pa.Table:
+    """Builds the table of N cases from columns of length N; `case_id` and `stimulus` follow from the rest.
+
+    Reuse recipe objects where rows share one: each object is written as JSON once.
+    """
+    written = {id(recipe): (recipe.to_json(), recipe.name) for recipe in recipes}
+    texts = [written[id(recipe)] for recipe in recipes]
+    ids = [storable(frame_id) for frame_id in frame_ids]
+    rows = len(ids)
+    columns: dict[str, Any] = {
+        "case_id": [_case_id(frame_id, text) for frame_id, (text, _) in zip(ids, texts, strict=False)],
+        "frame_index": np.asarray(frame_index, np.int64),
+        "frame_id": ids,
+        "stimulus": [name for _, name in texts],
+        "recipe": [text for text, _ in texts],
+        "label_rad": np.asarray(label_rad, np.float64),
+        "original_rad": np.asarray(original_rad, np.float64),
+        "mutant_rad": np.asarray(mutant_rad, np.float64),
+        "excess": np.asarray(excess, np.float64),
+        "violated": np.asarray(violated, np.bool_),
+        "active_neurons": np.asarray(active_neurons, np.int32),
+        "picture": [None] * rows if picture is None else list(picture),
+        "activated": [None] * rows if activated is None else list(activated),
+    }
+    for name, column in columns.items():
+        if len(column) != rows:
+            raise ValueError(f"column {name!r} has {len(column)} rows; frame_ids has {rows}, and every column needs as many")
+    return pa.table(columns, schema=SCHEMA)
+
+
+def no_records(columns: Sequence[str] | None = None) -> pa.Table:
+    """Returns the table without rows."""
+    return SCHEMA.empty_table() if columns is None else SCHEMA.empty_table().select(list(columns))
+
+
+def check_columns(columns: Sequence[str] | None) -> None:
+    """Refuses names that no column has."""
+    for name in columns or ():
+        if name not in SCHEMA.names:
+            raise UnknownNameError.among("record column", name, SCHEMA.names)
+
+
+def findings_of(records: pa.Table) -> pa.Table:
+    """Returns the rows whose relation is violated, in their order."""
+    return records.filter(records["violated"])
+
+
+def worst_first(records: pa.Table, limit: int | None = None) -> pa.Table:
+    """Sorts by excess, infinite first and not judged last, equals in their order; then keeps the first `limit` rows."""
+    # NumPy puts NaN last and sorts stably, so one command gives one order.
+    order = np.argsort(-records["excess"].to_numpy(), kind="stable")
+    return records.take(pa.array(order if limit is None else order[:limit]))

@@ -1,0 +1,140 @@
+"""One file a shard: records, coverage and problems together, named by the hash of its content.
+
+The file is Parquet. Coverage and problems live in its key-value metadata, as text, so that any Parquet reader opens it
+and one rename commits all three.
+"""
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skidpad.core.errors import BadRunError
+from skidpad.drives.drive import Problem, ProblemKind
+from skidpad.runs.records import SCHEMA, storable
+
+_NAME = re.compile(r"(?P<phase>[a-z][a-z0-9-]*)-(?P<index>\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII)
+_PHASE = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+_DIGEST_DIGITS = 16
+_STRINGS = [column.name for column in SCHEMA if pa.types.is_string(column.type) and column.name not in {"case_id", "picture"}]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """What one shard of a phase brought; the same shard gives the same result whenever and wherever it is computed.
+
+    records: a table with the columns of `records.SCHEMA`. coverage: packed coverage states by name.
+    """
+
+    phase: str
+    index: int
+    records: pa.Table
+    coverage: Mapping[str, bytes] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_phase(self.phase)
+        if self.index < 0:
+            raise ValueError(f"a shard's index must be 0 or more; got {self.index}")
+        if not self.records.schema.equals(SCHEMA):
+            raise ValueError(f"the records of a shard need the columns of records.SCHEMA; got {self.records.schema}")
+
+
+def check_phase(phase: str) -> None:
+    """Refuses a phase that cannot be part of a file's name."""
+    if not _PHASE.fullmatch(phase):
+        raise ValueError(f"a phase is lower-case letters, digits and hyphens, a letter first; got {phase!r}")
+
+
+def encode_segment(result: ShardResult) -> bytes:
+    """Writes a shard as the bytes of a Parquet file: equal results give equal bytes."""
+    sink = pa.BufferOutputStream()
+    # Parquet's own copy of the Arrow schema would say nothing that the columns do not.
+    with pq.ParquetWriter(sink, SCHEMA, compression="zstd", use_dictionary=_STRINGS, store_schema=False) as writer:
+        writer.write_table(result.records.combine_chunks())
+        writer.add_key_value_metadata(
+            {
+                "skidpad.shard": f"{result.phase} {result.index}",
+                "skidpad.coverage": json.dumps({name: _pack(data) for name, data in sorted(result.coverage.items())}),
+                "skidpad.problems": json.dumps(
+                    [[problem.kind.name, storable(problem.frame_id), storable(problem.detail)] for problem in result.problems]
+                ),
+            }
+        )
+    return bytes(sink.getvalue())
+
+
+def segment_name(phase: str, index: int, data: bytes) -> str:
+    """Returns the file name of a shard's bytes."""
+    return f"{phase}-{index:06d}-{sha256(data).hexdigest()[:_DIGEST_DIGITS]}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A shard's file."""
+
+    phase: str
+    index: int
+    digest: str
+    path: Path
+
+    @classmethod
+    def from_path(cls, path: Path) -> Self | None:
+        """Reads the name; None where it is not one of ours."""
+        match = _NAME.fullmatch(path.name)
+        return cls(match["phase"], int(match["index"]), match["digest"], path) if match else None
+
+    def is_whole(self) -> bool:
+        """Tells whether the content still has the hash that the name carries."""
+        try:
+            with self.path.open("rb") as file:
+                return file_digest(file, "sha256").hexdigest()[:_DIGEST_DIGITS] == self.digest
+        except OSError:
+            return False
+
+    def records(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Reads the records, or some columns of them."""
+        # No threads: Arrow's reader threads sometimes abort the process at its very end, and exit codes are read.
+        with self._open() as file:
+            try:
+                table = file.read(columns=None if columns is None else list(columns), use_threads=False)
+            except (pa.ArrowException, OSError) as error:
+                raise self._damaged(error) from error
+        return table.replace_schema_metadata(None).select(SCHEMA.names if columns is None else list(columns))
+
+    def coverage(self) -> dict[str, bytes]:
+        """Reads the packed coverage states by name."""
+        return {name: _unpack(packed) for name, packed in self._metadata("skidpad.coverage").items()}
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Reads the broken frames of the shard."""
+        return tuple(Problem(ProblemKind[kind], frame_id, detail) for kind, frame_id, detail in self._metadata("skidpad.problems"))
+
+    def _metadata(self, key: str) -> Any:
+        with self._open() as file:
+            return json.loads(file.metadata.metadata[key.encode()])
+
+    def _open(self) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(self.path, pre_buffer=False)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> BadRunError:
+        return BadRunError(f"the segment {self.path} was damaged after it was checked ({error}); open the run again to set it aside")
+
+
+def _pack(data: bytes) -> list[int | str]:
+    return [len(data), b64encode(pa.compress(data, codec="zstd", asbytes=True)).decode("ascii")]
+
+
+def _unpack(packed: list[Any]) -> bytes:
+    size, text = packed
+    return bytes(pa.decompress(b64decode(text), decompressed_size=size, codec="zstd", asbytes=True))

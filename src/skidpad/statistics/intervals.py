@@ -1,0 +1,107 @@
+"""How sure a rate or a mean is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate of `n` observations with its interval; NaN, and `note` says why, where there is none."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    n: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanError:
+    """A mean, the sample's standard deviation and the standard error of the mean; NaN where there are too few values."""
+
+    mean: float
+    std: float
+    sem: float
+    n: int
+    note: str = ""
+
+
+def mean_error(values: ArrayLike) -> MeanError:
+    """Returns mean, standard deviation (n - 1) and standard error; NaN is left out.
+
+    Reference: the adversarial paper, Table I (SEM over runs).
+    """
+    sample = _sample(values)
+    n = len(sample)
+    if n == 0:
+        return MeanError(nan, nan, nan, 0, "there are no values")
+    if n == 1:
+        return MeanError(float(sample[0]), nan, nan, 1, "one value has no spread")
+    # the deviation of a constant is zero, not what rounding leaves of its mean
+    std = float(sample.std(ddof=1)) if np.ptp(sample) > 0 else 0.0
+    return MeanError(float(sample.mean()), std, std / sqrt(n), n)
+
+
+def wilson(hits: int, trials: int, confidence: float = 0.95) -> Interval:
+    """Returns Wilson's score interval of a rate; without trials nothing is known, and it is [0, 1].
+
+    Reference: Wilson (1927).
+    """
+    _check_confidence(confidence)
+    if not 0 <= hits <= trials:
+        raise BadParametersError(f"a rate needs 0 <= hits <= trials, got {hits} of {trials}")
+    if trials == 0:
+        return Interval(nan, 0.0, 1.0, confidence, 0, "there were no trials")
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    rate = hits / trials
+    scale = 1 + z * z / trials
+    centre = (rate + z * z / (2 * trials)) / scale
+    half = z / scale * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials))
+    # at 0 and 1 the bound is the rate itself, which rounding must not miss
+    low = 0.0 if hits == 0 else centre - half
+    high = 1.0 if hits == trials else centre + half
+    return Interval(rate, low, high, confidence, trials)
+
+
+def bootstrap_mean(values: ArrayLike, rng: np.random.Generator, confidence: float = 0.95, resamples: int = 2000) -> Interval:
+    """Returns the percentile bootstrap interval of a mean; NaN is left out. The same generator gives the same interval."""
+    _check_confidence(confidence)
+    if resamples < 1:
+        raise BadParametersError(f"the bootstrap takes at least one resample, got {resamples}")
+    sample = _sample(values)
+    n = len(sample)
+    if n == 0:
+        return Interval(nan, nan, nan, confidence, 0, "there are no values")
+    if np.ptp(sample) == 0:
+        constant = float(sample[0])
+        return Interval(constant, constant, constant, confidence, n, "one value" if n == 1 else "every value is the same")
+    means = np.empty(resamples)
+    # in chunks, so that memory does not grow with resamples x values
+    step = max(1, _CHUNK // n)
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        means[start:stop] = sample[rng.integers(n, size=(stop - start, n))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(sample.mean()), float(low), float(high), confidence, n)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise BadParametersError(f"confidence lies between 0 and 1, got {confidence!r}; 0.95 is usual")
+
+
+def _sample(values: ArrayLike) -> FloatArray:
+    sample = np.asarray(values, np.float64).reshape(-1)
+    return sample[~np.isnan(sample)]

@@ -1,0 +1,211 @@
+"""The description as a small TOML beside the weights: reading it with errors that teach, and writing it back."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+import tomli_w
+
+from skidpad.core.angles import AngleUnit
+from skidpad.core.errors import BadSubjectError, UnknownNameError
+from skidpad.subjects.description import Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
+from skidpad.subjects.writing import write_atomically
+
+E = TypeVar("E", bound=Enum)
+T = TypeVar("T")
+
+
+def minimal_description(file: str, format_: Format) -> str:
+    """Returns the shortest TOML that could describe `file`, for a user to copy and correct."""
+    architecture = 'architecture = "pilotnet"\n' if format_.weights_only else ""
+    return (
+        f'file = "{file}"\nformat = "{format_.value}"\n{architecture}\n'
+        '[input]\nwidth_px = 200\nheight_px = 66\ncolour = "yuv"\nrange = { low = -1.0, high = 1.0 }\n\n'
+        '[[outputs]]\nname = "steering"\nunit = "rad"\n'
+    )
+
+
+def read_description(path: Path) -> Description:
+    """Reads the description at `path`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSubjectError(f"cannot read the description {path}: {error}") from error
+    return parse_description(text, str(path), default_name=path.stem)
+
+
+def write_description(path: Path, description: Description) -> None:
+    """Writes the description to `path`, whole or not at all."""
+    write_atomically(path, format_description(description).encode())
+
+
+def parse_description(text: str, where: str = "description", default_name: str = "subject") -> Description:
+    """Reads a description from TOML text; `where` names it in errors."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSubjectError(f"{where} is not TOML: {error}") from error
+    try:
+        return _description(_Table("the description", data), default_name)
+    except (BadSubjectError, UnknownNameError) as error:
+        raise BadSubjectError(f"{where}: {error}") from error
+
+
+def format_description(description: Description) -> str:
+    """Writes a description as TOML, every key spelled out, so that `parse_description` gives the same one back."""
+    head: dict[str, object] = {"name": description.name, "file": description.file, "format": description.format.value}
+    if description.architecture is not None:
+        head["architecture"] = description.architecture
+    spec = description.input
+    table = {
+        "width_px": spec.width_px,
+        "height_px": spec.height_px,
+        "colour": spec.colour.value,
+        "layout": spec.layout.value,
+        "crop": {side: getattr(spec.crop, side) for side in ("top", "bottom", "left", "right")},
+        "range": {"low": _number_or_list(spec.range.low), "high": _number_or_list(spec.range.high)},
+        "history": {"frames": spec.history.frames, "kind": spec.history.kind.value},
+    }
+    outputs = [
+        {"name": output.name, **({"unit": output.unit.value} if output.unit else {}), "scale": output.scale}
+        for output in description.outputs
+    ]
+    return tomli_w.dumps({**head, "input": table, "outputs": outputs})
+
+
+def description_hash(description: Description) -> str:
+    """Hashes everything in a description that changes an answer; renaming the subject or its file does not."""
+    return sha256(format_description(replace(description, name="", file="")).encode()).hexdigest()
+
+
+class _Table:
+    """One table of the TOML whose keys are taken one by one; what is left over at the end is unknown."""
+
+    def __init__(self, name: str, data: object) -> None:
+        if not isinstance(data, dict):
+            raise BadSubjectError(f"{name} must be a table of keys; got {data!r}")
+        self.name = name
+        self._data: Mapping[str, object] = data
+        self._known: list[str] = []
+
+    def take(self, key: str, read: Callable[[str, object], T], example: str, default: T | None = None) -> T:
+        """Reads one key; without a default it must be there, and the error shows `example`."""
+        self._known.append(key)
+        if key not in self._data:
+            if default is None:
+                raise BadSubjectError(f"{self.name} lacks the key {key!r}; write, for example, {key} = {example}")
+            return default
+        return read(f"{key} of {self.name}", self._data[key])
+
+    def close(self) -> None:
+        """Refuses the keys that nobody took."""
+        for key in self._data:
+            if key not in self._known:
+                raise UnknownNameError.among(f"key of {self.name}", key, self._known)
+
+
+def _description(table: _Table, default_name: str) -> Description:
+    name = table.take("name", _text, '"pilotnet"', default_name)
+    file = table.take("file", _text, '"pilotnet.safetensors"')
+    format_ = table.take("format", _choice(Format), '"safetensors"')
+    architecture = table.take("architecture", _text, '"pilotnet"', "")
+    spec = table.take("input", lambda _, value: _input(_Table("[input]", value)), "a table [input]")
+    outputs = table.take("outputs", _outputs, "a table [[outputs]] with name and unit")
+    table.close()
+    return Description(name, file, format_, spec, outputs, architecture or None)
+
+
+def _input(table: _Table) -> InputSpec:
+    spec = InputSpec(
+        width_px=table.take("width_px", _whole, "200"),
+        height_px=table.take("height_px", _whole, "66"),
+        colour=table.take("colour", _choice(Colour), '"rgb"'),
+        range=table.take("range", lambda _, value: _range(_Table("range of [input]", value)), "{ low = 0.0, high = 1.0 }"),
+        crop=table.take("crop", lambda _, value: _crop(_Table("crop of [input]", value)), "{ top = 0.4 }", Crop()),
+        layout=table.take("layout", _choice(Layout), '"nchw"', Layout.NCHW),
+        history=table.take(
+            "history", lambda _, value: _history(_Table("history of [input]", value)), '{ frames = 1, kind = "single" }', History()
+        ),
+    )
+    table.close()
+    return spec
+
+
+def _range(table: _Table) -> Range:
+    made = Range(table.take("low", _numbers, "-1.0"), table.take("high", _numbers, "1.0"))
+    table.close()
+    return made
+
+
+def _crop(table: _Table) -> Crop:
+    sides = {side: table.take(side, _number, "0.4", 0.0) for side in ("top", "bottom", "left", "right")}
+    table.close()
+    return Crop(**sides)
+
+
+def _history(table: _Table) -> History:
+    made = History(table.take("frames", _whole, "1"), table.take("kind", _choice(HistoryKind), '"single"'))
+    table.close()
+    return made
+
+
+def _outputs(name: str, value: object) -> tuple[Output, ...]:
+    if not isinstance(value, list):
+        raise BadSubjectError(f"{name} must be tables [[outputs]], one for each number the network answers; got {value!r}")
+    return tuple(_output(_Table(f"[[outputs]] number {number}", item)) for number, item in enumerate(value, 1))
+
+
+def _output(table: _Table) -> Output:
+    name = table.take("name", _text, '"steering"')
+    unit = table.take("unit", _unit, '"rad"', _NO_UNIT)
+    made = Output(name, None if unit is _NO_UNIT else AngleUnit(unit), table.take("scale", _number, "1.0", 1.0))
+    table.close()
+    return made
+
+
+_NO_UNIT = ""
+
+
+def _unit(name: str, value: object) -> str:
+    return str(_choice(AngleUnit)(name, value).value)
+
+
+def _choice(kind: type[E]) -> Callable[[str, object], E]:
+    def read(name: str, value: object) -> E:
+        options = [str(option.value) for option in kind]
+        if value not in options:
+            raise BadSubjectError(str(UnknownNameError.among(f"value for {name}", str(value), options)))
+        return kind(value)
+
+    return read
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadSubjectError(f"{name} must be a text that is not empty; got {value!r}")
+    return value
+
+
+def _whole(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadSubjectError(f"{name} must be a whole number; got {value!r}")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise BadSubjectError(f"{name} must be a number; got {value!r}")
+    return float(value)
+
+
+def _numbers(name: str, value: object) -> tuple[float, ...]:
+    items = value if isinstance(value, list) else [value]
+    return tuple(_number(name, item) for item in items)
+
+
+def _number_or_list(values: tuple[float, ...]) -> float | list[float]:
+    return values[0] if len(values) == 1 else list(values)

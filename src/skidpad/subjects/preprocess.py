@@ -1,0 +1,127 @@
+"""From frames to the network's input: crop, resize, colour, range, layout; one definition for original and mutant.
+
+Resizing is a triangle filter as wide as the shrinking asks for (bilinear with antialiasing), in bytes, so that a thin
+rain streak neither vanishes nor doubles. The CPU works in fixed point and with OpenCV's colours, the GPU in floats;
+after the resizing and again after the colour the two differ by at most one of 255 (hue: around its circle).
+"""
+
+from dataclasses import dataclass, field
+
+import cv2
+import numpy as np
+import torch
+from torch.nn import functional
+
+from skidpad.core.images import Frames, NumpyFrames
+from skidpad.subjects.description import Colour, InputSpec, Layout
+
+TOLERANCE_LEVELS = 1
+"""By how much of 255 the CPU and the GPU may differ after each of resizing and colour."""
+
+_OPENCV = {
+    Colour.BGR: cv2.COLOR_RGB2BGR,
+    Colour.GREY: cv2.COLOR_RGB2GRAY,
+    Colour.YUV: cv2.COLOR_RGB2YUV,
+    Colour.HSV: cv2.COLOR_RGB2HSV,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessor:
+    """Turns frames into the input of one network on one device.
+
+    `shrink` gives bytes at the network's size, (N, height, width, channels); `normalise` makes the input of them. A drive
+    kept as bytes between the two needs N x height x width x channels bytes and loses nothing.
+    """
+
+    spec: InputSpec
+    device: torch.device
+    _low: torch.Tensor = field(init=False, repr=False, compare=False)
+    _step: torch.Tensor = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        low = torch.tensor(self.spec.range.low, dtype=torch.float64)
+        step = (torch.tensor(self.spec.range.high, dtype=torch.float64) - low) / 255.0
+        object.__setattr__(self, "_low", low.to(self.device, torch.float32))
+        object.__setattr__(self, "_step", step.to(self.device, torch.float32))
+
+    def __call__(self, frames: Frames) -> torch.Tensor:
+        """Returns the network's input, float32, in its layout, on its device."""
+        return self.normalise(self.shrink(frames))
+
+    def shrink(self, frames: Frames) -> torch.Tensor:
+        """Crops, resizes and changes the colour: uint8 RGB (N, height, width, 3) to uint8 (N, height_px, width_px, channels)."""
+        if frames.ndim != 4 or frames.shape[-1] != 3 or str(frames.dtype).removeprefix("torch.") != "uint8":
+            raise ValueError(f"frames must be uint8 RGB of shape (N, height, width, 3); got {frames.dtype} {tuple(frames.shape)}")
+        rows, columns = self.spec.crop.window(int(frames.shape[1]), int(frames.shape[2]))
+        pixels = _as_tensor(frames[:, rows, columns]).to(self.device)
+        size = (self.spec.height_px, self.spec.width_px)
+        if len(pixels) == 0:
+            return pixels.new_empty((0, *size, self.spec.colour.channels))
+        if tuple(pixels.shape[1:3]) != size:
+            pixels = _resize(pixels, size)
+        return _recolour(pixels, self.spec.colour)
+
+    def normalise(self, small: torch.Tensor) -> torch.Tensor:
+        """Maps bytes 0..255 to the range and orders the axes; (N, height_px, width_px, channels) in, the layout out.
+
+        For NCHW the memory stays pixel by pixel ("channels last"), which saves a copy and is what fast convolutions want.
+        """
+        values = small.to(self.device).to(torch.float32)  # the device first: bytes are a quarter of the way
+        values = values.mul_(self._step).add_(self._low)
+        return values if self.spec.layout is Layout.NHWC else values.permute(0, 3, 1, 2)
+
+
+def _as_tensor(frames: Frames) -> torch.Tensor:
+    if isinstance(frames, torch.Tensor):
+        return frames
+    if not frames.flags.writeable or any(stride < 0 for stride in frames.strides):
+        frames = frames.copy()  # torch shares memory with neither read-only nor mirrored arrays
+    return torch.from_numpy(frames)
+
+
+def _resize(pixels: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    planes = pixels.permute(0, 3, 1, 2)
+    if pixels.device.type == "cpu":
+        planes = functional.interpolate(planes, size, mode="bilinear", antialias=True)
+    else:
+        planes = functional.interpolate(planes.to(torch.float32), size, mode="bilinear", antialias=True)
+        planes = planes.round_().clamp_(0.0, 255.0).to(torch.uint8)
+    return planes.permute(0, 2, 3, 1)
+
+
+def _recolour(pixels: torch.Tensor, colour: Colour) -> torch.Tensor:
+    if colour is Colour.RGB:
+        return pixels.contiguous()
+    if pixels.device.type != "cpu":
+        return _recolour_in_floats(pixels, colour)
+    count, height, width, _ = pixels.shape
+    # OpenCV takes the batch as one tall picture: one call instead of N.
+    tall: NumpyFrames = pixels.contiguous().numpy().reshape(count * height, width, 3)
+    changed = np.asarray(cv2.cvtColor(tall, _OPENCV[colour]))
+    return torch.from_numpy(changed.reshape(count, height, width, colour.channels))
+
+
+def _recolour_in_floats(pixels: torch.Tensor, colour: Colour) -> torch.Tensor:
+    """The same colours on any device, by the formulas that OpenCV documents for its byte conversions."""
+    if colour is Colour.BGR:
+        return pixels.flip(-1)
+    red, green, blue = pixels.to(torch.float32).unbind(-1)
+    if colour is Colour.HSV:
+        planes = _hsv(red, green, blue)
+    else:
+        luma = 0.299 * red + 0.587 * green + 0.114 * blue
+        planes = [luma] if colour is Colour.GREY else [luma, 0.492 * (blue - luma) + 128.0, 0.877 * (red - luma) + 128.0]
+    return torch.stack(planes, -1).round_().clamp_(0.0, 255.0).to(torch.uint8)
+
+
+def _hsv(red: torch.Tensor, green: torch.Tensor, blue: torch.Tensor) -> list[torch.Tensor]:
+    value = torch.maximum(torch.maximum(red, green), blue)
+    spread = value - torch.minimum(torch.minimum(red, green), blue)
+    safe = spread.clamp(min=1.0)  # bytes: a spread below 1 is 0, and the hue of grey is 0
+    sixth = torch.where(
+        value == red, (green - blue) / safe, torch.where(value == green, 2.0 + (blue - red) / safe, 4.0 + (red - green) / safe)
+    )
+    hue = (30.0 * sixth).round().remainder(180.0)
+    saturation = 255.0 * spread / value.clamp(min=1.0)
+    return [hue, saturation, value]

@@ -1,0 +1,26 @@
+"""The transforms by name, in the groups and with the grids of DeepTest."""
+
+from collections.abc import Iterable, Mapping
+
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.transforms.registry import TRANSFORMS
+
+SIMPLE = ("translation", "scale", "shear", "rotation", "contrast", "brightness", "blur")
+"""The seven of RQ2 and RQ3, in the order of DeepTest's Table 4."""
+
+COMPOSITE = ("fog", "rain")
+"""The layered effects, which DeepTest's Eq. 3 does not filter (section 5, Tables 7 and 8)."""
+
+
+def stimuli(names: Iterable[str] | None = None) -> Mapping[str, Stimulus]:
+    """Makes the named transforms, or all, with their default settings, as `Recipe.apply` takes them."""
+    return {name: TRANSFORMS.get(name)() for name in _names(names)}
+
+
+def grid_recipes(names: Iterable[str] | None = None) -> tuple[Recipe, ...]:
+    """Returns one recipe of one step for each row of each transform's grid, transform by transform."""
+    return tuple(Recipe.of(name, params) for name, stimulus in stimuli(names).items() for params in stimulus.space.grid)
+
+
+def _names(names: Iterable[str] | None) -> tuple[str, ...]:
+    return TRANSFORMS.names() if names is None else tuple(names)

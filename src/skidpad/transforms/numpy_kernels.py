@@ -1,0 +1,95 @@
+"""The kernels on NumPy frames: OpenCV, frame by frame, on all cores."""
+
+from functools import lru_cache
+
+import cv2
+import numpy as np
+
+from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.transforms.geometry import whole_shift
+from skidpad.transforms.parallel import over_frames
+from skidpad.transforms.veil import Veil
+
+
+def warp(frames: NumpyFrames, matrix: FloatArray) -> NumpyFrames:
+    """See `Kernels.warp`; OpenCV's bilinear interpolation, whole-pixel moves as plain copies."""
+    height, width = frames.shape[1:3]
+    whole = whole_shift(matrix)
+    if whole is None:
+        return over_frames(frames, lambda frame, out: cv2.warpAffine(frame, matrix, (width, height), dst=out))
+    to_y, from_y = _overlap(height, whole[1])
+    to_x, from_x = _overlap(width, whole[0])
+
+    def move(frame: NumpyFrames, out: NumpyFrames) -> None:
+        out[: to_y.start] = 0
+        out[to_y.stop :] = 0
+        out[to_y, : to_x.start] = 0
+        out[to_y, to_x.stop :] = 0
+        out[to_y, to_x] = frame[from_y, from_x]
+
+    return over_frames(frames, move)
+
+
+def gain(frames: NumpyFrames, gain: float) -> NumpyFrames:
+    """See `Kernels.gain`."""
+    return over_frames(frames, lambda frame, out: cv2.convertScaleAbs(frame, dst=out, alpha=gain, beta=0.0))
+
+
+def shift(frames: NumpyFrames, shift: int) -> NumpyFrames:
+    """See `Kernels.shift`.
+
+    The shift is a whole frame, because a number in its place moves one channel or three, by OpenCV's version.
+    """
+    height, width = frames.shape[1:3]
+    plane = _plane(height, width, abs(shift))
+    move = cv2.add if shift >= 0 else cv2.subtract
+    return over_frames(frames, lambda frame, out: move(frame, plane, dst=out))
+
+
+def average(frames: NumpyFrames, size_px: int) -> NumpyFrames:
+    """See `Kernels.average`."""
+    return over_frames(frames, lambda frame, out: cv2.blur(frame, (size_px, size_px), dst=out))
+
+
+def gaussian(frames: NumpyFrames, size_px: int) -> NumpyFrames:
+    """See `Kernels.gaussian`; the spread is OpenCV's default for the size."""
+    return over_frames(frames, lambda frame, out: cv2.GaussianBlur(frame, (size_px, size_px), 0.0, dst=out))
+
+
+def median(frames: NumpyFrames, size_px: int) -> NumpyFrames:
+    """See `Kernels.median`."""
+    return over_frames(frames, lambda frame, out: cv2.medianBlur(frame, size_px, dst=out))
+
+
+def bilateral(frames: NumpyFrames, size_px: int, sigma_colour: float, sigma_space_px: float) -> NumpyFrames:
+    """See `Kernels.bilateral`."""
+    return over_frames(frames, lambda frame, out: cv2.bilateralFilter(frame, size_px, sigma_colour, sigma_space_px, dst=out))
+
+
+def veil(frames: NumpyFrames, veil: Veil) -> NumpyFrames:
+    """See `Kernels.veil`."""
+    rows = len(veil.soft)
+    box = (veil.soft_size_px, veil.soft_size_px)
+    seen = rows + veil.soft_size_px // 2
+
+    def lay(frame: NumpyFrames, out: NumpyFrames) -> None:
+        cv2.multiply(frame, veil.keep, dst=out, scale=1.0 / 255.0)
+        if rows:
+            soft = cv2.blur(frame[:seen], box)[:rows]
+            cv2.add(out[:rows], cv2.multiply(soft, veil.soft, scale=1.0 / 255.0), dst=out[:rows])
+        cv2.add(out, veil.add, dst=out)
+
+    return over_frames(frames, lay)
+
+
+def _overlap(length: int, shift: int) -> tuple[slice, slice]:
+    """Returns where the pixels of one axis go to and where they come from."""
+    step = max(-length, min(length, shift))
+    return slice(max(step, 0), length + min(step, 0)), slice(max(-step, 0), length - max(step, 0))
+
+
+@lru_cache(maxsize=16)
+def _plane(height: int, width: int, value: int) -> NumpyFrames:
+    plane = np.full((height, width, 3), value, np.uint8)
+    plane.setflags(write=False)
+    return plane

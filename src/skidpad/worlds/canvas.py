@@ -1,0 +1,52 @@
+"""What every kernel paints with: the tables that do not change from frame to frame."""
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.images import FloatArray
+from skidpad.worlds.frenet import Tiles
+from skidpad.worlds.texture import Texels
+
+HAZE_RED, HAZE_GREEN, HAZE_BLUE = 206.0, 218.0, 226.0
+"""The colour into which everything far away fades; display values from 0 to 255, as all colours here."""
+HAZE_M = 420.0
+"""At this distance haze and colour weigh the same."""
+
+Row: TypeAlias = NDArray[np.float32]
+"""One row of a frame, (width, 3), before rounding."""
+
+
+class Canvas(NamedTuple):
+    """Tables of one scene and one camera; a named tuple, because compiled code can take it apart."""
+
+    tiles: Tiles
+    directory: NDArray[np.int32]
+    origin: FloatArray
+    texels: Texels
+    trees: FloatArray
+    forward: FloatArray
+    down: FloatArray
+    left: FloatArray
+    sky: NDArray[np.uint8]
+    sky_column: NDArray[np.float32]
+    sky_row: NDArray[np.float32]
+    lens: FloatArray
+    """Focal length in pixels, height in metres, cosine and sine of the pitch."""
+    section: FloatArray
+    """Distance from the centreline to the edge line, the end of the asphalt and the end of the shoulder."""
+    sun: FloatArray
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def unit(value: float) -> float:
+    """Limits a value to [0, 1]."""
+    return min(max(value, 0.0), 1.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def haze_at(distance_m: float) -> float:
+    """The share of haze in what is seen at a distance; a quotient, because exponentials differ between machines."""
+    return distance_m * distance_m / (distance_m * distance_m + HAZE_M * HAZE_M)

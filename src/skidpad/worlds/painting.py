@@ -1,0 +1,60 @@
+"""The kernel that paints a frame, row by row: sky and hills or the ground, then trees from far to near.
+
+Only sums, products, quotients and square roots, none of them reordered, so that a frame's bytes depend on little more
+than IEEE arithmetic.
+"""
+
+import numpy as np
+from numba import njit
+
+from skidpad.core.images import NumpyFrames
+from skidpad.worlds.canvas import Canvas, Row
+from skidpad.worlds.ground import CHUNK, CHUNK_LINES, paint_ground
+from skidpad.worlds.trees import paint_trees, visible_trees
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def paint_rows(
+    frame: NumpyFrames, start: int, stop: int, canvas: Canvas, x: float, y: float, heading: float, cosine: float, sine: float
+) -> None:
+    """Paints rows `start` to `stop` (excluded) of a frame. x, y: the camera's place; heading and its cosine and sine."""
+    row = np.empty((frame.shape[1], 3), np.float32)
+    chunk = np.empty(CHUNK_LINES * CHUNK)
+    seen = visible_trees(canvas, x, y, cosine, sine, frame.shape[1])
+    light = np.empty(3)
+    light[0] = canvas.sun[0] * sine - canvas.sun[1] * cosine
+    light[1] = canvas.sun[2]
+    light[2] = -(canvas.sun[0] * cosine + canvas.sun[1] * sine)
+    for v in range(start, stop):
+        if canvas.down[v] > 0.0:
+            paint_ground(row, v, canvas, x, y, cosine, sine, chunk)
+        else:
+            _paint_sky(row, v, canvas, heading)
+        paint_trees(row, v, seen, canvas.trees, canvas.texels, light)
+        for u in range(frame.shape[1]):
+            for c in range(3):
+                frame[v, u, c] = np.uint8(min(max(row[u, c] + np.float32(0.5), np.float32(0.0)), np.float32(255.0)))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _paint_sky(row: Row, v: int, canvas: Canvas, heading: float) -> None:
+    """Looks the row up in the panorama, bilinear."""
+    sky = canvas.sky
+    rows, columns = sky.shape[0], sky.shape[1]
+    turn = heading * (columns / (2.0 * np.pi)) - 0.5
+    # A whole turn more, so that what lies to the right of azimuth zero stays positive.
+    turn += columns * (1.0 - np.floor(turn / columns))
+    for u in range(len(row)):
+        x = turn + canvas.sky_column[v, u]
+        y = min(max(canvas.sky_row[v, u] - 0.5, 0.0), rows - 1.001)
+        i = int(x)
+        j = int(y)
+        fx = x - i
+        fy = y - j
+        i = i - columns if i >= columns else i
+        i = i - columns if i >= columns else i
+        right = i + 1 if i + 1 < columns else 0
+        for c in range(3):
+            top = sky[j, i, c] + (sky[j, right, c] - float(sky[j, i, c])) * fx
+            bottom = sky[j + 1, i, c] + (sky[j + 1, right, c] - float(sky[j + 1, i, c])) * fx
+            row[u, c] = top + (bottom - top) * fy

@@ -1,0 +1,229 @@
+"""A road: a centreline whose curvature is linear in pieces, its cross-section, and the exact projection on it.
+
+The world is flat; x points east, y north, angles turn counter-clockwise, and lateral positions are positive to
+the left of the direction of travel.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray
+
+NODE_STEP_M = 1.0
+"""The greatest distance between two nodes; between nodes the integrals below are exact to rounding."""
+
+_GAUSS_X, _GAUSS_W = np.polynomial.legendre.leggauss(6)
+_NEWTON_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CrossSection:
+    """Two lanes of opposite direction with a paved margin and a gravel shoulder at each side; traffic keeps right."""
+
+    lane_width_m: float = 3.5
+    margin_m: float = 0.45
+    shoulder_m: float = 1.2
+
+    @property
+    def lane_centre_m(self) -> float:
+        """The lateral position of the middle of the ego's lane."""
+        return -0.5 * self.lane_width_m
+
+    @property
+    def outer_m(self) -> float:
+        """How far from the centreline the grass begins."""
+        return self.lane_width_m + self.margin_m + self.shoulder_m
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of road whose curvature runs linearly from `start_per_m` to `end_per_m`; positive bends left."""
+
+    length_m: float
+    start_per_m: float = 0.0
+    end_per_m: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoadPoints:
+    """Points of the centreline, arrays of one shape: position, direction and curvature."""
+
+    x_m: FloatArray
+    y_m: FloatArray
+    heading_rad: FloatArray
+    curvature_per_m: FloatArray
+
+    def beside(self, lateral_m: FloatArray | float) -> FloatArray:
+        """Returns the points `lateral_m` to the left, (..., 2)."""
+        return np.stack((self.x_m - lateral_m * np.sin(self.heading_rad), self.y_m + lateral_m * np.cos(self.heading_rad)), axis=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Where points lie with respect to a road: distance travelled along it, and to the left of it."""
+
+    s_m: FloatArray
+    lateral_m: FloatArray
+
+
+@dataclass(frozen=True)
+class Road:
+    """A centreline from the origin, heading east at first; it goes on straight beyond both ends."""
+
+    pieces: tuple[Piece, ...]
+
+    def __post_init__(self) -> None:
+        for piece in self.pieces:
+            sizes = (piece.length_m, piece.start_per_m, piece.end_per_m)
+            if not np.all(np.isfinite(sizes)) or piece.length_m <= 0.0:
+                raise BadParametersError(f"a piece of road needs a positive length and finite curvatures; got {piece}")
+        if not self.pieces:
+            raise BadParametersError("a road needs at least one piece; got none")
+
+    @property
+    def length_m(self) -> float:
+        """How long the road is."""
+        return float(self._nodes[0][-1])
+
+    @property
+    def min_radius_m(self) -> float:
+        """The radius of the tightest bend; infinite for a straight road."""
+        sharpest = max(max(abs(piece.start_per_m), abs(piece.end_per_m)) for piece in self.pieces)
+        return 1.0 / sharpest if sharpest else float("inf")
+
+    @cached_property
+    def _nodes(self) -> tuple[FloatArray, RoadPoints, FloatArray]:
+        """The nodes' distances, their points, and the change of curvature per metre after each of them."""
+        steps, starts, slopes = [], [], []
+        for piece in self.pieces:
+            count = int(np.ceil(piece.length_m / NODE_STEP_M))
+            slope = (piece.end_per_m - piece.start_per_m) / piece.length_m
+            step = piece.length_m / count
+            steps.append(np.full(count, step))
+            starts.append(piece.start_per_m + slope * step * np.arange(count))
+            slopes.append(np.full(count, slope))
+        step_m, curvature, slope_m2 = (np.concatenate(part) for part in (steps, starts, slopes))
+        heading = np.concatenate(([0.0], np.cumsum(step_m * (curvature + 0.5 * slope_m2 * step_m))))
+        dx, dy = _displacement(heading[:-1], curvature, slope_m2, step_m)
+        s_m = np.concatenate(([0.0], np.cumsum(step_m)))
+        x_m, y_m = np.concatenate(([0.0], np.cumsum(dx))), np.concatenate(([0.0], np.cumsum(dy)))
+        points = RoadPoints(x_m, y_m, heading, np.append(curvature, curvature[-1] + slope_m2[-1] * step_m[-1]))
+        return s_m, points, np.append(slope_m2, 0.0)
+
+    @property
+    def node_s_m(self) -> FloatArray:
+        """The distances of the nodes along the road, rising from 0 to `length_m`."""
+        return self._nodes[0]
+
+    @property
+    def nodes(self) -> RoadPoints:
+        """The nodes, at most `NODE_STEP_M` apart."""
+        return self._nodes[1]
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.nodes.beside(0.0))
+
+    def nearest_node(self, points_m: FloatArray) -> tuple[FloatArray, np.ndarray]:
+        """Returns how far the nearest node is from each point of (N, 2), and its index."""
+        distance_m, index = self._tree.query(points_m)
+        return np.asarray(distance_m), np.asarray(index)
+
+    def at(self, s_m: FloatArray | float) -> RoadPoints:
+        """Returns the points at the given distances, exact to rounding."""
+        s = np.asarray(s_m, dtype=np.float64)
+        node_s, node, slope = self._nodes
+        inside = np.clip(s, 0.0, node_s[-1])
+        i = np.clip(np.searchsorted(node_s, inside, side="right") - 1, 0, len(node_s) - 2)
+        u = inside - node_s[i]
+        dx, dy = _displacement(node.heading_rad[i], node.curvature_per_m[i], slope[i], u)
+        heading = node.heading_rad[i] + u * (node.curvature_per_m[i] + 0.5 * slope[i] * u)
+        beyond = s - inside
+        curvature = np.where(beyond == 0.0, node.curvature_per_m[i] + slope[i] * u, 0.0)
+        x_m = node.x_m[i] + dx + beyond * np.cos(heading)
+        y_m = node.y_m[i] + dy + beyond * np.sin(heading)
+        return RoadPoints(x_m, y_m, heading, curvature)
+
+    def project(self, points_m: FloatArray) -> Projection:
+        """Returns the exact projection of (N, 2) points: the truth, never what the renderer looks up.
+
+        The nearest node starts Newton's method on `(p - c(s)) . t(s) = 0`; valid for points nearer to the
+        centreline than its radius of curvature.
+        """
+        points = np.asarray(points_m, dtype=np.float64)
+        s = self.node_s_m[self.nearest_node(points)[1]]
+        for _ in range(_NEWTON_STEPS):
+            along, left, curvature = self._offsets(points, s)
+            s = s + np.clip(along / np.maximum(1.0 - curvature * left, 0.1), -NODE_STEP_M, NODE_STEP_M)
+        # Beyond an end the road is straight, so that the last step is the whole way and needs no limit.
+        along, _, curvature = self._offsets(points, s)
+        s = np.where((s <= 0.0) | (s >= self.length_m), s + along, s)
+        return Projection(s, self._offsets(points, s)[1])
+
+    def _offsets(self, points: FloatArray, s_m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        here = self.at(s_m)
+        dx, dy = points[:, 0] - here.x_m, points[:, 1] - here.y_m
+        cos, sin = np.cos(here.heading_rad), np.sin(here.heading_rad)
+        return dx * cos + dy * sin, dy * cos - dx * sin, here.curvature_per_m
+
+    def crosses_itself(self, clearance_m: float) -> bool:
+        """Tells whether two distant parts of the road come nearer to each other than `clearance_m`."""
+        pairs = self._tree.query_pairs(clearance_m, output_type="ndarray")
+        # Around one bend, even a turn on the spot that the clearance just allows, points that near are no further apart.
+        apart_m = np.abs(np.diff(self.node_s_m[pairs], axis=1))
+        return bool(np.any(apart_m > 0.5 * np.pi * clearance_m + NODE_STEP_M))
+
+
+def _displacement(heading: FloatArray, curvature: FloatArray, slope: FloatArray, length_m: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Integrates cos and sin of a quadratic heading over `length_m` from zero, by Gauss-Legendre."""
+    u = 0.5 * np.asarray(length_m)[..., None] * (_GAUSS_X + 1.0)
+    angle = np.asarray(heading)[..., None] + u * (np.asarray(curvature)[..., None] + 0.5 * np.asarray(slope)[..., None] * u)
+    half = 0.5 * length_m
+    return half * (np.cos(angle) @ _GAUSS_W), half * (np.sin(angle) @ _GAUSS_W)
+
+
+@dataclass(frozen=True, slots=True)
+class RoadStyle:
+    """How a random road winds: bends of log-uniform radius between straights, each with its run-in and run-out."""
+
+    min_radius_m: float = 45.0
+    max_radius_m: float = 450.0
+    straight_share: float = 0.25
+    max_heading_rad: float = 1.2
+    """The road never turns further than this from east: less than a right angle, so that it cannot meet itself."""
+    blend_m: float = 25.0
+    """How long a run-in is where the bend leaves room for it."""
+
+
+def random_road(rng: np.random.Generator, length_m: float, style: RoadStyle | None = None) -> Road:
+    """Draws a road of at least `length_m` that starts straight, bends both ways and never meets itself."""
+    style = style or RoadStyle()
+    if not 15.0 <= style.min_radius_m <= style.max_radius_m:
+        raise BadParametersError(f"radii must rise from at least 15 m; got {style.min_radius_m:g} to {style.max_radius_m:g} m")
+    pieces = [Piece(float(rng.uniform(20.0, 40.0)))]
+    heading_rad, total_m = 0.0, pieces[0].length_m
+    while total_m < length_m:
+        if rng.random() < style.straight_share:
+            added = [Piece(float(rng.uniform(20.0, 80.0)))]
+        else:
+            radius_m = float(np.exp(rng.uniform(np.log(style.min_radius_m), np.log(style.max_radius_m))))
+            room_left = style.max_heading_rad - heading_rad
+            left = rng.random() < room_left / (2.0 * style.max_heading_rad)
+            room_rad = room_left if left else style.max_heading_rad + heading_rad
+            angle_rad = min(float(rng.uniform(0.25, 1.4)), room_rad, 150.0 / radius_m)
+            added = _bend(angle_rad, radius_m, 1.0 if left else -1.0, style.blend_m)
+            heading_rad += angle_rad if left else -angle_rad
+        pieces += added
+        total_m += sum(piece.length_m for piece in added)
+    return Road(tuple(pieces))
+
+
+def _bend(angle_rad: float, radius_m: float, sign: float, blend_m: float) -> list[Piece]:
+    """Turns by `angle_rad`: a run-in, an arc, a run-out; each run turns half as far as the arc would."""
+    blend_m = min(blend_m, 0.5 * angle_rad * radius_m)
+    curvature = sign / radius_m
+    return [Piece(blend_m, 0.0, curvature), Piece(angle_rad * radius_m - blend_m, curvature, curvature), Piece(blend_m, curvature, 0.0)]

@@ -1,0 +1,43 @@
+from base64 import b64decode
+from math import inf, nan
+
+import numpy as np
+import pytest
+from report_samples import frame, pair
+
+from skidpad.core.images import decode
+from skidpad.report.pictures import cards, embed, worst_first
+
+
+def test_worst_first_puts_no_answer_before_all_and_not_judged_last() -> None:
+    pairs = [pair(case_id=name, excess=value) for name, value in (("nan", nan), ("two", 2.0), ("inf", inf), ("nine", 9.0))]
+    assert [one.case_id for one in worst_first(pairs, 9)] == ["inf", "nine", "two", "nan"]
+    assert [one.case_id for one in worst_first(pairs, 2)] == ["inf", "nine"]
+    assert worst_first([], 5) == []
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size"), [(240, 320, (240, 320)), (480, 640, (360, 480)), (2000, 10, (480, 2)), (1, 1000, (1, 480))]
+)
+def test_embedded_pictures_decode_and_fit(height: int, width: int, size: tuple[int, int]) -> None:
+    source, wide, high = embed(frame(120, height, width))
+    assert (high, wide) == size
+    picture = decode(b64decode(source.removeprefix("data:image/jpeg;base64,")))
+    assert picture is not None
+    assert picture.shape == (*size, 3)
+    assert abs(int(picture.mean()) - 120) <= 2
+
+
+def test_embedding_keeps_red_red() -> None:
+    red = np.zeros((16, 16, 3), np.uint8)
+    red[..., 0] = 220
+    picture = decode(b64decode(embed(red)[0].split(",")[1]))
+    assert picture is not None
+    assert picture[8, 8, 0] > 200
+    assert picture[8, 8, 2] < 40
+
+
+def test_one_factor_for_all_cards() -> None:
+    made, factor = cards([pair(), pair(original_deg=20.0, mutant_deg=25.0)])
+    assert factor == 3.0
+    assert len(made) == 2

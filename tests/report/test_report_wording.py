@@ -1,0 +1,59 @@
+from math import inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skidpad.report import wording
+
+
+@given(st.text(st.characters(codec=None)), st.integers(4, 60))
+def test_plain_text_can_be_written_printed_and_is_short(text: str, limit: int) -> None:
+    words = wording.plain(text, limit)
+    words.encode("utf-8")
+    assert len(words) <= limit
+    assert not any(ord(letter) < 32 or letter in "\u202e\u2066\x7f\x85\u2028" for letter in words)
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=40))
+def test_plain_keeps_what_is_readable(text: str) -> None:
+    assert wording.plain(text, 40) == text
+
+
+def test_long_names_keep_both_ends() -> None:
+    words = wording.plain("start" + "x" * 1000 + "end", 40)
+    assert words.startswith("start")
+    assert words.endswith("end")
+    assert "…" in words
+
+
+@pytest.mark.parametrize(
+    ("angle", "words"),
+    [
+        (3.21, "3.2° left"),
+        (-14.3, "14.3° right"),
+        (0.0, "0.0° straight"),
+        (-0.0, "0.0° straight"),
+        (nan, "no finite answer"),
+        (inf, "no finite answer"),
+    ],
+)
+def test_positive_steers_left(angle: float, words: str) -> None:
+    assert wording.steering(angle) == words
+
+
+@pytest.mark.parametrize(("share", "words"), [(0.0, "0 %"), (1.0, "100 %"), (0.1234, "12.3 %"), (0.0002, "0.02 %"), (nan, "–"), (inf, "–")])
+def test_percent(share: float, words: str) -> None:
+    assert wording.percent(share).replace("\N{NO-BREAK SPACE}", " ") == words
+
+
+def test_intervals_counts_and_excess() -> None:
+    assert wording.interval(nan, 0.5) == "–"
+    assert wording.interval(0.0, 0.5).replace("\N{NO-BREAK SPACE}", " ") == "0 % to 50.0 %"
+    assert wording.count(1234567) == "1\u202f234\u202f567"
+    assert wording.times_tolerated(2.84) == "2.8× tolerance"
+    assert wording.times_tolerated(inf) == "no finite answer"
+    assert wording.times_tolerated(nan) == "not judged"
+    assert wording.times_tolerated(1.5e9) == "1.5e+09× tolerance"
+    assert wording.difference(2.0, -12.0) == "14.0° apart"
+    assert wording.difference(nan, 1.0) == "no finite answer"

@@ -1,0 +1,168 @@
+"""Records: ids, the table, the order of findings, and what a segment keeps."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runs_toy_campaign import shard
+
+from skidpad.core.errors import UnknownNameError
+from skidpad.core.stimuli import Params, Recipe, Step
+from skidpad.drives.drive import Problem, ProblemKind
+from skidpad.runs.records import SCHEMA, Record, build_records, case_id, check_columns, findings_of, no_records, storable, worst_first
+from skidpad.runs.segments import Segment, ShardResult, encode_segment, segment_name
+
+BLUR = Recipe.of("blur", Params(kind="median", size_px=3))
+HOSTILE = [
+    "../../etc/passwd",
+    "<script>alert(1)</script>",
+    "a\x00b",
+    "line\nbreak",
+    "日本語 🚗.jpg",
+    "\udcff\udc80.jpg",
+    "",
+    "x" * 5000,
+    "\x1f[]",
+]
+
+
+def table(frame_ids, recipes, excess=None, **more):
+    rows = len(frame_ids)
+    excess = np.arange(rows, dtype=float) if excess is None else np.asarray(excess, float)
+    columns = {
+        "frame_index": np.arange(rows),
+        "frame_ids": frame_ids,
+        "recipes": recipes,
+        "label_rad": np.full(rows, np.nan),
+        "original_rad": np.zeros(rows),
+        "mutant_rad": np.ones(rows),
+        "excess": excess,
+        "violated": excess > 1.0,
+        "active_neurons": np.arange(rows),
+    }
+    return build_records(**{**columns, **more})
+
+
+def written(tmp_path, result):
+    data = encode_segment(result)
+    path = tmp_path / segment_name(result.phase, result.index, data)
+    path.write_bytes(data)
+    return Segment.from_path(path)
+
+
+def test_a_case_id_is_the_same_in_every_run():
+    # Goldens, as `printf 'FRAME\x1fJSON' | b2sum -l 48` gives them; another id would part stored findings from their names.
+    assert case_id("1479425440130861480", BLUR) == "812ed57c85d4"
+    assert case_id("1479425440130861480", Recipe()) == "3735312755a8"
+
+
+@given(st.text(), st.text(), st.sampled_from([Recipe(), BLUR]), st.sampled_from([Recipe(), BLUR]))
+def test_case_ids_differ_where_cases_do(frame_a, frame_b, recipe_a, recipe_b):
+    same_case = (frame_a, recipe_a) == (frame_b, recipe_b)
+    assert (case_id(frame_a, recipe_a) == case_id(frame_b, recipe_b)) == same_case
+
+
+def test_the_table_has_the_schema_and_derived_columns():
+    pair = Recipe((Step("shear", Params(factor=0.1)), Step("fog", Params(strength=0.5))))
+    built = table(["a", "b"], [BLUR, pair], picture=[None, "0123"], activated=[b"\xff\x00", None])
+    assert built.schema.equals(SCHEMA)
+    assert built["stimulus"].to_pylist() == ["blur", "shear+fog"]
+    assert built["recipe"].to_pylist() == [BLUR.to_json(), pair.to_json()]
+    assert built["case_id"].to_pylist() == [case_id("a", BLUR), case_id("b", pair)]
+    assert built["picture"].to_pylist() == [None, "0123"]
+    assert built["activated"].to_pylist() == [b"\xff\x00", None]
+    assert all(math.isnan(value) for value in built["label_rad"].to_pylist())
+    built.validate(full=True)
+
+
+@pytest.mark.parametrize("column", ["recipes", "excess", "picture", "frame_index"])
+def test_columns_of_another_length_are_refused(column):
+    wrong = {"recipes": [BLUR], "excess": np.zeros(3), "picture": ["a"], "frame_index": [1, 2, 3]}[column]
+    with pytest.raises(ValueError, match=r"2, and every column needs as many"):
+        table(["a", "b"], **{"recipes": [BLUR, BLUR], "violated": [True, True], column: wrong})
+
+
+@given(st.lists(st.floats(), max_size=30), st.integers(0, 40))
+def test_worst_first_equals_sorting_by_hand(excess, limit):
+    built = table([str(row) for row in range(len(excess))], [Recipe()] * len(excess), excess)
+    by_hand = sorted(range(len(excess)), key=lambda row: (math.isnan(excess[row]), 0.0 if math.isnan(excess[row]) else -excess[row]))
+    assert worst_first(built)["frame_index"].to_pylist() == by_hand
+    assert worst_first(built, limit)["frame_index"].to_pylist() == by_hand[:limit]
+
+
+def test_findings_are_the_violated_rows():
+    built = table(list("abcd"), [Recipe()] * 4, [0.5, math.inf, math.nan, 1.5])
+    assert findings_of(built)["frame_id"].to_pylist() == ["b", "d"]
+    assert findings_of(no_records()).num_rows == 0
+
+
+def test_unknown_columns_get_a_hint():
+    with pytest.raises(UnknownNameError, match=r"no record column named 'exces'; did you mean 'excess'"):
+        check_columns(["case_id", "exces"])
+
+
+def test_hostile_names_survive_a_segment(tmp_path):
+    problems = tuple(Problem(ProblemKind.MISSING_FILE, name, name) for name in HOSTILE)
+    segment = written(tmp_path, ShardResult("mutants", 0, table(HOSTILE, [BLUR] * len(HOSTILE)), {"NC": b"", "é": b"\x00\xff"}, problems))
+    assert segment.records()["frame_id"].to_pylist() == [storable(name) for name in HOSTILE]
+    assert segment.records()["case_id"].to_pylist() == [case_id(name, BLUR) for name in HOSTILE]
+    assert len(set(segment.records()["case_id"].to_pylist())) == len(HOSTILE)
+    assert [problem.frame_id for problem in segment.problems()] == [storable(name) for name in HOSTILE]
+    assert segment.coverage() == {"NC": b"", "é": b"\x00\xff"}
+    assert [name for name in HOSTILE if storable(name) != name] == ["\udcff\udc80.jpg"]
+
+
+@given(st.binary(max_size=3000), st.lists(st.sampled_from(ProblemKind), max_size=4))
+def test_a_segment_gives_back_coverage_and_problems(tmp_path_factory, coverage, kinds):
+    problems = tuple(Problem(kind, "f", "d") for kind in kinds)
+    result = ShardResult("guided", 3, no_records(), {"KMNC": coverage}, problems)
+    segment = written(tmp_path_factory.mktemp("segment"), result)
+    assert (segment.phase, segment.index) == ("guided", 3)
+    assert segment.coverage() == {"KMNC": coverage}
+    assert segment.problems() == problems
+    assert segment.records().equals(no_records())
+
+
+def test_equal_shards_give_equal_bytes_however_they_are_chunked():
+    whole = shard("mutants", 5)
+    chunked = pa.concat_tables([whole.records.slice(0, 7), whole.records.slice(7)])
+    assert encode_segment(shard("mutants", 5)) == encode_segment(whole)
+    assert encode_segment(ShardResult("mutants", 5, chunked, whole.coverage, whole.problems)) == encode_segment(whole)
+    assert encode_segment(shard("mutants", 6)) != encode_segment(whole)
+
+
+def test_any_parquet_reader_finds_text_in_the_metadata(tmp_path):
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(written(tmp_path, shard("mutants", 9)).path).metadata
+    assert metadata[b"skidpad.shard"].decode("ascii") == "mutants 9"
+    assert json.loads(metadata[b"skidpad.problems"].decode("ascii")) == [["CORRUPT", "broken 9", "cut off"]]
+    assert list(json.loads(metadata[b"skidpad.coverage"].decode("ascii"))) == ["NC"]
+
+
+def test_a_column_order_is_kept(tmp_path):
+    segment = written(tmp_path, shard("mutants", 0))
+    assert segment.records(["violated", "case_id"]).column_names == ["violated", "case_id"]
+
+
+def test_a_record_is_a_typed_row():
+    record = Record.from_row(table(["a", "b"], [Recipe(), BLUR], picture=[None, "77"]).to_pylist()[1])
+    assert (record.case_id, record.recipe, record.picture, record.activated) == (case_id("b", BLUR), BLUR, "77", None)
+    assert math.isnan(record.label_rad)
+
+
+@pytest.mark.parametrize("phase", ["", "Mutants", "../x", "1st", "a b", "é"])
+def test_phases_that_cannot_be_file_names_are_refused(phase):
+    with pytest.raises(ValueError, match="a phase is"):
+        ShardResult(phase, 0, no_records())
+
+
+def test_a_shard_needs_an_index_and_the_schema():
+    with pytest.raises(ValueError, match="0 or more; got -1"):
+        ShardResult("mutants", -1, no_records())
+    with pytest.raises(ValueError, match=r"records\.SCHEMA"):
+        ShardResult("mutants", 0, pa.table({"case_id": ["a"]}))

@@ -1,0 +1,114 @@
+"""Replaying a record, and what the manifest tells of versions."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from skidpad.core.images import pixel_hash
+from skidpad.core.stimuli import Params, Recipe
+from skidpad.runs.manifest import FORMAT, Manifest, VersionChange, current_versions
+from skidpad.runs.records import Record, case_id
+from skidpad.runs.replay import PictureMatch, replay
+
+RECIPE = Recipe.of("darken", Params(by=40))
+MANIFEST = Manifest.collect(device="cpu", seed=1, hashes={"subject": "aa", "drive": "bb"}, command=("skidpad", "test", "\udcff"))
+
+
+@dataclass(frozen=True)
+class Within:
+    tolerance_rad: float = 0.1
+    name: str = "within"
+
+    def excess(self, answers):
+        change = np.abs(answers.mutant_rad - answers.original_rad) / self.tolerance_rad
+        return np.where(np.isfinite(answers.mutant_rad), change, np.inf)
+
+
+def render(frame_id, recipe):
+    frame = np.full((4, 6, 3), 100 + len(frame_id), np.uint8)
+    return frame - np.uint8(recipe.steps[0].params.whole("by")) if recipe.steps else frame
+
+
+def predict(frames):
+    return frames.mean(axis=(1, 2, 3)) / 100.0
+
+
+def record(**changes):
+    original, mutant = (float(predict(render("f1", recipe)[np.newaxis])[0]) for recipe in (Recipe(), RECIPE))
+    stored = Record(
+        case_id("f1", RECIPE), 0, "f1", RECIPE, math.nan, original, mutant, 4.0, True, 5, pixel_hash(render("f1", RECIPE)), None
+    )
+    return replace(stored, **changes)
+
+
+def test_a_finding_computed_again_is_the_same():
+    result = replay(record(), MANIFEST, render, predict, Within())
+    assert result.picture is PictureMatch.SAME
+    assert result.same_verdict
+    assert result.answer_change_rad == 0.0
+    assert result.excess == pytest.approx(4.0)
+    assert result.version_changes == ()
+    assert result.is_reproduced()
+
+
+def test_another_picture_is_noticed():
+    result = replay(record(), MANIFEST, lambda *case: render(*case) // np.uint8(2) * np.uint8(2) + np.uint8(1), predict, Within())
+    assert result.picture is PictureMatch.DIFFERENT
+    assert not result.is_reproduced()
+
+
+def test_a_picture_that_was_not_stored_does_not_count_against_it():
+    result = replay(record(picture=None), MANIFEST, render, predict, Within())
+    assert result.picture is PictureMatch.NOT_STORED
+    assert result.picture_again == pixel_hash(render("f1", RECIPE))
+    assert result.is_reproduced()
+
+
+def test_a_mended_subject_has_another_verdict():
+    result = replay(record(), MANIFEST, render, lambda frames: np.full(len(frames), 0.3), Within())
+    assert not result.same_verdict
+    assert not result.violated
+    assert result.answer_change_rad == pytest.approx(record().original_rad - 0.3)
+    assert not result.is_reproduced()
+
+
+def test_rounding_is_tolerated_and_the_tolerance_is_an_argument():
+    result = replay(record(), MANIFEST, render, lambda frames: predict(frames) + 1e-5, Within())
+    assert result.is_reproduced()
+    assert not result.is_reproduced(tolerance_rad=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("stored", "again", "change"),
+    [(math.nan, math.nan, 0.0), (math.inf, math.inf, 0.0), (math.nan, 0.5, math.inf), (math.inf, 0.5, math.inf)],
+)
+def test_answers_that_are_no_numbers_are_compared(stored, again, change):
+    def answers(frames):
+        return np.array([1.02]) if frames[0, 0, 0, 0] == 102 else np.array([again])
+
+    assert replay(record(mutant_rad=stored), MANIFEST, render, answers, Within()).answer_change_rad == change
+
+
+def test_version_changes_are_told_by_name():
+    then = replace(MANIFEST, versions={**current_versions(), "numpy": "1.0", "tensorflow": "2"})
+    changes = replay(record(), then, render, predict, Within()).version_changes
+    assert changes == (VersionChange("numpy", "1.0", current_versions()["numpy"]), VersionChange("tensorflow", "2", ""))
+    assert str(changes[1]) == "tensorflow 2 -> absent"
+
+
+def test_a_manifest_comes_back_from_its_json():
+    assert Manifest.from_json(MANIFEST.to_json(), "run") == MANIFEST
+    assert json.loads(MANIFEST.to_json())["skidpad_run"] == FORMAT
+    assert set(MANIFEST.versions) == {"skidpad", "python", "numpy", "opencv", "pyarrow", "torch"}
+    assert all(MANIFEST.versions.values())
+    assert MANIFEST.created.endswith("+00:00")
+
+
+def test_runs_and_searches_do_not_import_torch():
+    code = "import sys, skidpad.runs.replay, skidpad.runs.shards, skidpad.search.greedy; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,83 @@
+"""The baselines, and what every search of the registry has in common."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from search_toys import STIMULI
+
+from skidpad.core.seeding import child_rng
+from skidpad.core.stimuli import Recipe
+from skidpad.search.baselines import Grid, RandomPairs
+from skidpad.search.greedy import Greedy
+from skidpad.search.protocol import SEARCHES, SearchTask, taken
+
+GRID = [Recipe.of(name, row) for name, toy in STIMULI.items() for row in toy.space.grid]
+
+
+def exhaust(search, widths, feedback=lambda recipe: False):
+    """Runs a search to its end and returns the tries that count."""
+    tried, turn = [], 0
+    while not search.done:
+        recipes = search.ask(widths[turn % len(widths)])
+        turn += 1
+        tried += recipes[: taken(len(recipes), search.tell([feedback(recipe) for recipe in recipes]))]
+    return tried
+
+
+def test_the_three_searches_are_registered():
+    assert set(SEARCHES.names()) == {"greedy", "grid", "random"}
+    assert SEARCHES.get("greedy") is Greedy
+
+
+@pytest.mark.parametrize("name", ["greedy", "grid", "random"])
+@given(seed=st.integers(0, 99), widths=st.lists(st.integers(1, 30), min_size=1, max_size=4))
+def test_every_search_takes_the_same_tries_whatever_the_width(name, seed, widths):
+    def grew(recipe):
+        return child_rng(seed, recipe.to_json()).random() < 0.3
+
+    def make():
+        return SEARCHES.get(name)(SearchTask("a", STIMULI, seed, unguided_tries=17))
+
+    tried = exhaust(make(), widths, grew)
+    assert tried == exhaust(make(), [1], grew)
+    assert tried
+    for recipe in tried:
+        for step in recipe.steps:
+            STIMULI[step.stimulus].space.check(step.stimulus, step.params)
+
+
+@pytest.mark.parametrize("name", ["greedy", "grid", "random"])
+def test_every_search_ends_empty_and_refuses_other_feedback(name):
+    search = SEARCHES.get(name)(SearchTask("a", STIMULI, 0))
+    with pytest.raises(ValueError, match="width of 1 or more"):
+        search.ask(0)
+    search.ask(2)
+    with pytest.raises(ValueError, match="one feedback for each candidate"):
+        search.tell([False])
+    exhaust(search, [5])
+    assert search.ask(5) == []
+    assert search.tell([]) is None
+
+
+def test_the_grid_is_every_row_once_in_the_order_given():
+    assert exhaust(Grid(SearchTask("a", STIMULI, 0)), [7], lambda recipe: True) == GRID
+    assert len(GRID) == 22
+
+
+@pytest.mark.parametrize(
+    ("settings", "tries"), [({}, 11), ({"max_failed_tries": 4}, 5), ({"unguided_tries": 40}, 40), ({"unguided_tries": 0}, 0)]
+)
+def test_the_random_baseline_makes_the_tries_it_is_given(settings, tries):
+    search = RandomPairs(SearchTask("a", STIMULI, 0, **settings))
+    recipes = exhaust(search, [6], lambda recipe: True)
+    assert len(recipes) == search.tries == tries
+    assert all(len(recipe.steps) == 2 for recipe in recipes)
+
+
+def test_the_cap_holds_for_the_random_baseline_too():
+    assert len(exhaust(RandomPairs(SearchTask("a", STIMULI, 0, max_tries=9, unguided_tries=40)), [6])) == 9
+
+
+def test_the_random_baseline_does_not_repeat_the_draws_of_the_guided_search():
+    task = SearchTask("a", STIMULI, 0, unguided_tries=11)
+    assert exhaust(RandomPairs(task), [4]) != exhaust(Greedy(task), [4])

@@ -33,6 +33,17 @@ def places(flags: list[bool]) -> frozenset[int]:
     return frozenset(place for place, flag in enumerate(flags) if flag)
 
 
+def one_by_one(drive: Drive, positions: list[int]) -> FrameBatch:
+    frames = {position: frame for position in positions if not isinstance(frame := drive.frame(position), Problem)}
+    return FrameBatch(
+        indices=np.array(list(frames), np.int64),
+        frame_ids=tuple(drive.frame_ids[position] for position in frames),
+        frames=np.array(list(frames.values()), np.uint8).reshape(-1, 3, 4, 3),
+        steering_rad=drive.steering_rad[list(frames)],
+        problems=tuple(problem for position in positions if isinstance(problem := drive.frame(position), Problem)),
+    )
+
+
 def same(one: FrameBatch, other: FrameBatch) -> bool:
     arrays = zip((one.indices, one.frames, one.steering_rad), (other.indices, other.frames, other.steering_rad), strict=True)
     return one.frame_ids == other.frame_ids and all(np.array_equal(a, b) for a, b in arrays)
@@ -106,7 +117,8 @@ def test_reading_ahead_equals_reading_one_by_one(broken: list[bool], batch_size:
             list(drive.batches(batch_size, threads=threads))
         return
     batches = list(drive.batches(batch_size, threads=threads))
-    expected = [drive.read(range(start, min(start + batch_size, len(drive)))) for start in range(0, len(drive), batch_size)]
+    stretches = [list(range(len(drive)))[start : start + batch_size] for start in range(0, len(drive), batch_size)]
+    expected = [one_by_one(drive, stretch) for stretch in stretches]
     filled = [batch for batch in expected if len(batch)]
     assert all(same(one, other) for one, other in zip(batches, filled, strict=True))
     assert [problem for batch in batches for problem in batch.problems] == [problem for batch in expected for problem in batch.problems]
@@ -121,6 +133,16 @@ def test_scan_gives_one_batch_for_every_stretch(broken: list[bool], batch_size: 
     assert [len(batch) + len(batch.problems) for batch in batches] == [
         min(batch_size, len(drive) - start) for start in range(0, len(drive), batch_size)
     ]
+
+
+@SETTINGS
+@given(brokenness.filter(lambda flags: not all(flags)), st.data())
+def test_reading_some_frames_equals_reading_one_by_one(broken: list[bool], data: st.DataObject) -> None:
+    drive = small_drive(len(broken), places(broken))
+    positions = data.draw(st.permutations(range(len(drive))))[: data.draw(st.integers(0, len(drive)))]
+    batch, expected = drive.read(positions, threads=2), one_by_one(drive, positions)
+    assert same(batch, expected)
+    assert batch.problems == expected.problems
 
 
 def test_read_keeps_the_order_asked_for_and_drops_broken_frames() -> None:
@@ -221,6 +243,7 @@ def test_the_hash_knows_ids_labels_and_frames_but_not_the_name() -> None:
     ]
     assert len({drive.sha256 for drive in [base, *others]}) == 6
     assert base[1:].sha256 == base.select([1, 2]).sha256
+    assert base[1:].sha256 == drive_from_arrays(frames[1:], labels[1:], frame_ids=base.frame_ids[1:]).sha256
 
 
 def test_a_drive_travels_to_another_process() -> None:

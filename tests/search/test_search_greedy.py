@@ -150,6 +150,11 @@ def test_images_and_seeds_have_draws_of_their_own():
     assert len(set(draws)) == 4
 
 
+@pytest.mark.parametrize("frame_id", ["", "日本 🚗.jpg", "a\x00b", "\udcff.jpg", "../<b>"])
+def test_any_frame_id_has_draws(frame_id):
+    assert len(Greedy(SearchTask(frame_id, STIMULI, 0)).ask(3)) == 3
+
+
 def test_every_transform_and_row_is_drawn():
     search = Greedy(SearchTask("a", STIMULI, 0, max_failed_tries=600))
     recipes = search.ask(600)

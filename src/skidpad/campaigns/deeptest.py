@@ -109,7 +109,8 @@ class DeepTest:
         frame = self.drive.frame(frame_index)
         if isinstance(frame, Problem):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
-        return as_numpy(self.mutate(frame[np.newaxis], recipe))[0]
+        mutant: NumpyFrames = as_numpy(self.mutate(frame[np.newaxis], recipe))[0]
+        return mutant
 
     def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
         """Applies a recipe on the campaign's device."""

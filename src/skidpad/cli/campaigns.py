@@ -202,7 +202,9 @@ def _write_pair(campaign: "DeepTest", result: "ReplayResult", path: Path) -> Non
 
     record = result.record
     original, mutant = (campaign.picture(record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
-    write_image(path, pair_picture(original, mutant, degrees(result.original_rad), degrees(result.mutant_rad)))
+    angles = (degrees(result.original_rad), degrees(result.mutant_rad), degrees(record.label_rad))
+    caption = f"{record.recipe}: {_verdict(result.violated)}, {result.excess:.1f} times the tolerated error"
+    write_image(path, pair_picture(original, mutant, *angles, caption=caption))
 
 
 def _open(path: Path) -> "Run":

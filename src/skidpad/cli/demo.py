@@ -1,4 +1,5 @@
 """Placeholder."""
+
 import typer
 
 

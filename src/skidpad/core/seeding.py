@@ -8,7 +8,7 @@ import numpy as np
 def child_seed(seed: int, *names: str | int) -> int:
     """Derives a 63-bit seed from the root seed and a path of names; order and spelling matter."""
     text = "\x1f".join([str(seed), *map(str, names)])
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def child_rng(seed: int, *names: str | int) -> np.random.Generator:

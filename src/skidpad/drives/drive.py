@@ -14,7 +14,7 @@ import numpy as np
 
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
-from skidpad.drives.prefetch import default_threads, filled_in_order
+from skidpad.drives.prefetch import FRAMES_PER_TASK, default_threads, filled_in_order
 
 
 class ProblemKind(Enum):
@@ -192,11 +192,18 @@ class Drive:
         detail = f"{frame.shape[1]}x{frame.shape[0]} where the drive has {shape[1]}x{shape[0]}"
         return Problem(ProblemKind.OTHER_SIZE, self.frame_ids[position], detail)
 
-    def read(self, indices: Sequence[int] | IntArray) -> FrameBatch:
-        """Reads these frames in the calling thread, in the order given; broken ones are listed, not returned."""
+    def read(self, indices: Sequence[int] | IntArray, threads: int | None = None) -> FrameBatch:
+        """Reads these frames, in the order given, with a few threads where there are many; broken ones are listed, not returned."""
         chosen = self._checked(indices)
-        frames = np.empty((len(chosen), *self.frame_shape), np.uint8)
-        return self._batch(chosen, frames, self._fill(chosen, frames))
+        if len(chosen) <= FRAMES_PER_TASK:
+            frames = np.empty((len(chosen), *self.frame_shape), np.uint8)
+            return self._batch(chosen, frames, self._fill(chosen, frames))
+
+        def fill(slots: IntArray, part: NumpyFrames) -> list[Problem | None]:
+            return self._fill(chosen[slots], part)
+
+        ((_, frames, problems),) = filled_in_order(fill, len(chosen), len(chosen), self.frame_shape, threads or default_threads())
+        return self._batch(chosen, frames, problems)
 
     def batches(self, batch_size: int, threads: int | None = None) -> Generator[FrameBatch, None, None]:
         """Reads the whole drive in order, decoding ahead in a few threads (default: one per core, at most 8).

@@ -7,6 +7,7 @@ import shlex
 from math import degrees, nan, sqrt
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.campaigns.originals import Originals
@@ -24,11 +25,10 @@ from skidpad.report.model import (
     ReportModel,
     YieldRow,
 )
+from skidpad.report.wording import count, interval, percent
 from skidpad.runs.records import Record, worst_first
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from skidpad.campaigns.deeptest import DeepTest
     from skidpad.oracles.relation import Relation
     from skidpad.runs.folder import Run
@@ -92,8 +92,6 @@ def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
 
 
 def _worst_by_stimulus(run: Run, limit: int) -> dict[str, pa.Table]:
-    import pyarrow as pa  # noqa: PLC0415  # only this function builds tables
-
     worst: dict[str, pa.Table] = {}
     for phase in run.phases():
         for table in run.iter_records(phase):
@@ -139,24 +137,24 @@ def _verdict(summary: Summary, relation: Relation, *, finished: bool) -> str:
     if overall.cases == 0:
         return f"{state}No mutant was judged."
     if overall.findings == 0:
-        return f"{state}No findings: all {overall.cases:,} mutants satisfy the relation ({relation_sentence(relation)})."
+        return f"{state}No findings: all {count(overall.cases)} mutants satisfy the relation ({relation_sentence(relation)})."
     worst = max(summary.by_stimulus, key=lambda rate: rate.rate)
     return (
-        f"{state}{overall.findings:,} of {overall.cases:,} mutants break the relation ({relation_sentence(relation)}); "
-        f"the worst is {worst.name} with {worst.rate:.0%}."
+        f"{state}{count(overall.findings)} of {count(overall.cases)} mutants break the relation ({relation_sentence(relation)}); "
+        f"the worst is {worst.name} with {percent(worst.rate)}."
     )
 
 
 def _headlines(summary: Summary) -> tuple[Headline, ...]:
     overall = summary.overall
     headlines = [
-        Headline("findings", f"{overall.findings:,}", f"of {overall.cases:,} mutants of {summary.originals:,} frames"),
-        Headline("failure rate", f"{overall.rate:.1%}" if overall.cases else "-", f"95 % interval {overall.low:.1%} to {overall.high:.1%}"),
+        Headline("findings", count(overall.findings), f"of {count(overall.cases)} mutants of {count(summary.originals)} frames"),
+        Headline("failure rate", percent(overall.rate), f"95 % interval {interval(overall.low, overall.high)}"),
     ]
     whole = next((gain for gain in summary.coverage if not gain.stimulus), None)
     if whole is not None and whole.total:
-        detail = f"originals alone {whole.originals / whole.total:.1%}; coverage is no score, read it beside the findings"
-        headlines.append(Headline(f"{whole.criterion.upper()} coverage", f"{whole.together / whole.total:.1%}", detail))
+        detail = f"originals alone {percent(whole.originals / whole.total)}; coverage is no score, read it beside the findings"
+        headlines.append(Headline(f"{whole.criterion.upper()} coverage", percent(whole.together / whole.total), detail))
     return tuple(headlines)
 
 

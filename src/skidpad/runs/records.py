@@ -94,7 +94,8 @@ def build_records(
 
     Reuse recipe objects where rows share one: each object is written as JSON once.
     """
-    written = {id(recipe): (recipe.to_json(), recipe.name) for recipe in recipes}
+    distinct = {id(recipe): recipe for recipe in recipes}
+    written = {key: (recipe.to_json(), recipe.name) for key, recipe in distinct.items()}
     texts = [written[id(recipe)] for recipe in recipes]
     ids = [storable(frame_id) for frame_id in frame_ids]
     rows = len(ids)

@@ -83,11 +83,14 @@ class ExportedNetwork(nn.Module):
         self._answers = tuple(answers)
         self._weight_names = tuple(weights)
         for number, tensor in enumerate(weights.values()):
-            self.register_buffer(f"weight_{number}", tensor)
+            if tensor.is_floating_point():
+                self.register_parameter(f"weight_{number}", nn.Parameter(tensor, requires_grad=False))
+            else:
+                self.register_buffer(f"weight_{number}", tensor)
 
     def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the graph's outputs in order."""
-        values: dict[str, Any] = {name: self.get_buffer(f"weight_{number}") for number, name in enumerate(self._weight_names)}
+        values: dict[str, Any] = {name: getattr(self, f"weight_{number}") for number, name in enumerate(self._weight_names)}
         values[self._user_input] = inputs
         for step in self._steps:
             keywords = {name: _value(argument, values, inputs.device) for name, argument in step.keywords}

@@ -58,8 +58,8 @@ class Preprocessor:
         size = (self.spec.height_px, self.spec.width_px)
         if len(pixels) == 0:
             return pixels.new_empty((0, *size, self.spec.colour.channels))
-        if tuple(pixels.shape[1:3]) != size:
-            pixels = _resize(pixels, size)
+        same = tuple(pixels.shape[1:3]) == size
+        pixels = pixels.clone() if same else _resize(pixels, size)  # what comes out is never the caller's own memory
         return _recolour(pixels, self.spec.colour)
 
     def normalise(self, small: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, Frames
+from skidpad.subjects.answers import steering_answer
 from skidpad.subjects.base import Observation
 from skidpad.subjects.description import Description, HistoryKind
 from skidpad.subjects.description_toml import description_hash
@@ -96,7 +97,7 @@ class TorchSubject:
 
     def _answer(self, inputs: torch.Tensor, count: int) -> torch.Tensor:
         with torch.inference_mode():
-            return self._steering(self._module(inputs), len(inputs))[:count]
+            return steering_answer(self._description, self._module(inputs), len(inputs))[:count]
 
     def _answer_and_record(self, inputs: torch.Tensor, count: int) -> tuple[torch.Tensor, Activations]:
         answer, activations = record(self._module, inputs, self._unit)
@@ -104,7 +105,7 @@ class TorchSubject:
             raise BadSubjectError(f"{self._description.name!r} ran other layers than on the first frame; its neurons cannot be told apart")
         if len(inputs) != count:
             activations = Activations(activations.values[:count], activations.layers)
-        return self._steering(answer, len(inputs))[:count], activations
+        return steering_answer(self._description, answer, len(inputs))[:count], activations
 
     def _batched(self, frames: Frames, run: Callable[[torch.Tensor, int], T]) -> list[T]:
         done: list[T] = []
@@ -138,22 +139,6 @@ class TorchSubject:
         together = torch.cat(answers).to(torch.float64).cpu().numpy()
         return np.asarray(together * self._description.steering.rad_per_answer, np.float64)
 
-    def _steering(self, answer: object, count: int) -> torch.Tensor:
-        parts: list[object] = list(answer) if isinstance(answer, tuple | list) else [answer]
-        tensors = [part for part in parts if isinstance(part, torch.Tensor) and part.ndim >= 1 and part.shape[0] == count]
-        if not tensors or len(tensors) < len(parts):
-            got = ", ".join(str(tuple(part.shape)) if isinstance(part, torch.Tensor) else type(part).__name__ for part in parts)
-            raise BadSubjectError(f"{self._description.name!r} must answer ({count}, outputs) for {count} images; got {got}")
-        columns = torch.cat([tensor.reshape(count, -1) for tensor in tensors], 1)
-        outputs = self._description.outputs
-        if columns.shape[1] != len(outputs):
-            names = ", ".join(output.name for output in outputs)
-            raise BadSubjectError(
-                f"{self._description.name!r} answers {columns.shape[1]} numbers for each image, "
-                f"its description names {len(outputs)} ({names}); write one [[outputs]] for each number, in order"
-            )
-        return columns[:, self._description.steering_column]
-
     def _try_out(self, fixed: int | None) -> tuple[int | None, tuple[Layer, ...]]:
         """Runs the network on noise; learns its layers and what batches it takes, refuses what cannot be tested.
 
@@ -178,7 +163,7 @@ class TorchSubject:
         inputs = self._ordered(self._preprocess.normalise(noise.to(torch.uint8)))
         try:
             answer, activations = record(self._module, inputs, self._unit)
-            first = self._steering(answer, count)
+            first = steering_answer(self._description, answer, count)
             alone = count if getattr(self._module, "fixed_batch", None) else 1
             again = self._answer(inputs[:alone], alone)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError) as error:

@@ -55,4 +55,4 @@ def _veil(height_px: int, width_px: int, density: float, seed: int) -> Veil:
     fade = np.clip((rows - np.arange(rows)) / max(1.0, _SOFT_BELOW_HORIZON * height_px), 0.0, 1.0)[:, None]
     share = (min(1.0, 1.5 * density) * fade * far[:rows]).astype(np.float32)
     add = np.asarray((1.0 - keep)[..., None] * light, np.float32)
-    return Veil.of(keep, add, share, 2 * max(1, round(height_px / 160)) + 1)
+    return Veil.of(keep, add, share, 3 if height_px < 200 else 5)

@@ -31,12 +31,13 @@ def over_frames(frames: NumpyFrames, work: FrameWork) -> NumpyFrames:
             work(np.ascontiguousarray(frames[index]), out[index])
 
     count = len(frames)
-    threads = min(cv2.getNumThreads(), count)
+    allowed = cv2.getNumThreads()
+    threads = min(allowed, count)
     if threads <= 1:
         run(0, count)
         return out
     edges = [count * share // threads for share in range(threads + 1)]
-    others = [_pool(os.getpid(), threads - 1).submit(run, *pair) for pair in pairwise(edges[1:])]
+    others = [_pool(os.getpid(), allowed - 1).submit(run, *pair) for pair in pairwise(edges[1:])]
     run(0, edges[1])
     for other in others:
         other.result()

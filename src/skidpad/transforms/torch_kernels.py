@@ -52,7 +52,7 @@ def shift(frames: torch.Tensor, shift: int) -> torch.Tensor:
 
 
 def average(frames: torch.Tensor, size_px: int) -> torch.Tensor:
-    """See `Kernels.average`; exact."""
+    """See `Kernels.average`."""
     total = _separable(frames, np.ones(size_px, np.int64))
     # Halves go up, as in OpenCV's whole-number box filter.
     return total.mul_(2).add_(size_px**2).div_(2 * size_px**2, rounding_mode="floor").to(torch.uint8)

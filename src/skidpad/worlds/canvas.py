@@ -7,7 +7,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
-from skidpad.worlds.frenet import Tiles
 from skidpad.worlds.texture import Texels
 
 HAZE_RED, HAZE_GREEN, HAZE_BLUE = 206.0, 218.0, 226.0
@@ -22,7 +21,8 @@ Row: TypeAlias = NDArray[np.float32]
 class Canvas(NamedTuple):
     """Tables of one scene and one camera; a named tuple, because compiled code can take it apart."""
 
-    tiles: Tiles
+    tiles: Texels
+    """The tiles of the road grid, flat."""
     directory: NDArray[np.int32]
     origin: FloatArray
     texels: Texels

@@ -4,8 +4,11 @@ A row is done in chunks of fixed size, in two passes: one that gathers from tabl
 the compiler turns into vector instructions because the chunk's layout is known to it.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
 from skidpad.worlds.canvas import HAZE_BLUE, HAZE_GREEN, HAZE_RED, Canvas, Row, haze_at, unit
@@ -13,6 +16,7 @@ from skidpad.worlds.frenet import look_up
 from skidpad.worlds.texture import level_at, sample
 
 CHUNK = 64
+Chunk: TypeAlias = NDArray[np.float32]
 CHUNK_LINES = 10
 """Grain, patch, lateral position, distance, shade, its gradient in x and y; red, green, blue."""
 
@@ -26,7 +30,7 @@ _COARSE_PER_M = 2.3
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def paint_ground(row: Row, v: int, canvas: Canvas, x: float, y: float, cosine: float, sine: float, chunk: FloatArray) -> None:
+def paint_ground(row: Row, v: int, canvas: Canvas, x: float, y: float, cosine: float, sine: float, chunk: Chunk) -> None:
     """Paints row `v`, which lies below the horizon. chunk: scratch of CHUNK_LINES * CHUNK values."""
     focal, height = canvas.lens[0], canvas.lens[1]
     reach = height / canvas.down[v]
@@ -57,7 +61,7 @@ def paint_ground(row: Row, v: int, canvas: Canvas, x: float, y: float, cosine: f
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _gather(
-    chunk: FloatArray, canvas: Canvas, x: float, y: float, step_x: float, step_y: float, across_px: float, along_px: float
+    chunk: Chunk, canvas: Canvas, x: float, y: float, step_x: float, step_y: float, across_px: float, along_px: float
 ) -> float:
     """Fills the first seven lines from the tables; returns the distance of the pixel nearest to the centreline."""
     fine_offset, fine_size, fine_scale = level_at(across_px * _FINE_PER_M)
@@ -88,7 +92,7 @@ def _gather(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _shade_grass(chunk: FloatArray) -> None:
+def _shade_grass(chunk: Chunk) -> None:
     for k in range(CHUNK):
         grain, patch = chunk[k], chunk[CHUNK + k]
         dry = unit(0.42 + 1.1 * patch)
@@ -113,7 +117,7 @@ def _dashes_until(s: float) -> float:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _shade_road(
-    chunk: FloatArray, section: FloatArray, left: float, cosine: float, sine: float, across_px: float, along_px: float, focal: float
+    chunk: Chunk, section: FloatArray, left: float, cosine: float, sine: float, across_px: float, along_px: float, focal: float
 ) -> None:
     edge, paved, outer = section[0], section[1], section[2]
     for k in range(CHUNK):
@@ -154,7 +158,7 @@ def _shade_road(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _light(chunk: FloatArray, haze: float) -> None:
+def _light(chunk: Chunk, haze: float) -> None:
     """Darkens what lies in shade, a little towards blue, and fades what lies far."""
     for k in range(CHUNK):
         shade = chunk[4 * CHUNK + k]

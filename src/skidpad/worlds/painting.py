@@ -19,7 +19,7 @@ def paint_rows(
 ) -> None:
     """Paints rows `start` to `stop` (excluded) of a frame. x, y: the camera's place; heading and its cosine and sine."""
     row = np.empty((frame.shape[1], 3), np.float32)
-    chunk = np.empty(CHUNK_LINES * CHUNK)
+    chunk = np.empty(CHUNK_LINES * CHUNK, np.float32)
     seen = visible_trees(canvas, x, y, cosine, sine, frame.shape[1])
     light = np.empty(3)
     light[0] = canvas.sun[0] * sine - canvas.sun[1] * cosine

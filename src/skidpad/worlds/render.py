@@ -32,7 +32,7 @@ class Renderer:
         ahead = forward[down <= 0.0][:, None]
         section = scene.section
         self._canvas = Canvas(
-            tiles=grid.tiles,
+            tiles=grid.tiles.ravel(),
             directory=grid.directory,
             origin=grid.origin_m,
             texels=noise_levels(),

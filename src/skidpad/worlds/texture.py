@@ -65,8 +65,8 @@ def sample(texels: Texels, offset: int, size: int, x: float, y: float) -> float:
     """Returns the noise at (x, y), in texels of the level that starts at `offset`, bilinear."""
     x0 = np.floor(x)
     y0 = np.floor(y)
-    fx = x - x0
-    fy = y - y0
+    fx = np.float32(x - x0)
+    fy = np.float32(y - y0)
     mask = size - 1
     column = int(x0) & mask
     right = (column + 1) & mask

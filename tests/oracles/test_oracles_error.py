@@ -1,0 +1,86 @@
+"""Accuracy figures by hand, against NumPy, and against a published leaderboard."""
+
+import csv
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skidpad.core.angles import AngleUnit
+from skidpad.core.errors import BadParametersError
+from skidpad.oracles.error import pearson, prediction_error, rad2_to_squared, squared_to_rad2
+
+
+def test_by_hand():
+    error = prediction_error(np.array([0.0, 1.0, 3.0, math.nan, 2.0]), np.array([0.0, 0.0, 1.0, 0.0, math.nan]), worst=2)
+    assert (error.frames, error.judged, error.without_label, error.not_finite) == (5, 3, 1, 1)
+    assert error.mse_rad2 == pytest.approx(5 / 3)
+    assert error.rmse_rad == pytest.approx(math.sqrt(5 / 3))
+    assert error.mae_rad == pytest.approx(1.0)
+    assert error.bias_rad == pytest.approx(1.0)
+    assert error.correlation == pytest.approx(np.corrcoef([0, 1, 3], [0, 0, 1])[0, 1])
+    assert [(frame.index, frame.answer_rad, frame.label_rad, frame.error_rad) for frame in error.worst] == [
+        (2, 3.0, 1.0, 2.0),
+        (1, 1.0, 0.0, 1.0),
+    ]
+
+
+def test_nothing_to_judge_is_nan_without_a_warning():
+    with np.errstate(all="raise"):
+        for answers, labels in ([], []), ([math.nan], [1.0]), ([1.0], [math.nan]):
+            error = prediction_error(np.array(answers), np.array(labels))
+            assert error.judged == 0
+            assert all(math.isnan(value) for value in (error.mse_rad2, error.rmse_rad, error.mae_rad, error.correlation))
+            assert error.worst == ()
+        assert math.isnan(prediction_error(np.ones(3), np.arange(3.0)).correlation)
+    with pytest.raises(BadParametersError, match="one shape"):
+        prediction_error(np.zeros(2), np.zeros(3))
+
+
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=1, max_size=30))
+def test_figures_are_numpys(pairs):
+    answers, labels = np.array(pairs).T
+    error = prediction_error(answers, labels, worst=3)
+    assert error.mse_rad2 == pytest.approx(float(np.mean((answers - labels) ** 2)))
+    assert error.mae_rad == pytest.approx(float(np.mean(np.abs(answers - labels))))
+    assert [abs(frame.error_rad) for frame in error.worst] == sorted(np.abs(answers - labels), reverse=True)[:3]
+    assert math.isnan(error.correlation) or -1 <= error.correlation <= 1
+
+
+def test_correlation_keeps_its_precision_at_the_ends_of_the_floats():
+    values = np.array([1.0, 2.0, 4.0])
+    for scale in (1e-200, 1.0, 1e200):
+        assert pearson(values * scale, -values * scale) == pytest.approx(-1.0)
+
+
+def test_units():
+    assert squared_to_rad2(1.0, AngleUnit.SCALED_25) == pytest.approx(math.radians(25) ** 2)
+    assert rad2_to_squared(squared_to_rad2(0.03, AngleUnit.SCALED_25), AngleUnit.SCALED_25) == pytest.approx(0.03)
+    assert squared_to_rad2(0.03, AngleUnit.RAD) == 0.03
+
+
+SHARED = Path(os.environ.get("SKIDPAD_SHARED_DATA", Path(__file__).parents[2].parent / "shared" / "data")) / "udacity-ch2-test"
+
+
+def column(name: str, field: str) -> dict[str, float]:
+    with (SHARED / name).open(newline="") as file:
+        return {row["frame_id"]: float(row[field]) for row in csv.DictReader(file)}
+
+
+@pytest.mark.real_data
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the Udacity CH2 test drive is not in SKIDPAD_SHARED_DATA")
+@pytest.mark.parametrize(
+    ("team", "public_rmse", "private_rmse"),
+    [("komanda", 0.0482910511682, 0.0512445872957), ("rambo", 0.0578777529417, 0.0559772239809)],
+)
+def test_the_leaderboard_is_reproduced(team, public_rmse, private_rmse):
+    labels, public = column("CH2_final_evaluation.csv", "steering_angle"), column("CH2_final_evaluation.csv", "public")
+    answers = column(f"predictions-{team}.csv", "steering_angle")
+    for side, rmse in (1.0, public_rmse), (0.0, private_rmse):
+        frames = [frame for frame in labels if public[frame] == side]
+        error = prediction_error(np.array([answers[frame] for frame in frames]), np.array([labels[frame] for frame in frames]))
+        assert error.rmse_rad == pytest.approx(rmse, abs=1e-9)

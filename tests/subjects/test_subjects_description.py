@@ -1,0 +1,148 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skidpad.core.angles import AngleUnit
+from skidpad.core.errors import BadSubjectError
+from skidpad.subjects.description import Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
+from skidpad.subjects.description_toml import (
+    description_hash,
+    format_description,
+    minimal_description,
+    parse_description,
+    read_description,
+    write_description,
+)
+
+WHOLE = """
+name = "car"
+file = "car.safetensors"
+format = "safetensors"
+architecture = "pilotnet"
+
+[input]
+width_px = 200
+height_px = 66
+colour = "yuv"
+range = { low = -1.0, high = 1.0 }
+crop = { top = 0.4, bottom = 0.1 }
+
+[[outputs]]
+name = "steering"
+unit = "deg"
+scale = -1.0
+
+[[outputs]]
+name = "throttle"
+"""
+
+fractions = st.floats(0.0, 0.45)
+numbers = st.floats(-300.0, 300.0, allow_nan=False)
+
+
+@st.composite
+def descriptions(draw: st.DrawFn) -> Description:
+    colour = draw(st.sampled_from(Colour))
+    count = draw(st.sampled_from([1, colour.channels]))
+    low = tuple(draw(numbers) for _ in range(count))
+    high = tuple(value + draw(st.floats(0.5, 300.0)) for value in low)
+    kind = draw(st.sampled_from(HistoryKind))
+    spec = InputSpec(
+        draw(st.integers(1, 999)),
+        draw(st.integers(1, 999)),
+        colour,
+        Range(low, high),
+        Crop(*(draw(fractions) for _ in range(4))),
+        draw(st.sampled_from(Layout)),
+        History(1 if kind is HistoryKind.SINGLE else draw(st.integers(1, 100)), kind),
+    )
+    names = draw(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=3).filter(lambda names: "steering" not in names))
+    scale = st.floats(-100, 100).filter(lambda value: value != 0.0)
+    outputs = [Output(name, draw(st.none() | st.sampled_from(AngleUnit)), draw(scale)) for name in names]
+    outputs.insert(draw(st.integers(0, len(outputs))), Output("steering", draw(st.sampled_from(AngleUnit)), draw(scale)))
+    text = st.text(min_size=1, max_size=20)
+    return Description(draw(text), draw(text), draw(st.sampled_from(Format)), spec, tuple(outputs), draw(text))
+
+
+@given(descriptions())
+def test_what_is_written_is_read_back(description: Description) -> None:
+    assert parse_description(format_description(description)) == description
+
+
+def test_keys_are_read_with_their_meaning() -> None:
+    description = parse_description(WHOLE)
+    assert description.format is Format.SAFETENSORS
+    assert description.input == InputSpec(200, 66, Colour.YUV, Range((-1.0,), (1.0,)), Crop(top=0.4, bottom=0.1))
+    assert description.steering.rad_per_answer == pytest.approx(-3.141592653589793 / 180)
+    assert [output.name for output in description.outputs] == ["steering", "throttle"]
+    assert description.input.shape == (3, 66, 200)
+
+
+def test_a_file_is_written_whole_and_named_in_errors(tmp_path: Path) -> None:
+    path = tmp_path / "car.toml"
+    write_description(path, parse_description(WHOLE))
+    assert read_description(path) == parse_description(WHOLE)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["car.toml"]
+    path.write_text(WHOLE.replace('name = "car"', "").replace("yuv", "yuf"))
+    with pytest.raises(BadSubjectError, match=r"car\.toml.*did you mean 'yuv'"):
+        read_description(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadSubjectError, match="cannot read"):
+        read_description(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "car"', 'nam = "car"', "no key of the description named 'nam'; did you mean 'name'"),
+        ("width_px = 200", "widht_px = 200", r"lacks the key 'width_px'; write, for example, width_px = 200"),
+        ("width_px = 200", 'width_px = "200"', "must be a whole number"),
+        ("width_px = 200", "width_px = 0", "positive size"),
+        ("width_px = 200", "width_px = 200\nheigth = 2", r"no key of \[input\] named 'heigth'"),
+        ("top = 0.4", "topp = 0.4", "did you mean 'top'"),
+        ("top = 0.4", "top = 40", "fractions of the frame"),
+        ("top = 0.4", "top = 0.95", "leave something over"),
+        ("high = 1.0", "high = nan", "finite"),
+        ("high = 1.0", "high = -1.0", "must not be empty"),
+        ("high = 1.0", "high = [1.0, 1.0]", "as many low as high"),
+        ('unit = "deg"', 'unit = "degrees"', "no value for unit"),
+        ('unit = "deg"', "", "needs a unit"),
+        ('"steering"', '"stering"', "needs an output named 'steering'"),
+        ('"throttle"', '"steering"\nunit = "rad"', "names must differ"),
+        ("scale = -1.0", "scale = 0.0", "finite and not zero"),
+        ("scale = -1.0", "scale = true", "must be a number"),
+        ('architecture = "pilotnet"', "", "holds weights alone"),
+        ('"safetensors"\n', '"safetensor"\n', "did you mean 'safetensors'"),
+        ("[[outputs]]", "[outputs]", "is not TOML"),
+        ("[input]", "[inputs]", "lacks the key 'input'"),
+        ("width_px = 200", 'width_px = 200\nhistory = { frames = 3, kind = "single" }', "cannot have 3 frames"),
+        ("width_px = 200", 'width_px = 200\nhistory = { frames = 3, kind = "stak" }', "did you mean 'stack'"),
+    ],
+)
+def test_a_wrong_key_is_one_sentence_that_teaches(old: str, new: str, message: str) -> None:
+    assert old in WHOLE
+    with pytest.raises(BadSubjectError, match=message) as caught:
+        parse_description(WHOLE.replace(old, new))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("format_", Format)
+def test_the_minimal_description_is_one(format_: Format) -> None:
+    assert parse_description(minimal_description("net.bin", format_)).format is format_
+
+
+def test_the_hash_knows_what_changes_an_answer() -> None:
+    description = parse_description(WHOLE)
+    assert description_hash(replace(description, name="other", file="elsewhere.safetensors")) == description_hash(description)
+    changed = replace(description, input=replace(description.input, crop=Crop(top=0.41, bottom=0.1)))
+    assert description_hash(changed) != description_hash(description)
+
+
+@given(fractions, fractions, fractions, fractions, st.integers(1, 700), st.integers(1, 700))
+def test_a_crop_always_leaves_a_picture(top: float, bottom: float, left: float, right: float, height: int, width: int) -> None:
+    rows, columns = Crop(top, bottom, left, right).window(height, width)
+    assert 0 <= rows.start < rows.stop <= height
+    assert 0 <= columns.start < columns.stop <= width

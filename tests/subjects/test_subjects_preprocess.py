@@ -1,0 +1,149 @@
+import cv2
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skidpad.subjects import preprocess
+from skidpad.subjects.description import Colour, Crop, InputSpec, Layout, Range
+from skidpad.subjects.preprocess import TOLERANCE_LEVELS, Preprocessor
+
+CPU = torch.device("cpu")
+
+
+def triangle_weights(size_in: int, size_out: int) -> np.ndarray:
+    """The plain definition: a triangle around the centre of each output pixel, as wide as the shrinking."""
+    scale = size_in / size_out
+    width = max(scale, 1.0)
+    centres = (np.arange(size_out) + 0.5) * scale
+    distance = np.abs((np.arange(size_in)[None] + 0.5 - centres[:, None]) / width)
+    weights = np.maximum(0.0, 1.0 - distance)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def reference(frames: np.ndarray, spec: InputSpec) -> np.ndarray:
+    """Crop, resize and colour as written down, in float64; bytes of (N, height, width, channels)."""
+    height, width = frames.shape[1:3]
+    rows = slice(round(spec.crop.top * height), height - round(spec.crop.bottom * height))
+    columns = slice(round(spec.crop.left * width), width - round(spec.crop.right * width))
+    part = frames[:, rows, columns].astype(np.float64)
+    down, across = triangle_weights(part.shape[1], spec.height_px), triangle_weights(part.shape[2], spec.width_px)
+    return np.rint(np.einsum("hy,nyxc,wx->nhwc", down, part, across)).clip(0, 255).astype(np.uint8)
+
+
+def smooth(count: int, height: int, width: int, seed: int = 3) -> np.ndarray:
+    noise = np.random.default_rng(seed).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
+    return np.stack([cv2.GaussianBlur(frame, (5, 5), 2.0) for frame in noise])
+
+
+def levels_apart(first: np.ndarray, second: np.ndarray) -> int:
+    return int(np.abs(first.astype(int) - second.astype(int)).max())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.tuples(st.integers(8, 90), st.integers(8, 90)),
+    st.tuples(st.integers(3, 60), st.integers(3, 60)),
+    st.tuples(*[st.floats(0.0, 0.4)] * 4),
+)
+def test_resizing_is_the_triangle_filter(size: tuple[int, int], small: tuple[int, int], crop: tuple[float, float, float, float]) -> None:
+    spec = InputSpec(small[1], small[0], crop=Crop(*crop))
+    frames = np.random.default_rng(1).integers(0, 256, (2, *size, 3), dtype=np.uint8)
+    assert levels_apart(Preprocessor(spec, CPU).shrink(frames).numpy(), reference(frames, spec)) <= TOLERANCE_LEVELS
+
+
+@pytest.mark.parametrize("size", [(66, 200), (300, 30), (240, 320)])
+def test_the_float_path_of_other_devices_agrees_with_the_byte_path(size: tuple[int, int]) -> None:
+    frames = smooth(3, 120, 160)
+    pixels = torch.from_numpy(frames)
+    planes = torch.nn.functional.interpolate(pixels.permute(0, 3, 1, 2).float(), size, mode="bilinear", antialias=True)
+    floats = planes.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+    assert levels_apart(preprocess._resize(pixels, size).numpy(), floats.numpy()) <= TOLERANCE_LEVELS
+
+
+@pytest.mark.parametrize("colour", [Colour.BGR, Colour.GREY, Colour.YUV])
+def test_the_two_colour_paths_agree_on_every_kind_of_pixel(colour: Colour) -> None:
+    pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (1, 300, 400, 3), dtype=np.uint8))
+    bytes_path, float_path = preprocess._recolour(pixels, colour), preprocess._recolour_in_floats(pixels, colour)
+    assert bytes_path.shape == float_path.shape == (1, 300, 400, colour.channels)
+    assert levels_apart(bytes_path.numpy(), float_path.numpy()) <= TOLERANCE_LEVELS
+
+
+def test_the_two_paths_of_hsv_agree_around_the_circle() -> None:
+    pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (1, 300, 400, 3), dtype=np.uint8))
+    pixels[0, 0] = 80  # grey has hue 0
+    first = preprocess._recolour(pixels, Colour.HSV).numpy().astype(int)
+    second = preprocess._recolour_in_floats(pixels, Colour.HSV).numpy().astype(int)
+    hue = np.abs(first[..., 0] - second[..., 0])
+    assert np.minimum(hue, 180 - hue).max() <= TOLERANCE_LEVELS
+    assert np.abs(first[..., 1:] - second[..., 1:]).max() <= TOLERANCE_LEVELS
+
+
+def test_colours_are_what_their_names_say() -> None:
+    red = np.zeros((1, 4, 4, 3), np.uint8)
+    red[..., 0] = 255
+    pixel = {colour: Preprocessor(InputSpec(4, 4, colour), CPU).shrink(red)[0, 0, 0].tolist() for colour in Colour}
+    assert pixel[Colour.RGB] == [255, 0, 0]
+    assert pixel[Colour.BGR] == [0, 0, 255]
+    assert pixel[Colour.GREY] == [76]
+    assert pixel[Colour.YUV][0] == 76
+    assert pixel[Colour.HSV] == [0, 255, 255]
+
+
+def test_the_range_maps_0_and_255_to_its_ends_in_every_channel() -> None:
+    spec = InputSpec(2, 1, Colour.BGR, Range((-1.0, -2.0, 0.0), (1.0, 2.0, 10.0)))
+    black_and_white = np.array([[[[0, 0, 0], [255, 255, 255]]]], np.uint8)
+    out = Preprocessor(spec, CPU)(black_and_white)
+    assert out.shape == (1, 3, 1, 2)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out[0, :, 0], torch.tensor([[-1.0, 1.0], [-2.0, 2.0], [0.0, 10.0]]))
+
+
+def test_layouts_hold_the_same_numbers(frames: np.ndarray) -> None:
+    planes = Preprocessor(InputSpec(20, 10), CPU)(frames)
+    pixels = Preprocessor(InputSpec(20, 10, layout=Layout.NHWC), CPU)(frames)
+    assert planes.shape == (5, 3, 10, 20)
+    assert pixels.shape == (5, 10, 20, 3)
+    assert torch.equal(planes, pixels.permute(0, 3, 1, 2))
+
+
+def test_any_kind_of_array_gives_the_same_and_stays_untouched(frames: np.ndarray) -> None:
+    run = Preprocessor(InputSpec(20, 10, Colour.YUV, crop=Crop(top=0.3, left=0.1)), CPU)
+    before = frames.copy()
+    plain = run(frames)
+    locked = frames.copy()
+    locked.flags.writeable = False
+    assert torch.equal(run(locked), plain)
+    assert torch.equal(run(torch.from_numpy(frames)), plain)
+    assert torch.equal(run(frames[:, :, ::-1][:, :, ::-1]), plain)
+    assert torch.equal(run(frames[::-1]), plain.flip(0))
+    assert torch.equal(torch.cat([run(frames[:2]), run(frames[2:])]), plain)
+    assert np.array_equal(frames, before)
+
+
+def test_the_same_size_is_copied_as_it_is(frames: np.ndarray) -> None:
+    small = Preprocessor(InputSpec(60, 40), CPU).shrink(frames)
+    assert np.array_equal(small.numpy(), frames)
+    assert not np.shares_memory(small.numpy(), frames)
+
+
+def test_no_frames_give_no_inputs(frames: np.ndarray) -> None:
+    assert Preprocessor(InputSpec(20, 10, Colour.GREY), CPU)(frames[:0]).shape == (0, 1, 10, 20)
+
+
+@pytest.mark.parametrize("bad", [np.zeros((2, 4, 4, 3), np.float32), np.zeros((4, 4, 3), np.uint8), np.zeros((2, 4, 4, 1), np.uint8)])
+def test_what_is_not_frames_is_refused(bad: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="frames must be uint8 RGB"):
+        Preprocessor(InputSpec(4, 4), CPU)(bad)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("colour", [Colour.RGB, Colour.BGR, Colour.GREY, Colour.YUV])
+def test_the_gpu_agrees_with_the_cpu(colour: Colour) -> None:
+    spec = InputSpec(200, 66, colour, crop=Crop(top=0.4))
+    frames = smooth(4, 240, 320)
+    there = Preprocessor(spec, torch.device("cuda")).shrink(frames).cpu()
+    # A level lost in resizing may become another one in the colour.
+    assert levels_apart(Preprocessor(spec, CPU).shrink(frames).numpy(), there.numpy()) <= 2 * TOLERANCE_LEVELS

@@ -111,13 +111,10 @@ def test_odd_sizes(name, size, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(0, 24, 32, 3), (2, 0, 32, 3), (2, 24, 0, 3)], ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_in_nothing_out(name, shape, kind):
-    if name in COMPOSITE and 0 in shape[1:3]:
-        pytest.skip("weather needs a picture to be made for")
+def test_no_frames_in_no_frames_out(name, kind):
     for params in stimuli()[name].space.grid:
-        assert tuple(stimuli()[name].apply(as_kind(np.zeros(shape, np.uint8), kind), params).shape) == shape
+        assert tuple(stimuli()[name].apply(as_kind(noise(0, 24, 32), kind), params).shape) == (0, 24, 32, 3)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -153,8 +150,14 @@ def test_threads_change_nothing_and_the_users_setting_stays(name):
 
 @pytest.mark.parametrize(
     "frames",
-    [np.zeros((4, 5, 3), np.uint8), np.zeros((1, 4, 5, 4), np.uint8), np.zeros((1, 4, 5, 3), np.float32), torch.zeros((1, 3, 4, 5))],
-    ids=["no batch", "four channels", "floats", "torch floats, channels first"],
+    [
+        np.zeros((4, 5, 3), np.uint8),
+        np.zeros((1, 4, 5, 4), np.uint8),
+        np.zeros((1, 0, 5, 3), np.uint8),
+        np.zeros((1, 4, 5, 3), np.float32),
+        torch.zeros((1, 3, 4, 5)),
+    ],
+    ids=["no batch", "four channels", "no rows", "floats", "torch floats, channels first"],
 )
 def test_other_arrays_are_refused_with_what_was_got(frames):
     with pytest.raises(ValueError, match=r"uint8 of shape \(N, height, width, 3\); got .*"):
@@ -163,9 +166,11 @@ def test_other_arrays_are_refused_with_what_was_got(frames):
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize(("name", "params"), GRID)
-def test_cuda_agrees_with_numpy(name, params):
+@pytest.mark.parametrize("name", NAMES)
+def test_cuda_agrees_with_numpy(name):
     frames = smooth(2, 90, 121)
-    out = stimuli()[name].apply(torch.from_numpy(frames).cuda(), params)
-    assert out.is_cuda
-    assert AGREEMENT[name].holds(stimuli()[name].apply(frames, params), out.cpu().numpy())
+    stimulus = stimuli()[name]
+    for params in stimulus.space.grid:
+        out = stimulus.apply(torch.from_numpy(frames).cuda(), params)
+        assert out.is_cuda
+        assert AGREEMENT[name].holds(stimulus.apply(frames, params), out.cpu().numpy())

@@ -56,7 +56,9 @@ class Kernels(Protocol[F]):
 
 def kernels_of(frames: F) -> Kernels[F]:
     """Returns the kernels for these frames; torch is imported only where frames are not NumPy's."""
-    if frames.ndim != 4 or frames.shape[-1] != 3 or str(frames.dtype).rpartition(".")[2] != "uint8":
-        raise ValueError(f"frames must be uint8 of shape (N, height, width, 3); got {frames.dtype} of shape {tuple(frames.shape)}")
+    if frames.ndim != 4 or frames.shape[-1] != 3 or 0 in frames.shape[1:] or str(frames.dtype).rpartition(".")[2] != "uint8":
+        raise ValueError(
+            f"frames must be whole pictures, uint8 of shape (N, height, width, 3); got {frames.dtype} of shape {tuple(frames.shape)}"
+        )
     chosen = numpy_kernels if isinstance(frames, np.ndarray) else import_module("skidpad.transforms.torch_kernels")
     return cast("Kernels[F]", chosen)

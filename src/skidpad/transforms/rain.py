@@ -27,6 +27,8 @@ _STREAK_RGB = (205.0, 212.0, 220.0)
 _GLOOM = 0.42
 _MIST = 0.4
 _SUBPIXEL_BITS = 4
+_WIDEST = 8.0
+"""Wider frames than this get no more streaks: a strip one pixel high would ask for thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,7 @@ def _streaks(height_px: int, width_px: int, intensity: float, slant_deg: float, 
     """Returns the streaks' opacity, (height, width) within [0, 1]."""
     through = np.ones((height_px, width_px), np.float32)
     for layer in _LAYERS:
-        full = max(1, round(layer.count * width_px / height_px))
-        drops = child_rng(seed, "rain", layer.name).random((min(full, 20_000), 4))
+        drops = child_rng(seed, "rain", layer.name).random((round(layer.count * min(width_px / height_px, _WIDEST)) + 1, 4))
         shown = drops[: round(intensity * len(drops))]
         if len(shown):
             through *= 1.0 - layer.opacity * _drawn(layer, shown, height_px, width_px, slant_deg)

@@ -22,8 +22,6 @@ def warp(frames: torch.Tensor, matrix: FloatArray) -> torch.Tensor:
     whole = whole_shift(matrix)
     if whole is not None:
         return _moved(frames, *whole)
-    if frames.numel() == 0:
-        return frames.clone()
     back = inverse(matrix)
     y, x = np.mgrid[0:height, 0:width]
     from_x, from_y = (row[0] * x + row[1] * y + row[2] for row in back)
@@ -66,11 +64,12 @@ def gaussian(frames: torch.Tensor, size_px: int) -> torch.Tensor:
 
 def median(frames: torch.Tensor, size_px: int) -> torch.Tensor:
     """See `Kernels.median`; exact."""
-    if frames.numel() == 0:
-        return frames.clone()
-    per_frame = 2 * size_px**2 * frames[0].numel()
-    step = max(1, _WORKING_BYTES // per_frame)
-    return torch.cat([_median(frames[start : start + step], size_px) for start in range(0, len(frames), step)])
+    height, width = frames.shape[1:3]
+    step = max(1, _WORKING_BYTES // (2 * size_px**2 * height * width * 3))
+    out = torch.empty(frames.shape, dtype=torch.uint8, device=frames.device)
+    for start in range(0, len(frames), step):
+        out[start : start + step] = _median(frames[start : start + step], size_px)
+    return out
 
 
 def bilateral(frames: torch.Tensor, size_px: int, sigma_colour: float, sigma_space_px: float) -> torch.Tensor:
@@ -99,7 +98,7 @@ def veil(frames: torch.Tensor, veil: Veil) -> torch.Tensor:
     keep, add, soft = _on_device(veil, frames.device)
     out = _share(frames, keep)
     rows = len(veil.soft)
-    if rows and frames.numel():
+    if rows:
         out[:, :rows] += _share(average(frames, veil.soft_size_px)[:, :rows], soft)
     return out.add_(add).clamp_(0, 255).to(torch.uint8)
 
@@ -152,14 +151,14 @@ def _median(frames: torch.Tensor, size_px: int) -> torch.Tensor:
             values[first] = torch.minimum(low, high)
         if second_needed:
             values[second] = torch.maximum(low, high)
-    return values[size_px**2 // 2].contiguous()
+    return values[size_px**2 // 2]
 
 
 def _padded(frames: torch.Tensor, before: int, after: int, mode: Literal["reflect", "edge"]) -> torch.Tensor:
     """Continues the frames over their edges by NumPy's `reflect` (OpenCV's default border) or `edge`, at any size."""
     for axis in (1, 2):
         length = frames.shape[axis]
-        places = np.pad(np.arange(length), (before, after), mode) if length else np.arange(0)
+        places = np.pad(np.arange(length), (before, after), mode)
         frames = frames.index_select(axis, torch.from_numpy(places).to(frames.device))
     return frames
 

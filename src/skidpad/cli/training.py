@@ -1,0 +1,67 @@
+"""skidpad train: a network of the zoo on a drive."""
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.console import print_json, progress_bar, say, table
+from skidpad.cli.subjects import Device, Json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command()(train)
+
+
+def train(
+    architecture: Annotated[str, typer.Argument(metavar="ARCHITECTURE", help="A name of `skidpad list architectures`.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A drive with labels; ?to=0.6 takes the first 60 % by time.")],
+    out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors, OUT.toml and OUT.training.json.")],
+    epochs: Annotated[int, typer.Option(help="At most this many passes over the drive.")] = 30,
+    batch_size: Annotated[int, typer.Option(help="Pictures a step.")] = 64,
+    learning_rate: Annotated[float, typer.Option(help="Adam's first learning rate; it falls along a cosine.")] = 1e-3,
+    patience: Annotated[int, typer.Option(help="Stop after this many epochs without a better validation.")] = 8,
+    validation: Annotated[float, typer.Option(help="Share held out for validation, the last by time.")] = 0.15,
+    mirror: Annotated[bool, typer.Option(help="Also train on mirrored frames.")] = True,
+    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint beside OUT.")] = False,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Train a network of the zoo on a drive, and describe it for the other commands."""
+    from skidpad.drives import open_drive
+    from skidpad.subjects.fitting import TrainingSettings
+    from skidpad.subjects.training import train as fit_and_write
+
+    settings = TrainingSettings(
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        patience=patience,
+        validation_fraction=validation,
+        mirror=mirror,
+        seed=seed,
+        device=device,
+    )
+    command = shlex.join(["skidpad", *sys.argv[1:]])
+    with progress_bar(f"training {architecture}") as progress:
+        report = fit_and_write(architecture, open_drive(drive), out, settings, progress=progress, command=command, resume=resume)
+    if json:
+        payload = asdict(report)
+        payload["saved"] = {name: str(value) for name, value in payload["saved"].items()}
+        print_json({**payload, "curve_file": str(report.curve_file)})
+        return
+    rows: list[tuple[str, object]] = [
+        ("training frames", report.training_frames),
+        ("validation frames", report.validation_frames),
+        ("best epoch", f"{report.fitted.best_epoch} of {len(report.fitted.curve)}"),
+        ("validation RMSE (rad)", report.validation_rmse_rad),
+        ("RMSE of the mean label (rad)", report.mean_rmse_rad),
+        ("frames left out", f"{report.broken_frames} broken, {report.unlabelled_frames} without a label"),
+    ]
+    table(f"{architecture} on {drive}", ("", ""), rows)
+    say(f"subject: {report.saved.toml}")

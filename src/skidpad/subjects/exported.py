@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
+from skidpad.subjects.weights import read_weights
 
 _SCALAR_TYPES = {
     1: torch.uint8,
@@ -97,7 +98,7 @@ class ExportedNetwork(nn.Module):
             result = step.call(*(_value(argument, values, inputs.device) for argument in step.positional), **keywords)
             if len(step.results) == 1:
                 _bind(step.results[0], result, values)
-            else:
+            elif step.results:
                 for names, part in zip(step.results, result, strict=True):
                     _bind(names, part, values)
             for name in step.last_uses:
@@ -141,7 +142,9 @@ def _read_members(read: Callable[[str], bytes], names: frozenset[str]) -> tuple[
 
 
 def _weights_only(data: bytes) -> dict[str, torch.Tensor]:
-    loaded = torch.load(BytesIO(data), map_location="cpu", weights_only=True) if data else {}
+    loaded = read_weights(BytesIO(data), "the exported archive") if data else {}
+    if not isinstance(loaded, dict):
+        raise BadSubjectError(f"the exported archive holds a {type(loaded).__name__} in place of its weights; export the network again")
     return {name: tensor.detach() for name, tensor in loaded.items() if isinstance(tensor, torch.Tensor)}
 
 
@@ -152,7 +155,9 @@ def _raw_weights(config: Mapping[str, Any], folder: str, read: Callable[[str], b
         if entry["use_pickle"]:
             if meta is None:
                 continue  # an object that is no tensor; a graph that needs it is refused when the name is looked up
-            weights[name] = torch.load(BytesIO(read(f"{folder}/{entry['path_name']}")), map_location="cpu", weights_only=True).detach()
+            loaded = read_weights(BytesIO(read(f"{folder}/{entry['path_name']}")), f"the exported weight {name!r}")
+            if isinstance(loaded, torch.Tensor):
+                weights[name] = loaded.detach()
             continue
         sizes, strides = ([int(size["as_int"]) for size in meta[key]] for key in ("sizes", "strides"))
         flat = torch.frombuffer(bytearray(read(f"{folder}/{entry['path_name']}")) or bytearray(8), dtype=_SCALAR_TYPES[meta["dtype"]])

@@ -5,7 +5,6 @@ own small language, run by torch's interpreter: it can compute, not import; prog
 work are refused, and torch's reader of the archive is trusted. Exported programs are read by `exported`, not by torch.
 """
 
-import pickle
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from skidpad.subjects.description_toml import minimal_description, read_descript
 from skidpad.subjects.exported import read_exported
 from skidpad.subjects.probe import NeuronUnit
 from skidpad.subjects.torch_subject import TorchSubject
+from skidpad.subjects.weights import WAY_OUT, read_weights
 from skidpad.subjects.zoo import ARCHITECTURES
 
 _PICKLES = frozenset((".pkl", ".pickle", ".joblib", ".dill"))
@@ -35,10 +35,6 @@ _SUFFIXES = {
     ".pt2": Format.EXPORT,
 }
 _REFUSED_OPERATIONS = frozenset(("aten::from_file", "aten::save", "aten::_save", "prim::PythonOp", "prim::Print"))
-_WAY_OUT = (
-    "where the network is at home, write safetensors.torch.save_file(model.state_dict(), 'model.safetensors') for a network "
-    "of the zoo, or torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2') for any other"
-)
 _BROKEN = (
     OSError,
     RuntimeError,
@@ -74,7 +70,7 @@ def open_network(file: Path, description: Description) -> nn.Module:
     if not file.is_file():
         raise BadSubjectError(f"the description of {description.name!r} names the file {file}, which is not there")
     if file.suffix.lower() in _PICKLES:
-        raise BadSubjectError(f"{file} is a pickle, and loading a pickle runs whatever code it holds; {_WAY_OUT}")
+        raise BadSubjectError(f"{file} is a pickle, and loading a pickle runs whatever code it holds; {WAY_OUT}")
     module = _OPENERS[description.format](file, description)
     _check_finite(file, module)
     return module
@@ -91,7 +87,7 @@ def _description_path(path: Path) -> Path:
     if not path.is_file():
         raise BadSubjectError(f"there is no subject {path}; give the path of a description, as model.toml")
     if path.suffix.lower() in _PICKLES:
-        raise BadSubjectError(f"{path} is a pickle, and loading a pickle runs whatever code it holds; {_WAY_OUT}")
+        raise BadSubjectError(f"{path} is a pickle, and loading a pickle runs whatever code it holds; {WAY_OUT}")
     text = minimal_description(path.name, _SUFFIXES.get(path.suffix.lower(), Format.SAFETENSORS))
     raise BadSubjectError(f"{path} has no description; write {beside} like this and correct it:\n\n{text}")
 
@@ -106,11 +102,9 @@ def _open_safetensors(file: Path, description: Description) -> nn.Module:
 
 def _open_state_dict(file: Path, description: Description) -> nn.Module:
     try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise BadSubjectError(f"{file} holds more than weights, and loading it would run code; {_WAY_OUT}") from error
+        state = read_weights(file, str(file))
     except _BROKEN as error:
-        raise BadSubjectError(f"{file} is no whole file of weights ({_reason(error)}); copy it again, or: {_WAY_OUT}") from error
+        raise BadSubjectError(f"{file} is no whole file of weights ({_reason(error)}); copy it again, or: {WAY_OUT}") from error
     if not isinstance(state, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise BadSubjectError(f"{file} holds a {type(state).__name__} that is not names to tensors; save model.state_dict() alone")
     return _filled(file, description, state)

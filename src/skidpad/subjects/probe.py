@@ -43,6 +43,9 @@ def record(network: Callable[[torch.Tensor], T], inputs: torch.Tensor, unit: Neu
     its value is taken after a directly following batch norm and element-wise activation. Means are taken as soon as
     a layer's value is known, so no more maps stay alive than without the probe.
 
+    An activation that the file spells out in parts (PReLU or SiLU after `run_decompositions`) is not recognised: such a layer's
+    value is the one before it.
+
     Deviates: layers in DeepTest's code are Keras layers, so dropout and the input count there too; here they do not.
     """
     probe = _Probe(len(inputs), unit)

@@ -23,4 +23,8 @@ def grid_recipes(names: Iterable[str] | None = None) -> tuple[Recipe, ...]:
 
 
 def _names(names: Iterable[str] | None) -> tuple[str, ...]:
-    return TRANSFORMS.names() if names is None else tuple(names)
+    """Puts the paper's order first: the registry's own hangs on which module was imported before which."""
+    if names is not None:
+        return tuple(names)
+    paper = (*SIMPLE, *COMPOSITE)
+    return (*paper, *(name for name in TRANSFORMS.names() if name not in paper))

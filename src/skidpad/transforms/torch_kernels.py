@@ -22,20 +22,21 @@ def warp(frames: torch.Tensor, matrix: FloatArray) -> torch.Tensor:
     whole = whole_shift(matrix)
     if whole is not None:
         return _moved(frames, *whole)
-    back = inverse(matrix)
-    y, x = np.mgrid[0:height, 0:width]
-    from_x, from_y = (row[0] * x + row[1] * y + row[2] for row in back)
-    left, above = np.floor(from_x).astype(np.int64), np.floor(from_y).astype(np.int64)
+    # Apple's GPUs have no float64; elsewhere it keeps places exact at any size.
+    exact = torch.float32 if frames.device.type == "mps" else torch.float64
+    y = torch.arange(height, dtype=exact, device=frames.device)[:, None]
+    x = torch.arange(width, dtype=exact, device=frames.device)
+    from_x, from_y = ((row[0] * x + row[1] * y + row[2]).reshape(-1) for row in inverse(matrix).tolist())
+    left, above = from_x.floor(), from_y.floor()
     right_share, below_share = from_x - left, from_y - above
     pixels = frames.reshape(count, height * width, 3)
     total = torch.zeros((count, height * width, 3), dtype=torch.float32, device=frames.device)
-    for column, share_x in ((left, 1.0 - right_share), (left + 1, right_share)):
-        for row, share_y in ((above, 1.0 - below_share), (above + 1, below_share)):
+    for column, share_x in ((left, 1.0 - right_share), (left + 1.0, right_share)):
+        for row, share_y in ((above, 1.0 - below_share), (above + 1.0, below_share)):
             inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-            place = np.where(inside, row * width + column, 0).reshape(-1)
-            weight = np.where(inside, share_x * share_y, 0.0).astype(np.float32).reshape(-1, 1)
-            taken = pixels.index_select(1, torch.from_numpy(place).to(frames.device))
-            total.addcmul_(taken.to(torch.float32), torch.from_numpy(weight).to(frames.device))
+            place = torch.where(inside, row * width + column, 0.0).to(torch.int32)
+            weight = torch.where(inside, share_x * share_y, 0.0).to(torch.float32)
+            total.addcmul_(pixels.index_select(1, place).to(torch.float32), weight[:, None])
     return _rounded(total).reshape(frames.shape)
 
 

@@ -22,6 +22,7 @@ TILE_M = CELL_M * TILE_CELLS
 CORRIDOR_M = 24.0
 """Tiles cover at least this far to both sides of the road; beyond is grass without shadows."""
 _SIDE = TILE_CELLS + 1
+_S, _SHADE, _NEXT_COLUMN, _NEXT_ROW, _PER_TILE = (np.uintp(n) for n in (1, 2, 3, 3 * _SIDE, 3 * _SIDE * _SIDE))
 _HALF_PER_CELL = np.float32(0.5 / CELL_M)
 NOWHERE_M = 1e6
 """The lateral position of all points outside the tiles."""
@@ -144,18 +145,19 @@ def look_up(values: Texels, directory: NDArray[np.int32], x: float, y: float) ->
     # Single precision from here on: a value within a tile needs no more, and it is twice as fast.
     fx = np.float32(gx - column)
     fy = np.float32(gy - row)
-    tile = np.int64(directory[row >> TILE_BITS, column >> TILE_BITS])
-    a = (tile * _SIDE * _SIDE + (row & (TILE_CELLS - 1)) * _SIDE + (column & (TILE_CELLS - 1))) * 3
-    b = a + 3
-    c = a + 3 * _SIDE
-    d = c + 3
+    # Unsigned, or every index is first checked for counting from the end.
+    tile = np.uintp(directory[np.uintp(row >> TILE_BITS), np.uintp(column >> TILE_BITS)])
+    a = tile * _PER_TILE + np.uintp(((row & (TILE_CELLS - 1)) * _SIDE + (column & (TILE_CELLS - 1))) * 3)
+    b = a + _NEXT_COLUMN
+    c = a + _NEXT_ROW
+    d = c + _NEXT_COLUMN
     w_d = fx * fy
     w_c = fy - w_d
     w_b = fx - w_d
     w_a = np.float32(1.0) - fx - w_c
     lateral = w_a * values[a] + w_b * values[b] + w_c * values[c] + w_d * values[d]
-    s = w_a * values[a + 1] + w_b * values[b + 1] + w_c * values[c + 1] + w_d * values[d + 1]
-    shade = w_a * values[a + 2] + w_b * values[b + 2] + w_c * values[c + 2] + w_d * values[d + 2]
+    s = w_a * values[a + _S] + w_b * values[b + _S] + w_c * values[c + _S] + w_d * values[d + _S]
+    shade = w_a * values[a + _SHADE] + w_b * values[b + _SHADE] + w_c * values[c + _SHADE] + w_d * values[d + _SHADE]
     rising = values[d] - values[a]
     turning = values[b] - values[c]
     return lateral, s, shade, (rising + turning) * _HALF_PER_CELL, (rising - turning) * _HALF_PER_CELL

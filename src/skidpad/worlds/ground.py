@@ -60,9 +60,7 @@ def paint_ground(row: Row, v: int, canvas: Canvas, x: float, y: float, cosine: f
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _gather(
-    chunk: Chunk, canvas: Canvas, x: float, y: float, step_x: float, step_y: float, across_px: float, along_px: float
-) -> float:
+def _gather(chunk: Chunk, canvas: Canvas, x: float, y: float, step_x: float, step_y: float, across_px: float, along_px: float) -> float:
     """Fills the first seven lines from the tables; returns the distance of the pixel nearest to the centreline."""
     fine_offset, fine_size, fine_scale = level_at(across_px * _FINE_PER_M)
     coarse_offset, coarse_size, coarse_scale = level_at(across_px * _COARSE_PER_M)

@@ -190,9 +190,9 @@ def _displacement(heading: FloatArray, curvature: FloatArray, slope: FloatArray,
 class RoadStyle:
     """How a random road winds: bends of log-uniform radius between straights, each with its run-in and run-out."""
 
-    min_radius_m: float = 45.0
-    max_radius_m: float = 450.0
-    straight_share: float = 0.25
+    min_radius_m: float = 40.0
+    max_radius_m: float = 800.0
+    straight_share: float = 0.3
     max_heading_rad: float = 1.2
     """The road never turns further than this from east: less than a right angle, so that it cannot meet itself."""
     blend_m: float = 25.0

@@ -72,9 +72,13 @@ def sample(texels: Texels, offset: int, size: int, x: float, y: float) -> float:
     right = (column + 1) & mask
     row = offset + (int(y0) & mask) * size
     below = offset + ((int(y0) + 1) & mask) * size
-    top = texels[row + column] + fx * (texels[row + right] - texels[row + column])
-    bottom = texels[below + column] + fx * (texels[below + right] - texels[below + column])
-    return top + fy * (bottom - top)
+    # Unsigned, or every index is first checked for counting from the end.
+    a = texels[np.uintp(row + column)]
+    b = texels[np.uintp(row + right)]
+    c = texels[np.uintp(below + column)]
+    d = texels[np.uintp(below + right)]
+    top = a + fx * (b - a)
+    return top + fy * (c + fx * (d - c) - top)
 
 
 def sample_many(texels: Texels, x: FloatArray, y: FloatArray) -> FloatArray:

@@ -1,0 +1,183 @@
+"""Retraining on mutants: the split, the fit, and the errors before and after.
+
+Reference: DeepTest, section 5 (RQ5), Table 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.progress import Progress, silent
+from skidpad.core.seeding import child_seed
+from skidpad.oracles.error import PredictionError, prediction_error
+from skidpad.repair.mutants import Pool, campaign_of, gather
+from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
+from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repair.splitting import STRETCHES, training_frames
+from skidpad.subjects.answers import steering_answer
+from skidpad.subjects.fitting import copied, fit
+from skidpad.subjects.labelled import collect
+from skidpad.subjects.preprocess import Preprocessor
+from skidpad.subjects.saving import beside, save_subject
+from skidpad.subjects.zoo import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from skidpad.core.images import BoolArray, FloatArray
+    from skidpad.drives.drive import Drive
+    from skidpad.runs.folder import Run
+    from skidpad.subjects.description import Description
+    from skidpad.subjects.torch_subject import TorchSubject
+
+_BATCH = 256
+
+
+def repair(
+    subject: TorchSubject,
+    run: Run,
+    out: Path,
+    settings: RepairSettings | None = None,
+    train_drive: Drive | None = None,
+    progress: Progress = silent,
+) -> RepairReport:
+    """Retrains a subject on a share of a run's mutants and writes OUT.safetensors and OUT.toml; the old subject stays as it is.
+
+    train_drive: what the subject was trained on before; without it the share's originals take its place.
+    """
+    settings = settings or RepairSettings()
+    check_repairable(subject)
+    check_free(out)
+    pool = gather(campaign_of(run, subject, settings.device), run, settings, progress)
+    return repair_on(subject, pool, out, settings, train_drive, progress)
+
+
+def repair_on(
+    subject: TorchSubject, pool: Pool, out: Path, settings: RepairSettings, train_drive: Drive | None = None, progress: Progress = silent
+) -> RepairReport:
+    """Retrains on mutants that were gathered already, so that several splits share them."""
+    description = subject.description
+    check_repairable(subject)
+    check_free(out)
+    trained = training_frames(len(pool.frame_ids), settings)
+    mutant_trained = trained[pool.frame_of]
+    held_out_ids = {frame_id for frame_id, is_trained in zip(pool.frame_ids, trained.tolist(), strict=True) if not is_trained}
+    mutants = pool.mutants.select(np.flatnonzero(mutant_trained))
+    shared = 0
+    if train_drive is None:
+        base = pool.originals.select(np.flatnonzero(trained))
+    else:
+        kept = [place for place, frame_id in enumerate(train_drive.frame_ids) if frame_id not in held_out_ids]
+        shared = len(train_drive) - len(kept)
+        base = collect(train_drive.select(kept) if shared else train_drive, description.input, progress).data
+    held_out = _HeldOut(pool, trained, mutant_trained)
+    before = held_out.errors(subject.module, description, settings.device)
+    module = _fresh(description, settings.seed) if settings.from_scratch else copied(subject.module)
+    fitted = fit(module, description, base.joined(mutants), None, settings.training(), progress=progress)
+    after = held_out.errors(module, description, settings.device)
+    saved = save_subject(module, replace(description, name=beside(out, "").name), out)
+    return RepairReport(
+        subject=description.name,
+        subject_sha256=subject.sha256,
+        toml=str(saved.toml),
+        weights=str(saved.weights),
+        weights_sha256=saved.weights_sha256,
+        settings=settings,
+        run_drive_sha256=pool.drive_sha256,
+        training_drive="" if train_drive is None else train_drive.name,
+        training_drive_sha256="" if train_drive is None else train_drive.sha256,
+        available_mutants=pool.cases.available,
+        unlabelled_mutants=pool.cases.unlabelled,
+        training_frames=0 if train_drive is None else len(base),
+        training_originals=len(base) if train_drive is None else 0,
+        training_mutants=len(mutants),
+        held_out_frames=int((~trained).sum()),
+        held_out_mutants=int((~mutant_trained).sum()),
+        shared_frames=shared,
+        epochs=len(fitted.curve),
+        improvements=tuple(Improvement.of(name, before[name], after[name]) for name in before),
+        notes=_notes(pool, settings, train_drive, shared),
+    )
+
+
+class _HeldOut:
+    """The held-out pictures, each set by its name: the originals, the mutants by stimulus, and all mutants."""
+
+    def __init__(self, pool: Pool, trained: BoolArray, mutant_trained: BoolArray) -> None:
+        self._originals = pool.originals.select(np.flatnonzero(~trained))
+        self._mutants = pool.mutants.select(np.flatnonzero(~mutant_trained))
+        self._stimuli = np.asarray(pool.stimuli)[~mutant_trained]
+
+    def errors(self, module: nn.Module, description: Description, device: str) -> dict[str, PredictionError]:
+        """Measures a network on every set."""
+        originals = answers_rad(module, description, self._originals.pictures, device)
+        mutants = answers_rad(module, description, self._mutants.pictures, device)
+        labels_rad = self._mutants.labels_rad
+        sets = {name: self._stimuli == name for name in sorted(set(self._stimuli.tolist()))}
+        return {
+            ORIGINALS: prediction_error(originals, self._originals.labels_rad, worst=0),
+            **{name: prediction_error(mutants[of], labels_rad[of], worst=0) for name, of in sets.items()},
+            ALL_MUTANTS: prediction_error(mutants, labels_rad, worst=0),
+        }
+
+
+def answers_rad(module: nn.Module, description: Description, pictures: torch.Tensor, device: str = "cpu") -> FloatArray:
+    """Returns the steering, (N,) radians, on pictures that have the network's size already."""
+    preprocess = Preprocessor(description.input, torch.device(device))
+    module.to(device).eval()
+    parts: list[torch.Tensor] = []
+    with torch.inference_mode():
+        for start in range(0, len(pictures), _BATCH):
+            inputs = preprocess.normalise(pictures[start : start + _BATCH])
+            parts.append(steering_answer(description, module(inputs), len(inputs)).double().cpu())
+    answers = torch.cat(parts).numpy() if parts else np.zeros(0)
+    return np.asarray(answers * description.steering.rad_per_answer, np.float64)
+
+
+def check_repairable(subject: TorchSubject) -> None:
+    """Refuses a subject that skidpad cannot train and write again."""
+    description = subject.description
+    if description.architecture is None or not description.format.weights_only:
+        names = ", ".join(ARCHITECTURES.names())
+        raise BadSubjectError(
+            f"{description.name!r} is of format {description.format.value!r}, a network that skidpad can run but not train; "
+            f"only weights of a network of the zoo ({names}) can be repaired"
+        )
+
+
+def check_free(out: Path) -> None:
+    """Refuses a place where a subject stands already; a repair never writes over one."""
+    for suffix in (".toml", ".safetensors"):
+        if beside(out, suffix).exists():
+            raise BadSubjectError(f"{beside(out, suffix)} exists, and a repair writes over no subject; choose another --out")
+
+
+def _fresh(description: Description, seed: int) -> nn.Module:
+    with torch.random.fork_rng([]):  # the global generator is the caller's
+        torch.manual_seed(child_seed(seed, "repair", "weights"))
+        return ARCHITECTURES.get(description.architecture or "").build(description.input)
+
+
+def _notes(pool: Pool, settings: RepairSettings, train_drive: Drive | None, shared: int) -> tuple[str, ...]:
+    notes = []
+    if settings.split is Split.RANDOM:
+        notes.append("random split, the paper's: held-out frames have near-duplicates in time among those trained on, so it flatters")
+    else:
+        notes.append(f"time split: the end of each of {STRETCHES} stretches of the drive is held out")
+    if pool.cases.available > len(pool.mutants):
+        notes.append(f"{len(pool.mutants)} of the {pool.cases.available} labelled mutants were drawn at random (max_mutants)")
+    if pool.cases.unlabelled:
+        notes.append(f"{pool.cases.unlabelled} mutants without a label were left out")
+    if train_drive is None:
+        notes.append("no training drive: retrained on the mutants' share and their originals only, so what was learned before may fade")
+    if shared:
+        notes.append(
+            f"the training drive shares {shared} held-out frames with the run; they were left out of it, but their neighbours in time "
+            "were not: the errors after are too good"
+        )
+    return tuple(notes)

@@ -1,0 +1,66 @@
+"""What a repair takes: which mutants, how they are split, and how long the network is retrained."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from skidpad.core.errors import BadParametersError
+from skidpad.subjects.fitting import TrainingSettings
+
+TRANSFORMS = ("fog", "rain")
+"""DeepTest, section 5 (RQ5)."""
+
+SHARE = 0.66
+"""DeepTest, section 5 (RQ5): 66 % of the synthetic pictures are trained on, 34 % held out."""
+
+
+class Split(Enum):
+    """How frames are held out; all mutants of a frame fall on one side."""
+
+    RANDOM = "random"
+    """At random, as the paper does. A held-out frame's neighbours in time, nearly the same picture, may be trained on."""
+    TIME = "time"
+    """Contiguous blocks of time, so that only the frames at their edges have a neighbour that is trained on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairSettings:
+    """One repair; `epochs` and `learning_rate` of None are 10 and 3e-4, or 30 and 1e-3 from scratch.
+
+    transforms: a mutant is taken where every step of its recipe is among them. share: of the frames, for training.
+    max_mutants: at most so many mutants are rendered, drawn at random; memory is about 40 to 50 kB each.
+    """
+
+    transforms: tuple[str, ...] = TRANSFORMS
+    share: float = SHARE
+    split: Split = Split.RANDOM
+    max_mutants: int = 6000
+    from_scratch: bool = False
+    epochs: int | None = None
+    learning_rate: float | None = None
+    batch_size: int = 64
+    mirror: bool = True
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if not self.transforms:
+            raise BadParametersError("a repair needs at least one transform, as fog,rain; got none")
+        if not 0.0 < self.share < 1.0:
+            raise BadParametersError(f"the share of frames to train on lies between 0 and 1; got {self.share} (the paper: {SHARE})")
+        if self.max_mutants < 2:
+            raise BadParametersError(f"max_mutants must be at least 2, one to train on and one held out; got {self.max_mutants}")
+
+    def training(self) -> TrainingSettings:
+        """Returns the settings of the retraining; the last epoch's weights are kept, so nothing held out chooses them."""
+        epochs = self.epochs if self.epochs is not None else (30 if self.from_scratch else 10)
+        rate = self.learning_rate if self.learning_rate is not None else (1e-3 if self.from_scratch else 3e-4)
+        return TrainingSettings(
+            epochs=epochs,
+            batch_size=self.batch_size,
+            learning_rate=rate,
+            patience=max(epochs, 1),
+            validation_fraction=0.0,
+            mirror=self.mirror,
+            seed=self.seed,
+            device=self.device,
+        )

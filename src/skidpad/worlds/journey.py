@@ -1,0 +1,127 @@
+"""A drive through the built-in world: where the car is at every frame, what is true there, and its frames on demand."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+
+from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.seeding import child_rng, child_seed
+from skidpad.drives.drive import Drive
+from skidpad.worlds.camera import Camera
+from skidpad.worlds.driver import Driver
+from skidpad.worlds.render import Renderer
+from skidpad.worlds.rendered import RATE_HZ, Settings
+from skidpad.worlds.scenery import Scene, random_scene
+
+PICTURE_VERSION = 1
+"""Raised when the same settings give other pictures or labels, so that drives made before and after differ in hash."""
+
+STRETCH_FRAMES = 600
+"""After so many frames the drive goes on along another road; memory then does not grow with the drive."""
+
+_KEPT_STRETCHES = 8
+_AHEAD_M = 260.0
+"""How far the road goes on after the last frame: further than the camera tells road from grass."""
+_START_M = 10.0
+_TOP_SPEED_M_S = 15.0
+_LATERAL_M_S2 = 3.0
+"""How hard the car takes a bend, as a calm driver does."""
+_BRAKING_M_S2 = 1.5
+
+_STRAY_M = 0.8
+_STRAY_WAVES_M = (45.0, 160.0)
+_ASKEW_RAD = 0.045
+_ASKEW_WAVES_M = (25.0, 80.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stretch:
+    """One road of a drive. poses: (STRETCH_FRAMES, 3), x, y and heading of the rear axle; steering_rad: the truth there."""
+
+    scene: Scene
+    poses: FloatArray
+    steering_rad: FloatArray
+
+
+def plan_stretch(seed: int, weave: float, number: int) -> Stretch:
+    """Draws the road of stretch `number` and drives along it, straying from the lane as `weave` says."""
+    root = child_seed(seed, "stretch", number)
+    scene = random_scene(root, _START_M + _TOP_SPEED_M_S * STRETCH_FRAMES / RATE_HZ + _AHEAD_M)
+    s_m = _distances(scene)
+    here = scene.road.at(s_m)
+    stray_m, slope = _waves(child_rng(root, "stray"), s_m, _STRAY_WAVES_M, weave * _STRAY_M)
+    askew_rad, _ = _waves(child_rng(root, "askew"), s_m, _ASKEW_WAVES_M, weave * _ASKEW_RAD)
+    places = here.beside(scene.section.lane_centre_m + stray_m)
+    poses = np.column_stack((places, here.heading_rad + np.arctan(slope) + askew_rad))
+    return Stretch(scene, poses, Driver().steering_rad(scene.road, scene.section, poses))
+
+
+def _distances(scene: Scene) -> FloatArray:
+    """Returns how far along the road the car is at each frame: slower in bends, braking before them."""
+    s_m = scene.road.node_s_m
+    bend = np.abs(scene.road.nodes.curvature_per_m)
+    square = np.minimum(_TOP_SPEED_M_S**2, _LATERAL_M_S2 / np.maximum(bend, 1e-6))
+    # The square of the speed changes at most by 2 a per metre, forwards and backwards.
+    slope = 2.0 * _BRAKING_M_S2 * s_m
+    square = np.minimum.accumulate(square - slope) + slope
+    square = (np.minimum.accumulate((square + slope)[::-1])[::-1]) - slope
+    speed = np.sqrt(square)
+    time_s = np.concatenate(([0.0], np.cumsum(np.diff(s_m) * 2.0 / (speed[1:] + speed[:-1]))))
+    start_s = np.interp(_START_M, s_m, time_s)
+    return np.asarray(np.interp(start_s + np.arange(STRETCH_FRAMES) / RATE_HZ, time_s, s_m))
+
+
+def _waves(rng: np.random.Generator, s_m: FloatArray, lengths_m: tuple[float, float], limit: float) -> tuple[FloatArray, FloatArray]:
+    """Returns a smooth seeded function of the distance within [-limit, limit], and its slope."""
+    number = 5
+    turns = 2.0 * np.pi / np.exp(rng.uniform(np.log(lengths_m[0]), np.log(lengths_m[1]), number))
+    # Longer waves are higher, so that the slope stays that of a car.
+    heights = limit * (1.0 / turns) / np.sum(1.0 / turns)
+    phases = np.multiply.outer(s_m, turns) + rng.uniform(0.0, 2.0 * np.pi, number)
+    return np.asarray(np.sin(phases) @ heights), np.asarray(np.cos(phases) @ (heights * turns))
+
+
+class RenderedSource:
+    """Renders the frames of a drive when they are read; a few stretches are kept baked. Safe in threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._camera = Camera(settings.width_px, settings.height_px)
+        self._lock = Lock()
+        self._baked: OrderedDict[int, tuple[Renderer, FloatArray]] = OrderedDict()
+
+    def read(self, index: int) -> NumpyFrames:
+        """Renders one frame in the calling thread; the kernels hold no lock, so that threads share the work."""
+        number, place = divmod(index, STRETCH_FRAMES)
+        renderer, poses = self._stretch(number)
+        return renderer.render(poses[place : place + 1])[0]
+
+    def fingerprint(self, index: int) -> str:
+        """Returns everything that the frame depends on."""
+        s = self.settings
+        return f"rendered {PICTURE_VERSION} seed={s.seed} weave={s.weave!r} {s.width_px}x{s.height_px} {index}"
+
+    def _stretch(self, number: int) -> tuple[Renderer, FloatArray]:
+        with self._lock:
+            if number not in self._baked:
+                stretch = plan_stretch(self.settings.seed, self.settings.weave, number)
+                self._baked[number] = Renderer(stretch.scene, self._camera, self.settings.seed), stretch.poses
+                while len(self._baked) > _KEPT_STRETCHES:
+                    self._baked.popitem(last=False)
+            self._baked.move_to_end(number)
+            return self._baked[number]
+
+
+def rendered_drive(settings: Settings) -> Drive:
+    """Makes the drive of the settings; frame i does not depend on how many frames there are."""
+    count = -(-settings.frames // STRETCH_FRAMES)
+    steering_rad = np.concatenate([plan_stretch(settings.seed, settings.weave, number).steering_rad for number in range(count)])
+    return Drive(
+        name=f"rendered-{settings.seed}",
+        frame_ids=tuple(f"{index:06d}" for index in range(settings.frames)),
+        steering_rad=steering_rad[: settings.frames],
+        time_s=np.arange(settings.frames) / RATE_HZ,
+        source=RenderedSource(settings),
+    )

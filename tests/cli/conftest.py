@@ -1,0 +1,68 @@
+"""A small network and a small drive on disk, and the command line in this process."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from skidpad.cli.main import main
+from skidpad.core.images import write_image
+from skidpad.subjects.saving import save_subject
+from skidpad.subjects.zoo import ARCHITECTURES
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def skidpad(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["skidpad", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        code = ended.value.code
+        return Outcome(code if isinstance(code, int) else 0, printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("subject")
+    with torch.random.fork_rng([]):
+        torch.manual_seed(5)
+        zoo = ARCHITECTURES.get("pilotnet")
+        module = zoo.build(zoo.input)
+    save_subject(module, zoo.describe("small", "small.safetensors"), folder / "small")
+    return folder / "small.toml"
+
+
+@pytest.fixture(scope="session")
+def drive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drive")
+    rng = np.random.default_rng(0)
+    rows = ["frame,angle"]
+    for frame in range(8):
+        coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        write_image(folder / f"{frame:03d}.png", np.kron(coarse, np.ones((10, 10, 1), np.uint8)))
+        rows.append(f"{frame:03d}.png,{rng.uniform(-10, 10):.3f}")
+    (folder / "angles.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def drive_text(drive: Path) -> str:
+    return f"folder:{drive}?csv=angles.csv&id=frame&steering=angle&unit=deg"

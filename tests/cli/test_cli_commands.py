@@ -1,0 +1,147 @@
+"""Every command once, and the words and exit codes of what goes wrong."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+QUICK = ("--transforms", "brightness,rotation", "--search", "grid,greedy", "--seeds", "2", "--max-failed-tries", "2")
+
+
+def test_test_writes_findings_and_a_report(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = skidpad("test", subject, drive_text, "--out", out, *QUICK, "--relation", "steers-alike", "--within-deg", "0.01", "--json")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)
+    assert summary["originals"] == 8
+    assert {row["name"] for row in summary["by_stimulus"]} == {"brightness", "rotation", "greedy"}
+    assert summary["overall"]["findings"] > 100
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "brightness" in page
+    assert page.count("data:image/jpeg") >= 2
+
+
+def test_replay_reproduces_and_report_and_resume_repeat(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = skidpad("test", subject, drive_text, "--out", out, *QUICK, "--relation", "steers-alike", "--within-deg", "0.01")
+    case = re.search(r"skidpad replay \S+ ([0-9a-f]{12})", first.out)
+    assert case is not None
+    again = skidpad("replay", out, case[1], "--picture", tmp_path / "pair.png")
+    assert again.code == 0
+    assert "reproduced" in again.out
+    assert (tmp_path / "pair.png").stat().st_size > 1000
+    before = sorted(path.name for path in (out / "segments").iterdir())
+    assert skidpad("resume", out).code == 0
+    assert sorted(path.name for path in (out / "segments").iterdir()) == before
+    assert skidpad("report", out, "--out", tmp_path / "page.html").code == 0
+    assert (tmp_path / "page.html").exists()
+
+
+def test_labels_choose_the_relation(skidpad, subject: Path, drive: Path, drive_text: str, tmp_path: Path) -> None:
+    labelled = skidpad("test", subject, drive_text, "--out", tmp_path / "a", "--transforms", "blur")
+    unlabelled = tmp_path / "frames"
+    unlabelled.mkdir()
+    for path in drive.glob("*.png"):
+        (unlabelled / path.name).write_bytes(path.read_bytes())
+    plain = skidpad("test", subject, f"folder:{unlabelled}", "--out", tmp_path / "b", "--transforms", "blur")
+    assert (labelled.code, plain.code) == (0, 0)
+    assert 'relation = "label-mse"' in (tmp_path / "a/config.toml").read_text()
+    assert 'relation = "steers-alike"' in (tmp_path / "b/config.toml").read_text()
+
+
+def test_inspect_tells_of_subjects_and_drives(skidpad, subject: Path, drive_text: str) -> None:
+    network = json.loads(skidpad("inspect", subject, "--json").out)
+    assert network["neurons"] == 397
+    assert network["layers"]["conv1"] == 24
+    recording = json.loads(skidpad("inspect", drive_text, "--json").out)
+    assert (recording["count"], recording["readable"], recording["problems"]) == (8, 8, [])
+    assert "252219" in skidpad("inspect", subject).out
+    assert "no problems" in skidpad("inspect", drive_text).out
+
+
+def test_a_broken_frame_is_counted_and_the_run_goes_on(skidpad, subject: Path, drive: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "drive"
+    copy.mkdir()
+    for path in drive.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    (copy / "003.png").write_bytes(b"broken")
+    text = f"folder:{copy}?csv=angles.csv&id=frame&steering=angle&unit=deg"
+    report = json.loads(skidpad("inspect", text, "--json").out)
+    assert report["readable"] == 7
+    done = skidpad("test", subject, text, "--out", tmp_path / "run", "--transforms", "blur", "--json")
+    summary = json.loads(done.out)
+    assert (summary["originals"], summary["problems"], summary["overall"]["cases"]) == (7, 1, 70)
+
+
+def test_evaluate_scores_a_network_and_a_csv_of_answers(skidpad, subject: Path, drive: Path, drive_text: str, tmp_path: Path) -> None:
+    scored = json.loads(skidpad("evaluate", subject, drive_text, "--json").out)
+    assert scored["all"]["judged"] == 8
+    rows = (drive / "angles.csv").read_text().splitlines()[1:]
+    answers = ["frame_id,steering_angle", *(f"{row.split(',')[0][:-4]},0.0" for row in rows)]
+    (tmp_path / "answers.csv").write_text("\n".join(answers) + "\n")
+    zero = json.loads(skidpad("evaluate", tmp_path / "answers.csv", drive_text, "--json").out)
+    labels_deg = [float(row.split(",")[1]) for row in rows]
+    rms_deg = (sum(label**2 for label in labels_deg) / 8) ** 0.5
+    assert zero["all"]["rmse_rad"] == pytest.approx(rms_deg * 3.141592653589793 / 180, rel=1e-9)
+
+
+def test_train_writes_a_subject_that_can_be_tested(skidpad, drive_text: str, tmp_path: Path) -> None:
+    done = skidpad("train", "pilotnet", drive_text, "--out", tmp_path / "net", "--epochs", "1", "--validation", "0.25")
+    assert done.code == 0, done.err
+    assert json.loads(skidpad("inspect", tmp_path / "net.toml", "--json").out)["neurons"] == 397
+
+
+@pytest.mark.parametrize("what", ["transforms", "criteria", "relations", "searches", "readers", "architectures"])
+def test_list_names_what_there_is(skidpad, what: str) -> None:
+    rows = json.loads(skidpad("list", what, "--json").out)
+    assert len(rows) >= 2
+    assert all(isinstance(text, str) and text for text in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("list", "transfroms"), "did you mean 'transforms'"),
+        (("test", "nothing.toml", "rendered?frames=2"), "there is no description nothing.toml"),
+        (("inspect", "no/such/folder"), "no folder 'no/such/folder'"),
+        (("report", "no-run"), "no run folder at no-run"),
+        (("replay", "no-run", "abc"), "no run folder at no-run"),
+        (("train", "pilotnett", "rendered?frames=20", "--out", "x"), "did you mean 'pilotnet'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(skidpad, words: tuple[str, ...], message: str) -> None:
+    done = skidpad(*words)
+    assert done.code == 2
+    assert message in done.err.replace("\n", "")
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (("--transforms", "brightnes"), "no transform named 'brightnes'; did you mean 'brightness'"),
+        (("--criteria", "kmnk"), "did you mean 'kmnc'"),
+        (("--search", "gready"), "did you mean 'greedy'"),
+        (("--relation", "alike"), "label-mse or steers-alike"),
+        (("--criteria", "nc,kmnc"), "--profile-drive"),
+        (("--lambda", "-1"), "above 0"),
+        (("--device", "cuda:9"), "cuda:9"),
+    ],
+)
+def test_bad_settings_are_refused_in_clear_words(skidpad, subject: Path, drive_text: str, tmp_path: Path, extra, message: str) -> None:
+    done = skidpad("test", subject, drive_text, "--out", tmp_path / "run", *extra)
+    assert done.code == 2
+    assert message in done.err.replace("\n", "")
+
+
+def test_a_used_folder_is_refused_and_resume_is_named(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    assert skidpad("test", subject, drive_text, "--out", tmp_path / "run", "--transforms", "blur").code == 0
+    again = skidpad("test", subject, drive_text, "--out", tmp_path / "run", "--transforms", "blur")
+    assert again.code == 2
+    assert "skidpad resume" in again.err
+
+
+def test_version_and_help(skidpad) -> None:
+    assert re.match(r"skidpad \d", skidpad("--version").out)
+    assert "crash-tests" in skidpad("--help").out.lower()

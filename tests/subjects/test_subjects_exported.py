@@ -135,11 +135,16 @@ def test_a_pickled_weight_is_loaded_without_its_code(copy: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "target",
-    ["torch.os.system", "torch.load", "torch.hub.load", "torch.ops.aten.from_file.default", "_operator.attrgetter", "math.exp"]
-    + [
+    [
+        "torch.os.system",
+        "torch.load",
+        "torch.hub.load",
+        "torch.ops.aten.from_file.default",
         "torch.ops.aten.__class__.mro",
         "torch.ops.prims.add.default",
         "torch.ops.higher_order.cond",
+        "_operator.attrgetter",
+        "math.exp",
         "os.system",
         "x.torch.ops.aten.relu.default",
     ],
@@ -182,9 +187,11 @@ def test_a_damaged_archive_is_one_error(archive: Path, tmp_path: Path, data: st.
             content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path / "damaged.pt2"
     path.write_bytes(bytes(content))
+    network: nn.Module | None = None
+    message = ""
     try:
         network = read_exported(path)
     except BadSubjectError as error:
-        assert "\n" not in str(error)
-    else:
-        assert network(torch.randn(1, *SHAPE))[0].shape[0] == 1
+        message = str(error)
+    assert (network is None) == bool(message)
+    assert "\n" not in message

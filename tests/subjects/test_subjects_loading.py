@@ -1,7 +1,8 @@
 import os
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,29 +42,32 @@ def pilotnet() -> nn.Module:
 
 
 def described(folder: Path, file: str, format_: Format, architecture: str | None = "pilotnet", spec: InputSpec | None = None) -> Path:
-    from dataclasses import replace
-
     toml = folder / "net.toml"
     description = replace(PILOTNET.describe("net", file, spec), format=format_, architecture=architecture)
     write_description(toml, description)
     return toml
 
 
-def write(net: nn.Module, folder: Path, format_: Format) -> Path:
-    example = torch.zeros(2, *PILOTNET.input.shape)
-    file = {Format.SAFETENSORS: "net.safetensors", Format.STATE_DICT: "net.pt", Format.TORCHSCRIPT: "net.ts", Format.EXPORT: "net.pt2"}[
-        format_
-    ]
-    if format_ is Format.SAFETENSORS:
-        save_file(net.state_dict(), folder / file)
-    elif format_ is Format.STATE_DICT:
-        torch.save(net.state_dict(), folder / file)
-    elif format_ is Format.TORCHSCRIPT:
-        torch.jit.save(torch.jit.trace(net, example), folder / file)
-    else:
-        shapes = ({0: torch.export.Dim("batch", min=1, max=512)},)
-        torch.export.save(torch.export.export(net, (example,), dynamic_shapes=shapes), folder / file)
-    return described(folder, file, format_, "pilotnet" if format_.weights_only else None)
+FILES = {Format.SAFETENSORS: "net.safetensors", Format.STATE_DICT: "net.pt", Format.TORCHSCRIPT: "net.ts", Format.EXPORT: "net.pt2"}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Format, bytes]:
+    """One PilotNet in every format."""
+    folder = tmp_path_factory.mktemp("formats")
+    torch.manual_seed(4)
+    net, example = PILOTNET.build().eval(), torch.zeros(2, *PILOTNET.input.shape)
+    save_file(net.state_dict(), folder / FILES[Format.SAFETENSORS])
+    torch.save(net.state_dict(), folder / FILES[Format.STATE_DICT])
+    torch.jit.save(torch.jit.trace(net, example), folder / FILES[Format.TORCHSCRIPT])
+    shapes = ({0: torch.export.Dim("batch", min=1, max=512)},)
+    torch.export.save(torch.export.export(net, (example,), dynamic_shapes=shapes), folder / FILES[Format.EXPORT])
+    return {format_: (folder / file).read_bytes() for format_, file in FILES.items()}
+
+
+def write(written: Mapping[Format, bytes], folder: Path, format_: Format) -> Path:
+    (folder / FILES[format_]).write_bytes(written[format_])
+    return described(folder, FILES[format_], format_, "pilotnet" if format_.weights_only else None)
 
 
 @pytest.mark.parametrize("format_", Format)
@@ -71,7 +75,7 @@ def test_every_format_answers_alike_and_shows_the_same_neurons(
     format_: Format, pilotnet: nn.Module, frames: np.ndarray, tmp_path: Path
 ) -> None:
     reference = load_subject(save_subject(pilotnet, PILOTNET.describe("net", ""), tmp_path / "reference").toml)
-    subject = load_subject(write(pilotnet, tmp_path, format_))
+    subject = load_subject(write(written, tmp_path, format_))
     expected = reference.observe(frames)
     seen = subject.observe(frames)
     np.testing.assert_allclose(seen.steering_rad, expected.steering_rad, atol=1e-5)
@@ -174,8 +178,8 @@ def test_weights_that_do_not_fit_are_one_sentence(
 
 @pytest.mark.parametrize("format_", Format)
 @pytest.mark.parametrize("damage", ["truncated", "text", "empty", "missing", "folder"])
-def test_a_broken_file_is_one_sentence(damage: str, format_: Format, pilotnet: nn.Module, tmp_path: Path) -> None:
-    toml = write(pilotnet, tmp_path, format_)
+def test_a_broken_file_is_one_sentence(damage: str, format_: Format, written: Mapping[Format, bytes], tmp_path: Path) -> None:
+    toml = write(written, tmp_path, format_)
     file = next(path for path in tmp_path.iterdir() if path != toml)
     data = {"truncated": file.read_bytes()[:-5000], "text": b"weights, honestly\n" * 9, "empty": b""}.get(damage)
     file.unlink()

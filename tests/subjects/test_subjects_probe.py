@@ -111,8 +111,24 @@ def test_every_format_gives_the_same_layers_and_values(
 
 @pytest.mark.parametrize(
     "activation",
-    [nn.ReLU(inplace=True), nn.ReLU6(), nn.LeakyReLU(0.3, inplace=True), nn.ELU(inplace=True), nn.Tanh(), nn.Sigmoid(), nn.Hardtanh()]
-    + [nn.GELU(), nn.SiLU(), nn.SiLU(inplace=True), nn.Mish(), nn.SELU(), nn.CELU(), nn.Softplus(), nn.Hardswish(), nn.Hardsigmoid()],
+    [
+        nn.ReLU(inplace=True),
+        nn.ReLU6(),
+        nn.LeakyReLU(0.3, inplace=True),
+        nn.ELU(inplace=True),
+        nn.Tanh(),
+        nn.Sigmoid(),
+        nn.Hardtanh(),
+        nn.GELU(),
+        nn.SiLU(),
+        nn.SiLU(inplace=True),
+        nn.Mish(),
+        nn.SELU(),
+        nn.CELU(),
+        nn.Softplus(),
+        nn.Hardswish(),
+        nn.Hardsigmoid(),
+    ],
     ids=repr,
 )
 def test_each_activation_belongs_to_its_layer(activation: nn.Module, inputs: torch.Tensor) -> None:

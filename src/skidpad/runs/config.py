@@ -4,8 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-import tomli_w
-
+from skidpad.core import toml
 from skidpad.core.errors import BadRunError
 
 Plain: TypeAlias = "str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
@@ -15,7 +14,7 @@ Config: TypeAlias = Mapping[str, Plain]
 def write_config(config: Config) -> bytes:
     """Writes plain values as TOML; what is None is left out, as TOML has no word for it."""
     try:
-        return tomli_w.dumps(_table(config, "config")).encode("utf-8")
+        return toml.dumps(_table(config, "config")).encode("utf-8")
     except UnicodeEncodeError as error:
         raise BadRunError(f"the settings hold text that is not Unicode ({error.object!r}); rename that file or folder") from error
 

@@ -8,8 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-import tomli_w
-
+from skidpad.core import toml
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.subjects.description import Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
@@ -74,7 +73,7 @@ def format_description(description: Description) -> str:
         {"name": output.name, **({"unit": output.unit.value} if output.unit else {}), "scale": output.scale}
         for output in description.outputs
     ]
-    return tomli_w.dumps({**head, "input": table, "outputs": outputs})
+    return toml.dumps({**head, "input": table, "outputs": outputs})
 
 
 def description_hash(description: Description) -> str:

@@ -22,7 +22,7 @@ from skidpad.subjects.description_toml import description_hash
 from skidpad.subjects.fitting import FitReport, TrainingSettings, fit
 from skidpad.subjects.labelled import Collected, Labelled, collect
 from skidpad.subjects.saving import SavedSubject, beside, save_subject
-from skidpad.subjects.writing import write_atomically
+from skidpad.subjects.writing import discard, write_atomically
 from skidpad.subjects.zoo import ARCHITECTURES
 
 
@@ -68,12 +68,12 @@ def train(
     zoo = ARCHITECTURES.get(architecture)
     out = Path(out)
     description = zoo.describe(beside(out, "").name, beside(out, ".safetensors").name, spec)
+    checkpoint = beside(out, ".checkpoint.pt")
+    if not resume:
+        discard(checkpoint)
     training, validation = _collected(drive, description, settings, progress)
     data = training.data if extra is None else training.data.joined(extra)
     module = _fresh(description, settings.seed, initial)
-    checkpoint = beside(out, ".checkpoint.pt")
-    if not resume:
-        checkpoint.unlink(missing_ok=True)
     held_out = validation.data if validation is not None else None
     fitted = fit(module, description, data, held_out, settings, progress=progress, checkpoint=checkpoint)
     saved = save_subject(module, description, out)
@@ -90,7 +90,7 @@ def train(
         mean_rmse_rad=_mean_rmse(data, held_out),
     )
     _write_curve(report, description, drive, settings, command)
-    checkpoint.unlink(missing_ok=True)
+    discard(checkpoint)
     return report
 
 

@@ -19,3 +19,12 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         passing.unlink(missing_ok=True)
         raise BadSubjectError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written") from error
+
+
+def discard(path: Path) -> None:
+    """Removes a file that may not be there; makes the folder it would be in, so that a bad place is known before the work."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadSubjectError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written") from error

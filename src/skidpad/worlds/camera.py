@@ -46,8 +46,8 @@ class Camera:
 
     def rays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Returns the direction of each pixel: forward and down by row, (height,), and left by column, (width,)."""
-        down_px = (np.arange(self.height_px) + 0.5 - 0.5 * self.height_px) / self.focal_px
-        left = (0.5 * self.width_px - np.arange(self.width_px) - 0.5) / self.focal_px
+        down_px: FloatArray = (np.arange(self.height_px, dtype=np.float64) + 0.5 - 0.5 * self.height_px) / self.focal_px
+        left: FloatArray = (0.5 * self.width_px - np.arange(self.width_px, dtype=np.float64) - 0.5) / self.focal_px
         pitch = radians(self.pitch_deg)
         return cos(pitch) - down_px * sin(pitch), sin(pitch) + down_px * cos(pitch), left
 

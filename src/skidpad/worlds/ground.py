@@ -110,7 +110,8 @@ def _stripe(position: float, low: float, high: float, width: float) -> float:
 def _dashes_until(s: float) -> float:
     """How many metres of dash there are before `s`."""
     period = np.floor(s * (1.0 / _PERIOD_M))
-    return period * _DASH_M + min(s - period * _PERIOD_M, _DASH_M)
+    metres: float = period * _DASH_M + min(s - period * _PERIOD_M, _DASH_M)
+    return metres
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -96,7 +96,8 @@ class RenderedSource:
         """Renders one frame in the calling thread; the kernels hold no lock, so that threads share the work."""
         number, place = divmod(index, STRETCH_FRAMES)
         renderer, poses = self._stretch(number)
-        return renderer.render(poses[place : place + 1])[0]
+        frame: NumpyFrames = renderer.render(poses[place : place + 1])[0]
+        return frame
 
     def fingerprint(self, index: int) -> str:
         """Returns everything that the frame depends on."""

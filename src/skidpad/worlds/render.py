@@ -5,6 +5,7 @@ tables, so that the bytes do not depend on the number of threads, the order or t
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from math import cos, radians, sin
 
 import numpy as np
@@ -12,8 +13,8 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.worlds.camera import Camera
-from skidpad.worlds.frenet import FrenetGrid
 from skidpad.worlds.canvas import Canvas
+from skidpad.worlds.frenet import FrenetGrid
 from skidpad.worlds.painting import paint_rows
 from skidpad.worlds.scenery import Scene, panorama
 from skidpad.worlds.texture import noise_levels
@@ -69,7 +70,7 @@ class Renderer:
             jobs = [
                 pool.submit(self._paint, frame, pose, start, stop)
                 for frame, pose in zip(frames, poses, strict=True)
-                for start, stop in zip(edges, edges[1:], strict=False)
+                for start, stop in pairwise(edges)
             ]
             for job in jobs:
                 job.result()

@@ -192,7 +192,7 @@ class RoadStyle:
 
     min_radius_m: float = 40.0
     max_radius_m: float = 800.0
-    straight_share: float = 0.3
+    straight_share: float = 0.4
     max_heading_rad: float = 1.2
     """The road never turns further than this from east: less than a right angle, so that it cannot meet itself."""
     blend_m: float = 25.0

@@ -78,7 +78,9 @@ def sample(texels: Texels, offset: int, size: int, x: float, y: float) -> float:
     c = texels[np.uintp(below + column)]
     d = texels[np.uintp(below + right)]
     top = a + fx * (b - a)
-    return top + fy * (c + fx * (d - c) - top)
+    bottom = c + fx * (d - c)
+    value: float = top + fy * (bottom - top)
+    return value
 
 
 def sample_many(texels: Texels, x: FloatArray, y: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.core.angles import AngleUnit
@@ -67,6 +67,7 @@ def descriptions(draw: st.DrawFn) -> Description:
     return Description(draw(text), draw(text), draw(st.sampled_from(Format)), spec, tuple(outputs), draw(text))
 
 
+@settings(max_examples=50)
 @given(descriptions())
 def test_what_is_written_is_read_back(description: Description) -> None:
     assert parse_description(format_description(description)) == description

@@ -72,7 +72,7 @@ def write(written: Mapping[Format, bytes], folder: Path, format_: Format) -> Pat
 
 @pytest.mark.parametrize("format_", Format)
 def test_every_format_answers_alike_and_shows_the_same_neurons(
-    format_: Format, pilotnet: nn.Module, frames: np.ndarray, tmp_path: Path
+    format_: Format, written: Mapping[Format, bytes], pilotnet: nn.Module, frames: np.ndarray, tmp_path: Path
 ) -> None:
     reference = load_subject(save_subject(pilotnet, PILOTNET.describe("net", ""), tmp_path / "reference").toml)
     subject = load_subject(write(written, tmp_path, format_))

@@ -41,7 +41,7 @@ def levels_apart(first: np.ndarray, second: np.ndarray) -> int:
     return int(np.abs(first.astype(int) - second.astype(int)).max())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.tuples(st.integers(8, 90), st.integers(8, 90)),
     st.tuples(st.integers(3, 60), st.integers(3, 60)),

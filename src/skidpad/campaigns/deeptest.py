@@ -20,7 +20,7 @@ from skidpad.campaigns.originals import ORIGINALS, Originals
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.core.stimuli import Recipe, Stimulus, grid_recipes
 from skidpad.coverage.criterion import CRITERIA
 from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
@@ -31,8 +31,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import run_shards
-from skidpad.search.baselines import grid_recipes
-from skidpad.search.protocol import SEARCHES, SearchTask
+from skidpad.search.protocol import SEARCHES
 from skidpad.subjects.loading import load_subject
 from skidpad.transforms import TRANSFORMS, stimuli
 
@@ -177,7 +176,7 @@ class DeepTest:
         columns = CaseColumns(keep_activations=self.settings.keep_activations)
         covered: dict[str, CoverageTracker] = {}
         frames = self._on_device(batch.frames)
-        for recipe in grid_recipes(SearchTask("", self.stimuli, self.settings.seed)) if len(batch) else ():
+        for recipe in grid_recipes(self.stimuli) if len(batch) else ():
             mutants = recipe.apply(frames, self.stimuli)
             observation = self.subject.observe(mutants)
             state = covered.setdefault(recipe.name, tracker.fresh())

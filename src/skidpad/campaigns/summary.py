@@ -79,7 +79,11 @@ def summarise(run: Run, blank: CoverageTracker) -> Summary:
     not_finite = 0
     for phase in _phases(run):
         for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "original_rad", "mutant_rad")):
-            keys = table.group_by(["stimulus", "recipe"], use_threads=False).aggregate([("violated", "count"), ("violated", "sum")]).to_pylist()
+            keys = (
+                table.group_by(["stimulus", "recipe"], use_threads=False)
+                .aggregate([("violated", "count"), ("violated", "sum")])
+                .to_pylist()
+            )
             for row in keys:
                 # pairs drawn by a search are too many kinds for a table of their own
                 key = (row["stimulus"], row["recipe"]) if phase == "grid" else (phase, "")

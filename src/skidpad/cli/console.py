@@ -33,6 +33,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     OUT.print(grid)
 
 
+def facts(title: str, rows: Sequence[tuple[str, object]]) -> None:
+    """Prints names with their values; what is None is left out."""
+    grid = Table(title=escape(title), title_justify="left", title_style="bold", show_header=False)
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        if value is not None:
+            grid.add_row(escape(name), escape(cell(value)))
+    OUT.print(grid)
+
+
 def cell(value: object) -> str:
     """Writes a value as a table shows it: four significant digits, a dash for nothing."""
     if value is None:

@@ -1,7 +1,79 @@
-"""Placeholder."""
+"""skidpad replicate: a paper's figures, ours, and the gap."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skidpad.cli.console import ERR, OUT, print_json, progress_bar, say, table
+from skidpad.cli.subjects import Device, Json
+
+if TYPE_CHECKING:
+    from skidpad.core.progress import Progress
+
+WIDE = 150
+"""From so many columns on the terminal shows the notes and the tables behind the scoreboard."""
+
 
 def add_to(app: typer.Typer) -> None:
-    """Adds."""
+    """Adds the group of commands, one a paper, to the application."""
+    papers = typer.Typer(no_args_is_help=True, help="Put a paper's figures beside ours: the scoreboard.")
+    papers.command()(deeptest)
+    app.add_typer(papers, name="replicate")
+
+
+def deeptest(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A drive with labels that the network was not trained on.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs, deeptest.json and deeptest.md; goes on where it was stopped.")],
+    train_drive: Annotated[str, typer.Option(help="The drive the network was trained on, for RQ5.")] = "",
+    images: Annotated[int, typer.Option(help="At most so many evenly spaced frames for RQ2, RQ4 and RQ5.")] = 1000,
+    seeds: Annotated[int, typer.Option(help="At most so many evenly spaced seed frames for RQ3.")] = 100,
+    max_mutants: Annotated[int, typer.Option(help="RQ5 trains and tests on at most so many mutants, drawn at random.")] = 6000,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of RQ5's retraining; 10 by default.")] = None,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Answer DeepTest's five research questions on a network and a drive."""
+    from skidpad.drives import open_drive
+    from skidpad.replicate.deeptest.paper import MODEL
+    from skidpad.replicate.deeptest.replication import replicate
+    from skidpad.replicate.deeptest.runs import ReplicationSettings
+    from skidpad.replicate.render import brief_sheet
+
+    settings = ReplicationSettings(
+        subject=str(Path(subject).absolute()),
+        drive=open_drive(drive).origin,
+        train_drive=open_drive(train_drive).origin if train_drive else "",
+        images=images,
+        seeds=seeds,
+        max_mutants=max_mutants,
+        epochs=epochs,
+        seed=seed,
+        device=device,
+    )
+    ERR.print(f"runs: {out}", markup=False)
+    with progress_bar("replicating") as progress:
+        answer = replicate(settings, out, lambda name: _staged(progress, name))
+    if json:
+        print_json(answer.payload())
+        return
+    for fact in answer.facts():
+        say(fact)
+    wide = OUT.width >= WIDE
+    for sheet in answer.sheets() if wide else (brief_sheet("Scoreboard", MODEL, answer.rows()),):
+        table(sheet.title, sheet.columns, sheet.rows)
+        if sheet.note:
+            say(sheet.note)
+    say(
+        f"written: {out / 'deeptest.json'} and {out / 'deeptest.md'}, with the notes, the tables behind and the traps in the paper's figures"
+    )
+
+
+def _staged(progress: "Progress", name: str) -> Callable[..., None]:
+    def report(done: int, total: int, note: str = "") -> None:
+        progress(done, total, f"{name}: {note}")
+
+    return report

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from skidpad.cli.console import print_json, progress_bar, say, table
+from skidpad.cli.console import facts, print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray
@@ -47,7 +47,7 @@ def _inspect_drive(text: str, json: bool) -> None:
             row["examples"] = [str(problem) for problem in kind.examples]
         print_json(payload)
         return
-    facts: list[tuple[str, object]] = [
+    rows: list[tuple[str, object]] = [
         ("frames", f"{report.count} ({report.readable} readable)"),
         ("size", f"{report.width_px} x {report.height_px} px" if report.width_px else None),
         ("rate", f"{report.rate_hz:.1f} Hz over {report.duration_s:.1f} s" if report.rate_hz and report.duration_s else None),
@@ -55,17 +55,17 @@ def _inspect_drive(text: str, json: bool) -> None:
     ]
     if report.labels:
         labels = report.labels
-        facts += [
+        rows += [
             ("labels", f"{labels.count} of {report.count}"),
             ("steering", f"{labels.min_deg:.1f} to {labels.max_deg:.1f} deg, mean {labels.mean_deg:.2f}, std {labels.std_deg:.2f}"),
             ("near straight", f"{labels.straight_share:.0%} of the labels"),
         ]
     else:
-        facts.append(("labels", "none: relations that need the human's steering cannot be used"))
-    table(f"drive {report.name}", ("", ""), facts)
+        rows.append(("labels", "none: relations that need the human's steering cannot be used"))
+    facts(f"drive {report.name}", rows)
     if report.problems:
-        rows = [(kind.kind.value, kind.count, "; ".join(map(str, kind.examples[:2]))) for kind in report.problems]
-        table("problems", ("kind", "count", "first"), rows)
+        kinds = [(kind.kind.value, kind.count, "; ".join(map(str, kind.examples[:2]))) for kind in report.problems]
+        table("problems", ("kind", "count", "first"), kinds)
     else:
         say("no problems found")
 
@@ -93,7 +93,7 @@ def _inspect_subject(path: str, device: str, json: bool) -> None:
         )
         return
     history = spec.history
-    facts = [
+    rows: list[tuple[str, object]] = [
         ("format", subject.description.format.value),
         ("architecture", subject.description.architecture),
         ("input", f"{spec.width_px} x {spec.height_px} px, {spec.colour.value}, {spec.layout.value}, history {history.kind.value}"),
@@ -103,7 +103,7 @@ def _inspect_subject(path: str, device: str, json: bool) -> None:
         ("on a grey frame", f"{answer_deg:+.3f} deg"),
         ("sha256", subject.sha256),
     ]
-    table(f"subject {subject.description.name}", ("", ""), facts)
+    facts(f"subject {subject.description.name}", rows)
     table("layers", ("name", "neurons"), layers)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.console import print_json, progress_bar, say, table
+from skidpad.cli.console import facts, print_json, progress_bar, say
 from skidpad.cli.subjects import Device, Json
 
 
@@ -63,5 +63,5 @@ def train(
         ("RMSE of the mean label (rad)", report.mean_rmse_rad),
         ("frames left out", f"{report.broken_frames} broken, {report.unlabelled_frames} without a label"),
     ]
-    table(f"{architecture} on {drive}", ("", ""), rows)
+    facts(f"{architecture} on {drive}", rows)
     say(f"subject: {report.saved.toml}")

@@ -216,3 +216,8 @@ class Recipe:
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.steps)) or "original"
+
+
+def grid_recipes(stimuli: Mapping[str, Stimulus]) -> tuple[Recipe, ...]:
+    """Returns one recipe of one step for each row of each stimulus's grid, stimulus by stimulus."""
+    return tuple(Recipe.of(name, params) for name, stimulus in stimuli.items() for params in stimulus.space.grid)

@@ -35,15 +35,25 @@ class TKNC:
     def regions(self, values: torch.Tensor, layers: tuple[Layer, ...], _profile: Profile | None = None, /) -> torch.Tensor:
         """Returns 0 where a neuron is among the top k of its layer, else -1; (N, neurons) int8."""
         check_values(values, neurons_of(layers))
-        low = -torch.inf
-        ranked = values.nan_to_num(nan=low, posinf=low, neginf=low)
+        ranked = values.nan_to_num(nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
         leads = torch.zeros(values.shape, dtype=torch.bool, device=values.device)
+        wide, edges = [], []
         for layer in layers:
-            part = ranked[:, layer.start : layer.stop]
+            part, lead = ranked[:, layer.start : layer.stop], leads[:, layer.start : layer.stop]
             if layer.neurons <= self.k:
-                leads[:, layer.start : layer.stop] = part > low
-            else:
-                _lead(part, self.k, leads[:, layer.start : layer.stop])
+                lead.copy_(part > -torch.inf)
+                continue
+            top = part.topk(self.k + 1, dim=1)
+            lead.scatter_(1, top.indices[:, : self.k], 1)
+            wide.append((part, lead))
+            edges.append(top.values[:, self.k - 1 :])
+        if edges and len(values):
+            # asked once for all layers, because a GPU is waited for with each question
+            border = torch.stack(edges)
+            tied = (border[:, :, 0] == border[:, :, 1]).any(dim=1).tolist()
+            for (part, lead), edge, tie in zip(wide, edges, tied, strict=True):
+                if tie:
+                    lead.copy_(_leading(part, edge[:, :1], self.k))
         return leads.to(torch.int8).sub_(1)
 
     def reachable(self, neurons: int, _profile: Profile | None = None, /) -> int:
@@ -51,15 +61,9 @@ class TKNC:
         return neurons
 
 
-def _lead(part: torch.Tensor, k: int, leads: torch.Tensor) -> None:
-    """Sets `leads` where `part` is among the k largest of its row; minus infinity never is."""
-    top = part.topk(k + 1, dim=1)
-    kth = top.values[:, k - 1 : k]
-    if not bool((kth == top.values[:, k:]).any()):
-        leads.scatter_(1, top.indices[:, :k], 1)
-        return
+def _leading(part: torch.Tensor, kth: torch.Tensor, k: int) -> torch.Tensor:
     # topk breaks ties as it likes; its k-th value does not depend on how
     above = part > kth
     level = (part == kth) & (part > -torch.inf)
     room = k - above.sum(dim=1, keepdim=True)
-    leads.copy_(above | (level & (level.cumsum(dim=1) <= room)))
+    return above | (level & (level.cumsum(dim=1) <= room))

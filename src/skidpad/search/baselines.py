@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Recipe
+from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.search.pairs import draw_pair
 from skidpad.search.protocol import SEARCHES, SearchTask, check_feedback, check_width
 
@@ -16,7 +16,7 @@ class Grid:
     """
 
     def __init__(self, task: SearchTask) -> None:
-        self._recipes = grid_recipes(task)
+        self._recipes = grid_recipes(task.stimuli)
         self._asked = 0
         self._tries = 0
 
@@ -42,11 +42,6 @@ class Grid:
         check_feedback(self._asked, len(feedback))
         self._tries += self._asked
         self._asked = 0
-
-
-def grid_recipes(task: SearchTask) -> tuple[Recipe, ...]:
-    """Returns the recipes of one step that the grids hold, transformation by transformation."""
-    return tuple(Recipe.of(name, params) for name, stimulus in task.stimuli.items() for params in stimulus.space.grid)
 
 
 @SEARCHES.register("random")

@@ -21,6 +21,7 @@ from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import minimal_description, read_description
 from skidpad.subjects.exported import read_exported
 from skidpad.subjects.probe import NeuronUnit
+from skidpad.subjects.scripted import ScriptedNetwork
 from skidpad.subjects.torch_subject import TorchSubject
 from skidpad.subjects.weights import WAY_OUT, read_weights
 from skidpad.subjects.zoo import ARCHITECTURES
@@ -124,7 +125,7 @@ def _open_torchscript(file: Path, description: Description) -> nn.Module:
         raise BadSubjectError(
             f"{file} uses {', '.join(odd)}, which {description.name!r} does not need to steer; only tensor operations are run"
         )
-    return module
+    return ScriptedNetwork(module)
 
 
 def _operations(graph: torch.Graph) -> list[str]:

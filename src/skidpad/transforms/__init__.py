@@ -6,7 +6,7 @@ and all cores, torch frames on their device; `agreement` states how closely the 
 Reference: DeepTest, sections 3.2 and 4, Tables 2 and 4.
 """
 
-from skidpad.transforms.catalogue import COMPOSITE, SIMPLE, grid_recipes, stimuli
+from skidpad.transforms.catalogue import COMPOSITE, SIMPLE, stimuli
 from skidpad.transforms.registry import TRANSFORMS
 
-__all__ = ["COMPOSITE", "SIMPLE", "TRANSFORMS", "grid_recipes", "stimuli"]
+__all__ = ["COMPOSITE", "SIMPLE", "TRANSFORMS", "stimuli"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.core.stimuli import Stimulus
 from skidpad.transforms.registry import TRANSFORMS
 
 SIMPLE = ("translation", "scale", "shear", "rotation", "contrast", "brightness", "blur")
@@ -15,11 +15,6 @@ COMPOSITE = ("fog", "rain")
 def stimuli(names: Iterable[str] | None = None) -> Mapping[str, Stimulus]:
     """Makes the named transforms, or all, with their default settings, as `Recipe.apply` takes them."""
     return {name: TRANSFORMS.get(name)() for name in _names(names)}
-
-
-def grid_recipes(names: Iterable[str] | None = None) -> tuple[Recipe, ...]:
-    """Returns one recipe of one step for each row of each transform's grid, transform by transform."""
-    return tuple(Recipe.of(name, params) for name, stimulus in stimuli(names).items() for params in stimulus.space.grid)
 
 
 def _names(names: Iterable[str] | None) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
-"""One batch over all cores: threads, each with a share of the frames.
+"""One batch over all cores: threads, each taking frames while there are any.
 
 OpenCV releases the interpreter lock in every call, and a call that finds OpenCV's own threads busy runs in the thread it
-was made in. So frames are shared out among threads and OpenCV's global settings stay as the user left them; with
+was made in. So threads share out the frames and OpenCV's global settings stay as the user left them; with
 `cv2.setNumThreads(1)` (a worker process beside others, say) everything runs in the calling thread.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -26,21 +26,27 @@ def over_frames(frames: NumpyFrames, work: FrameWork) -> NumpyFrames:
     if out.size == 0:
         return out
 
-    def run(start: int, stop: int) -> None:
-        for index in range(start, stop):
-            work(np.ascontiguousarray(frames[index]), out[index])
-
     count = len(frames)
     allowed = cv2.getNumThreads()
     threads = min(allowed, count)
-    if threads <= 1:
-        run(0, count)
-        return out
-    edges = [count * share // threads for share in range(threads + 1)]
-    others = [_pool(os.getpid(), allowed - 1).submit(run, *pair) for pair in pairwise(edges[1:])]
-    run(0, edges[1])
+    step = max(1, count // (8 * threads))
+    starts = deque(range(0, count, step))
+
+    def run() -> None:
+        while starts:
+            try:
+                start = starts.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            for index in range(start, min(start + step, count)):
+                work(np.ascontiguousarray(frames[index]), out[index])
+
+    others = [_pool(os.getpid(), allowed - 1).submit(run) for _ in range(threads - 1)]
+    run()
     for other in others:
-        other.result()
+        # One that never got to run has nothing left to do: on a busy machine the caller does not wait for it.
+        if not other.cancel():
+            other.result()
     return out
 
 

@@ -30,7 +30,7 @@ class Canvas(NamedTuple):
     forward: FloatArray
     down: FloatArray
     left: FloatArray
-    sky: NDArray[np.uint8]
+    sky: NDArray[np.float32]
     sky_column: NDArray[np.float32]
     sky_row: NDArray[np.float32]
     lens: FloatArray

@@ -50,8 +50,8 @@ class FrenetGrid:
         sun: (2,), that direction in the plane, of length 1.
         """
         nodes = road.nodes
-        low = np.floor(np.array([nodes.x_m.min(), nodes.y_m.min()]) / TILE_M - CORRIDOR_M / TILE_M - 1.0)
-        high = np.ceil(np.array([nodes.x_m.max(), nodes.y_m.max()]) / TILE_M + CORRIDOR_M / TILE_M + 1.0)
+        low = np.floor(np.array([nodes.x_m.min(), nodes.y_m.min()]) / TILE_M - CORRIDOR_M / TILE_M - 2.0)
+        high = np.ceil(np.array([nodes.x_m.max(), nodes.y_m.max()]) / TILE_M + CORRIDOR_M / TILE_M + 2.0)
         columns, rows = (int(n) for n in high - low)
         row, column = (grid.ravel() for grid in np.mgrid[:rows, :columns])
         centres = (low + np.stack((column, row), axis=1) + 0.5) * TILE_M

@@ -12,6 +12,9 @@ from skidpad.worlds.canvas import Canvas, Row
 from skidpad.worlds.ground import CHUNK, CHUNK_LINES, paint_ground
 from skidpad.worlds.trees import paint_trees, visible_trees
 
+_NEXT = np.uintp(1)
+"""Unsigned, or every index is first checked for counting from the end."""
+
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def paint_rows(
@@ -21,10 +24,9 @@ def paint_rows(
     row = np.empty((frame.shape[1], 3), np.float32)
     chunk = np.empty(CHUNK_LINES * CHUNK, np.float32)
     seen = visible_trees(canvas, x, y, cosine, sine, frame.shape[1])
-    light = np.empty(3)
-    light[0] = canvas.sun[0] * sine - canvas.sun[1] * cosine
-    light[1] = canvas.sun[2]
-    light[2] = -(canvas.sun[0] * cosine + canvas.sun[1] * sine)
+    right = canvas.sun[0] * sine - canvas.sun[1] * cosine
+    towards = -(canvas.sun[0] * cosine + canvas.sun[1] * sine)
+    light = (right, canvas.sun[2], towards)
     for v in range(start, stop):
         if canvas.down[v] > 0.0:
             paint_ground(row, v, canvas, x, y, cosine, sine, chunk)
@@ -39,8 +41,9 @@ def paint_rows(
 @njit(nogil=True, cache=True, error_model="numpy")
 def _paint_sky(row: Row, v: int, canvas: Canvas, heading: float) -> None:
     """Looks the row up in the panorama, bilinear."""
-    sky = canvas.sky
-    rows, columns = sky.shape[0], sky.shape[1]
+    sky = canvas.sky.ravel()
+    rows, columns = canvas.sky.shape[0], canvas.sky.shape[1]
+    below = np.uintp(3 * columns)
     turn = heading * (columns / (2.0 * np.pi)) - 0.5
     # A whole turn more, so that what lies to the right of azimuth zero stays positive.
     turn += columns * (1.0 - np.floor(turn / columns))
@@ -49,12 +52,16 @@ def _paint_sky(row: Row, v: int, canvas: Canvas, heading: float) -> None:
         y = min(max(canvas.sky_row[v, u] - 0.5, 0.0), rows - 1.001)
         i = int(x)
         j = int(y)
-        fx = x - i
-        fy = y - j
+        fx = np.float32(x - i)
+        fy = np.float32(y - j)
         i = i - columns if i >= columns else i
         i = i - columns if i >= columns else i
         right = i + 1 if i + 1 < columns else 0
+        a = np.uintp(3 * (j * columns + i))
+        b = np.uintp(3 * (j * columns + right))
         for c in range(3):
-            top = sky[j, i, c] + (sky[j, right, c] - float(sky[j, i, c])) * fx
-            bottom = sky[j + 1, i, c] + (sky[j + 1, right, c] - float(sky[j + 1, i, c])) * fx
+            top = sky[a] + (sky[b] - sky[a]) * fx
+            bottom = sky[a + below] + (sky[b + below] - sky[a + below]) * fx
             row[u, c] = top + (bottom - top) * fy
+            a += _NEXT
+            b += _NEXT

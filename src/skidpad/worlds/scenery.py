@@ -91,7 +91,7 @@ def plant_trees(rng: np.random.Generator, road: Road, section: CrossSection) -> 
 
 
 @lru_cache(maxsize=4)
-def panorama(camera: Camera, sun: Sun, seed: int) -> NDArray[np.uint8]:
+def panorama(camera: Camera, sun: Sun, seed: int) -> NDArray[np.float32]:
     """Paints sky, clouds and hills all around, (rows, columns, 3), as fine as the camera's middle sees them.
 
     Column c lies at azimuth 2 pi c / columns; row r at an elevation of tangent `(rows - r) / focal_px`.
@@ -99,23 +99,21 @@ def panorama(camera: Camera, sun: Sun, seed: int) -> NDArray[np.uint8]:
     columns = int(np.ceil(2.0 * np.pi * camera.focal_px))
     forward, down, _ = camera.rays()
     rows = int(np.ceil(camera.focal_px * max(-down[0] / forward[0], 0.0))) + 3
-    fine = 2
-    azimuth = 2.0 * np.pi * (np.arange(columns * fine) + 0.5) / (columns * fine)
-    rise = (rows - (np.arange(rows * fine) + 0.5) / fine) / camera.focal_px
+    azimuth = 2.0 * np.pi * (np.arange(columns) + 0.5) / columns
+    rise = (rows - np.arange(rows) - 0.5) / camera.focal_px
     colour = _sky(azimuth, rise, sun)
+    haze = np.asarray(_HAZE_RGB)
     for number, (height, spread, waves, rgb) in enumerate(_RIDGES):
         ridge = height + spread * _ridge(azimuth, waves, child_rng(seed, "ridge", number))
-        hill = (rise[:, None] < ridge)[..., None]
+        top = int(np.argmax(rise < ridge.max() + 1.0 / camera.focal_px))
+        low = rise[top:, None]
+        hill = np.clip((ridge - low) * camera.focal_px + 0.5, 0.0, 1.0)[..., None]
         # The foot of a hill lies in haze, so that it meets the ground's far end without a seam.
-        foot = np.clip(1.0 - rise[:, None] / height, 0.0, 1.0)[..., None] ** 1.5
-        grain = (
-            1.0
-            + 0.06 * sample_many(noise_levels(), azimuth[None] * 260.0 + 40.0 * number, rise[:, None] * 700.0 + 0.0 * azimuth)[..., None]
-        )
-        body = np.asarray(rgb) * grain
-        colour = np.where(hill, body + (np.asarray(_HAZE_RGB) - body) * foot, colour)
-    small = colour.reshape(rows, fine, columns, fine, 3).mean(axis=(1, 3))
-    return np.asarray(np.clip(np.rint(small), 0, 255), np.uint8)
+        foot = np.clip(1.0 - low / height, 0.0, 1.0)[..., None] ** 1.5
+        grain = sample_many(noise_levels(), 260.0 * azimuth[None] + 40.0 * number, 700.0 * low + 0.0 * azimuth)[..., None]
+        body = np.asarray(rgb) * (1.0 + 0.06 * grain)
+        colour[top:] += (body + (haze - body) * foot - colour[top:]) * hill
+    return np.asarray(np.clip(colour, 0.0, 255.0), np.float32)
 
 
 def _sky(azimuth: FloatArray, rise: FloatArray, sun: Sun) -> FloatArray:

@@ -1,5 +1,7 @@
 """Paints trees as upright pictures that face the camera, shaded as round bodies, from far to near."""
 
+from typing import TypeAlias
+
 import numpy as np
 from numba import njit
 
@@ -7,11 +9,13 @@ from skidpad.core.images import FloatArray
 from skidpad.worlds.canvas import HAZE_BLUE, HAZE_GREEN, HAZE_RED, Canvas, Row, haze_at, unit
 from skidpad.worlds.texture import SIZE, Texels, sample
 
+Light: TypeAlias = tuple[float, float, float]
+
 _FAR_M = 230.0
 """No tree is painted beyond; over the last metres before it they appear."""
 _APPEAR_M = 30.0
 _NEAR_M = 2.0
-_LEAVES_PER_M = 4.0
+_LEAVES_PER_M = 6.0
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -50,28 +54,35 @@ def visible_trees(canvas: Canvas, x: float, y: float, cosine: float, sine: float
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def paint_trees(row: Row, v: int, seen: FloatArray, trees: FloatArray, texels: Texels, light: FloatArray) -> None:
-    """Paints the parts of all trees that lie in row `v`.
-
-    light: (3,), the sun's direction to the right, up, and towards the camera.
-    """
+def paint_trees(row: Row, v: int, seen: FloatArray, trees: FloatArray, texels: Texels, light: Light) -> None:
+    """Paints the parts of all trees that lie in row `v`. light: the sun's direction to the right, up, towards the camera."""
     for k in range(len(seen)):
         foot, top = seen[k, 2], seen[k, 3]
         if not top - 2.0 < v < foot:
             continue
         tree = int(seen[k, 5])
-        height, bottom = trees[tree, 2], trees[tree, 3]
+        height, bottom, radius = trees[tree, 2], trees[tree, 3], trees[tree, 4]
         scale = (foot - top) / height
         z = (foot - v - 0.5) / scale
         alpha = unit((_FAR_M - seen[k, 0]) / _APPEAR_M)
         if z < bottom + 0.35 * (height - bottom):
             _trunk(row, seen[k, 1], 0.028 * height * scale, alpha, seen[k, 4], light[0])
         up = 2.0 * (z - bottom) / (height - bottom) - 1.0
-        if trees[tree, 5] > 0.5:
-            if -1.15 < up < 1.0:
-                _conifer(row, seen[k, 1], up, z, scale, alpha, seen[k, 4], trees, tree, texels, light)
-        elif -1.3 < up < 1.3:
-            _broadleaf(row, seen[k, 1], up, z, scale, alpha, seen[k, 4], trees, tree, texels, light)
+        conifer = trees[tree, 5] > 0.5
+        if not -1.15 < up < (1.0 if conifer else 1.3):
+            continue
+        tint = trees[tree, 6]
+        if conifer:
+            # A tier is widest at its lower end, and its upper end lies in the shade of the tier above.
+            tier = 2.75 * (1.0 - up)
+            tier -= np.floor(tier)
+            wide = radius * (0.5 * (1.0 - up) * (0.72 + 0.42 * tier) + 0.03)
+            lit = 0.86 + 0.2 * tier
+            colour = ((54.0 + 12.0 * tint) * lit, (86.0 + 6.0 * tint) * lit, (50.0 - 8.0 * tint) * lit)
+            _crown(row, seen[k, 1], wide, 0.0, 0.35, z, scale, alpha, seen[k, 4], 0.3, trees[tree, 7], colour, texels, light)
+        else:
+            colour = (84.0 + 16.0 * tint, 110.0 + 6.0 * tint, 44.0 - 6.0 * tint)
+            _crown(row, seen[k, 1], radius, up * up, up, z, scale, alpha, seen[k, 4], 0.45, trees[tree, 7], colour, texels, light)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -90,50 +101,53 @@ def _trunk(row: Row, column: float, half: float, alpha: float, haze: float, side
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _broadleaf(
-    row: Row, column: float, up: float, z: float, scale: float, alpha: float, haze: float,
-    trees: FloatArray, tree: int, texels: Texels, light: FloatArray,
-) -> None:  # fmt: skip
-    radius = trees[tree, 4]
-    start, tint = trees[tree, 7], trees[tree, 6]
+def _crown(
+    row: Row,
+    column: float,
+    radius: float,
+    base: float,
+    up: float,
+    z: float,
+    scale: float,
+    alpha: float,
+    haze: float,
+    ragged: float,
+    start: float,
+    colour: tuple[float, float, float],
+    texels: Texels,
+    light: Light,
+) -> None:
+    """Paints one row of a crown.
+
+    A pixel belongs to it where `base` plus the square of its distance from the middle, in radii, is below one, but for
+    leaves that make the rim `ragged`. up: the upward part of the surface's direction; z: metres above the ground.
+    """
+    radius_px = radius * scale
+    per_px = 1.0 / radius_px
+    sharp = 0.4 * radius_px
     detail = 0.8 * unit(scale / 14.0)
-    limit = 1.4 * radius * scale + 1.0
-    per_px = 1.0 / (radius * scale)
-    for u in range(max(int(column - limit), 0), min(int(column + limit + 1.0), len(row))):
-        right = (u + 0.5 - column) * per_px
-        square = right * right + up * up
-        if square > 2.1:
+    limit = (1.0 + ragged) * radius_px + 1.0
+    outside = (1.0 + ragged) ** 2 + 0.5 / sharp
+    step = _LEAVES_PER_M / scale
+    leaf_y = start + _LEAVES_PER_M * z
+    first = max(int(column - limit), 0)
+    ambient = 0.42 + 0.58 * up * light[1]
+    to_right, towards = 0.58 * light[0], 0.58 * light[2]
+    red, green, blue = colour[0] * (1.0 - haze), colour[1] * (1.0 - haze), colour[2] * (1.0 - haze)
+    haze_red, haze_green, haze_blue = HAZE_RED * haze, HAZE_GREEN * haze, HAZE_BLUE * haze
+    for u in range(first, min(int(column + limit + 1.0), len(row))):
+        off = u + 0.5 - column
+        right = off * per_px
+        square = right * right + base
+        if square > outside:
             continue
-        leaf = sample(texels, SIZE * SIZE, SIZE >> 1, start + _LEAVES_PER_M * right * radius, start + _LEAVES_PER_M * z)
-        cover = alpha * unit((1.0 + 0.45 * leaf - np.sqrt(square)) * radius * scale * 0.8 + 0.5)
+        leaf = sample(texels, SIZE * SIZE, SIZE >> 1, start + step * off, leaf_y)
+        rim = 1.0 + ragged * leaf
+        cover = alpha * unit((rim * rim - square) * sharp + 0.5)
         if cover <= 0.0:
             continue
-        towards = np.sqrt(max(1.0 - square, 0.0))
-        sunlit = unit(0.42 + 0.58 * (right * light[0] + up * light[1] + towards * light[2]))
+        sunlit = unit(ambient + right * to_right + np.sqrt(max(1.0 - square, 0.0)) * towards)
         lit = (0.44 + 0.72 * sunlit) * (1.0 + detail * leaf)
-        _blend(row, u, cover, haze, (84.0 + 16.0 * tint) * lit, (110.0 + 6.0 * tint) * lit, (44.0 - 6.0 * tint) * lit)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _conifer(
-    row: Row, column: float, up: float, z: float, scale: float, alpha: float, haze: float,
-    trees: FloatArray, tree: int, texels: Texels, light: FloatArray,
-) -> None:  # fmt: skip
-    start, tint = trees[tree, 7], trees[tree, 6]
-    detail = 0.8 * unit(scale / 14.0)
-    tier = 2.75 * (1.0 - up)
-    radius = trees[tree, 4] * (0.5 * (1.0 - up) * (0.72 + 0.42 * (tier - np.floor(tier))) + 0.03)
-    limit = 1.4 * radius * scale + 1.0
-    per_px = 1.0 / (radius * scale)
-    # Lower boughs of a tier lie in the shade of the tier above.
-    tier_shade = 0.86 + 0.2 * (tier - np.floor(tier))
-    for u in range(max(int(column - limit), 0), min(int(column + limit + 1.0), len(row))):
-        right = (u + 0.5 - column) * per_px
-        leaf = sample(texels, SIZE * SIZE, SIZE >> 1, start + _LEAVES_PER_M * right * radius, start + _LEAVES_PER_M * z)
-        cover = alpha * unit((1.0 + 0.3 * leaf - abs(right)) * radius * scale * 0.8 + 0.5)
-        if cover <= 0.0:
-            continue
-        towards = np.sqrt(max(1.0 - right * right, 0.0))
-        sunlit = unit(0.42 + 0.58 * (right * light[0] + 0.35 * light[1] + towards * light[2]))
-        lit = (0.44 + 0.72 * sunlit) * tier_shade * (1.0 + detail * leaf)
-        _blend(row, u, cover, haze, (54.0 + 12.0 * tint) * lit, (86.0 + 6.0 * tint) * lit, (50.0 - 8.0 * tint) * lit)
+        row[u, 0] += cover * (red * lit + haze_red - row[u, 0])
+        row[u, 1] += cover * (green * lit + haze_green - row[u, 1])
+        row[u, 2] += cover * (blue * lit + haze_blue - row[u, 2])

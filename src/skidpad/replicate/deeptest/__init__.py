@@ -1,0 +1,1 @@
+"""DeepTest's five research questions on a given subject and drive."""

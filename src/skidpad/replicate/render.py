@@ -1,0 +1,73 @@
+"""A scoreboard in its forms: sheets for the terminal, Markdown for the docs, plain values for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from math import isfinite, isnan
+from typing import Any
+
+from skidpad.replicate.rows import Figure, Row, Sheet
+
+SMALLEST_P = 2.2e-16
+"""What R, and with it the paper, calls the smallest p-value."""
+
+
+def brief_sheet(title: str, model: str, rows: Sequence[Row]) -> Sheet:
+    """Lays the rows out as a table for a narrow terminal: without the notes and the paper's other models."""
+    columns = ("question", "quantity", f"paper ({model})", "ours", "gap")
+    return Sheet(title, columns, tuple((row.question, row.quantity, row.paper, row.ours, row.gap) for row in rows))
+
+
+def scoreboard_sheet(title: str, model: str, rows: Sequence[Row]) -> Sheet:
+    """Lays the rows out as a table."""
+    columns = ("question", "quantity", f"paper ({model})", "paper's others", "ours", "gap", "note")
+    return Sheet(title, columns, tuple((row.question, row.quantity, row.paper, row.others, row.ours, row.gap, row.note) for row in rows))
+
+
+def markdown(title: str, facts: Sequence[str], sheets: Sequence[Sheet], remarks: Sequence[str] = ()) -> str:
+    """Writes a page: facts as a list, each sheet as a table, remarks at the end."""
+    parts = [f"# {title}", "\n".join(f"- {fact}" for fact in facts)]
+    for sheet in sheets:
+        parts.append(f"## {sheet.title}")
+        lines = [_line(sheet.columns), _line(["---"] * len(sheet.columns)), *(_line([cell(value) for value in row]) for row in sheet.rows)]
+        parts.append("\n".join(lines))
+        if sheet.note:
+            parts.append(sheet.note)
+    if remarks:
+        parts += ["## Traps", "\n".join(f"- {remark}" for remark in remarks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def cell(value: Figure) -> str:
+    """Writes a figure with three significant digits, whole numbers whole, nothing as a dash."""
+    if value is None or (isinstance(value, float) and isnan(value)):
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def p_text(p_value: float) -> str:
+    """Writes a p-value as the paper does."""
+    if not isfinite(p_value):
+        return "p not defined"
+    return "p < 2.2e-16" if p_value < SMALLEST_P else f"p = {p_value:.2g}"
+
+
+def plain(value: Any) -> Any:
+    """Turns frozen dataclasses, enums and mappings into what JSON has; what is not a finite number becomes null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in cells) + " |"

@@ -10,7 +10,7 @@ import torch
 from transforms_pictures import smooth
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.stimuli import Params, Recipe, Step
+from skidpad.core.stimuli import Params, Recipe, Step, grid_recipes
 from skidpad.transforms import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
 
 

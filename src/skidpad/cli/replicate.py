@@ -67,9 +67,7 @@ def deeptest(
         table(sheet.title, sheet.columns, sheet.rows)
         if sheet.note:
             say(sheet.note)
-    say(
-        f"written: {out / 'deeptest.json'} and {out / 'deeptest.md'}, with the notes, the tables behind and the traps in the paper's figures"
-    )
+    say(f"written: {out / 'deeptest.json'} and {out / 'deeptest.md'}, with notes, all tables and the traps in the paper's figures")
 
 
 def _staged(progress: "Progress", name: str) -> Callable[..., None]:

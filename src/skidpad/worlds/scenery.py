@@ -100,7 +100,7 @@ def panorama(camera: Camera, sun: Sun, seed: int) -> NDArray[np.float32]:
     forward, down, _ = camera.rays()
     rows = int(np.ceil(camera.focal_px * max(-down[0] / forward[0], 0.0))) + 3
     azimuth = 2.0 * np.pi * (np.arange(columns) + 0.5) / columns
-    rise = (rows - np.arange(rows) - 0.5) / camera.focal_px
+    rise: FloatArray = (rows - np.arange(rows, dtype=np.float64) - 0.5) / camera.focal_px
     colour = _sky(azimuth, rise, sun)
     haze = np.asarray(_HAZE_RGB)
     for number, (height, spread, waves, rgb) in enumerate(_RIDGES):

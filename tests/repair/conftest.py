@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from repair_toys import TOY, run_of, trained_subject, write_drive
+
+from skidpad.drives.drive import Drive
+from skidpad.drives.opening import open_drive
+from skidpad.runs.folder import Run
+from skidpad.subjects.torch_subject import TorchSubject
+from skidpad.subjects.zoo import ARCHITECTURES
+
+
+@dataclass(frozen=True)
+class Garage:
+    """A trained toy, the drives it was trained and tested on, and the run of the test."""
+
+    folder: Path
+    toml: Path
+    subject: TorchSubject
+    train_text: str
+    train_drive: Drive
+    test_text: str
+    run: Run
+
+
+@pytest.fixture(scope="session")
+def garage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garage]:
+    with pytest.MonkeyPatch.context() as patch:
+        ARCHITECTURES.names()  # loads the rows, so that ours is the only one added and taken away
+        patch.setitem(ARCHITECTURES._rows, "toy", TOY)
+        folder = tmp_path_factory.mktemp("garage")
+        train_text, test_text = write_drive(folder / "train", 60), write_drive(folder / "test", 50, first=300)
+        subject = trained_subject(open_drive(train_text), folder / "toy")
+        run = run_of(folder / "toy.toml", test_text, folder / "run")
+        yield Garage(folder, folder / "toy.toml", subject, train_text, open_drive(train_text), test_text, run)

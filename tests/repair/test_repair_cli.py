@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from repair_toys import run_of, write_drive
+from typer.testing import CliRunner
+
+from conftest import Garage
+from skidpad.cli.main import app
+from skidpad.core.errors import BadRunError, BadSubjectError, SkidpadError, UnknownNameError
+
+
+def command(garage: Garage, out: Path, *options: str) -> list[str]:
+    quick = ["--epochs", "1", "--max-mutants", "60", "--no-mirror"]
+    return ["repair", str(garage.toml), str(garage.run.path), "--out", str(out), *quick, *options]
+
+
+def test_json_has_the_figures_and_the_subject_is_written(garage: Garage, tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, command(garage, tmp_path / "new", "--train-drive", garage.train_text, "--split", "time", "--json"))
+    assert answer.exit_code == 0, answer.output
+    payload = json.loads(answer.stdout)
+    assert payload["settings"]["split"] == "time"
+    assert payload["training_frames"] == 60
+    assert {row["pictures"] for row in payload["improvements"]} == {"originals", "fog", "rain", "all mutants"}
+    assert (tmp_path / "new.toml").is_file()
+
+
+def test_the_table_shows_before_and_after(garage: Garage, tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, command(garage, tmp_path / "new", "--transforms", "rain"))
+    assert answer.exit_code == 0, answer.output
+    assert "MSE before" in answer.stdout
+    assert "rain" in answer.stdout
+    assert "note: no training drive" in answer.stdout.replace("\n", " ")
+    assert f"new subject: {tmp_path / 'new.toml'}" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        (["--split", "tme"], UnknownNameError, "did you mean 'time'"),
+        (["--transforms", "fogg"], UnknownNameError, "did you mean 'fog'"),
+        (["--transforms", "blur"], BadRunError, "it has fog, rain"),
+        (["--share", "1.5"], SkidpadError, "between 0 and 1"),
+        (["--epochs", "0"], BadSubjectError, "epochs"),
+        (["--train-drive", "nowhere"], SkidpadError, "nowhere"),
+    ],
+)
+def test_bad_use_is_one_clear_error(garage: Garage, tmp_path: Path, options: list[str], kind: type[SkidpadError], words: str) -> None:
+    answer = CliRunner().invoke(app, command(garage, tmp_path / "new", *options))
+    assert isinstance(answer.exception, kind)
+    assert words in str(answer.exception)
+    assert not list(tmp_path.glob("new*"))
+
+
+def test_a_run_without_labels_is_one_clear_error(garage: Garage, tmp_path: Path) -> None:
+    run_of(garage.toml, write_drive(tmp_path / "drive", 4, labels=False), tmp_path / "run", ("fog",))
+    answer = CliRunner().invoke(app, ["repair", str(garage.toml), str(tmp_path / "run"), "--out", str(tmp_path / "new")])
+    assert isinstance(answer.exception, BadRunError)
+    assert "has a label to train on" in str(answer.exception)

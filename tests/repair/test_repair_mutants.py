@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from repair_toys import SPEC, run_of, write_drive
+
+from conftest import Garage
+from skidpad.core.errors import BadRunError
+from skidpad.core.stimuli import Params, Recipe, Step
+from skidpad.drives.opening import open_drive
+from skidpad.repair.mutants import campaign_of, choose_cases, gather
+from skidpad.repair.settings import RepairSettings
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.runs.records import build_records
+from skidpad.runs.segments import ShardResult
+from skidpad.subjects.preprocess import Preprocessor
+from skidpad.transforms import stimuli
+
+FOG = Recipe.of("fog", Params(density=0.3, seed=0))
+RAIN = Recipe.of("rain", Params(intensity=0.3, seed=0))
+BOTH = Recipe((*FOG.steps, *RAIN.steps))
+MIXED = Recipe((*FOG.steps, Step("blur", Params(kind="median", size=3))))
+
+
+def made_up(path: Path, phases: dict[str, list[tuple[int, Recipe, float]]]) -> Run:
+    run = Run.create(path, {"campaign": "deeptest"}, Manifest.collect(device="cpu", seed=0, hashes={}, command=()))
+    for phase, cases in phases.items():
+        count = len(cases)
+        table = build_records(
+            frame_index=[frame for frame, _, _ in cases],
+            frame_ids=[f"f{frame}" for frame, _, _ in cases],
+            recipes=[recipe for _, recipe, _ in cases],
+            label_rad=np.array([label for _, _, label in cases]),
+            original_rad=np.zeros(count),
+            mutant_rad=np.zeros(count),
+            excess=np.zeros(count),
+            violated=np.zeros(count, bool),
+            active_neurons=np.zeros(count, np.int64),
+        )
+        run.commit(ShardResult(phase, 0, table))
+    return run
+
+
+def test_only_mutants_of_the_chosen_transforms_with_a_label_are_taken_each_once(tmp_path: Path) -> None:
+    run = made_up(
+        tmp_path / "run",
+        {
+            "originals": [(0, Recipe(), 0.1), (1, Recipe(), 0.1)],
+            "grid": [(1, FOG, 0.1), (0, FOG, 0.2), (0, RAIN, float("nan")), (0, MIXED, 0.2)],
+            "greedy": [(0, BOTH, 0.2), (0, FOG, 0.2)],
+        },
+    )
+    cases = choose_cases(run, RepairSettings())
+    found = [(frame, str(cases.recipes[place])) for frame, place in zip(cases.frame_index.tolist(), cases.recipe_of.tolist(), strict=True)]
+    assert sorted(found) == sorted([(0, str(FOG)), (0, str(BOTH)), (1, str(FOG))])
+    assert cases.frame_index.tolist() == sorted(cases.frame_index.tolist())
+    assert (cases.available, cases.unlabelled) == (3, 1)
+
+
+def test_a_run_without_such_mutants_names_those_it_has(tmp_path: Path) -> None:
+    run = made_up(tmp_path / "run", {"grid": [(0, RAIN, 0.1)]})
+    with pytest.raises(BadRunError, match=r"no mutant of fog; it has rain"):
+        choose_cases(run, RepairSettings(transforms=("fog",)))
+
+
+def test_a_run_without_labels_is_refused(tmp_path: Path) -> None:
+    run = made_up(tmp_path / "run", {"grid": [(0, RAIN, float("nan"))]})
+    with pytest.raises(BadRunError, match=r"none of the 1 mutants .* has a label"):
+        choose_cases(run, RepairSettings())
+
+
+def test_the_cap_draws_by_the_seed_and_from_every_part(garage: Garage) -> None:
+    capped = [choose_cases(garage.run, RepairSettings(max_mutants=100, seed=seed)) for seed in (0, 0, 1)]
+    pairs = [list(zip(cases.frame_index.tolist(), cases.recipe_of.tolist(), strict=True)) for cases in capped]
+    assert len(pairs[0]) == 100
+    assert pairs[0] == pairs[1] != pairs[2]
+    assert capped[0].available == 50 * 20
+    assert len(set(capped[0].frame_index.tolist())) > 30
+    assert {recipe.name for recipe in capped[0].recipes} == {"fog", "rain"}
+
+
+def test_the_pool_holds_the_pixels_that_the_network_saw(garage: Garage) -> None:
+    campaign = campaign_of(garage.run, garage.subject, "cpu")
+    pool = gather(campaign, garage.run, RepairSettings(max_mutants=60))
+    preprocess, transforms = Preprocessor(SPEC, torch.device("cpu")), stimuli()
+    drive = open_drive(garage.test_text)
+    frames = {frame_id: drive.read([place]).frames for place, frame_id in enumerate(drive.frame_ids)}
+    for place, recipe in enumerate(pool.recipe_of.tolist()):
+        frame_id = pool.frame_ids[pool.frame_of[place]]
+        picture = pool.cases.recipes[recipe].apply(frames[frame_id], transforms)
+        assert torch.equal(pool.mutants.pictures[place], preprocess.shrink(picture)[0])
+        assert pool.mutants.labels_rad[place] == drive.steering_rad[drive.frame_ids.index(frame_id)]
+    for place, frame_id in enumerate(pool.frame_ids):
+        assert torch.equal(pool.originals.pictures[place], preprocess.shrink(frames[frame_id])[0])
+    assert pool.mutants.pictures.dtype == torch.uint8
+    assert pool.mutants.pictures.shape[1:] == (8, 16, 1)
+    assert len(pool.stimuli) == 60
+
+
+def test_a_drive_that_changed_since_the_run_is_refused(garage: Garage, tmp_path: Path) -> None:
+    text = write_drive(tmp_path / "drive", 4)
+    run = run_of(garage.toml, text, tmp_path / "run", ("fog",))
+    csv = tmp_path / "drive" / "labels.csv"
+    csv.write_text(csv.read_text().replace("f0001.png,", "f0001.png,1"))
+    with pytest.raises(BadRunError, match="has changed since the run"):
+        campaign_of(run, garage.subject, "cpu")
+
+
+def test_a_run_of_another_campaign_is_refused(garage: Garage, tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"campaign": "duel"}, Manifest.collect(device="cpu", seed=0, hashes={}, command=()))
+    with pytest.raises(BadRunError, match="holds a campaign 'duel'"):
+        campaign_of(run, garage.subject, "cpu")

@@ -21,7 +21,7 @@ def test_a_registry_answers_by_name_and_says_what_is_near() -> None:
     toys.register("blur")(str)
     assert toys.get("brightness") is int
     assert toys.names() == ("brightness", "blur")
-    with pytest.raises(UnknownNameError, match="no toy named 'brightnes'; did you mean 'brightness'?"):
+    with pytest.raises(UnknownNameError, match="no toy named 'brightnes'; did you mean 'brightness'"):
         toys.get("brightnes")
     with pytest.raises(UnknownNameError, match="known: blur, brightness"):
         toys.get("zzz")

@@ -1,30 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from repair_toys import TOY, run_of, trained_subject, write_drive
+from repair_toys import TOY, Garage, run_of, trained_subject, write_drive
 
-from skidpad.drives.drive import Drive
 from skidpad.drives.opening import open_drive
-from skidpad.runs.folder import Run
-from skidpad.subjects.torch_subject import TorchSubject
 from skidpad.subjects.zoo import ARCHITECTURES
-
-
-@dataclass(frozen=True)
-class Garage:
-    """A trained toy, the drives it was trained and tested on, and the run of the test."""
-
-    folder: Path
-    toml: Path
-    subject: TorchSubject
-    train_text: str
-    train_drive: Drive
-    test_text: str
-    run: Run
 
 
 @pytest.fixture(scope="session")

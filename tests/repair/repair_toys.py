@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,19 @@ def network(channels: int, height_px: int, width_px: int) -> nn.Module:
 
 
 TOY = Architecture("toy", network, SPEC)
+
+
+@dataclass(frozen=True)
+class Garage:
+    """A trained toy, the drives it was trained and tested on, and the run of the test."""
+
+    folder: Path
+    toml: Path
+    subject: TorchSubject
+    train_text: str
+    train_drive: Drive
+    test_text: str
+    run: Run
 
 
 def write_drive(folder: Path, frames: int, *, first: int = 0, labels: bool = True) -> str:

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from repair_toys import run_of, write_drive
+from repair_toys import Garage, run_of, write_drive
 from typer.testing import CliRunner
 
-from conftest import Garage
 from skidpad.cli.main import app
 from skidpad.core.errors import BadRunError, BadSubjectError, SkidpadError, UnknownNameError
 
@@ -30,7 +29,8 @@ def test_json_has_the_figures_and_the_subject_is_written(garage: Garage, tmp_pat
 def test_the_table_shows_before_and_after(garage: Garage, tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, command(garage, tmp_path / "new", "--transforms", "rain"))
     assert answer.exit_code == 0, answer.output
-    assert "MSE before" in answer.stdout
+    assert "held out" in answer.stdout
+    assert "(rad^2)" in answer.stdout
     assert "rain" in answer.stdout
     assert "note: no training drive" in answer.stdout.replace("\n", " ")
     assert f"new subject: {tmp_path / 'new.toml'}" in answer.stdout

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from repair_toys import SPEC, run_of, write_drive
+from repair_toys import SPEC, Garage, run_of, write_drive
 
-from conftest import Garage
 from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.opening import open_drive

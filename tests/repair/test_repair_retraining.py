@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from repair_toys import TOY
+from repair_toys import TOY, Garage
 
-from conftest import Garage
 from skidpad.core.errors import BadSubjectError
 from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
 from skidpad.repair.retraining import check_repairable, repair
@@ -19,7 +18,7 @@ from skidpad.subjects.description import Format
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.torch_subject import TorchSubject
 
-QUICK = RepairSettings(epochs=25, learning_rate=3e-3, batch_size=32, mirror=False)
+QUICK = RepairSettings(epochs=25, learning_rate=5e-3, batch_size=64, mirror=False)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +76,13 @@ def test_the_counts_tell_what_was_taken(reports: dict[Split, RepairReport]) -> N
     assert [row.cases for row in report.improvements] == [17, 170, 170, 340]
     assert "near-duplicates" in report.notes[0]
     assert "stretches" in reports[Split.TIME].notes[0]
+    assert not any("another subject" in note for note in report.notes)
+
+
+def test_a_run_of_another_subject_can_be_used_and_it_says_so(garage: Garage, reports: dict[Split, RepairReport], tmp_path: Path) -> None:
+    other = load_subject(reports[Split.TIME].toml)
+    report = repair(other, garage.run, tmp_path / "new", replace(QUICK, epochs=1, max_mutants=100))
+    assert any("another subject" in note for note in report.notes)
 
 
 def test_the_same_seed_gives_the_same_bytes(garage: Garage, tmp_path: Path) -> None:

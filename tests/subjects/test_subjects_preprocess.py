@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
@@ -29,7 +32,7 @@ def reference(frames: np.ndarray, spec: InputSpec) -> np.ndarray:
     columns = slice(round(spec.crop.left * width), width - round(spec.crop.right * width))
     part = frames[:, rows, columns].astype(np.float64)
     down, across = triangle_weights(part.shape[1], spec.height_px), triangle_weights(part.shape[2], spec.width_px)
-    return np.rint(np.einsum("hy,nyxc,wx->nhwc", down, part, across)).clip(0, 255).astype(np.uint8)
+    return np.rint(np.einsum("hy,nyxc,wx->nhwc", down, part, across, optimize=True)).clip(0, 255).astype(np.uint8)
 
 
 def smooth(count: int, height: int, width: int, seed: int = 3) -> np.ndarray:
@@ -147,3 +150,14 @@ def test_the_gpu_agrees_with_the_cpu(colour: Colour) -> None:
     there = Preprocessor(spec, torch.device("cuda")).shrink(frames).cpu()
     # A level lost in resizing may become another one in the colour.
     assert levels_apart(Preprocessor(spec, CPU).shrink(frames).numpy(), there.numpy()) <= 2 * TOLERANCE_LEVELS
+
+
+@pytest.mark.real_data
+def test_recorded_frames_are_resized_by_the_plain_definition() -> None:
+    folder = Path(os.environ.get("SKIDPAD_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "udacity-ch2-test" / "center"
+    files = sorted(folder.glob("*.jpg"))[::1500] if folder.is_dir() else []
+    if not files:
+        pytest.skip(f"no recorded frames in {folder}; set SKIDPAD_SHARED_DATA")
+    frames = np.stack([cv2.cvtColor(cv2.imread(str(file)), cv2.COLOR_BGR2RGB) for file in files])
+    spec = InputSpec(200, 66, crop=Crop(top=0.4))
+    assert levels_apart(Preprocessor(spec, CPU).shrink(frames).numpy(), reference(frames, spec)) <= TOLERANCE_LEVELS

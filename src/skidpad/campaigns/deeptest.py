@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from skidpad.campaigns.cases import CaseColumns, judged
+from skidpad.campaigns.cases import CaseColumns, Judged, judged
 from skidpad.campaigns.guided import SearchPhase
+from skidpad.campaigns.lanes import Lanes, open_lanes
 from skidpad.campaigns.originals import ORIGINALS, Originals
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
@@ -36,6 +38,8 @@ from skidpad.subjects.loading import load_subject
 from skidpad.transforms import TRANSFORMS, stimuli
 
 if TYPE_CHECKING:
+    import torch
+
     from skidpad.campaigns.settings import DeepTestSettings
     from skidpad.core.images import IntArray
     from skidpad.oracles.relation import Relation
@@ -72,10 +76,10 @@ class DeepTest:
     def execute(self, run: Run, progress: Progress = silent) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         self._check_unchanged(run)
-        with run.lock():
+        with run.lock(), open_lanes(self.settings.device) as lanes:
             tracker = self._tracker(run, progress)
             blocks = ceil(len(self.drive) / self.settings.shard_frames)
-            run_shards(run, ORIGINALS, blocks, lambda index: self._originals_shard(index, tracker), progress)
+            run_shards(run, ORIGINALS, blocks, lambda index: self._originals_shard(index, tracker), progress, lanes.map)
             originals = Originals.of(run, len(self.drive))
             shards = {ORIGINALS: blocks}
             relation = self.relation(originals)
@@ -83,7 +87,7 @@ class DeepTest:
             for search in self.settings.searches:
                 if search == "grid":
                     shards[search] = blocks
-                    run_shards(run, search, blocks, lambda index: self._grid_shard(index, originals, relation, tracker), progress)
+                    run_shards(run, search, blocks, lambda index: self._grid_shard(index, originals, relation, tracker, lanes), progress)
                 else:
                     shards[search] = len(seeds)
                     work = SearchPhase(self, run, search, seeds, originals, relation, tracker)
@@ -171,18 +175,24 @@ class DeepTest:
             columns.add_originals(batch, observation.steering_rad, activity)
         return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
 
-    def _grid_shard(self, index: int, originals: Originals, relation: Relation, tracker: CoverageTracker) -> ShardResult:
+    def _grid_shard(self, index: int, originals: Originals, relation: Relation, tracker: CoverageTracker, lanes: Lanes) -> ShardResult:
         batch = self.drive.read(originals.readable(self._block(index)))
         columns = CaseColumns(keep_activations=self.settings.keep_activations)
         covered: dict[str, CoverageTracker] = {}
         frames = self._on_device(batch.frames)
-        for recipe in grid_recipes(self.stimuli) if len(batch) else ():
-            mutants = recipe.apply(frames, self.stimuli)
+        tasks = [(recipe, part) for recipe in grid_recipes(self.stimuli) for part in lanes.cut(len(batch))]
+
+        def evaluate(task: tuple[Recipe, slice]) -> tuple[Judged, torch.Tensor]:
+            recipe, part = task
+            mutants = recipe.apply(frames[part], self.stimuli)
             observation = self.subject.observe(mutants)
-            state = covered.setdefault(recipe.name, tracker.fresh())
-            activity = state.update(observation.values, packed=self.settings.keep_activations)
-            answers = originals.answers(batch.indices, observation.steering_rad)
-            columns.add(judged(relation, answers, mutants), [recipe] * len(batch), batch.indices, batch.frame_ids, activity)
+            return judged(relation, originals.answers(batch.indices[part], observation.steering_rad), mutants), observation.values
+
+        with closing(lanes.map(evaluate, tasks)) as evaluated:
+            for (recipe, part), (cases, values) in zip(tasks, evaluated, strict=True):
+                state = covered.setdefault(recipe.name, tracker.fresh())
+                activity = state.update(values, packed=self.settings.keep_activations)
+                columns.add(cases, [recipe] * len(values), batch.indices[part], batch.frame_ids[part], activity)
         return ShardResult("grid", index, columns.table(), {name: state.pack() for name, state in covered.items()})
 
     def _seed_frames(self, originals: Originals) -> IntArray:

@@ -54,7 +54,7 @@ class Pool:
     """N mutants with the F originals they came from, at the network's size; frames in time order.
 
     frame_of: (N,) place of a mutant's frame among the originals. recipe_of: (N,) place in `cases.recipes`.
-    frame_ids: F names. drive_sha256: of the drive the run was made on.
+    frame_ids: F names. drive_sha256, subject_sha256: of the drive and the subject that the run was made with.
     """
 
     mutants: Labelled
@@ -64,6 +64,7 @@ class Pool:
     frame_ids: tuple[str, ...]
     cases: Cases
     drive_sha256: str
+    subject_sha256: str
 
     @property
     def stimuli(self) -> tuple[str, ...]:
@@ -152,6 +153,7 @@ def gather(campaign: DeepTest, run: Run, settings: RepairSettings, progress: Pro
         frame_ids=tuple(campaign.drive.frame_ids[frame] for frame in frames.tolist()),
         cases=cases,
         drive_sha256=campaign.drive.sha256,
+        subject_sha256=run.manifest.hashes.get("subject", ""),
     )
 
 

@@ -67,7 +67,6 @@ def repair_on(
     trained = training_frames(len(pool.frame_ids), settings)
     mutant_trained = trained[pool.frame_of]
     held_out_ids = {frame_id for frame_id, is_trained in zip(pool.frame_ids, trained.tolist(), strict=True) if not is_trained}
-    mutants = pool.mutants.select(np.flatnonzero(mutant_trained))
     shared = 0
     if train_drive is None:
         base = pool.originals.select(np.flatnonzero(trained))
@@ -78,7 +77,8 @@ def repair_on(
     held_out = _HeldOut(pool, trained, mutant_trained)
     before = held_out.errors(subject.module, description, settings.device)
     module = _fresh(description, settings.seed) if settings.from_scratch else copied(subject.module)
-    fitted = fit(module, description, base.joined(mutants), None, settings.training(), progress=progress)
+    data = base.joined(pool.mutants.select(np.flatnonzero(mutant_trained)))
+    fitted = fit(module, description, data, None, settings.training(), progress=progress)
     after = held_out.errors(module, description, settings.device)
     saved = save_subject(module, replace(description, name=beside(out, "").name), out)
     return RepairReport(
@@ -95,13 +95,13 @@ def repair_on(
         unlabelled_mutants=pool.cases.unlabelled,
         training_frames=0 if train_drive is None else len(base),
         training_originals=len(base) if train_drive is None else 0,
-        training_mutants=len(mutants),
+        training_mutants=int(mutant_trained.sum()),
         held_out_frames=int((~trained).sum()),
         held_out_mutants=int((~mutant_trained).sum()),
         shared_frames=shared,
         epochs=len(fitted.curve),
         improvements=tuple(Improvement.of(name, before[name], after[name]) for name in before),
-        notes=_notes(pool, settings, train_drive, shared),
+        notes=_notes(subject, pool, settings, train_drive, shared),
     )
 
 
@@ -163,7 +163,7 @@ def _fresh(description: Description, seed: int) -> nn.Module:
         return ARCHITECTURES.get(description.architecture or "").build(description.input)
 
 
-def _notes(pool: Pool, settings: RepairSettings, train_drive: Drive | None, shared: int) -> tuple[str, ...]:
+def _notes(subject: TorchSubject, pool: Pool, settings: RepairSettings, train_drive: Drive | None, shared: int) -> tuple[str, ...]:
     notes = []
     if settings.split is Split.RANDOM:
         notes.append("random split, the paper's: held-out frames have near-duplicates in time among those trained on, so it flatters")
@@ -173,6 +173,8 @@ def _notes(pool: Pool, settings: RepairSettings, train_drive: Drive | None, shar
         notes.append(f"{len(pool.mutants)} of the {pool.cases.available} labelled mutants were drawn at random (max_mutants)")
     if pool.cases.unlabelled:
         notes.append(f"{pool.cases.unlabelled} mutants without a label were left out")
+    if pool.subject_sha256 != subject.sha256:
+        notes.append("the run was made with another subject: its mutants were not found, only reused, on this one")
     if train_drive is None:
         notes.append("no training drive: retrained on the mutants' share and their originals only, so what was learned before may fade")
     if shared:

@@ -27,7 +27,8 @@ class RepairSettings:
     """One repair; `epochs` and `learning_rate` of None are 10 and 3e-4, or 30 and 1e-3 from scratch.
 
     transforms: a mutant is taken where every step of its recipe is among them. share: of the frames, for training.
-    max_mutants: at most so many mutants are rendered, drawn at random; memory is about 40 to 50 kB each.
+    max_mutants: at most so many mutants are rendered, drawn at random; each takes two to
+    three times the network's input in bytes of memory, about 0.1 MB.
     """
 
     transforms: tuple[str, ...] = TRANSFORMS

@@ -16,5 +16,5 @@ class ScriptedNetwork(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> object:
         """Returns the program's answer."""
-        with torch.jit.optimized_execution(should_optimize=False):
+        with torch.jit.optimized_execution(should_optimize=False):  # type: ignore[attr-defined] # public, but torch does not export it to checkers
             return self.program(inputs)

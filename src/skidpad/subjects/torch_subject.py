@@ -32,7 +32,7 @@ class _CannotRunError(BadSubjectError):
 
 
 class TorchSubject:
-    """A network under test; `module` is anything callable on a tensor that torch can move to a device.
+    """A network under test; `module` is moved to the device and put into evaluation mode, not copied.
 
     Frames are taken in batches of `batch_size` images; when a GPU runs out of memory the batch is halved and stays so.
     """

@@ -15,7 +15,13 @@ HAZE_M = 420.0
 """At this distance haze and colour weigh the same."""
 
 Row: TypeAlias = NDArray[np.float32]
-"""One row of a frame, (width, 3), before rounding."""
+"""One row of a frame, (3, width), before rounding; a line for each colour, so that neighbours lie side by side."""
+
+Scratch: TypeAlias = NDArray[np.float32]
+"""Lines of CHUNK values that a kernel uses as it likes."""
+
+CHUNK = 64
+"""Rows are painted in pieces of so many pixels; loops of fixed length become vector instructions."""
 
 
 class Canvas(NamedTuple):

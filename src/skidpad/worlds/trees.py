@@ -86,18 +86,14 @@ def paint_trees(row: Row, v: int, seen: FloatArray, trees: FloatArray, texels: T
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _blend(row: Row, u: int, alpha: float, haze: float, red: float, green: float, blue: float) -> None:
-    row[u, 0] += alpha * (red + (HAZE_RED - red) * haze - row[u, 0])
-    row[u, 1] += alpha * (green + (HAZE_GREEN - green) * haze - row[u, 1])
-    row[u, 2] += alpha * (blue + (HAZE_BLUE - blue) * haze - row[u, 2])
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
 def _trunk(row: Row, column: float, half: float, alpha: float, haze: float, sideways: float) -> None:
-    for u in range(max(int(column - half - 1.0), 0), min(int(column + half + 2.0), len(row))):
+    for u in range(max(int(column - half - 1.0), 0), min(int(column + half + 2.0), row.shape[1])):
         off = u + 0.5 - column
-        lit = 0.75 + 0.25 * sideways * off / (half + 0.5)
-        _blend(row, u, alpha * unit(half + 0.5 - abs(off)), haze, 96.0 * lit, 84.0 * lit, 72.0 * lit)
+        cover = alpha * unit(half + 0.5 - abs(off))
+        lit = (1.0 - haze) * (0.75 + 0.25 * sideways * off / (half + 0.5))
+        row[0, u] += cover * (96.0 * lit + HAZE_RED * haze - row[0, u])
+        row[1, u] += cover * (84.0 * lit + HAZE_GREEN * haze - row[1, u])
+        row[2, u] += cover * (72.0 * lit + HAZE_BLUE * haze - row[2, u])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -126,21 +122,19 @@ def _crown(
     per_px = 1.0 / radius_px
     sharp = 0.4 * radius_px
     detail = 0.8 * unit(scale / 14.0)
-    limit = (1.0 + ragged) * radius_px + 1.0
-    outside = (1.0 + ragged) ** 2 + 0.5 / sharp
+    # Leaves can reach so far, but only where the crown is as wide.
+    limit = np.sqrt(max((1.0 + ragged) ** 2 + 0.5 / sharp - base, 0.0)) * radius_px
+    first, last = max(int(column - limit), 0), min(int(column + limit + 1.0), row.shape[1])
     step = _LEAVES_PER_M / scale
     leaf_y = start + _LEAVES_PER_M * z
-    first = max(int(column - limit), 0)
     ambient = 0.42 + 0.58 * up * light[1]
     to_right, towards = 0.58 * light[0], 0.58 * light[2]
     red, green, blue = colour[0] * (1.0 - haze), colour[1] * (1.0 - haze), colour[2] * (1.0 - haze)
     haze_red, haze_green, haze_blue = HAZE_RED * haze, HAZE_GREEN * haze, HAZE_BLUE * haze
-    for u in range(first, min(int(column + limit + 1.0), len(row))):
+    for u in range(first, last):
         off = u + 0.5 - column
         right = off * per_px
         square = right * right + base
-        if square > outside:
-            continue
         leaf = sample(texels, SIZE * SIZE, SIZE >> 1, start + step * off, leaf_y)
         rim = 1.0 + ragged * leaf
         cover = alpha * unit((rim * rim - square) * sharp + 0.5)
@@ -148,6 +142,6 @@ def _crown(
             continue
         sunlit = unit(ambient + right * to_right + np.sqrt(max(1.0 - square, 0.0)) * towards)
         lit = (0.44 + 0.72 * sunlit) * (1.0 + detail * leaf)
-        row[u, 0] += cover * (red * lit + haze_red - row[u, 0])
-        row[u, 1] += cover * (green * lit + haze_green - row[u, 1])
-        row[u, 2] += cover * (blue * lit + haze_blue - row[u, 2])
+        row[0, u] += cover * (red * lit + haze_red - row[0, u])
+        row[1, u] += cover * (green * lit + haze_green - row[1, u])
+        row[2, u] += cover * (blue * lit + haze_blue - row[2, u])

@@ -49,7 +49,7 @@ def retrain(
         out = folder / f"repaired-{split.value}"
         kept = beside(out, ".json")
         if kept.exists():
-            report = RepairReport.from_json(kept.read_text(encoding="utf-8"))
+            report = _read(kept)
             _check_same(report, wanted, subject, grid, train_drive, kept)
         else:
             for suffix in (".toml", ".safetensors"):  # what a stopped replication left; its report was not written yet
@@ -59,6 +59,13 @@ def retrain(
             write_atomically(kept, report.to_json().encode())
         reports.append(report)
     return Retraining(tuple(reports))
+
+
+def _read(path: Path) -> RepairReport:
+    try:
+        return RepairReport.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadRunError(f"{path} is no whole report of a repair ({error}); remove it, and the repair is made again") from error
 
 
 def _row(report: RepairReport, published: paper.Retrained) -> Row:

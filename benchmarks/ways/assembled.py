@@ -76,22 +76,24 @@ class Assembled:
         self.nbc = np.zeros((neurons, 2), np.bool_)
         self.findings = 0
 
-    def run(self, setting: Setting, nc_only: bool, batches: int | None = None) -> int:
-        """Tests all mutants, or those of the first batches, and returns how many images that were."""
+    def close(self) -> None:
+        """Ends the worker processes."""
+        del self._loader
+
+    def run(self, setting: Setting, *, nc_only: bool) -> None:
+        """Tests all mutants."""
         module = self._case.module.to(memory_format=torch.channels_last if setting.channels_last else torch.contiguous_format)
         answers: list[NDArray[np.float32]] = []
         with threads(setting.torch_threads, 1), torch.inference_mode():
-            for answer, layers in self._forward(module, setting.channels_last, batches):
+            for answer, layers in self._forward(module, channels_last=setting.channels_last):
                 answers.append(answer)
-                self._cover(layers, nc_only)
+                self._cover(layers, nc_only=nc_only)
         together = np.concatenate(answers)
         original_rad = together[: len(self._case.frames)]
-        if batches is None:
-            deviation_rad = np.abs(together.reshape(-1, len(original_rad)) - original_rad)
-            self.findings = int((deviation_rad[1:] >= self._case.within_rad).sum())
-        return len(together)
+        deviation_rad = np.abs(together.reshape(-1, len(original_rad)) - original_rad)
+        self.findings = int((deviation_rad[1:] >= self._case.within_rad).sum())
 
-    def _forward(self, module: nn.Module, channels_last: bool, batches: int | None) -> Iterator[tuple[NDArray[np.float32], list[NDArray[np.float32]]]]:
+    def _forward(self, module: nn.Module, *, channels_last: bool) -> Iterator[tuple[NDArray[np.float32], list[NDArray[np.float32]]]]:
         layers: list[NDArray[np.float32]] = []
 
         def keep(_module: nn.Module, _args: object, output: torch.Tensor) -> None:
@@ -99,9 +101,7 @@ class Assembled:
 
         hooks = [child.register_forward_hook(keep) for child in observed(self._case.module)]
         try:
-            for number, small in enumerate(self._loader):
-                if batches is not None and number >= batches:
-                    continue  # a loader with living workers is emptied, not broken off
+            for small in self._loader:
                 inputs = to_input(small)
                 layers.clear()
                 answer = module(inputs if channels_last else inputs.contiguous())
@@ -110,7 +110,7 @@ class Assembled:
             for hook in hooks:
                 hook.remove()
 
-    def _cover(self, layers: list[NDArray[np.float32]], nc_only: bool) -> None:
+    def _cover(self, layers: list[NDArray[np.float32]], *, nc_only: bool) -> None:
         self.nc |= self._nac([_scaled(layer) for layer in layers])[1].any(axis=0)
         if not nc_only:
             self.kmnc |= self._kmnc(layers)[1].any(axis=0)

@@ -21,7 +21,7 @@ NC_THRESHOLD, SECTIONS = 0.2, 1000
 
 @dataclass(frozen=True)
 class Case:
-    """The frames, (N, height, width, 3) RGB, under each recipe, and unchanged; all criteria, or NC alone."""
+    """The frames, (N, height, width, 3) RGB, under each recipe, and unchanged."""
 
     frames: NDArray[np.uint8]
     recipes: tuple[Recipe, ...]
@@ -29,7 +29,6 @@ class Case:
     profile: Profile
     layer_widths: tuple[int, ...]
     within_rad: float
-    nc_only: bool
 
     @property
     def images(self) -> int:

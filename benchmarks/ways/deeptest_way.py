@@ -32,10 +32,11 @@ class Covered:
 
 
 class DeepTestWay:
-    """Tests one mutant after the other; `images_done` counts them."""
+    """Tests one mutant after the other; `images` counts them."""
 
-    def __init__(self, case: Case, passes: Passes = "one") -> None:
+    def __init__(self, case: Case, *, nc_only: bool, passes: Passes = "one") -> None:
         self._case = case
+        self._nc_only = nc_only
         self._passes = passes
         self._transforms = case.transforms()
         bounds = np.cumsum((0, *case.layer_widths))
@@ -88,7 +89,7 @@ class DeepTestWay:
         for neuron, value in enumerate(values):
             if high > low and (value - low) / (high - low) > NC_THRESHOLD:
                 self.covered.nc[layer, neuron] = True
-            if not self._case.nc_only:
+            if not self._nc_only:
                 self._update_bounded(layer, neuron, value)
 
     def _update_bounded(self, layer: int, neuron: int, value: np.float32) -> None:

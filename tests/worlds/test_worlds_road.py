@@ -9,6 +9,7 @@ from worlds_truths import bend, piece_end, polyline_projection, straight
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
 from skidpad.worlds.frenet import CORRIDOR_M, NOWHERE_M, FrenetGrid
+from skidpad.worlds.ground import span_at
 from skidpad.worlds.road import CrossSection, Piece, Road, RoadStyle, random_road
 from skidpad.worlds.texture import noise_levels
 
@@ -71,6 +72,21 @@ def test_look_up_is_within_a_millimetre_of_brute_force(seed: int) -> None:
     np.testing.assert_allclose(found[:, 1], along, atol=5e-3)
     truth = road.project(points)
     np.testing.assert_allclose(truth.lateral_m, beside, atol=1e-5)
+
+
+@given(st.integers(0, 10**6), st.floats(0.005, 0.2), st.floats(-np.pi, np.pi))
+@settings(max_examples=12, deadline=None)
+def test_positions_spread_between_knots_are_within_a_millimetre(seed: int, across_px: float, direction: float) -> None:
+    rng = child_rng(seed, "knots")
+    road = bend(float(rng.choice([-30.0, 30.0])), 100.0)
+    start = road.at(rng.uniform(20.0, 80.0, 40)).beside(rng.uniform(-4.0, 4.0, 40))
+    span = span_at(across_px)
+    step = across_px * np.array([np.cos(direction), np.sin(direction)])
+    grid = grid_of(road)
+    first, last = (grid.look_up(start + k * step)[:, 0] for k in (0, span))
+    for k in range(span):
+        truth = road.project(start + k * step).lateral_m
+        np.testing.assert_allclose(first + (last - first) * k / span, truth, atol=1e-3)
 
 
 def test_look_up_tells_what_is_far_from_the_road() -> None:

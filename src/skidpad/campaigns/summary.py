@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skidpad.campaigns.guided import merged_coverage
 from skidpad.campaigns.originals import ORIGINALS
+from skidpad.core.angles import AngleUnit
 from skidpad.core.stimuli import Recipe
+from skidpad.oracles.error import squared_to_rad2
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
@@ -23,9 +26,13 @@ HISTOGRAM_DEG = tuple(float(edge) for edge in (0, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 
 """Edges of the histogram of deviations: fine where relations are drawn, coarse where answers are absurd."""
 
 
+EPSILON_RAD2 = squared_to_rad2(0.03, AngleUnit.SCALED_25)
+"""DeepTest's highlighted epsilon of Eq. 3 (section 5, Table 8), which is in (degrees / 25)^2."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often cases of one kind broke the relation, with its 95 % Wilson interval."""
+    """How often cases of one kind broke the relation, with its 95 % Wilson interval; the MSE is against the labels."""
 
     name: str
     parameters: str
@@ -33,12 +40,13 @@ class Rate:
     findings: int
     low: float
     high: float
+    mse_rad2: float = nan
 
     @classmethod
-    def of(cls, name: str, parameters: str, cases: int, findings: int) -> Rate:
+    def of(cls, name: str, parameters: str, cases: int, findings: int, mse_rad2: float = nan) -> Rate:
         """Computes the interval."""
         interval = wilson(findings, cases)
-        return cls(name, parameters, cases, findings, interval.low, interval.high)
+        return cls(name, parameters, cases, findings, interval.low, interval.high, mse_rad2)
 
     @property
     def rate(self) -> float:
@@ -62,6 +70,7 @@ class Summary:
     """The figures of one run; angles in degrees."""
 
     originals: int
+    mse_original_rad2: float
     overall: Rate
     by_stimulus: tuple[Rate, ...]
     by_parameters: tuple[Rate, ...]
@@ -70,35 +79,46 @@ class Summary:
     not_finite: int
     problems: tuple[Problem, ...]
 
+    def near_original(self, epsilon_rad2: float = EPSILON_RAD2) -> tuple[Rate, ...]:
+        """Returns the (transformation, parameters) that Eq. 3 keeps: those whose MSE is close to that of the originals.
+
+        Reference: DeepTest 5 (RQ4), Eq. 3.
+        """
+        return tuple(rate for rate in self.by_parameters if abs(rate.mse_rad2 - self.mse_original_rad2) <= epsilon_rad2)
+
 
 def summarise(run: Run, blank: CoverageTracker) -> Summary:
     """Counts the records of a run; grid cases by transformation and parameters, searched ones by their search."""
     cases: Counter[tuple[str, str]] = Counter()
     findings: Counter[tuple[str, str]] = Counter()
+    errors: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     deviations = np.zeros(len(HISTOGRAM_DEG) - 1, np.int64)
     not_finite = 0
     for phase in _phases(run):
-        for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "original_rad", "mutant_rad")):
-            keys = (
-                table.group_by(["stimulus", "recipe"], use_threads=False)
-                .aggregate([("violated", "count"), ("violated", "sum")])
-                .to_pylist()
-            )
-            for row in keys:
+        for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "label_rad", "original_rad", "mutant_rad")):
+            squared = (table["mutant_rad"].to_numpy() - table["label_rad"].to_numpy()) ** 2
+            with_error = table.append_column("squared", pa.array(squared, mask=~np.isfinite(squared)))
+            sums = [("violated", "count"), ("violated", "sum"), ("squared", "count"), ("squared", "sum")]
+            for row in with_error.group_by(["stimulus", "recipe"], use_threads=False).aggregate(sums).to_pylist():
                 # pairs drawn by a search are too many kinds for a table of their own
                 key = (row["stimulus"], row["recipe"]) if phase == "grid" else (phase, "")
                 cases[key] += row["violated_count"]
                 findings[key] += row["violated_sum"]
+                errors[key][0] += row["squared_sum"] or 0.0
+                errors[key][1] += row["squared_count"]
             deviation_deg = np.degrees(np.abs(table["mutant_rad"].to_numpy() - table["original_rad"].to_numpy()))
             finite = deviation_deg[np.isfinite(deviation_deg)]
             not_finite += len(deviation_deg) - len(finite)
             deviations += np.histogram(np.minimum(finite, HISTOGRAM_DEG[-1]), HISTOGRAM_DEG)[0]
+    originals = run.records(ORIGINALS, ("original_rad", "label_rad"))
+    squared = (originals["original_rad"].to_numpy() - originals["label_rad"].to_numpy()) ** 2
     return Summary(
-        originals=sum(table.num_rows for table in run.iter_records(ORIGINALS, ("frame_index",))),
+        originals=originals.num_rows,
+        mse_original_rad2=_mean([float(np.nansum(squared)), float(np.isfinite(squared).sum())]),
         overall=Rate.of("all", "", cases.total(), findings.total()),
         by_stimulus=_by_stimulus(cases, findings),
         by_parameters=tuple(
-            Rate.of(name, str(Recipe.from_json(recipe).steps[0].params), count, findings[name, recipe])
+            Rate.of(name, str(Recipe.from_json(recipe).steps[0].params), count, findings[name, recipe], _mean(errors[name, recipe]))
             for (name, recipe), count in cases.items()
             if recipe
         ),
@@ -125,6 +145,11 @@ def coverage_gains(run: Run, blank: CoverageTracker) -> tuple[CoverageGain, ...]
         for name, tracker in [("", everything), *groups.items()]
         for before, after in zip(originals.coverage(), tracker.coverage(), strict=True)
     )
+
+
+def _mean(total_and_count: list[float]) -> float:
+    total, count = total_and_count
+    return total / count if count else nan
 
 
 def _phases(run: Run) -> list[str]:

@@ -158,6 +158,8 @@ def _execute(campaign: "DeepTest", run: "Run", json: bool) -> None:
 
 def print_summary(run: "Run", summary: "Summary") -> None:
     """Prints findings by stimulus, coverage and the worst finding's replay command."""
+    from skidpad.campaigns.summary import EPSILON_RAD2
+
     rows = [
         (rate.name, rate.cases, rate.findings, f"{rate.rate:.1%}", f"{rate.low:.1%} to {rate.high:.1%}")
         for rate in (*sorted(summary.by_stimulus, key=lambda rate: -rate.rate), summary.overall)
@@ -167,6 +169,12 @@ def print_summary(run: "Run", summary: "Summary") -> None:
         if not gain.stimulus and gain.total:
             covered = f"{gain.originals / gain.total:.1%} by the originals, {gain.together / gain.total:.1%} with the mutants"
             say(f"{gain.criterion} coverage: {covered} ({gain.total} regions)")
+    if run.config.get("relation") == "label-mse" and summary.by_parameters:
+        near = summary.near_original()
+        say(
+            f"Eq. 3 (epsilon {EPSILON_RAD2:.4f} rad^2) keeps {len(near)} of {len(summary.by_parameters)} transformations with parameters, "
+            f"and {sum(rate.findings for rate in near)} of their findings"
+        )
     if summary.problems:
         say(f"{len(summary.problems)} broken frames were left out; `skidpad inspect` lists them")
     worst = run.findings(limit=1, columns=("case_id", "recipe", "frame_id")).to_pylist()

@@ -182,4 +182,5 @@ def _notes(subject: TorchSubject, pool: Pool, settings: RepairSettings, train_dr
             f"the training drive shares {shared} held-out frames with the run; they were left out of it, but their neighbours in time "
             "were not: the errors after are too good"
         )
+    notes.append("no control: the change holds what any further training brings, too; compare the mutants' with the originals'")
     return tuple(notes)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.campaigns.originals import Originals
-from skidpad.campaigns.summary import HISTOGRAM_DEG, CoverageGain, Rate, Summary, summarise
+from skidpad.campaigns.summary import EPSILON_RAD2, HISTOGRAM_DEG, CoverageGain, Rate, Summary, summarise
 from skidpad.drives.inspection import count_problems
 from skidpad.oracles.relations import LabelMse, SteersAlike
 from skidpad.report.model import (
@@ -66,7 +66,7 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
-        notes=_notes(relation, originals),
+        notes=_notes(relation, originals, summary),
     )
 
 
@@ -182,7 +182,7 @@ def _commands(run: Run) -> tuple[str, ...]:
     return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
 
 
-def _notes(relation: Relation, originals: Originals) -> tuple[str, ...]:
+def _notes(relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
     notes = [
         f"Relation: {relation.name}; a case breaks it unless it {relation_sentence(relation)}."
         if isinstance(relation, SteersAlike)
@@ -194,6 +194,12 @@ def _notes(relation: Relation, originals: Originals) -> tuple[str, ...]:
     if originals.labelled:
         rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
         notes.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {originals.labelled} labelled frames.")
+    if isinstance(relation, LabelMse):
+        near = summary.near_original()
+        kept = f"keeps {len(near)} of {len(summary.by_parameters)} of them, with {count(sum(rate.findings for rate in near))} findings"
+        notes.append(
+            f"Eq. 3 asks which parameters leave the error near that of the originals (epsilon {EPSILON_RAD2:.4f} rad^2): it {kept}."
+        )
     return tuple(notes)
 
 

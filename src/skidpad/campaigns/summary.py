@@ -8,6 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from skidpad.campaigns.guided import merged_coverage
 from skidpad.campaigns.originals import ORIGINALS

@@ -249,7 +249,7 @@ def test_a_full_disk_keeps_what_is_kept(run, monkeypatch, code):
 
     before = sorted((run.path / "segments").iterdir())
     with monkeypatch.context() as patch:
-        patch.setattr("skidpad.runs.atomic.os.fsync", full)
+        patch.setattr("skidpad.core.files.os.fsync", full)
         with pytest.raises(BadRunError, match=r"the disk is full; 4 shards are kept; free some space .* skidpad resume "):
             run.commit(shard("mutants", 3))
     assert sorted((run.path / "segments").iterdir()) == before
@@ -261,7 +261,7 @@ def test_another_write_error_is_told_with_its_reason(run, monkeypatch):
     def fail(descriptor):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("skidpad.runs.atomic.os.fsync", fail)
+    monkeypatch.setattr("skidpad.core.files.os.fsync", fail)
     with pytest.raises(BadRunError, match="failed: Input/output error"):
         run.write_state("summary.json", b"{}")
     assert run.read_state("summary.json") is None

@@ -54,7 +54,7 @@ def test_an_interrupt_inside_a_commit_loses_or_keeps_the_whole_shard(tmp_path, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"skidpad.runs.atomic.{function}", interrupt)
+        patch.setattr(f"skidpad.core.files.{function}", interrupt)
         with pytest.raises(InterruptedRunError, match=f"{kept} of 3 shards"):
             run_shards(run, "mutants", 3, Recorder())
     assert list((run.path / "segments").glob(".*")) == []

@@ -1,6 +1,5 @@
 """Writes a page as one HTML file that needs nothing beside itself."""
 
-import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -9,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skidpad import __version__
 from skidpad.core.errors import SkidpadError
+from skidpad.core.files import write_atomically
 from skidpad.report.layout import lay_out
 from skidpad.report.model import ReportModel
 from skidpad.report.page import Page
@@ -35,16 +35,10 @@ def write_report(model: ReportModel, path: Path, max_pairs: int = MAX_PAIRS) -> 
 
 def write_text_whole(path: Path, text: str) -> None:
     """Writes beside the path first and moves it into place, so that no reader meets half a file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_atomically(path, text.encode())
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise SkidpadError(
             f"cannot write the report to {str(path)!r} ({error.strerror}); choose a file in a folder you may write to"
         ) from error

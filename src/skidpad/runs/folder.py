@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.core.errors import BadRunError, UnknownNameError
+from skidpad.core.files import remove_temporary, sync_folder, write_atomically
 from skidpad.drives.drive import Problem
-from skidpad.runs.atomic import remove_temporary, sync_folder, write_atomically
 from skidpad.runs.config import Config, read_config, write_config
 from skidpad.runs.locking import LOCK_FILE, exclusive
 from skidpad.runs.manifest import Manifest

@@ -1,23 +1,17 @@
-"""Files that are there whole or not at all."""
+"""Writing a subject's files, with errors that say where."""
 
-import os
 from pathlib import Path
 
+from skidpad.core import files
 from skidpad.core.errors import BadSubjectError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes beside `path`, brings it to the disk, then renames; a crash leaves the old file or the new one."""
-    passing = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Writes the file, and the folder it is to be in, or says that the place cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with passing.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        passing.replace(path)
+        files.write_atomically(path, data)
     except OSError as error:
-        passing.unlink(missing_ok=True)
         raise BadSubjectError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written") from error
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from skidpad.campaigns.originals import Originals
 from skidpad.core.errors import BadSubjectError
+from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.opening import open_drive
 from skidpad.repair.retraining import check_repairable
@@ -23,7 +24,6 @@ from skidpad.replicate.deeptest.retraining import Retraining, retrain
 from skidpad.replicate.deeptest.runs import ReplicationSettings, Runs, measure
 from skidpad.replicate.render import markdown, plain, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
-from skidpad.runs.atomic import write_atomically
 from skidpad.subjects.loading import load_subject
 
 TITLE = "DeepTest, replicated"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadRunError
+from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress
 from skidpad.repair.mutants import Pool, gather
 from skidpad.repair.report import RepairReport
@@ -18,7 +19,6 @@ from skidpad.repair.retraining import repair_on
 from skidpad.repair.settings import RepairSettings, Split
 from skidpad.replicate.deeptest import paper
 from skidpad.replicate.rows import Row
-from skidpad.runs.atomic import write_atomically
 from skidpad.subjects.saving import beside
 
 if TYPE_CHECKING:

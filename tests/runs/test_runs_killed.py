@@ -81,7 +81,7 @@ DEADLY = """
 import os, signal
 from pathlib import Path
 import runs_toy_campaign
-from skidpad.runs import atomic
+from skidpad.core import files
 
 calls = 0
 def die(*arguments, **options):

@@ -207,7 +207,7 @@ def test_a_failed_write_keeps_the_old_report_and_says_why(tmp_path: Path, monkey
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("skidpad.report.render.os.fsync", full)
+    monkeypatch.setattr("skidpad.core.files.os.fsync", full)
     with pytest.raises(SkidpadError, match="No space left on device"):
         write_report(bare(title="new"), target)
     assert "old" in target.read_text(encoding="utf-8")

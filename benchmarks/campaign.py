@@ -28,11 +28,6 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import torch
-from ways.assembled import Assembled, Setting
-from ways.case import Case, threads
-from ways.deeptest_way import DeepTestWay
-from ways.drive_on_disk import jpeg_drive
-from ways.skidpad_way import BareKernels, SkidpadWay
 
 from skidpad.campaigns.deeptest import DeepTest
 from skidpad.campaigns.settings import DeepTestSettings
@@ -41,6 +36,11 @@ from skidpad.coverage.profile import profile_of
 from skidpad.drives import open_drive
 from skidpad.subjects.pretrained import pretrained
 from skidpad.subjects.torch_subject import TorchSubject
+from ways.assembled import Assembled, Setting
+from ways.case import Case, threads
+from ways.deeptest_way import DeepTestWay
+from ways.drive_on_disk import jpeg_drive
+from ways.skidpad_way import BareKernels, SkidpadWay
 
 WITHIN_DEG = 10.0
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -39,7 +39,7 @@ class Mutants(Dataset[torch.Tensor]):
         self._transforms = case.transforms()
 
     def __len__(self) -> int:
-        return -(-len(self._frames) * len(self._transforms) // BATCH)
+        return (len(self._frames) * len(self._transforms) + BATCH - 1) // BATCH
 
     def __getitem__(self, number: int) -> torch.Tensor:
         count = len(self._frames)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -40,8 +41,8 @@ class DeepTestWay:
         self._passes = passes
         self._transforms = case.transforms()
         bounds = np.cumsum((0, *case.layer_widths))
-        self._low = [case.profile.low.numpy()[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-        self._high = [case.profile.high.numpy()[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        self._low = [case.profile.low.numpy()[a:b] for a, b in pairwise(bounds)]
+        self._high = [case.profile.high.numpy()[a:b] for a, b in pairwise(bounds)]
         children = list(case.module.children())
         self._heads = [nn.Sequential(*children[: children.index(module) + 1]) for module in observed(case.module)]
         self.covered = Covered()

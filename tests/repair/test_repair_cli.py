@@ -36,6 +36,16 @@ def test_the_table_shows_before_and_after(garage: Garage, tmp_path: Path) -> Non
     assert f"new subject: {tmp_path / 'new.toml'}" in answer.stdout
 
 
+@pytest.mark.parametrize(("option", "controlled"), [("--control", True), ("--no-control", False)])
+def test_the_table_shows_the_control_unless_it_is_switched_off(garage: Garage, tmp_path: Path, option: str, controlled: bool) -> None:
+    answer = CliRunner().invoke(app, command(garage, tmp_path / "new", option))
+    assert answer.exit_code == 0, answer.output
+    assert ("beyond" in answer.stdout) is controlled
+    assert ("note: control: " in answer.stdout) is controlled
+    assert ("note: no control: " in answer.stdout) is not controlled
+    assert "nan" not in answer.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,13 @@ import pytest
 import torch
 from repair_toys import SPEC, Garage, run_of, write_drive
 
+from skidpad.campaigns.deeptest import DeepTest
 from skidpad.core.errors import BadRunError
+from skidpad.core.images import Frames
 from skidpad.core.stimuli import Params, Recipe, Step
+from skidpad.drives.drive import Drive, FrameBatch
 from skidpad.drives.opening import open_drive
+from skidpad.repair import mutants
 from skidpad.repair.mutants import campaign_of, choose_cases, gather
 from skidpad.repair.settings import RepairSettings
 from skidpad.runs.folder import Run
@@ -98,6 +103,30 @@ def test_the_pool_holds_the_pixels_that_the_network_saw(garage: Garage) -> None:
     assert pool.mutants.pictures.dtype == torch.uint8
     assert pool.mutants.pictures.shape[1:] == (8, 16, 1)
     assert len(pool.stimuli) == 60
+
+
+def test_frames_are_read_a_block_at_a_time_and_each_once(garage: Garage, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = campaign_of(garage.run, garage.subject, "cpu")
+    whole = gather(campaign, garage.run, RepairSettings())
+    read: list[list[int]] = []
+    rendered: list[int] = []
+
+    class Watched(DeepTest):
+        def mutate(self, frames: Frames, recipe: Recipe) -> Frames:
+            rendered.append(len(frames))
+            return super().mutate(frames, recipe)
+
+    def watched(drive: Drive, indices: Sequence[int]) -> FrameBatch:
+        read.append(list(indices))
+        return plain(drive, indices)
+
+    plain = Drive.read
+    monkeypatch.setattr(Drive, "read", watched)
+    monkeypatch.setattr(mutants, "_BLOCK_FRAMES", 8)
+    blockwise = gather(Watched(campaign.settings, campaign.subject, campaign.drive, campaign.stimuli), garage.run, RepairSettings())
+    assert sorted(frame for block in read for frame in block) == list(range(50))
+    assert max(len(block) for block in read) == max(rendered) == 8  # what is held at full size does not grow with the mutants
+    assert torch.equal(blockwise.mutants.pictures, whole.mutants.pictures)
 
 
 def test_a_drive_that_changed_since_the_run_is_refused(garage: Garage, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from repair_toys import TOY, Garage
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
+from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, RepairReport
 from skidpad.repair.retraining import check_repairable, repair
 from skidpad.repair.settings import RepairSettings, Split
 from skidpad.repair.splitting import training_frames
@@ -140,6 +140,8 @@ def test_a_report_survives_json(reports: dict[Split, RepairReport]) -> None:
     report = reports[Split.TIME]
     assert RepairReport.from_json(report.to_json()) == report
     assert json.loads(report.to_json())["settings"]["split"] == "time"
-    silent = replace(report, improvements=(Improvement("fog", 0, float("nan"), float("nan"), 0.0, 0.0, 0, 0),))
+    silent = replace(report, improvements=(replace(report.improvements[0], mse_before_rad2=float("nan"), mse_control_rad2=float("nan")),))
     assert json.loads(silent.to_json())["improvements"][0]["mse_before_rad2"] is None
     assert np.isnan(RepairReport.from_json(silent.to_json()).improvements[0].mse_before_rad2)
+    assert set(json.loads(report.to_json())["improvements"][0]) >= {"mse_change", "mse_change_control", "mse_change_beyond_control"}
+    assert RepairReport.from_json(replace(report, settings=replace(report.settings, control=False)).to_json()).settings.control is False

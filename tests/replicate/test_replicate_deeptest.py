@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,6 +109,35 @@ def test_other_settings_in_the_same_folder_are_refused(place: Place, payload: di
     other = place.invoke("--epochs", "2")
     assert isinstance(other.exception, BadRunError)
     assert "repaired-random.json" in str(other.exception)
+
+
+def test_the_control_stands_beside_the_repair(place: Place, payload: dict) -> None:  # type: ignore[type-arg]  # JSON
+    notes = [row["note"] for row in payload["rows"] if row["question"] == "RQ5"]
+    assert len(notes) == 6
+    assert all("the control, without mutants" in note and "no control" not in note for note in notes)
+    fog = next(row for row in payload["retraining"]["reports"][0]["improvements"] if row["pictures"] == "fog")
+    assert f"MSE {fog['mse_control_rad2']:.3g} rad^2" in notes[1]
+    page = (place.folder / "out" / "deeptest.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith("| fog | ours, random split |")]
+    beyond = 100 * (fog["mse_after_rad2"] / fog["mse_control_rad2"] - 1)
+    assert f" {beyond:.3g} |" in line
+    assert f" {fog['rmse_control_rad']:.3g} |" in line
+    assert "change beyond control (%)" in page
+
+
+def test_without_a_control_the_scoreboard_says_so(place: Place, payload: dict) -> None:  # type: ignore[type-arg]  # JSON
+    refused = place.invoke("--no-control")
+    assert isinstance(refused.exception, BadRunError)  # the folder holds repairs with one
+    out = place.folder / "bare-repair"
+    shutil.copytree(place.folder / "out", out)
+    for path in out.glob("repaired-*"):
+        path.unlink()
+    answer = place.invoke("--no-control", "--json", out="bare-repair")
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)
+    assert all(row["note"].endswith("; no control") for row in found["rows"] if row["question"] == "RQ5")
+    assert found["retraining"]["reports"][0]["improvements"][0]["mse_control_rad2"] is None
+    assert "No control: " in (out / "deeptest.md").read_text()
 
 
 def test_a_damaged_repair_report_is_one_clear_error(place: Place, payload: dict) -> None:

@@ -90,7 +90,7 @@ class DeepTest:
                     run_shards(run, search, blocks, lambda index: self._grid_shard(index, originals, relation, tracker, lanes), progress)
                 else:
                     shards[search] = len(seeds)
-                    work = SearchPhase(self, run, search, seeds, originals, relation, tracker)
+                    work = SearchPhase(self, run, search, seeds, originals, relation, tracker, lanes)
                     run_shards(run, search, len(seeds), work, progress)
             run.finish(shards)
 
@@ -190,8 +190,9 @@ class DeepTest:
 
         with closing(lanes.map(evaluate, tasks)) as evaluated:
             for (recipe, part), (cases, values) in zip(tasks, evaluated, strict=True):
-                state = covered.setdefault(recipe.name, tracker.fresh())
-                activity = state.update(values, packed=self.settings.keep_activations)
+                if recipe.name not in covered:
+                    covered[recipe.name] = tracker.fresh()
+                activity = covered[recipe.name].update(values, packed=self.settings.keep_activations)
                 columns.add(cases, [recipe] * len(values), batch.indices[part], batch.frame_ids[part], activity)
         return ShardResult("grid", index, columns.table(), {name: state.pack() for name, state in covered.items()})
 

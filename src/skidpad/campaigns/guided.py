@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from skidpad.campaigns.cases import CaseColumns, judged
 from skidpad.campaigns.originals import ORIGINALS, Originals
-from skidpad.core.images import as_numpy
+from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.runs.segments import ShardResult
 from skidpad.search.greedy import stack_order
 from skidpad.search.protocol import SEARCHES, SearchTask
+from skidpad.subjects.base import Observation
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeptest import DeepTest
+    from skidpad.campaigns.lanes import Lanes
     from skidpad.core.images import IntArray
     from skidpad.oracles.relation import Relation
     from skidpad.runs.folder import Run
 
 WIDTH = 16
 """Tries that are evaluated at once; which are taken does not depend on it."""
+
+TRIES_A_BATCH = 8
+"""Enough for the network to be fast, few enough that two lanes have work."""
 
 
 class SearchPhase:
@@ -36,9 +43,18 @@ class SearchPhase:
     """
 
     def __init__(
-        self, campaign: DeepTest, run: Run, search: str, seeds: IntArray, originals: Originals, relation: Relation, tracker: CoverageTracker
+        self,
+        campaign: DeepTest,
+        run: Run,
+        search: str,
+        seeds: IntArray,
+        originals: Originals,
+        relation: Relation,
+        tracker: CoverageTracker,
+        lanes: Lanes,
     ) -> None:
         self._campaign = campaign
+        self._lanes = lanes
         self._run = run
         self._search = search
         self._order = seeds[np.fromiter(stack_order(len(seeds)), np.int64)]
@@ -62,8 +78,7 @@ class SearchPhase:
         guide = settings.criteria[0]
         while search is not None and not search.done:
             recipes = search.ask(WIDTH)
-            mutants = np.concatenate([self._render(batch.frames, recipe) for recipe in recipes])
-            observation = self._campaign.observe(mutants)
+            mutants, observation = self._observed(batch.frames, recipes)
             gains = covered.state(guide).newly_each(covered.regions(guide, observation.values))
             accepted = search.tell((gains > 0).tolist())
             kept = self._kept(len(recipes), accepted)
@@ -84,8 +99,18 @@ class SearchPhase:
             return list(range(tries))
         return [] if accepted is None else [accepted]
 
-    def _render(self, frames: np.ndarray, recipe: Recipe) -> np.ndarray:
-        return as_numpy(self._campaign.mutate(frames, recipe))
+    def _observed(self, frame: NumpyFrames, recipes: Sequence[Recipe]) -> tuple[NumpyFrames, Observation]:
+        """Renders one frame, (1, height, width, 3), under each recipe and asks the subject."""
+
+        def look(part: slice) -> tuple[NumpyFrames, Observation]:
+            mutants = np.concatenate([as_numpy(self._campaign.mutate(frame, recipe)) for recipe in recipes[part]])
+            return mutants, self._campaign.observe(mutants)
+
+        parts = [slice(start, start + TRIES_A_BATCH) for start in range(0, len(recipes), TRIES_A_BATCH)]
+        looked = list(self._lanes.map(look, parts))
+        steering_rad = np.concatenate([observation.steering_rad for _, observation in looked])
+        values = torch.cat([observation.values for _, observation in looked])
+        return np.concatenate([mutants for mutants, _ in looked]), Observation(steering_rad, values)
 
     def _task(self, frame_id: str, frame_index: int) -> SearchTask:
         settings = self._campaign.settings

@@ -25,6 +25,9 @@ _CPU_FRAMES = 32
 """With 64, the maps of a first convolution are more than the allocator keeps, and the system clears new pages for each
 batch: a tenth of the time. Fewer than 16 make the network itself slower."""
 
+_AHEAD = 8
+"""Batches a lane may be ahead of the slowest: a bilateral blur takes as long as ten other transforms."""
+
 _GPU_FRAMES = 256
 """As many as a subject takes at once there."""
 
@@ -38,7 +41,7 @@ class Lanes:
 
     def map(self, work: Callable[[S], T], items: Sequence[S]) -> Generator[T, None, None]:
         """Yields `work(item)` in the order of the items."""
-        return map_ahead(work, items, self.count, 2 * self.count)
+        return map_ahead(work, items, self.count, _AHEAD * self.count)
 
     def cut(self, frames: int) -> list[slice]:
         """Cuts `frames` frames into batches; how many lanes there are does not matter."""

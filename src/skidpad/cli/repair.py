@@ -1,6 +1,7 @@
-"""skidpad repair: retrain on what a run found, and measure before and after."""
+"""skidpad repair: retrain on what a run found, and measure before, after and a control."""
 
 import json as json_module
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,11 +33,15 @@ def repair(
     epochs: Annotated[int | None, typer.Option(help="Default: 10, from scratch 30.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Default: 3e-4, from scratch 1e-3.")] = None,
     mirror: Annotated[bool, typer.Option(help="Flip half of the pictures, and the sign of their labels.")] = True,
+    control: Annotated[bool, typer.Option(help="Retrain a second network as long without the mutants, to compare with.")] = True,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Retrain a network on a share of a run's mutants, and measure before and after on the held-out rest (DeepTest, RQ5)."""
+    """Retrain a network on a share of a run's mutants, and measure before and after on the held-out rest (DeepTest, RQ5).
+
+    Killed and called again, it goes on from the checkpoints beside OUT.
+    """
     from skidpad.drives import open_drive
     from skidpad.repair.retraining import check_free, check_repairable
     from skidpad.repair.retraining import repair as repair_subject
@@ -59,6 +64,7 @@ def repair(
         epochs=epochs,
         learning_rate=learning_rate,
         mirror=mirror,
+        control=control,
         seed=seed,
         device=device,
     )
@@ -77,25 +83,38 @@ def repair(
 
 
 def print_repair(report: "RepairReport") -> None:
-    """Prints what was trained on, and the errors before and after."""
+    """Prints what was trained on, and the errors before, after and of the control."""
     base = (
         f"{report.training_frames} frames of {report.training_drive}" if report.training_drive else f"{report.training_originals} originals"
     )
     say(f"trained {report.epochs} epochs on {base} and {report.training_mutants} mutants")
-    rows = [
-        (
-            row.pictures,
-            row.cases,
-            row.mse_before_rad2,
-            row.mse_after_rad2,
-            f"{row.mse_change:+.0%}",
-            row.rmse_before_rad,
-            row.rmse_after_rad,
-        )
-        for row in report.improvements
-    ]
-    columns = ("held out", "pictures", "MSE before (rad^2)", "after", "change", "RMSE before (rad)", "after")
-    table(f"{report.subject}, {report.held_out_frames} frames held out ({report.settings.split.value})", columns, rows)
+    controlled, rows = report.settings.control, report.improvements
+    table(  # two tables, so that numbers stay whole on 80 columns
+        f"{report.subject}: MSE (rad^2), {report.held_out_frames} frames held out ({report.settings.split.value})",
+        ("held out", "before", "after", "change", *(("control", "beyond control") if controlled else ())),
+        [
+            (
+                row.pictures,
+                row.mse_before_rad2,
+                row.mse_after_rad2,
+                _percent(row.mse_change),
+                *((row.mse_control_rad2, _percent(row.mse_change_beyond_control)) if controlled else ()),
+            )
+            for row in rows
+        ],
+    )
+    table(
+        f"{report.subject}: RMSE (rad)",
+        ("held out", "pictures", "before", "after", *(("control",) if controlled else ())),
+        [
+            (row.pictures, row.cases, row.rmse_before_rad, row.rmse_after_rad, *((row.rmse_control_rad,) if controlled else ()))
+            for row in rows
+        ],
+    )
     for note in report.notes:
         say(f"note: {note}")
     say(f"new subject: {report.toml}")
+
+
+def _percent(share: float) -> str:
+    return "-" if isnan(share) else f"{share:+.0%}"

@@ -32,6 +32,7 @@ def deeptest(
     seeds: Annotated[int, typer.Option(help="At most so many evenly spaced seed frames for RQ3.")] = 100,
     max_mutants: Annotated[int, typer.Option(help="RQ5 trains and tests on at most so many mutants, drawn at random.")] = 6000,
     epochs: Annotated[int | None, typer.Option(help="Epochs of RQ5's retraining; 10 by default.")] = None,
+    control: Annotated[bool, typer.Option(help="RQ5 retrains a second network as long without the mutants.")] = True,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     json: Json = False,
@@ -51,6 +52,7 @@ def deeptest(
         seeds=seeds,
         max_mutants=max_mutants,
         epochs=epochs,
+        control=control,
         seed=seed,
         device=device,
     )

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
@@ -25,14 +24,16 @@ from skidpad.transforms import stimuli
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from skidpad.core.images import IntArray
+    import pyarrow as pa
+
+    from skidpad.core.images import BoolArray, IntArray
     from skidpad.drives.drive import FrameBatch
     from skidpad.repair.settings import RepairSettings
     from skidpad.runs.folder import Run
     from skidpad.subjects.torch_subject import TorchSubject
 
 _BLOCK_FRAMES = 64
-_COLUMNS = ("case_id", "frame_index", "stimulus", "recipe", "label_rad")
+_COLUMNS = ("frame_index", "recipe", "label_rad")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,38 +89,39 @@ def campaign_of(run: Run, subject: TorchSubject, device: str) -> DeepTest:
 
 
 def choose_cases(run: Run, settings: RepairSettings) -> Cases:
-    """Picks the labelled mutants whose recipe has no step but the chosen transforms, each once; draws where there are too many."""
+    """Picks the labelled mutants whose recipe has no step but the chosen transforms, each once; draws where there are too many.
+
+    Shards are read one by one; a few numbers of each record stay in memory, and each recipe once.
+    """
     wanted = frozenset(settings.transforms)
-    parts: list[pa.Table] = []
+    known: dict[str, int] = {}
+    parts: list[tuple[IntArray, IntArray, BoolArray]] = []
     for phase in run.phases():
-        for table in run.iter_records(phase, _COLUMNS) if phase != ORIGINALS else ():
-            recipes = pc.unique(table["recipe"]).to_pylist()
-            taken = [text for text in recipes if {step.stimulus for step in Recipe.from_json(text).steps} <= wanted]
-            parts.append(table.filter(pc.is_in(table["recipe"], pa.array(taken, pa.string()))))
-    found = pa.concat_tables(parts).combine_chunks() if parts else None
-    if found is None or found.num_rows == 0:
+        if phase != ORIGINALS:
+            parts.extend(_shard_cases(table, wanted, known) for table in run.iter_records(phase, _COLUMNS))
+    if not known:
         raise BadRunError(
             f"the run {run.path} holds no mutant of {', '.join(settings.transforms)}; it has {', '.join(_stimuli_of(run)) or 'none'}: "
             "choose among those with --transforms, or make a run with `skidpad test`"
         )
-    _, first = np.unique(found["case_id"].to_numpy(zero_copy_only=False), return_index=True)
-    found = found.take(pa.array(np.sort(first)))
-    labelled = np.isfinite(found["label_rad"].to_numpy())
-    places = np.flatnonzero(labelled)
-    if len(places) == 0:
-        raise BadRunError(f"none of the {found.num_rows} mutants in {run.path} has a label to train on; use a run over a drive with labels")
-    if len(places) > settings.max_mutants:
+    frame_index, recipe_of, labelled = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    _, first = np.unique(frame_index * len(known) + recipe_of, return_index=True)  # a case is a frame and a recipe
+    first.sort()
+    places = first[labelled[first]]
+    available = len(places)
+    if available == 0:
+        raise BadRunError(f"none of the {len(first)} mutants in {run.path} has a label to train on; use a run over a drive with labels")
+    if available > settings.max_mutants:
         places = np.sort(child_rng(settings.seed, "repair", "mutants").choice(places, settings.max_mutants, replace=False))
-    chosen = found.take(pa.array(places))
-    encoded = chosen["recipe"].combine_chunks().dictionary_encode()
-    frame_index = chosen["frame_index"].to_numpy()
-    order = np.argsort(frame_index, kind="stable")
+    places = places[np.argsort(frame_index[places], kind="stable")]
+    used, recipe_of = np.unique(recipe_of[places], return_inverse=True)
+    texts = list(known)
     return Cases(
-        frame_index=frame_index[order],
-        recipe_of=encoded.indices.to_numpy().astype(np.int64)[order],
-        recipes=tuple(Recipe.from_json(text) for text in encoded.dictionary.to_pylist()),
-        available=int(labelled.sum()),
-        unlabelled=int((~labelled).sum()),
+        frame_index=frame_index[places],
+        recipe_of=recipe_of.astype(np.int64),
+        recipes=tuple(Recipe.from_json(texts[place]) for place in used.tolist()),
+        available=available,
+        unlabelled=len(first) - available,
     )
 
 
@@ -155,6 +157,17 @@ def gather(campaign: DeepTest, run: Run, settings: RepairSettings, progress: Pro
         drive_sha256=campaign.drive.sha256,
         subject_sha256=run.manifest.hashes.get("subject", ""),
     )
+
+
+def _shard_cases(table: pa.Table, wanted: frozenset[str], known: dict[str, int]) -> tuple[IntArray, IntArray, BoolArray]:
+    """Returns frame, place of the recipe among the known and whether there is a label, (M,) each; adds new recipes to the known."""
+    encoded = table["recipe"].combine_chunks().dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    taken = [{step.stimulus for step in Recipe.from_json(text).steps} <= wanted for text in texts]
+    places = [known.setdefault(text, len(known)) if take else -1 for text, take in zip(texts, taken, strict=True)]
+    recipe_of = np.asarray(places, np.int64)[encoded.indices.to_numpy()]
+    kept = recipe_of >= 0
+    return table["frame_index"].to_numpy()[kept], recipe_of[kept], np.isfinite(table["label_rad"].to_numpy()[kept])
 
 
 def _blocks(campaign: DeepTest, run: Run, frames: IntArray) -> Iterator[tuple[int, FrameBatch]]:

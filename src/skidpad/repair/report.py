@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from math import isfinite
+from dataclasses import asdict, dataclass, fields
+from math import isfinite, nan
 from typing import Any, Self
 
 from skidpad.oracles.error import PredictionError
@@ -16,43 +16,67 @@ ORIGINALS = "originals"
 
 ALL_MUTANTS = "all mutants"
 
+_CHANGES = ("mse_change", "mse_change_control", "mse_change_beyond_control")
+
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """The error on one set of held-out pictures before and after; not finite answers are counted, not averaged."""
+    """The error on one set of held-out pictures before, after, and of the control; not finite answers are counted, not averaged.
+
+    The control is retrained as long from the same weights without mutants; without one its errors are NaN.
+    """
 
     pictures: str
     cases: int
     mse_before_rad2: float
     mse_after_rad2: float
+    mse_control_rad2: float
     rmse_before_rad: float
     rmse_after_rad: float
+    rmse_control_rad: float
     not_finite_before: int
     not_finite_after: int
+    not_finite_control: int
 
     @classmethod
-    def of(cls, pictures: str, before: PredictionError, after: PredictionError) -> Self:
-        """Puts the two errors side by side."""
+    def of(cls, pictures: str, before: PredictionError, after: PredictionError, control: PredictionError | None) -> Self:
+        """Puts the errors side by side."""
         return cls(
-            pictures,
-            before.frames,
-            before.mse_rad2,
-            after.mse_rad2,
-            before.rmse_rad,
-            after.rmse_rad,
-            before.not_finite,
-            after.not_finite,
+            pictures=pictures,
+            cases=before.frames,
+            mse_before_rad2=before.mse_rad2,
+            mse_after_rad2=after.mse_rad2,
+            mse_control_rad2=nan if control is None else control.mse_rad2,
+            rmse_before_rad=before.rmse_rad,
+            rmse_after_rad=after.rmse_rad,
+            rmse_control_rad=nan if control is None else control.rmse_rad,
+            not_finite_before=before.not_finite,
+            not_finite_after=after.not_finite,
+            not_finite_control=0 if control is None else control.not_finite,
         )
 
     @property
     def mse_change(self) -> float:
         """The change of the mean squared error as a share: -0.44 is 44 % less; NaN where there was no error before."""
-        return self.mse_after_rad2 / self.mse_before_rad2 - 1.0 if self.mse_before_rad2 > 0.0 else float("nan")
+        return _change(self.mse_before_rad2, self.mse_after_rad2)
+
+    @property
+    def mse_change_control(self) -> float:
+        """What further training alone changes, as a share of the error before."""
+        return _change(self.mse_before_rad2, self.mse_control_rad2)
+
+    @property
+    def mse_change_beyond_control(self) -> float:
+        """What the mutants bring beyond further training, as a share of the control's error; NaN without a control.
+
+        1 + mse_change is the product of 1 + mse_change_control and 1 + this.
+        """
+        return _change(self.mse_control_rad2, self.mse_after_rad2)
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """One repair: what was taken, what was trained on, what was held out, and the errors before and after.
+    """One repair: what was taken, what was trained on, what was held out, and the errors before, after and of the control.
 
     training_frames: of the original training drive. training_originals: frames of the run itself, trained on as they are only
     where no training drive was given. shared_frames: held-out frames that the training drive holds too, left out of it.
@@ -88,7 +112,7 @@ class RepairReport:
         payload = asdict(self)
         payload["settings"]["split"] = self.settings.split.value
         for row, improvement in zip(payload["improvements"], self.improvements, strict=True):
-            row["mse_change"] = improvement.mse_change
+            row.update({name: getattr(improvement, name) for name in _CHANGES})
         return json.dumps(_finite(payload), indent=2, allow_nan=False)
 
     @classmethod
@@ -96,12 +120,12 @@ class RepairReport:
         """Reads what `to_json` wrote."""
         payload: dict[str, Any] = json.loads(text)
         settings = payload["settings"]
-        rows = [{name: value for name, value in row.items() if name != "mse_change"} for row in payload["improvements"]]
+        names = [field.name for field in fields(Improvement)]
         return cls(
             **{
                 **payload,
                 "settings": RepairSettings(**{**settings, "transforms": tuple(settings["transforms"]), "split": Split(settings["split"])}),
-                "improvements": tuple(Improvement(**{name: _number(value) for name, value in row.items()}) for row in rows),
+                "improvements": tuple(Improvement(**{name: _number(row[name]) for name in names}) for row in payload["improvements"]),
                 "notes": tuple(payload["notes"]),
             }
         )
@@ -116,4 +140,8 @@ def _finite(value: object) -> object:
 
 
 def _number(value: Any) -> Any:
-    return float("nan") if value is None else value
+    return nan if value is None else value
+
+
+def _change(before: float, after: float) -> float:
+    return after / before - 1.0 if before > 0.0 else nan

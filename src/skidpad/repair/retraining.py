@@ -1,6 +1,7 @@
-"""Retraining on mutants: the split, the fit, and the errors before and after.
+"""Retraining on mutants: the split, the fit, and the errors before, after and of a control.
 
 Reference: DeepTest, section 5 (RQ5), Table 9.
+Deviates: the paper has no control, so its fall holds what any further training brings.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
-from skidpad.core.seeding import child_seed
+from skidpad.core.seeding import child_rng, child_seed
 from skidpad.oracles.error import PredictionError, prediction_error
 from skidpad.repair.mutants import Pool, campaign_of, gather
 from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
 from skidpad.repair.settings import RepairSettings, Split
 from skidpad.repair.splitting import STRETCHES, training_frames
 from skidpad.subjects.answers import steering_answer
-from skidpad.subjects.fitting import copied, fit
-from skidpad.subjects.labelled import collect
+from skidpad.subjects.fitting import FitReport, copied, fit
+from skidpad.subjects.labelled import Labelled, collect
 from skidpad.subjects.preprocess import Preprocessor
 from skidpad.subjects.saving import beside, save_subject
+from skidpad.subjects.writing import discard
 from skidpad.subjects.zoo import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ def repair(
 ) -> RepairReport:
     """Retrains a subject on a share of a run's mutants and writes OUT.safetensors and OUT.toml; the old subject stays as it is.
 
-    train_drive: what the subject was trained on before; without it the share's originals take its place.
+    train_drive: what the subject was trained on before; without it the share's originals take its place. Checkpoints stand
+    beside OUT until the end; called again after it was killed, it goes on from them to the same result.
     """
     settings = settings or RepairSettings()
     check_repairable(subject)
@@ -76,11 +79,25 @@ def repair_on(
         base = collect(train_drive.select(kept) if shared else train_drive, description.input, progress).data
     held_out = _HeldOut(pool, trained, mutant_trained)
     before = held_out.errors(subject.module, description, settings.device)
-    module = _fresh(description, settings.seed) if settings.from_scratch else copied(subject.module)
-    data = base.joined(pool.mutants.select(np.flatnonzero(mutant_trained)))
-    fitted = fit(module, description, data, None, settings.training(), progress=progress)
+    start = _fresh(description, settings.seed) if settings.from_scratch else subject.module
+    taken = np.flatnonzero(mutant_trained)
+    # A checkpoint knows its data and settings, not the weights it began with: those are in its name.
+    begun = "scratch" if settings.from_scratch else subject.sha256[:12]
+    checkpoints = [beside(out, f".{name}-{begun}.checkpoint.pt") for name in ("repaired", "control")]
+
+    def retrained(data: Labelled, checkpoint: Path, name: str) -> tuple[nn.Module, FitReport]:
+        module = copied(start)
+        return module, fit(module, description, data, None, settings.training(), progress=_named(name, progress), checkpoint=checkpoint)
+
+    module, fitted = retrained(base.joined(pool.mutants.select(taken)), checkpoints[0], "retraining")
     after = held_out.errors(module, description, settings.device)
+    control: dict[str, PredictionError] = {}
+    if settings.control:
+        other, _ = retrained(repeated(base, len(base) + len(taken), settings.seed), checkpoints[1], "control")
+        control = held_out.errors(other, description, settings.device)
     saved = save_subject(module, replace(description, name=beside(out, "").name), out)
+    for checkpoint in checkpoints:
+        discard(checkpoint)
     return RepairReport(
         subject=description.name,
         subject_sha256=subject.sha256,
@@ -95,14 +112,23 @@ def repair_on(
         unlabelled_mutants=pool.cases.unlabelled,
         training_frames=0 if train_drive is None else len(base),
         training_originals=len(base) if train_drive is None else 0,
-        training_mutants=int(mutant_trained.sum()),
+        training_mutants=len(taken),
         held_out_frames=int((~trained).sum()),
         held_out_mutants=int((~mutant_trained).sum()),
         shared_frames=shared,
         epochs=len(fitted.curve),
-        improvements=tuple(Improvement.of(name, before[name], after[name]) for name in before),
+        improvements=tuple(Improvement.of(name, before[name], after[name], control.get(name)) for name in before),
         notes=_notes(subject, pool, settings, train_drive, shared),
     )
+
+
+def repeated(base: Labelled, pictures: int, seed: int) -> Labelled:
+    """Returns the base over and over until there are so many pictures, the last round drawn at random.
+
+    An epoch over them takes as many steps as one over the base and the mutants, at the same learning rates.
+    """
+    order = child_rng(seed, "repair", "control").permutation(len(base))
+    return base.select(np.resize(order, pictures))
 
 
 class _HeldOut:
@@ -157,6 +183,13 @@ def check_free(out: Path) -> None:
             raise BadSubjectError(f"{beside(out, suffix)} exists, and a repair writes over no subject; choose another --out")
 
 
+def _named(name: str, progress: Progress) -> Progress:
+    def report(done: int, total: int, note: str = "") -> None:
+        progress(done, total, f"{name}, {note}")
+
+    return report
+
+
 def _fresh(description: Description, seed: int) -> nn.Module:
     with torch.random.fork_rng([]):  # the global generator is the caller's
         torch.manual_seed(child_seed(seed, "repair", "weights"))
@@ -182,5 +215,8 @@ def _notes(subject: TorchSubject, pool: Pool, settings: RepairSettings, train_dr
             f"the training drive shares {shared} held-out frames with the run; they were left out of it, but their neighbours in time "
             "were not: the errors after are too good"
         )
-    notes.append("no control: the change holds what any further training brings, too; compare the mutants' with the originals'")
+    if settings.control:
+        notes.append("control: retrained from the same weights, with the same settings and steps, on the same pictures without the mutants")
+    else:
+        notes.append("no control: the change holds what any further training brings, too; compare the mutants' with the originals'")
     return tuple(notes)

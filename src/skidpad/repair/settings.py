@@ -27,8 +27,9 @@ class RepairSettings:
     """One repair; `epochs` and `learning_rate` of None are 10 and 3e-4, or 30 and 1e-3 from scratch.
 
     transforms: a mutant is taken where every step of its recipe is among them. share: of the frames, for training.
-    max_mutants: at most so many mutants are rendered, drawn at random; each takes two to
-    three times the network's input in bytes of memory, about 0.1 MB.
+    max_mutants: at most so many mutants are rendered, drawn at random; each takes two to three times the network's input in
+    bytes of memory, about 0.1 MB, beside 0.5 GB for frames and training. control: a second network is retrained as long
+    without mutants, which doubles the time.
     """
 
     transforms: tuple[str, ...] = TRANSFORMS
@@ -40,6 +41,7 @@ class RepairSettings:
     learning_rate: float | None = None
     batch_size: int = 64
     mirror: bool = True
+    control: bool = True
     seed: int = 0
     device: str = "cpu"
 

@@ -15,7 +15,7 @@ Work: TypeAlias = Callable[[int], ShardResult]
 class ShardMap(Protocol):
     """Computes shards, anywhere and in any order, and yields each result as it comes."""
 
-    def __call__(self, work: Work, indices: Sequence[int]) -> Iterator[ShardResult]:
+    def __call__(self, work: Work, indices: Sequence[int], /) -> Iterator[ShardResult]:
         """Yields one result for each index."""
         ...
 

@@ -7,10 +7,10 @@ program passes by under the same name. So the same network gives the same layers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.layers import Layer
@@ -131,6 +131,19 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         self._pending: list[_Pending] = []
         self._values: dict[int, tuple[_Kind, torch.Tensor]] = {}
         self._count = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Spares the import of torch's compiler, 1.5 s at the first pass: nothing is compiled under a probe."""
+        return False
+
+    def __enter__(self) -> Self:
+        # torch's own also notes in variables of the whole process that a mode is on; probes in several threads would leave them wrong.
+        _push_mode(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _pop_mode()
 
     def __torch_dispatch__(  # the name and the arguments are torch's
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

@@ -111,7 +111,13 @@ def replicate(settings: ReplicationSettings, folder: Path, progress: Callable[[s
     except BadSubjectError as error:
         not_retrained = str(error)
     else:
-        repair = RepairSettings(max_mutants=settings.max_mutants, epochs=settings.epochs, seed=settings.seed, device=settings.device)
+        repair = RepairSettings(
+            max_mutants=settings.max_mutants,
+            epochs=settings.epochs,
+            control=settings.control,
+            seed=settings.seed,
+            device=settings.device,
+        )
         retraining = retrain(subject, runs.grid, train_drive, folder, repair, progress("repair"))
     answer = answer_from(runs, settings, retraining, not_retrained)
     write_atomically(folder / "deeptest.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())

@@ -25,7 +25,7 @@ ORIGINALS_RUN, GRID_RUN, SEEDS_RUN = "originals", "grid", "seeds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationSettings:
-    """One replication; `images` and `seeds` are the most frames of RQ2 to RQ5 and of RQ3, evenly spaced."""
+    """One replication; `images` and `seeds` are the most frames of RQ2 to RQ5 and of RQ3, evenly spaced; `control` is RQ5's."""
 
     subject: str
     drive: str
@@ -34,6 +34,7 @@ class ReplicationSettings:
     seeds: int = paper.RQ3_SEEDS
     max_mutants: int = 6000
     epochs: int | None = None
+    control: bool = True
     seed: int = 0
     device: str = "cpu"
 

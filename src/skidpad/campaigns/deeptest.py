@@ -77,7 +77,7 @@ class DeepTest:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         self._check_unchanged(run)
         with run.lock(), open_lanes(self.settings.device) as lanes:
-            tracker = self._tracker(run, progress)
+            tracker = self.blank_tracker(self.profile(run, progress, lanes.count))
             blocks = ceil(len(self.drive) / self.settings.shard_frames)
             run_shards(run, ORIGINALS, blocks, lambda index: self._originals_shard(index, tracker), progress, lanes.map)
             originals = Originals.of(run, len(self.drive))
@@ -128,8 +128,8 @@ class DeepTest:
         criteria = [CRITERIA.get(name)() for name in self.settings.criteria]
         return CoverageTracker(criteria, self.subject.layers, profile, self.settings.device)
 
-    def profile(self, run: Run, progress: Progress = silent) -> Profile | None:
-        """Returns the neuron bounds that some criteria need; measured once a run on the profile drive."""
+    def profile(self, run: Run, progress: Progress = silent, threads: int = 1) -> Profile | None:
+        """Returns the neuron bounds that some criteria need; measured once a run on the profile drive, a batch a thread."""
         needy = [name for name in self.settings.criteria if CRITERIA.get(name)().needs_profile]
         if not needy:
             return None
@@ -139,11 +139,8 @@ class DeepTest:
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
             batches = drive.batches(self.settings.shard_frames)
-            profile_of(self.subject, batches, drive.sha256, len(drive), progress).save(path)
+            profile_of(self.subject, batches, drive.sha256, len(drive), progress, threads).save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
-
-    def _tracker(self, run: Run, progress: Progress) -> CoverageTracker:
-        return self.blank_tracker(self.profile(run, progress))
 
     def _check_unchanged(self, run: Run) -> None:
         for what, now in (("subject", self.subject.sha256), ("drive", self.drive.sha256)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -13,6 +14,7 @@ from safetensors.torch import save
 
 from skidpad.core.progress import Progress, silent
 from skidpad.coverage.criterion import BadCoverageError, check_values, neurons_of
+from skidpad.drives.prefetch import map_ahead
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
@@ -159,13 +161,19 @@ class Profile:
         return profile
 
 
-def profile_of(subject: Subject, batches: Iterable[FrameBatch], drive_sha256: str, frames: int = 0, progress: Progress = silent) -> Profile:
-    """Builds the profile of a subject over the batches of a training drive; `frames` is for the progress alone."""
+def profile_of(
+    subject: Subject, batches: Iterable[FrameBatch], drive_sha256: str, frames: int = 0, progress: Progress = silent, threads: int = 1
+) -> Profile:
+    """Builds the profile of a subject over the batches of a training drive; `frames` is for the progress alone.
+
+    threads: how many batches are observed at a time; the profile does not depend on it.
+    """
     profile = Profile(neurons_of(subject.layers), subject_sha256=subject.sha256, drive_sha256=drive_sha256)
-    for batch in batches:
-        if len(batch):
-            profile.update(subject.observe(batch.frames).values)
-        progress(profile.pictures, frames, "neuron bounds")
+    filled = (batch for batch in batches if len(batch))
+    with closing(map_ahead(lambda batch: subject.observe(batch.frames).values, filled, threads, threads)) as observed:
+        for values in observed:
+            profile.update(values)
+            progress(profile.pictures, frames, "neuron bounds")
     return profile
 
 

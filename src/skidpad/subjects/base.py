@@ -25,7 +25,10 @@ class Observation:
 
 
 class Subject(Protocol):
-    """A network under test; every path to it goes through its description."""
+    """A network under test; every path to it goes through its description.
+
+    Campaigns ask from several threads at a time.
+    """
 
     @property
     def description(self) -> Description:

@@ -61,7 +61,7 @@ def repeating_drive(count: int, height_px: int) -> Drive:
     return Drive("repeating", ids, seen.steering_rad[places % DISTINCT], places / 20.0, Repeating(seen.frames))
 
 
-def campaign(frames: int, height_px: int) -> None:
+def campaign(frames: int, height_px: int, shard_frames: int) -> None:
     """Runs one campaign and prints its peak, as JSON."""
     settings = DeepTestSettings(
         subject=str(pretrained("pilotnet-rendered")),
@@ -69,6 +69,7 @@ def campaign(frames: int, height_px: int) -> None:
         transforms=TRANSFORMS,
         relation="steers-alike",
         tolerance=10.0,
+        shard_frames=shard_frames,
     )
     drive = repeating_drive(frames, height_px)
     job = DeepTest(settings, load_subject(settings.subject), drive, stimuli(TRANSFORMS))
@@ -96,9 +97,9 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=200)
     parser.add_argument("--only", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    height_px, frames = (80, 8) if given.quick else (240, given.frames)
+    height_px, shard_frames, frames = (80, 4, 8) if given.quick else (240, 64, given.frames)
     if given.only:
-        campaign(given.only, height_px)
+        campaign(given.only, height_px, shard_frames)
         return
     peaks = []
     print(f"{'frames':>8}{'images':>9}{'seconds':>9}{'loaded, MB':>12}{'executed, MB':>14}{'summarised, MB':>16}")

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
@@ -51,12 +52,33 @@ def test_lanes_work_side_by_side_and_answer_in_order() -> None:
         meeting.wait(timeout=60)  # breaks, and so fails, where fewer than three are at work
         return item
 
-    assert list(Lanes(3, 8).map(wait_for_the_others, range(9))) == list(range(9))
+    torch.set_num_threads(3)
+    with open_lanes("cpu") as lanes:
+        assert list(lanes.map(wait_for_the_others, range(9))) == list(range(9))
+
+
+def test_after_a_caller_that_stops_early_nothing_is_at_work() -> None:
+    torch.set_num_threads(2)
+    started, ended = [], []
+
+    def work(item: int) -> int:
+        started.append(item)
+        ended.append(item)
+        return item
+
+    with open_lanes("cpu") as lanes:
+        mapped = lanes.map(work, range(1000))
+        assert next(mapped) == 0
+        mapped.close()
+        assert sorted(started) == sorted(ended)
+        assert len(started) < 100
+        assert list(lanes.map(work, [7])) == [7]
 
 
 @pytest.mark.parametrize(("frames", "sizes"), [(0, []), (5, [5]), (8, [8]), (19, [8, 8, 3])])
 def test_cutting_leaves_out_no_frame(frames: int, sizes: list[int]) -> None:
-    parts = Lanes(2, 8).cut(frames)
+    with ThreadPoolExecutor(1) as pool:
+        parts = Lanes(2, 8, pool).cut(frames)
     assert [part.stop - part.start for part in parts] == sizes
     assert [place for part in parts for place in range(part.start, part.stop)] == list(range(frames))
 

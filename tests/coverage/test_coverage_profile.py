@@ -119,6 +119,16 @@ class Mirror:
         return Observed(torch.from_numpy(frames.astype(np.float32)))
 
 
+def test_a_profile_does_not_depend_on_the_threads():
+    frames = np.random.default_rng(2).normal(size=(60, 3))
+    one, three = (
+        profile_of(Mirror(), [Batch(frames[start : start + 7]) for start in range(0, 60, 7)], "", threads=threads) for threads in (1, 3)
+    )
+    for name in ("low", "high", "count", "mean", "m2"):
+        assert torch.equal(getattr(one, name), getattr(three, name)), name
+    assert three.pictures == 60
+
+
 def test_profile_of_a_subject_over_batches():
     frames = np.arange(15).reshape(5, 3)
     steps: list[tuple[int, int]] = []

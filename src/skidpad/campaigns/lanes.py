@@ -8,15 +8,15 @@ batch needs no waiting and gives the same bits for any number of threads.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import cv2
 import torch
-
-from skidpad.drives.prefetch import map_ahead
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -38,10 +38,22 @@ class Lanes:
 
     count: int
     batch_frames: int
+    _pool: ThreadPoolExecutor
 
     def map(self, work: Callable[[S], T], items: Sequence[S]) -> Generator[T, None, None]:
-        """Yields `work(item)` in the order of the items."""
-        return map_ahead(work, items, self.count, _AHEAD * self.count)
+        """Yields `work(item)` in the order of the items; however the caller stops, nothing is at work afterwards."""
+        waiting: deque[Future[T]] = deque()
+        try:
+            for item in items:
+                waiting.append(self._pool.submit(work, item))
+                if len(waiting) > _AHEAD * self.count:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
 
     def cut(self, frames: int) -> list[slice]:
         """Cuts `frames` frames into batches; how many lanes there are does not matter."""
@@ -55,13 +67,22 @@ def open_lanes(device: str) -> Iterator[Lanes]:
     Both settings belong to the whole process and are put back at the end. A GPU is one lane, since it spreads a batch itself.
     """
     if device != "cpu":
-        yield Lanes(1, _GPU_FRAMES)
+        with _lanes(1, _GPU_FRAMES) as lanes:
+            yield lanes
         return
     torch_threads, opencv_threads = torch.get_num_threads(), cv2.getNumThreads()
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     try:
-        yield Lanes(torch_threads, _CPU_FRAMES)
+        with _lanes(torch_threads, _CPU_FRAMES) as lanes:
+            yield lanes
     finally:
         torch.set_num_threads(torch_threads)
         cv2.setNumThreads(opencv_threads)
+
+
+@contextmanager
+def _lanes(count: int, batch_frames: int) -> Iterator[Lanes]:
+    # The same threads to the end: memory that a thread has freed goes to its own next batch, but not to another thread's.
+    with ThreadPoolExecutor(count, thread_name_prefix="skidpad-lane") as pool:
+        yield Lanes(count, batch_frames, pool)

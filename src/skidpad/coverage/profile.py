@@ -169,10 +169,14 @@ def profile_of(
     threads: how many batches are observed at a time; the profile does not depend on it.
     """
     profile = Profile(neurons_of(subject.layers), subject_sha256=subject.sha256, drive_sha256=drive_sha256)
-    filled = (batch for batch in batches if len(batch))
-    with closing(map_ahead(lambda batch: subject.observe(batch.frames).values, filled, threads, threads)) as observed:
+
+    def look(batch: FrameBatch) -> torch.Tensor | None:
+        return subject.observe(batch.frames).values if len(batch) else None
+
+    with closing(map_ahead(look, batches, threads, threads)) as observed:
         for values in observed:
-            profile.update(values)
+            if values is not None:
+                profile.update(values)
             progress(profile.pictures, frames, "neuron bounds")
     return profile
 

@@ -145,3 +145,15 @@ def test_a_used_folder_is_refused_and_resume_is_named(skidpad, subject: Path, dr
 def test_version_and_help(skidpad) -> None:
     assert re.match(r"skidpad \d", skidpad("--version").out)
     assert "crash-tests" in skidpad("--help").out.lower()
+
+
+def test_a_campaign_file_gives_the_run_of_the_command(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    assert skidpad("test", subject, drive_text, "--out", tmp_path / "a", "--transforms", "blur").code == 0
+    assert skidpad("run", tmp_path / "a/config.toml", "--out", tmp_path / "b").code == 0
+    names = [sorted(path.name for path in (tmp_path / run / "segments").iterdir()) for run in "ab"]
+    assert names[0] == names[1]
+    (tmp_path / "odd.toml").write_text((tmp_path / "a/config.toml").read_text() + "transfroms = []\n")
+    odd = skidpad("run", tmp_path / "odd.toml", "--out", tmp_path / "c")
+    assert odd.code == 2
+    assert "did you mean 'transforms'" in odd.err
+    assert skidpad("run", tmp_path / "none.toml").code == 2

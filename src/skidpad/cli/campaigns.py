@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from math import degrees
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,8 @@ from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skidpad.campaigns.deeptest import DeepTest
     from skidpad.campaigns.settings import DeepTestSettings
     from skidpad.campaigns.summary import Summary
@@ -24,6 +26,7 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a ru
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     app.command(name="test")(run_test)
+    app.command(name="run")(run_file)
     for command in (resume, report, replay):
         app.command()(command)
 
@@ -68,6 +71,21 @@ def run_test(
         device=device,
     )
     run_campaign(settings, out or next_free(Path("runs"), Path(subject).stem), json)
+
+
+def run_file(
+    campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A TOML file of settings, as config.toml of any run.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Run a campaign that a TOML file describes; unknown keys are errors, and what was meant is copied into the run."""
+    import tomllib
+
+    try:
+        config = tomllib.loads(campaign.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SkidpadError(f"cannot read the campaign {campaign}: {error}; it is a TOML file such as config.toml in a run") from error
+    run_campaign(_settings(config, str(campaign)), out or next_free(Path("runs"), campaign.stem), json)
 
 
 def resume(run: RunPath, json: Json = False) -> None:
@@ -223,11 +241,17 @@ def _open(path: Path) -> "Run":
 
 def _campaign(run: "Run") -> "DeepTest":
     from skidpad.campaigns.deeptest import DeepTest
+
+    return DeepTest.load(_settings(run.config, str(run.path)))
+
+
+def _settings(config: "Mapping[str, Any]", where: str) -> "DeepTestSettings":
     from skidpad.campaigns.settings import DeepTestSettings
 
-    if run.config.get("campaign") != "deeptest":
-        raise SkidpadError(f"{run.path} holds a campaign {run.config.get('campaign')!r}, which this version does not know; upgrade skidpad")
-    return DeepTest.load(DeepTestSettings.from_config(run.config))
+    if config.get("campaign") != "deeptest":
+        known = 'campaign = "deeptest"'
+        raise SkidpadError(f"{where} names the campaign {config.get('campaign')!r}; this version knows {known}")
+    return DeepTestSettings.from_config(config)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from bar_world import BarSubject, bar_campaign, bar_drive, column_of
 
+from skidpad.campaigns.deeptest import DeepTest
 from skidpad.campaigns.guided import merged_coverage
 from skidpad.campaigns.originals import ORIGINALS, Originals
 from skidpad.campaigns.replaying import replay_case
@@ -190,7 +191,7 @@ def test_bounds_come_from_the_profile_drive(tmp_path: Path, monkeypatch: pytest.
     assert nbc.originals == 0
     assert nbc.together >= 4  # brightening lifts every quarter above its bounds
     with pytest.raises(SkidpadError, match="--profile-drive"):
-        bar_campaign(BarSubject(), criteria=("kmnc",)).execute(Run.create(tmp_path / "other", {}, run.manifest))
+        DeepTest.load(bar_campaign(BarSubject(), criteria=("kmnc",)).settings)
 
 
 def test_settings_survive_the_config_and_refuse_strange_keys() -> None:

@@ -123,7 +123,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(skidpad, words: tuple[str, ..
         (("--transforms", "brightnes"), "no transform named 'brightnes'; did you mean 'brightness'"),
         (("--criteria", "kmnk"), "did you mean 'kmnc'"),
         (("--search", "gready"), "did you mean 'greedy'"),
-        (("--relation", "alike"), "label-mse or steers-alike"),
+        (("--relation", "steers-alik"), "did you mean 'steers-alike'"),
         (("--criteria", "nc,kmnc"), "--profile-drive"),
         (("--lambda", "-1"), "above 0"),
         (("--device", "cuda:9"), "cuda:9"),

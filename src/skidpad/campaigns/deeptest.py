@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import torch
 
 from skidpad.campaigns.cases import CaseColumns, Judged, judged
 from skidpad.campaigns.guided import SearchPhase
@@ -28,18 +29,16 @@ from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
-from skidpad.oracles.relations import LabelMse, SteersAlike
+from skidpad.oracles.relations import RELATIONS, LabelMse, SteersAlike
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import run_shards
 from skidpad.search.protocol import SEARCHES
 from skidpad.subjects.loading import load_subject
-from skidpad.transforms import TRANSFORMS, stimuli
+from skidpad.transforms import stimuli
 
 if TYPE_CHECKING:
-    import torch
-
     from skidpad.campaigns.settings import DeepTestSettings
     from skidpad.core.images import IntArray
     from skidpad.oracles.relation import Relation
@@ -58,12 +57,17 @@ class DeepTest:
     @classmethod
     def load(cls, settings: DeepTestSettings) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
-        for name in settings.criteria:
-            CRITERIA.get(name)
+        RELATIONS.get(settings.relation)
         for name in settings.searches:
             SEARCHES.get(name)
-        chosen = stimuli(settings.transforms or TRANSFORMS.names())
-        return cls(settings, load_subject(settings.subject, settings.device), open_drive(settings.drive), chosen)
+        needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
+        if needy and not settings.profile_drive:
+            raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
+        chosen = stimuli(settings.transforms or None)
+        campaign = cls(settings, load_subject(settings.subject, settings.device), open_drive(settings.drive), chosen)
+        if settings.relation == LabelMse.name and not campaign.drive.has_labels:
+            raise campaign.lacks_labels()
+        return campaign
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
@@ -96,16 +100,18 @@ class DeepTest:
 
     def relation(self, originals: Originals) -> Relation:
         """Returns the relation that judges this campaign's answers."""
-        if self.settings.relation == "steers-alike":
+        if self.settings.relation == SteersAlike.name:
             return SteersAlike(within_deg=self.settings.tolerance)
-        if self.settings.relation != "label-mse":
-            raise SkidpadError(f"the relation is label-mse or steers-alike; got {self.settings.relation!r}")
         if originals.labelled == 0:
-            raise SkidpadError(
-                f"the relation label-mse compares with the human's steering, but no frame of {self.drive.name!r} has a label; "
-                "use --relation steers-alike"
-            )
+            raise self.lacks_labels()
         return LabelMse(lambda_=self.settings.tolerance, mse_original_rad2=originals.mse_rad2)
+
+    def lacks_labels(self) -> SkidpadError:
+        """Says that the relation cannot be used on this drive."""
+        return SkidpadError(
+            f"the relation {LabelMse.name} compares with the human's steering, but {self.drive.name!r} has no frame with a label and a "
+            f"finite answer; use --relation {SteersAlike.name}"
+        )
 
     def picture(self, frame_index: int, recipe: Recipe) -> NumpyFrames:
         """Renders one frame under a recipe, (height, width, 3); the same pixels as in the run."""
@@ -130,11 +136,8 @@ class DeepTest:
 
     def profile(self, run: Run, progress: Progress = silent, threads: int = 1) -> Profile | None:
         """Returns the neuron bounds that some criteria need; measured once a run on the profile drive, a batch a thread."""
-        needy = [name for name in self.settings.criteria if CRITERIA.get(name)().needs_profile]
-        if not needy:
+        if not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):
             return None
-        if not self.settings.profile_drive:
-            raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
         drive = open_drive(self.settings.profile_drive)
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
@@ -154,8 +157,6 @@ class DeepTest:
     def _on_device(self, frames: NumpyFrames) -> Frames:
         if self.settings.device == "cpu":
             return frames
-        import torch  # noqa: PLC0415  # NumPy frames on the CPU never need it here
-
         return torch.from_numpy(frames).to(self.settings.device)
 
     def _block(self, index: int) -> range:

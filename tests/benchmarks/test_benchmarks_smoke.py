@@ -1,0 +1,31 @@
+"""The benchmarks run, and end with the line that programs read."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def figures_of(name: str) -> dict[str, float]:
+    done = subprocess.run([sys.executable, BENCHMARKS / name, "--quick"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_campaign_benchmark_compares_all_ways() -> None:
+    figures = figures_of("campaign.py")
+    assert figures["images"] == 2 * (1 + 20)
+    for name in ("vs_deeptest_way", "vs_best_assembled", "images_per_s", "vs_deeptest_way_nc", "vs_best_assembled_nc"):
+        assert 0 < figures[name] < math.inf, name
+    assert figures["overhead_share"] < 1
+
+
+def test_the_memory_benchmark_compares_two_lengths() -> None:
+    figures = figures_of("memory.py")
+    assert figures["frames"] == 40
+    # far less than one batch of activations: what is left is the noise of the allocator
+    assert abs(figures["memory_growth_mb"]) < 40
+    assert figures["peak_mb"] > 50

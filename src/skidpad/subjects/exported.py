@@ -1,8 +1,8 @@
 """Programs of torch.export, read without torch's own loader.
 
 `torch.export.load` is not safe for a file from elsewhere: it unpickles example inputs, constants and some weights without
-limits, evaluates the text of symbolic sizes, and resolves any dotted name under `torch` as an operation (checked in torch
-2.4 to 2.13). Here the archive's JSON graph is run by a small interpreter: tensors come from raw bytes or from
+limits, evaluates the text of symbolic sizes, and resolves any dotted name under `torch` as an operation (read in torch
+2.13). Here the archive's JSON graph is run by a small interpreter: tensors come from raw bytes or from
 `torch.load(weights_only=True)`, operations are those of the `aten` library and whole-number arithmetic, example inputs and
 symbolic texts are never opened.
 """

@@ -5,10 +5,11 @@ does the same work: transform, predict, coverage (NC, KMNC with 1000 sections, N
 
 (a) DeepTest's way: one image at a time, a Python loop over layers and neurons; measured on fewer images. The authors' program
     made a pass through the network for each layer; that is a row of its own, and the headline spares it those.
-(b) assembled: OpenCV in a DataLoader, batched torch with hooks, dnn-tip, in the fastest setting that a trial finds.
+(b) assembled: OpenCV in a DataLoader, batched torch with hooks, dnn-tip; a trial before each round finds its fastest setting.
 bare: transform, resize and forward alone, each over all images and all cores; their sum is what no way can be under.
 
 The ways take turns in rounds, so that a busy machine disturbs all of them alike; a figure is the median over rounds.
+Where a way can use one thread or all, both are tried in each round and the faster counts.
 overhead_share = (time of skidpad - sum of the bare times) / time of skidpad, each the median of its wall time an image.
 Frames are in memory for every way but skidpad, which reads its drive of JPEGs from disk and writes its run to disk.
 
@@ -23,6 +24,8 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
 from math import radians
 from multiprocessing import active_children
 from pathlib import Path
@@ -40,7 +43,7 @@ from skidpad.subjects.pretrained import pretrained
 from skidpad.subjects.torch_subject import TorchSubject
 from ways.assembled import Assembled, Setting
 from ways.case import Case, threads
-from ways.deeptest_way import DeepTestWay
+from ways.deeptest_way import DeepTestWay, Passes
 from ways.drive_on_disk import jpeg_drive
 from ways.skidpad_way import BareKernels, SkidpadWay
 
@@ -63,18 +66,23 @@ class Timing:
 
 @dataclass(frozen=True)
 class Entry:
-    """One contender: `run` tests images and returns how many."""
+    """One contender: each of `runs` tests images and returns how many; the fastest of a round is its figure."""
 
     name: str
-    run: Callable[[], int]
+    runs: tuple[Callable[[], int], ...]
     timing: Timing = field(default_factory=Timing)
 
     def measure(self) -> None:
-        """Runs once and notes the time an image."""
-        cpu, wall = processor_s(), time.perf_counter()
-        images = self.run()
-        self.timing.wall_s.append((time.perf_counter() - wall) / images)
-        self.timing.cpu_s.append((processor_s() - cpu) / images)
+        """Runs once in every setting and notes the time an image of the fastest."""
+        wall_s, cpu_s = min(_timed(run) for run in self.runs)
+        self.timing.wall_s.append(wall_s)
+        self.timing.cpu_s.append(cpu_s)
+
+
+def _timed(run: Callable[[], int]) -> tuple[float, float]:
+    cpu, wall = processor_s(), time.perf_counter()
+    images = run()
+    return (time.perf_counter() - wall) / images, (processor_s() - cpu) / images
 
 
 def processor_s() -> float:
@@ -132,58 +140,51 @@ def prepare(given: argparse.Namespace, folder: Path) -> tuple[Case, DeepTest, Pa
     return case, campaign, folder / "profile.safetensors"
 
 
-def fastest_setting(case: Case, cores: int) -> Setting:
-    """Tries the settings of the assembled way on a part of the images, in turns, and returns the fastest."""
-    few = replace(case, frames=case.frames[:16], recipes=case.recipes[:: max(1, len(case.recipes) // 16)])
-    ways = {workers: Assembled(few, workers) for workers in sorted({1, max(1, cores // 2), cores})}
-    settings = [
-        Setting(workers, torch_threads, channels_last)
-        for workers in ways
-        for torch_threads in sorted({1, max(1, cores // 2), cores})
-        for channels_last in (False, True)
-    ]
-    for way in ways.values():
-        way.run(settings[0], nc_only=True)
-    entries = [Entry(str(setting), _assembled(ways[setting.workers], setting, few.images, nc_only=True)) for setting in settings]
-    take_turns(entries, 2)
-    for way in ways.values():
-        way.close()
-    return min(zip(settings, entries, strict=True), key=lambda pair: pair[1].timing.image_s)[0]
+class TunedAssembled:
+    """The assembled way, in the setting that a trial on a part of the images found fastest just before."""
+
+    def __init__(self, case: Case, cores: int, *, trials: bool) -> None:
+        counts = sorted({1, max(1, cores // 2), cores}) if trials else [1]
+        few = replace(case, frames=case.frames[:16], recipes=case.recipes[:: max(1, len(case.recipes) // 16)])
+        self._images = case.images
+        self._small = {workers: Assembled(few, workers) for workers in counts} if trials else {}
+        self.whole = {workers: Assembled(case, workers) for workers in counts}
+        self.settings = [Setting(*chosen) for chosen in product(counts, counts)]
+        self.chosen = [self.settings[0]]
+        for way in self._small.values():
+            way.run(self.settings[0], nc_only=True)  # starts its workers
+
+    def choose(self) -> None:
+        """Tries every setting on a few images."""
+        if self._small:
+            entries = [Entry("", (partial(self._try, setting),)) for setting in self.settings]
+            take_turns(entries, 2)
+            self.chosen.append(min(zip(self.settings, entries, strict=True), key=lambda pair: min(pair[1].timing.wall_s))[0])
+
+    def run(self, *, nc_only: bool) -> int:
+        """Tests all mutants."""
+        self.whole[self.chosen[-1].workers].run(self.chosen[-1], nc_only=nc_only)
+        return self._images
+
+    def _try(self, setting: Setting) -> int:
+        self._small[setting.workers].run(setting, nc_only=True)
+        return 1
 
 
-def fastest_threads(case: Case, cores: int) -> int:
-    """Tries DeepTest's way with one thread and with all, on a few images."""
-    entries = {count: Entry(str(count), _deeptest(case, count, images=40, nc_only=True)) for count in {1, cores}}
-    take_turns(list(entries.values()), 2)
-    return min(entries, key=lambda count: entries[count].timing.image_s)
-
-
-def take_turns(entries: Iterable[Entry], rounds: int) -> None:
+def take_turns(entries: Iterable[Entry], rounds: int, before: Callable[[], None] = lambda: None) -> None:
     for _ in range(rounds):
+        before()
         for entry in entries:
             entry.measure()
 
 
-def _assembled(way: Assembled, setting: Setting, images: int, *, nc_only: bool) -> Callable[[], int]:
-    def run() -> int:
-        way.run(setting, nc_only=nc_only)
-        return images
-
-    return run
-
-
-def _deeptest(case: Case, torch_threads: int, images: int, *, nc_only: bool, passes: str = "one") -> Callable[[], int]:
+def _deeptest(case: Case, torch_threads: int, images: int, *, nc_only: bool, passes: Passes = "one") -> int:
     # whole frames, so that every transform is there in its share
-    each = len(case.recipes) + 1
-    places = range(max(1, min(len(case.frames), images // each)))
-
-    def run() -> int:
-        way = DeepTestWay(case, nc_only=nc_only, passes="one" if passes == "one" else "each layer")
-        with threads(torch_threads, torch_threads):
-            way.run(places)
-        return way.images
-
-    return run
+    places = range(max(1, min(len(case.frames), images // (len(case.recipes) + 1))))
+    way = DeepTestWay(case, nc_only=nc_only, passes=passes)
+    with threads(torch_threads, torch_threads):
+        way.run(places)
+    return way.images
 
 
 def _whole(work: Callable[[], object], images: int) -> Callable[[], int]:
@@ -202,37 +203,35 @@ def main() -> None:
         load = os.getloadavg()
         print(f"{len(case.frames)} frames of {case.frames.shape[2]} x {case.frames.shape[1]}, {case.images:,} images, {cores} cores")
         print(f"load at the start: {load[0]:.1f} of {os.cpu_count()}; torch {torch.__version__}")
-        setting = Setting(1, 1, channels_last=True) if given.quick else fastest_setting(case, cores)
-        alone = 1 if given.quick else fastest_threads(case, cores)
-        few = 1 if given.quick else 150
-        print(f"assembled, fastest setting: {setting}; DeepTest's way: {alone} torch threads")
-        way = Assembled(case, setting.workers)
+        theirs = TunedAssembled(case, cores, trials=not given.quick)
         ours = SkidpadWay(campaign, profile)
         bare = BareKernels(case, cores)
+        alone = partial(_deeptest, case, images=1 if given.quick else 100)
+        counts = sorted({1, cores})
         entries = {
-            "ours": Entry("skidpad", _whole(lambda: ours.run(nc_only=False), case.images)),
-            "ours_nc": Entry("skidpad, NC only", _whole(lambda: ours.run(nc_only=True), case.images)),
-            "transform": Entry("bare: transform", _whole(bare.transform, case.images)),
-            "resize": Entry("bare: resize, colour, floats", _whole(bare.resize, case.images)),
-            "forward": Entry("bare: forward", _whole(bare.forward, case.images)),
-            "assembled": Entry("(b) assembled", _assembled(way, setting, case.images, nc_only=False)),
-            "assembled_nc": Entry("(b) assembled, NC only", _assembled(way, setting, case.images, nc_only=True)),
-            "deeptest": Entry("(a) DeepTest's way", _deeptest(case, alone, few, nc_only=False)),
-            "deeptest_nc": Entry("(a) DeepTest's way, NC only", _deeptest(case, alone, few, nc_only=True)),
-            "published": Entry("(a) NC only, a pass a layer", _deeptest(case, alone, few, nc_only=True, passes="each layer")),
+            "ours": Entry("skidpad", (_whole(lambda: ours.run(nc_only=False), case.images),)),
+            "ours_nc": Entry("skidpad, NC only", (_whole(lambda: ours.run(nc_only=True), case.images),)),
+            "transform": Entry("bare: transform", (_whole(bare.transform, case.images),)),
+            "resize": Entry("bare: resize, colour, floats", (_whole(bare.resize, case.images),)),
+            "forward": Entry("bare: forward", (_whole(bare.forward, case.images),)),
+            "assembled": Entry("(b) assembled", (partial(theirs.run, nc_only=False),)),
+            "assembled_nc": Entry("(b) assembled, NC only", (partial(theirs.run, nc_only=True),)),
+            "deeptest": Entry("(a) DeepTest's way", tuple(partial(alone, count, nc_only=False) for count in counts)),
+            "deeptest_nc": Entry("(a) DeepTest's way, NC only", tuple(partial(alone, count, nc_only=True) for count in counts)),
+            "program_nc": Entry(
+                "(a) NC only, a pass a layer", tuple(partial(alone, count, nc_only=True, passes="each layer") for count in counts)
+            ),
         }
         ours.look()
-        way.run(setting, nc_only=False)  # starts its workers
-        take_turns(entries.values(), given.rounds)
-        report(entries, case, ours, way, given)
-        way.close()
+        take_turns(entries.values(), given.rounds, theirs.choose)
+        report(entries, case, ours, theirs, given)
 
 
-def report(entries: dict[str, Entry], case: Case, ours: SkidpadWay, way: Assembled, given: argparse.Namespace) -> None:
+def report(entries: dict[str, Entry], case: Case, ours: SkidpadWay, theirs: TunedAssembled, given: argparse.Namespace) -> None:
     image_s = {name: entry.timing.image_s for name, entry in entries.items()}
     print(f"\n{'':30}{'images/s':>9}{'ms/image':>10}{'CPU ms':>8}{'skidpad is':>15}  images/s in each round")
     for name, entry in entries.items():
-        ratio = image_s[name] / image_s["ours_nc" if name.endswith("_nc") or name == "published" else "ours"]
+        ratio = image_s[name] / image_s["ours_nc" if name.endswith("_nc") else "ours"]
         rounds = " ".join(f"{1 / wall_s:.0f}" for wall_s in entry.timing.wall_s)
         cpu_ms = median(entry.timing.cpu_s) * 1e3
         faster = "" if name.startswith("ours") or name in {"transform", "resize", "forward"} else f"{ratio:.1f}x faster"
@@ -241,8 +240,10 @@ def report(entries: dict[str, Entry], case: Case, ours: SkidpadWay, way: Assembl
     overhead = {name: (image_s[name] - bare_s) / image_s[name] for name in ("ours", "ours_nc")}
     print(f"\nsum of the bare kernels: {bare_s * 1e3:.3f} ms an image; skidpad spends {overhead['ours']:.1%} of its time above it")
     print(f"on these cores, no way with this network could be more than {image_s['deeptest'] / bare_s:.1f}x faster than (a)")
-    mine, theirs = ours.covered, {"nc": int(way.nc.sum()), "kmnc": int(way.kmnc.sum()), "nbc": int(way.nbc.sum())}
-    print("covered regions, skidpad / assembled: " + ", ".join(f"{name} {mine[name]} / {theirs[name]}" for name in theirs))
+    print(f"settings of (b), fastest in its round: {'; '.join(map(str, theirs.chosen[1:] or theirs.chosen))}")
+    way = theirs.whole[theirs.chosen[-1].workers]
+    counted = {"nc": int(way.nc.sum()), "kmnc": int(way.kmnc.sum()), "nbc": int(way.nbc.sum())}
+    print("covered regions, skidpad / assembled: " + ", ".join(f"{name} {ours.covered[name]} / {counted[name]}" for name in counted))
     print(f"findings, skidpad / assembled: {ours.findings} / {way.findings} of {case.images:,} (they differ where the resizing does)")
     print(f"load at the end: {os.getloadavg()[0]:.1f} of {os.cpu_count()}")
     figures = {
@@ -252,7 +253,7 @@ def report(entries: dict[str, Entry], case: Case, ours: SkidpadWay, way: Assembl
         "images_per_s": 1 / image_s["ours"],
         "images_per_s_nc": 1 / image_s["ours_nc"],
         "vs_deeptest_way_nc": image_s["deeptest_nc"] / image_s["ours_nc"],
-        "vs_deeptest_program_nc": image_s["published"] / image_s["ours_nc"],
+        "vs_deeptest_program_nc": image_s["program_nc"] / image_s["ours_nc"],
         "vs_best_assembled_nc": image_s["assembled_nc"] / image_s["ours_nc"],
         "overhead_share_nc": overhead["ours_nc"],
         "bare_vs_deeptest_way": image_s["deeptest"] / bare_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 
 import cv2
@@ -21,14 +22,13 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Setting:
-    """What a user can turn: worker processes, threads of the network, and the order of its weights in memory."""
+    """What a user can turn: worker processes and threads of the network."""
 
     workers: int
     torch_threads: int
-    channels_last: bool
 
     def __str__(self) -> str:
-        return f"{self.workers} workers, {self.torch_threads} torch threads, {'NHWC' if self.channels_last else 'NCHW'}"
+        return f"{self.workers} workers, {self.torch_threads} torch threads"
 
 
 class Mutants(Dataset[torch.Tensor]):
@@ -55,6 +55,8 @@ class Assembled:
 
     def __init__(self, case: Case, workers: int) -> None:
         self._case = case
+        # channels last throughout: nearly twice as fast as the default order on this network
+        self._module = deepcopy(case.module).to(memory_format=torch.channels_last)
         self._loader = DataLoader(
             Mutants(case),
             batch_size=None,
@@ -76,16 +78,11 @@ class Assembled:
         self.nbc = np.zeros((neurons, 2), np.bool_)
         self.findings = 0
 
-    def close(self) -> None:
-        """Ends the worker processes."""
-        del self._loader
-
     def run(self, setting: Setting, *, nc_only: bool) -> None:
         """Tests all mutants."""
-        module = self._case.module.to(memory_format=torch.channels_last if setting.channels_last else torch.contiguous_format)
         answers: list[NDArray[np.float32]] = []
         with threads(setting.torch_threads, 1), torch.inference_mode():
-            for answer, layers in self._forward(module, channels_last=setting.channels_last):
+            for answer, layers in self._forward():
                 answers.append(answer)
                 self._cover(layers, nc_only=nc_only)
         together = np.concatenate(answers)
@@ -93,18 +90,18 @@ class Assembled:
         deviation_rad = np.abs(together.reshape(-1, len(original_rad)) - original_rad)
         self.findings = int((deviation_rad[1:] >= self._case.within_rad).sum())
 
-    def _forward(self, module: nn.Module, *, channels_last: bool) -> Iterator[tuple[NDArray[np.float32], list[NDArray[np.float32]]]]:
+    def _forward(self) -> Iterator[tuple[NDArray[np.float32], list[NDArray[np.float32]]]]:
         layers: list[NDArray[np.float32]] = []
 
         def keep(_module: nn.Module, _args: object, output: torch.Tensor) -> None:
             layers.append((output.mean(dim=(2, 3)) if output.ndim == 4 else output).numpy())
 
-        hooks = [child.register_forward_hook(keep) for child in observed(self._case.module)]
+        hooks = [child.register_forward_hook(keep) for child in observed(self._module)]
         try:
             for small in self._loader:
                 inputs = to_input(small)
                 layers.clear()
-                answer = module(inputs if channels_last else inputs.contiguous())
+                answer = self._module(inputs)
                 yield answer[:, 0].numpy(), list(layers)
         finally:
             for hook in hooks:

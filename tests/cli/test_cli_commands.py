@@ -142,6 +142,72 @@ def test_a_used_folder_is_refused_and_resume_is_named(skidpad, subject: Path, dr
     assert "skidpad resume" in again.err
 
 
+def test_training_writes_over_nothing_and_keeps_its_checkpoint(
+    skidpad, drive_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "net"
+    options = ("train", "pilotnet", drive_text, "--out", out, "--epochs", "3", "--validation", "0.25")
+    resumed = skidpad(*options, "--resume")
+    assert resumed.code == 2
+    assert "no checkpoint" in resumed.err
+
+    from skidpad.subjects import fitting
+
+    save = fitting._Run.save
+
+    def stop_after_saving(self, *arguments) -> None:
+        save(self, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting._Run, "save", stop_after_saving)
+        stopped = skidpad(*options)
+    assert stopped.code == 130
+    assert "--resume" in stopped.err
+    assert "--resume" in skidpad(*options).err
+    assert skidpad(*options, "--resume").code == 0
+    again = skidpad(*options)
+    assert again.code == 2
+    assert "writes over no network" in again.err
+
+
+def test_an_option_of_the_other_relation_is_refused(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    done = skidpad("test", subject, drive_text, "--out", tmp_path / "run", "--relation", "steers-alike", "--lambda", "3")
+    assert done.code == 2
+    assert "takes no --lambda" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_picture_goes_where_it_can(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    skidpad("test", subject, drive_text, "--out", tmp_path / "run", "--transforms", "rotation", "--within-deg", "0.001")
+    from skidpad.runs.folder import Run
+
+    case = Run.open(tmp_path / "run").findings(limit=1)["case_id"][0].as_py()
+    assert skidpad("replay", tmp_path / "run", case, "--picture", tmp_path / "new/folder/pair").code == 0
+    assert (tmp_path / "new/folder/pair.png").exists()
+    odd = skidpad("replay", tmp_path / "run", case, "--picture", tmp_path / "pair.txt")
+    assert odd.code == 2
+    assert ".png or .jpg" in odd.err
+
+
+def test_parameters_are_told_in_the_order_of_the_grid(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    skidpad("test", subject, drive_text, "--out", tmp_path / "run", "--transforms", "fog,shear")
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    for rows in (["density=%g" % (step / 10) for step in range(1, 11)], ["sx=%g" % (step / 10) for step in range(-10, 0)]):
+        places = [page.index(row + " ") for row in rows]
+        assert places == sorted(places)
+
+
+def test_nothing_to_score_is_said(skidpad, subject: Path, drive: Path, tmp_path: Path) -> None:
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    for path in drive.glob("*.png"):
+        (frames / path.name).write_bytes(path.read_bytes())
+    done = skidpad("evaluate", subject, f"folder:{frames}")
+    assert done.code == 2
+    assert "nothing to score" in done.err
+
+
 def test_version_and_help(skidpad) -> None:
     assert re.match(r"skidpad \d", skidpad("--version").out)
     assert "crash-tests" in skidpad("--help").out.lower()

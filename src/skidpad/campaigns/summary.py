@@ -91,12 +91,14 @@ class Summary:
 def summarise(run: Run, blank: CoverageTracker) -> Summary:
     """Counts the records of a run; grid cases by transformation and parameters, searched ones by their search."""
     cases: Counter[tuple[str, str]] = Counter()
+    order: dict[str, None] = {}
     findings: Counter[tuple[str, str]] = Counter()
     errors: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     deviations = np.zeros(len(HISTOGRAM_DEG) - 1, np.int64)
     not_finite = 0
     for phase in _phases(run):
         for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "label_rad", "original_rad", "mutant_rad")):
+            order |= dict.fromkeys(table["recipe"].unique().to_pylist())  # as computed: Arrow's groups come in any order
             squared = (table["mutant_rad"].to_numpy() - table["label_rad"].to_numpy()) ** 2
             with_error = table.append_column("squared", pa.array(squared, mask=~np.isfinite(squared)))
             sums = [("violated", "count"), ("violated", "sum"), ("squared", "count"), ("squared", "sum")]
@@ -111,6 +113,7 @@ def summarise(run: Run, blank: CoverageTracker) -> Summary:
             finite = deviation_deg[np.isfinite(deviation_deg)]
             not_finite += len(deviation_deg) - len(finite)
             deviations += np.histogram(np.minimum(finite, HISTOGRAM_DEG[-1]), HISTOGRAM_DEG)[0]
+    places = {recipe: place for place, recipe in enumerate(order)}
     originals = run.records(ORIGINALS, ("original_rad", "label_rad"))
     squared = (originals["original_rad"].to_numpy() - originals["label_rad"].to_numpy()) ** 2
     return Summary(
@@ -120,7 +123,7 @@ def summarise(run: Run, blank: CoverageTracker) -> Summary:
         by_stimulus=_by_stimulus(cases, findings),
         by_parameters=tuple(
             Rate.of(name, str(Recipe.from_json(recipe).steps[0].params), count, findings[name, recipe], _mean(errors[name, recipe]))
-            for (name, recipe), count in cases.items()
+            for (name, recipe), count in sorted(cases.items(), key=lambda item: places.get(item[0][1], -1))
             if recipe
         ),
         coverage=coverage_gains(run, blank),

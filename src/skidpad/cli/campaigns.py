@@ -37,8 +37,8 @@ def run_test(
     transforms: Annotated[str, typer.Option(help="Comma-separated names, see `skidpad list transforms`; all by default.")] = "",
     search: Annotated[str, typer.Option(help="Comma-separated: grid (Table 4's parameters), greedy (Algorithm 1), random.")] = "grid",
     relation: Annotated[str, typer.Option(help="label-mse (Eq. 2; default where there are labels) or steers-alike.")] = "",
-    lambda_: Annotated[float, typer.Option("--lambda", help="Tolerance of label-mse, in MSEs of the originals.")] = 5.0,
-    within_deg: Annotated[float, typer.Option(help="Tolerance of steers-alike, in degrees.")] = 10.0,
+    lambda_: Annotated[float | None, typer.Option("--lambda", help="Tolerance of label-mse, in MSEs of the originals; 5.")] = None,
+    within_deg: Annotated[float | None, typer.Option(help="Tolerance of steers-alike, in degrees; 10.")] = None,
     criteria: Annotated[str, typer.Option(help="Comma-separated coverage criteria; the first guides greedy.")] = "nc",
     profile_drive: Annotated[str, typer.Option(help="Training drive for the neuron bounds of kmnc, nbc and snac.")] = "",
     seeds: Annotated[int, typer.Option(help="Seed frames of greedy and random, evenly spaced; 0 is all.")] = 100,
@@ -54,14 +54,14 @@ def run_test(
     from skidpad.drives import open_drive
 
     opened = open_drive(drive)
-    chosen = relation or ("label-mse" if opened.has_labels else "steers-alike")
+    chosen = relation or ("steers-alike" if within_deg is not None or not opened.has_labels else "label-mse")
     settings = DeepTestSettings(
         subject=str(Path(subject).absolute()),
         drive=opened.origin or drive,
         transforms=_names(transforms),
         searches=_names(search),
         relation=chosen,
-        tolerance=lambda_ if chosen == "label-mse" else within_deg,
+        tolerance=_tolerance(chosen, lambda_, within_deg),
         criteria=_names(criteria),
         profile_drive=profile_drive and open_drive(profile_drive).origin,
         seeds=seeds,
@@ -160,7 +160,9 @@ def next_free(folder: Path, name: str) -> Path:
 
 
 def _execute(campaign: "DeepTest", run: "Run", json: bool) -> None:
+    from skidpad.campaigns.originals import Originals
     from skidpad.campaigns.summary import summarise
+    from skidpad.report.deeptest import relation_sentence
 
     ERR.print(f"run: {run.path}", markup=False)
     with progress_bar("testing") as progress:
@@ -170,11 +172,11 @@ def _execute(campaign: "DeepTest", run: "Run", json: bool) -> None:
     if json:
         print_json(_summary_json(run, summary, page))
     else:
-        print_summary(run, summary)
+        print_summary(run, summary, relation_sentence(campaign.relation(Originals.of(run, len(campaign.drive)))))
         say(f"report: {page}")
 
 
-def print_summary(run: "Run", summary: "Summary") -> None:
+def print_summary(run: "Run", summary: "Summary", relation: str) -> None:
     """Prints findings by stimulus, coverage and the worst finding's replay command."""
     from skidpad.campaigns.summary import EPSILON_RAD2
 
@@ -183,6 +185,7 @@ def print_summary(run: "Run", summary: "Summary") -> None:
         for rate in (*sorted(summary.by_stimulus, key=lambda rate: -rate.rate), summary.overall)
     ]
     table("findings", ("stimulus", "mutants", "findings", "rate", "95 % interval"), rows)
+    say(f"relation: {relation}")
     for gain in summary.coverage:
         if not gain.stimulus and gain.total:
             covered = f"{gain.originals / gain.total:.1%} by the originals, {gain.together / gain.total:.1%} with the mutants"
@@ -190,8 +193,8 @@ def print_summary(run: "Run", summary: "Summary") -> None:
     if run.config.get("relation") == "label-mse" and summary.by_parameters:
         near = summary.near_original()
         say(
-            f"Eq. 3 (epsilon {EPSILON_RAD2:.4f} rad^2) keeps {len(near)} of {len(summary.by_parameters)} transformations with parameters, "
-            f"and {sum(rate.findings for rate in near)} of their findings"
+            f"harmless by Eq. 3 (MSE within {EPSILON_RAD2:.4f} rad^2 of the originals'): {len(near)} of {len(summary.by_parameters)} "
+            f"transformations with parameters, with {sum(rate.findings for rate in near)} findings"
         )
     if summary.problems:
         say(f"{len(summary.problems)} broken frames were left out; `skidpad inspect` lists them")
@@ -242,7 +245,11 @@ def _open(path: Path) -> "Run":
 def _campaign(run: "Run") -> "DeepTest":
     from skidpad.campaigns.deeptest import DeepTest
 
-    return DeepTest.load(_settings(run.config, str(run.path)))
+    campaign = DeepTest.load(_settings(run.config, str(run.path)))
+    for what, now in (("subject", campaign.subject.sha256), ("drive", campaign.drive.sha256)):
+        if run.manifest.hashes.get(what) != now:
+            ERR.print(f"note: the {what} is not the one that the run was made with", markup=False, soft_wrap=True)
+    return campaign
 
 
 def _settings(config: "Mapping[str, Any]", where: str) -> "DeepTestSettings":
@@ -252,6 +259,17 @@ def _settings(config: "Mapping[str, Any]", where: str) -> "DeepTestSettings":
         known = 'campaign = "deeptest"'
         raise SkidpadError(f"{where} names the campaign {config.get('campaign')!r}; this version knows {known}")
     return DeepTestSettings.from_config(config)
+
+
+def _tolerance(relation: str, lambda_: float | None, within_deg: float | None) -> float:
+    from skidpad.campaigns.settings import LAMBDA, WITHIN_DEG
+
+    mine, other, option = (lambda_, within_deg, "--within-deg") if relation == "label-mse" else (within_deg, lambda_, "--lambda")
+    if other is not None:
+        raise SkidpadError(f"the relation of this run is {relation}, which takes no {option}; leave it out, or choose --relation")
+    if mine is not None:
+        return mine
+    return LAMBDA if relation == "label-mse" else WITHIN_DEG
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from skidpad.core.errors import InterruptedRunError
 from skidpad.core.progress import Progress as ProgressCallback
 
 OUT = Console(highlight=False)
@@ -69,8 +70,8 @@ def _finite(value: Any) -> Any:
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[ProgressCallback]:
-    """Shows a bar on standard error while the block runs."""
+def progress_bar(label: str, go_on: str = "") -> Iterator[ProgressCallback]:
+    """Shows a bar on standard error while the block runs; `go_on` says what to do after Ctrl-C, where the work itself does not."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -86,4 +87,9 @@ def progress_bar(label: str) -> Iterator[ProgressCallback]:
         def report(done: int, total: int, note: str = "") -> None:
             bar.update(task, completed=done, total=total, note=escape(note))
 
-        yield report
+        try:
+            yield report
+        except (KeyboardInterrupt, InterruptedRunError) as error:
+            if isinstance(error, InterruptedRunError) and not go_on:
+                raise
+            raise InterruptedRunError(f"stopped; {go_on or 'nothing was written'}") from error

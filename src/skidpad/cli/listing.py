@@ -80,7 +80,11 @@ def _readers() -> Rows:
 def _architectures() -> Rows:
     from skidpad.subjects.zoo import ARCHITECTURES
 
-    return [(name, _summary(ARCHITECTURES.get(name))) for name in ARCHITECTURES.names()]
+    rows = []
+    for name in ARCHITECTURES.names():
+        zoo = ARCHITECTURES.get(name)
+        rows.append((name, f"{_summary(zoo.builder)} {zoo.input.width_px} x {zoo.input.height_px} px, {zoo.input.colour.value}"))
+    return rows
 
 
 _LISTS: dict[str, Callable[[], Rows]] = {

@@ -74,7 +74,7 @@ def repair(
     check_repairable(network)
     opened = Run.open(run)
     drive = open_drive(train_drive) if train_drive else None
-    with progress_bar("repairing") as progress:
+    with progress_bar("repairing", "whole epochs are kept; go on with the same command") as progress:
         report = repair_subject(network, opened, out, settings, drive, progress)
     if json:
         print_json(json_module.loads(report.to_json()))

@@ -57,7 +57,7 @@ def deeptest(
         device=device,
     )
     ERR.print(f"runs: {out}", markup=False)
-    with progress_bar("replicating") as progress:
+    with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(settings, out, lambda name: _staged(progress, name))
     if json:
         print_json(answer.payload())

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 
 from skidpad.cli.console import facts, print_json, progress_bar, say, table
+from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray
@@ -122,8 +123,10 @@ def evaluate(
     from skidpad.oracles.error import prediction_error
 
     opened = open_drive(drive)
+    if not opened.has_labels:
+        raise SkidpadError(f"no frame of {opened.name!r} has a label, so there is nothing to score; `skidpad test` works without labels")
     from_csv = Path(subject).suffix == ".csv"
-    answers_rad = load_predictions(Path(subject), opened) if from_csv else _predict(subject, opened, device)
+    answers_rad, broken = (load_predictions(Path(subject), opened), 0) if from_csv else _predict(subject, opened, device)
     parts = {"all": prediction_error(answers_rad, opened.steering_rad, worst)}
     if opened.public is not None:
         for name, mask in (("public", opened.public), ("private", ~opened.public)):
@@ -139,7 +142,8 @@ def evaluate(
     table(f"{subject} on {opened.name}", columns, rows)
     whole = parts["all"]
     if whole.not_finite or whole.without_label:
-        say(f"left out: {whole.not_finite} frames without a finite answer, {whole.without_label} without a label")
+        silent = whole.not_finite - broken
+        say(f"left out: {broken} broken frames, {silent} without a finite answer, {whole.without_label} without a label")
     worst_rows = [
         (opened.frame_ids[row.index], *(float(np.degrees(value)) for value in (row.answer_rad, row.label_rad, row.error_rad)))
         for row in whole.worst
@@ -148,16 +152,18 @@ def evaluate(
         table("worst frames", ("frame", "answer (deg)", "label (deg)", "error (deg)"), worst_rows)
 
 
-def _predict(subject: str, drive: "Drive", device: str) -> "FloatArray":
+def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, int]":
     from skidpad.subjects.loading import load_subject
 
     network = load_subject(subject, device)
     answers_rad = np.full(len(drive), np.nan)
+    broken = 0
     with progress_bar("predicting") as progress:
         for batch in drive.batches(64):
             answers_rad[batch.indices] = network.predict(batch.frames)
+            broken += len(batch.problems)
             progress(int(batch.indices[-1]) + 1, len(drive))
-    return answers_rad
+    return answers_rad, broken
 
 
 def _figures(part: "PredictionError", drive: "Drive | None") -> dict[str, Any]:

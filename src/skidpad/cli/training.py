@@ -10,6 +10,7 @@ import typer
 
 from skidpad.cli.console import facts, print_json, progress_bar, say
 from skidpad.cli.subjects import Device, Json
+from skidpad.core.errors import SkidpadError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,8 +48,9 @@ def train(
         seed=seed,
         device=device,
     )
+    _check_out(out, resume)
     command = shlex.join(["skidpad", *sys.argv[1:]])
-    with progress_bar(f"training {architecture}") as progress:
+    with progress_bar(f"training {architecture}", "whole epochs are kept; go on with the same command and --resume") as progress:
         report = fit_and_write(architecture, open_drive(drive), out, settings, progress=progress, command=command, resume=resume)
     if json:
         payload = asdict(report)
@@ -65,3 +67,16 @@ def train(
     ]
     facts(f"{architecture} on {drive}", rows)
     say(f"subject: {report.saved.toml}")
+
+
+def _check_out(out: Path, resume: bool) -> None:
+    """Refuses to write over a network or to forget a checkpoint."""
+    from skidpad.subjects.saving import beside
+
+    if beside(out, ".toml").exists() or beside(out, ".safetensors").exists():
+        raise SkidpadError(f"{beside(out, '.toml')} exists, and training writes over no network; choose another --out, or remove it")
+    checkpoint = beside(out, ".checkpoint.pt")
+    if checkpoint.exists() and not resume:
+        raise SkidpadError(f"a training of {out} was stopped before its end; go on with --resume, or remove {checkpoint}")
+    if resume and not checkpoint.exists():
+        raise SkidpadError(f"there is no checkpoint {checkpoint} to go on from; leave --resume out")

@@ -13,6 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from skidpad.core.errors import SkidpadError
+
 if TYPE_CHECKING:
     import torch
 
@@ -57,8 +59,17 @@ def encode(frame: NumpyFrames, suffix: str = ".png", quality: int = 90) -> bytes
 
 
 def write_image(path: Path, frame: NumpyFrames) -> None:
-    """Writes one RGB frame; the suffix of the path chooses the format."""
-    path.write_bytes(encode(frame, path.suffix))
+    """Writes one RGB frame as .png or .jpg, and makes its folder; without a suffix, as .png."""
+    path = path if path.suffix else path.with_suffix(".png")
+    if path.suffix.lower() not in {".png", ".jpg", ".jpeg"}:
+        raise SkidpadError(f"pictures are written as .png or .jpg; got {str(path)!r}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(frame, ".png" if path.suffix.lower() == ".png" else ".jpg"))
+    except OSError as error:
+        raise SkidpadError(
+            f"cannot write the picture {str(path)!r}: {error.strerror}; choose a file in a folder you may write to"
+        ) from error
 
 
 def pixel_hash(frame: NumpyFrames) -> str:

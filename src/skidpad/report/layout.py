@@ -45,7 +45,11 @@ def _facts(facts: Sequence[Fact]) -> tuple[Fact, ...]:
 
 
 def _pictures_note(shown: int, findings: int, factor: float, relation: str) -> str:
-    which = f"{count(shown)} of {count(findings)} findings, the worst first." if shown < findings else "All findings, the worst first."
+    which = (
+        f"{count(shown)} of {count(findings)} findings, the worst first; the stimuli take turns, so that one does not fill the page."
+        if shown < findings
+        else "All findings, the worst first."
+    )
     drawn = f"angles are drawn {factor:g} times as large as they are" if factor != 1.0 else "angles are drawn as they are"
     rule = f" Each breaks the relation “{relation}”." if relation else ""
     arrows = f"Arrows start at the car and lean to the side it would steer to; {drawn}, up to {MAX_LEAN_DEG:g}°."

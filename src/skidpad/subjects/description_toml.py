@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
@@ -96,7 +97,9 @@ class _Table:
         self._known.append(key)
         if key not in self._data:
             if default is None:
-                raise BadSubjectError(f"{self.name} lacks the key {key!r}; write, for example, {key} = {example}")
+                near = get_close_matches(key, [other for other in self._data if other not in self._known], n=1)
+                got = f" and has the unknown key {near[0]!r}: did you mean {key!r}?" if near else f"; write, for example, {key} = {example}"
+                raise BadSubjectError(f"{self.name} lacks the key {key!r}{got}")
             return default
         return read(f"{key} of {self.name}", self._data[key])
 

@@ -99,7 +99,7 @@ def test_a_file_is_written_whole_and_named_in_errors(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ('name = "car"', 'nam = "car"', "no key of the description named 'nam'; did you mean 'name'"),
-        ("width_px = 200", "widht_px = 200", r"lacks the key 'width_px'; write, for example, width_px = 200"),
+        ("width_px = 200", "widht_px = 200", r"lacks the key 'width_px' and has the unknown key 'widht_px': did you mean 'width_px'"),
         ("width_px = 200", 'width_px = "200"', "must be a whole number"),
         ("width_px = 200", "width_px = 0", "positive size"),
         ("width_px = 200", "width_px = 200\nheigth = 2", r"no key of \[input\] named 'heigth'"),

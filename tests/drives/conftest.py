@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,5 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ch2() -> Path:
-    shared = Path(os.environ.get("SKIDPAD_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")
-    if not (shared / "udacity-ch2-test").is_dir():
-        pytest.skip(f"no udacity-ch2-test in {shared}; set SKIDPAD_SHARED_DATA")
-    return shared / "udacity-ch2-test"
+def ch2(shared_data: Path) -> Path:
+    return shared_data / "udacity-ch2-test"

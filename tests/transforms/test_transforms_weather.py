@@ -1,8 +1,6 @@
 """Fog and rain: what makes them fog and rain, at every size."""
 
-import os
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +19,6 @@ from skidpad.transforms.torch_kernels import veil as lay_on_torch
 from skidpad.transforms.veil import Veil
 
 SIZES = [(240, 320), (480, 640), (160, 320), (66, 200)]
-DATA = Path(os.environ.get("SKIDPAD_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def contrast(frames):
@@ -143,11 +140,8 @@ def test_cached_fields_cannot_be_written():
 
 @pytest.mark.real_data
 @pytest.mark.parametrize("weather", [Fog(), Rain()], ids=["fog", "rain"])
-def test_weather_on_real_frames_hides_but_does_not_erase(weather):
-    folder = DATA / "udacity-ch2-test" / "center"
-    if not folder.is_dir():
-        pytest.skip(f"no recorded drive at {folder}; set SKIDPAD_SHARED_DATA")
-    files = sorted(folder.glob("*.jpg"))[::1500]
+def test_weather_on_real_frames_hides_but_does_not_erase(weather, shared_data):
+    files = sorted((shared_data / "udacity-ch2-test" / "center").glob("*.jpg"))[::1500]
     frames = np.stack([frame for file in files if (frame := decode(file.read_bytes())) is not None])
     heavy = weather.apply(frames, weather.space.grid[-1])
     for original, changed in zip(frames, heavy, strict=True):

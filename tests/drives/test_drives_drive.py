@@ -38,7 +38,7 @@ def one_by_one(drive: Drive, positions: list[int]) -> FrameBatch:
     return FrameBatch(
         indices=np.array(list(frames), np.int64),
         frame_ids=tuple(drive.frame_ids[position] for position in frames),
-        frames=np.array(list(frames.values()), np.uint8).reshape(-1, 3, 4, 3),
+        clip=np.array(list(frames.values()), np.uint8).reshape(-1, 3, 4, 3),
         steering_rad=drive.steering_rad[list(frames)],
         problems=tuple(problem for position in positions if isinstance(problem := drive.frame(position), Problem)),
     )

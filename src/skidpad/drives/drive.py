@@ -56,16 +56,25 @@ class FrameSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrameBatch:
-    """Frames that could be read, in order, with their positions in the drive; and those that could not."""
+    """Frames that could be read, in order, with their positions in the drive; and those that could not.
+
+    clip: (lead + N, height, width, 3), the N frames and before them those that a subject with memory looks back at; all but
+    `clip` tells of the N alone. An empty batch has an empty clip.
+    """
 
     indices: IntArray
     frame_ids: tuple[str, ...]
-    frames: NumpyFrames
+    clip: NumpyFrames
     steering_rad: FloatArray
     problems: tuple[Problem, ...]
 
     def __len__(self) -> int:
         return len(self.frame_ids)
+
+    @property
+    def frames(self) -> NumpyFrames:
+        """The N frames themselves, (N, height, width, 3): a view of the clip."""
+        return self.clip[len(self.clip) - len(self) :]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -192,27 +201,30 @@ class Drive:
         detail = f"{frame.shape[1]}x{frame.shape[0]} where the drive has {shape[1]}x{shape[0]}"
         return Problem(ProblemKind.OTHER_SIZE, self.frame_ids[position], detail)
 
-    def read(self, indices: Sequence[int] | IntArray, threads: int | None = None) -> FrameBatch:
-        """Reads these frames, in the order given, with a few threads where there are many; broken ones are listed, not returned."""
+    def read(self, indices: Sequence[int] | IntArray, threads: int | None = None, *, lead: int = 0) -> FrameBatch:
+        """Reads these frames, in the order given, with a few threads where there are many; broken ones are listed, not returned.
+
+        With a `lead` the frames must follow one another, with none but broken frames between them. A frame's past is the last
+        `lead` readable frames of this drive before it, however far back, filled up in front with the drive's first readable
+        frame: the same whichever frames are read together, and never from beyond the start of a slice.
+        """
         chosen = self._checked(indices)
-        if len(chosen) <= FRAMES_PER_TASK:
-            frames = np.empty((len(chosen), *self.frame_shape), np.uint8)
-            return self._batch(chosen, frames, self._fill(chosen, frames))
+        batch = self._read(chosen, threads)
+        if lead == 0 or len(batch) == 0:
+            return batch
+        self._check_consecutive(batch.indices)
+        return _with_past(batch, self._past(int(chosen[0]), lead, threads), lead)
 
-        def fill(slots: IntArray, part: NumpyFrames) -> list[Problem | None]:
-            return self._fill(chosen[slots], part)
-
-        ((_, frames, problems),) = filled_in_order(fill, len(chosen), len(chosen), self.frame_shape, threads or default_threads())
-        return self._batch(chosen, frames, problems)
-
-    def batches(self, batch_size: int, threads: int | None = None) -> Generator[FrameBatch, None, None]:
+    def batches(self, batch_size: int, threads: int | None = None, *, lead: int = 0) -> Generator[FrameBatch, None, None]:
         """Reads the whole drive in order, decoding ahead in a few threads (default: one per core, at most 8).
 
         Holds at most two decoded batches beside the one in the caller's hands and the one before it. No batch is empty: the
         problems of one without a readable frame ride with a neighbour. Raises BadDriveError where no frame can be read.
+        With a `lead`, every batch has the clip that `read` would give it; no frame is decoded twice.
         """
         held: FrameBatch | None = None
         carried: tuple[Problem, ...] = ()
+        past = np.empty((0, *self.frame_shape) if lead and len(self) else (0, 0, 0, 3), np.uint8)
         with closing(self.scan(batch_size, threads)) as scanned:
             for batch in scanned:
                 if not len(batch):
@@ -221,6 +233,9 @@ class Drive:
                 if held is not None:
                     yield held
                 held, carried = replace(batch, problems=carried + batch.problems), ()
+                if lead:
+                    held = _with_past(held, past, lead)
+                    past = held.clip[-lead:]
         if held is not None:
             yield replace(held, problems=held.problems + carried)
         elif carried:
@@ -234,6 +249,36 @@ class Drive:
         with closing(filled_in_order(self._fill, len(self), batch_size, shape, threads or default_threads())) as filled:
             for positions, frames, problems in filled:
                 yield self._batch(positions, frames, problems)
+
+    def _read(self, chosen: IntArray, threads: int | None) -> FrameBatch:
+        if len(chosen) <= FRAMES_PER_TASK:
+            frames = np.empty((len(chosen), *self.frame_shape), np.uint8)
+            return self._batch(chosen, frames, self._fill(chosen, frames))
+
+        def fill(slots: IntArray, part: NumpyFrames) -> list[Problem | None]:
+            return self._fill(chosen[slots], part)
+
+        ((_, frames, problems),) = filled_in_order(fill, len(chosen), len(chosen), self.frame_shape, threads or default_threads())
+        return self._batch(chosen, frames, problems)
+
+    def _past(self, stop: int, lead: int, threads: int | None) -> NumpyFrames:
+        """Reads the last `lead` readable frames before a position; fewer only where the drive starts."""
+        parts: list[NumpyFrames] = []
+        missing = lead
+        while missing and stop:
+            start = max(stop - missing, 0)
+            parts.append(self._read(np.arange(start, stop, dtype=np.int64), threads).clip)
+            missing, stop = missing - len(parts[-1]), start
+        return np.concatenate(parts[::-1]) if parts else np.empty((0, *self.frame_shape), np.uint8)
+
+    def _check_consecutive(self, readable: IntArray) -> None:
+        between = np.setdiff1d(np.arange(readable[0], readable[-1] + 1), readable)
+        ordered = bool(np.all(np.diff(readable) > 0))
+        if not ordered or any(not isinstance(self.frame(position), Problem) for position in between.tolist()):
+            raise ValueError(
+                f"frames of drive {self.name!r} that are read with a lead follow one another; got {readable[:10].tolist()} ...: "
+                "read each run of consecutive frames by itself"
+            )
 
     def _fill(self, positions: IntArray, frames: NumpyFrames) -> list[Problem | None]:
         problems: list[Problem | None] = []
@@ -254,7 +299,7 @@ class Drive:
         return FrameBatch(
             indices=positions,
             frame_ids=tuple(self.frame_ids[position] for position in positions.tolist()),
-            frames=frames,
+            clip=frames,
             steering_rad=self.steering_rad[positions],
             problems=found,
         )
@@ -272,6 +317,12 @@ class Drive:
     def _unreadable(self, first: Problem | None) -> BadDriveError:
         cause = f"the first problem is {first}" if first else "it has no frames"
         return BadDriveError(f"no frame of drive {self.name!r} can be read: {cause}; look at it with `skidpad inspect`")
+
+
+def _with_past(batch: FrameBatch, past: NumpyFrames, lead: int) -> FrameBatch:
+    """Puts `lead` frames before those of a batch that is not empty; where the past is shorter, its first frame is repeated."""
+    first = past[:1] if len(past) else batch.clip[:1]
+    return replace(batch, clip=np.concatenate([np.repeat(first, lead - len(past), 0), past, batch.clip]))
 
 
 def _origin_of(whole: Drive, rows: IntArray) -> str:

@@ -1,3 +1,4 @@
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,12 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.core.angles import AngleUnit
-from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
+from skidpad.core.errors import BadSubjectError, UnknownNameError
+from skidpad.core.units import UNITS, PlainUnit
+from skidpad.subjects.description import Box, Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
 from skidpad.subjects.description_toml import (
     description_hash,
     format_description,
+    left_to_default,
     minimal_description,
+    missing_keys,
     parse_description,
     read_description,
     write_description,
@@ -43,6 +47,10 @@ fractions = st.floats(0.0, 0.45)
 numbers = st.floats(-300.0, 300.0, allow_nan=False)
 
 
+words = st.text(min_size=1, max_size=8)
+boxes = st.builds(Box, function=words) | st.builds(Box, url=words) | st.builds(Box, command=st.lists(words, min_size=1).map(tuple))
+
+
 @st.composite
 def descriptions(draw: st.DrawFn) -> Description:
     colour = draw(st.sampled_from(Colour))
@@ -61,10 +69,14 @@ def descriptions(draw: st.DrawFn) -> Description:
     )
     names = draw(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=3).filter(lambda names: "steering" not in names))
     scale = st.floats(-100, 100).filter(lambda value: value != 0.0)
-    outputs = [Output(name, draw(st.none() | st.sampled_from(AngleUnit)), draw(scale)) for name in names]
+    outputs = [Output(name, draw(st.none() | st.sampled_from(list(UNITS.values()))), draw(scale)) for name in names]
     outputs.insert(draw(st.integers(0, len(outputs))), Output("steering", draw(st.sampled_from(AngleUnit)), draw(scale)))
     text = st.text(min_size=1, max_size=20)
-    return Description(draw(text), draw(text), draw(st.sampled_from(Format)), spec, tuple(outputs), draw(text))
+    format_ = draw(st.sampled_from(Format))
+    box = draw(boxes) if format_ is Format.BOX else None
+    lambdas = tuple(draw(st.dictionaries(text, text, max_size=2)).items())
+    weights = draw(st.none() | text)
+    return Description(draw(text), "" if box else draw(text), format_, spec, tuple(outputs), draw(text), weights, lambdas, box)
 
 
 @settings(max_examples=50)
@@ -77,7 +89,7 @@ def test_keys_are_read_with_their_meaning() -> None:
     description = parse_description(WHOLE)
     assert description.format is Format.SAFETENSORS
     assert description.input == InputSpec(200, 66, Colour.YUV, Range((-1.0,), (1.0,)), Crop(top=0.4, bottom=0.1))
-    assert description.steering.rad_per_answer == pytest.approx(-3.141592653589793 / 180)
+    assert description.steering.per_answer == pytest.approx(-3.141592653589793 / 180)
     assert [output.name for output in description.outputs] == ["steering", "throttle"]
     assert description.input.shape == (3, 66, 200)
 
@@ -109,9 +121,10 @@ def test_a_file_is_written_whole_and_named_in_errors(tmp_path: Path) -> None:
         ("high = 1.0", "high = nan", "finite"),
         ("high = 1.0", "high = -1.0", "must not be empty"),
         ("high = 1.0", "high = [1.0, 1.0]", "as many low as high"),
-        ('unit = "deg"', 'unit = "degrees"', "no value for unit"),
+        ('unit = "deg"', 'unit = "degrees"', "must be one of rad, deg, scaled25, probability, fraction, m/s, m/s2; got 'degrees'"),
+        ('unit = "deg"', 'unit = "m/s"', "needs a unit of angles"),
         ('unit = "deg"', "", "needs a unit"),
-        ('"steering"', '"stering"', "needs an output named 'steering'"),
+        ('"steering"', '"stering"', "did you mean 'steering'"),
         ('"throttle"', '"steering"\nunit = "rad"', "names must differ"),
         ("scale = -1.0", "scale = 0.0", "finite and not zero"),
         ("scale = -1.0", "scale = true", "must be a number"),
@@ -130,7 +143,7 @@ def test_a_wrong_key_is_one_sentence_that_teaches(old: str, new: str, message: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("format_", Format)
+@pytest.mark.parametrize("format_", [format_ for format_ in Format if format_ is not Format.BOX])
 def test_the_minimal_description_is_one(format_: Format) -> None:
     assert parse_description(minimal_description("net.bin", format_)).format is format_
 
@@ -147,3 +160,36 @@ def test_a_crop_always_leaves_a_picture(top: float, bottom: float, left: float, 
     rows, columns = Crop(top, bottom, left, right).window(height, width)
     assert 0 <= rows.start < rows.stop <= height
     assert 0 <= columns.start < columns.stop <= width
+
+
+def test_all_that_is_missing_is_said_at_once() -> None:
+    text = 'format = "safetensors"\n[input]\nwidth_px = 3\n[[outputs]]\nname = "steering"\n[[outputs]]\nunit = "m/s"'
+    with pytest.raises(BadSubjectError) as caught:
+        parse_description(text, "car.toml")
+    said = str(caught.value)
+    assert said.startswith("car.toml: the description lacks the key 'file'")
+    for key in ("architecture", "height_px of [input]", "colour of [input]", "range of [input]", "unit of [[outputs]] number 1"):
+        assert key in said
+    assert said.count("file") == 2  # the key and the example, not again among what else is missing
+    assert missing_keys({"format": "box"}) == ("box", "input", "outputs")
+    assert missing_keys({}) == ("format", "file", "input", "outputs")
+
+
+def test_what_is_left_to_defaults_is_known() -> None:
+    assert left_to_default(tomllib.loads(WHOLE)) == (
+        "layout of [input]: nchw",
+        "history of [input]: one frame at a time",
+        "unit of [[outputs]] number 2: a plain number",
+    )
+
+
+def test_a_subject_need_not_steer() -> None:
+    brake = Description("car", "car.onnx", Format.ONNX, InputSpec(4, 3), (Output("brake", PlainUnit.FRACTION, 2.0), Output("collision")))
+    assert not brake.steers
+    assert (brake.column("collision"), brake.outputs[0].per_answer, brake.outputs[0].is_angle) == (1, 2.0, False)
+    with pytest.raises(BadSubjectError, match=r"no output named 'steering' \(it has brake, collision\).*--output brake"):
+        _ = brake.steering
+    with pytest.raises(UnknownNameError, match="no output of 'car' named 'brakes'; did you mean 'brake'"):
+        brake.column("brakes")
+    with pytest.raises(BadSubjectError, match="needs an output"):
+        Description("car", "car.onnx", Format.ONNX, InputSpec(4, 3), ())

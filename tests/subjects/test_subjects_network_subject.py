@@ -7,10 +7,11 @@ from torch import nn
 
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects import torch_subject
+from skidpad.subjects import network_subject
 from skidpad.subjects.description import Description, History, HistoryKind, Layout, Output
+from skidpad.subjects.network import state_hash
+from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.probe import NeuronUnit
-from skidpad.subjects.torch_subject import TorchSubject, state_hash
 
 
 def with_outputs(description: Description, *outputs: Output) -> Description:
@@ -42,29 +43,29 @@ class Means(nn.Module):
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 64])
 def test_the_batch_size_changes_nothing(batch_size: int, small_net: nn.Module, small_description: Description, frames: np.ndarray) -> None:
-    subject = TorchSubject(small_net, small_description, batch_size=batch_size)
-    whole = TorchSubject(small_net, small_description)
+    subject = NetworkSubject.of_module(small_net, small_description, batch_size=batch_size)
+    whole = NetworkSubject.of_module(small_net, small_description)
     np.testing.assert_allclose(subject.predict(frames), whole.predict(frames), atol=1e-6)
     seen = subject.observe(frames)
     np.testing.assert_allclose(seen.values.numpy(), whole.observe(frames).values.numpy(), atol=1e-5)
-    np.testing.assert_allclose(seen.steering_rad, whole.predict(frames), atol=1e-6)
-    assert seen.steering_rad.dtype == np.float64
+    np.testing.assert_allclose(seen.answers, whole.predict(frames), atol=1e-6)
+    assert seen.answers.dtype == np.float64
     assert seen.values.shape == (5, subject.layers[-1].stop)
 
 
 def test_torch_frames_and_numpy_frames_answer_alike(small_net: nn.Module, small_description: Description, frames: np.ndarray) -> None:
-    subject = TorchSubject(small_net, small_description)
+    subject = NetworkSubject.of_module(small_net, small_description)
     assert np.array_equal(subject.predict(torch.from_numpy(frames)), subject.predict(frames))
 
 
 def test_no_frames_have_no_answers(small_net: nn.Module, small_description: Description, frames: np.ndarray) -> None:
-    subject = TorchSubject(small_net, small_description)
-    assert subject.predict(frames[:0]).shape == (0,)
+    subject = NetworkSubject.of_module(small_net, small_description)
+    assert subject.predict(frames[:0]).shape == (0, len(small_description.outputs))
     assert subject.observe(frames[:0]).values.shape == (0, subject.layers[-1].stop)
 
 
 def test_the_network_runs_in_evaluation_mode(small_net: nn.Module, small_description: Description, frames: np.ndarray) -> None:
-    subject = TorchSubject(small_net.train(), small_description)
+    subject = NetworkSubject.of_module(small_net.train(), small_description)
     assert np.array_equal(subject.predict(frames), subject.predict(frames))
     assert not subject.module.training
 
@@ -76,20 +77,20 @@ def test_answers_are_radians_whatever_the_unit(unit: AngleUnit, scale: float, sm
     plain = with_outputs(small_description, Output("steering", AngleUnit.RAD), Output("speed"))
     declared = with_outputs(small_description, Output("steering", unit, scale), Output("speed"))
     net = Means()
-    expected = (
-        TorchSubject(net, plain).predict(frames) * scale * np.radians({"rad": np.degrees(1.0), "deg": 1.0, "scaled25": 25.0}[unit.value])
-    )
-    np.testing.assert_allclose(TorchSubject(net, declared).predict(frames), expected, rtol=1e-12)
+    expected = NetworkSubject.of_module(net, plain).predict(frames)
+    expected[:, 0] *= scale * np.radians({"rad": np.degrees(1.0), "deg": 1.0, "scaled25": 25.0}[unit.value])
+    np.testing.assert_allclose(NetworkSubject.of_module(net, declared).predict(frames), expected, rtol=1e-12)
 
 
-def test_steering_is_taken_from_its_own_column(small_description: Description, frames: np.ndarray) -> None:
-    steering, speed = Output("steering", AngleUnit.RAD), Output("speed")
+def test_every_output_has_its_own_column_and_unit(small_description: Description, frames: np.ndarray) -> None:
+    steering, speed = Output("steering", AngleUnit.DEG), Output("speed", scale=2.0)
     net = Means()
-    first = TorchSubject(net, with_outputs(small_description, steering, speed)).predict(frames)
-    second = TorchSubject(net, with_outputs(small_description, speed, steering)).predict(frames)
+    first = NetworkSubject.of_module(net, with_outputs(small_description, steering, speed)).predict(frames)
+    second = NetworkSubject.of_module(net, with_outputs(small_description, speed, steering)).predict(frames)
+    np.testing.assert_allclose(first[:, 0] / np.radians(1.0), second[:, 0] / 2.0)
+    np.testing.assert_allclose(first[:, 1] / 2.0, second[:, 1] / np.radians(1.0))
     net.form = "tuple"
-    assert not np.allclose(first, second)
-    assert np.array_equal(TorchSubject(net, with_outputs(small_description, speed, steering)).predict(frames), second)
+    assert np.array_equal(NetworkSubject.of_module(net, with_outputs(small_description, speed, steering)).predict(frames), second)
 
 
 @pytest.mark.parametrize(
@@ -104,18 +105,18 @@ def test_steering_is_taken_from_its_own_column(small_description: Description, f
 )
 def test_an_answer_of_another_shape_is_one_sentence(form: str, message: str, small_description: Description) -> None:
     with pytest.raises(BadSubjectError, match=message):
-        TorchSubject(Means(form), small_description)
+        NetworkSubject.of_module(Means(form), small_description)
 
 
 @pytest.mark.parametrize("form", ["flat", "deep"])
 def test_one_number_may_come_in_any_shape(form: str, small_description: Description, frames: np.ndarray) -> None:
-    assert TorchSubject(Means(form), small_description).predict(frames).shape == (5,)
+    assert NetworkSubject.of_module(Means(form), small_description).predict(frames).shape == (5, 1)
 
 
 def test_answers_that_are_not_finite_are_passed_on(small_description: Description, frames: np.ndarray) -> None:
     net = Means("flat")
     net.conv.weight.data.fill_(1e38)
-    assert not np.isfinite(TorchSubject(net, small_description).predict(frames)).any()
+    assert not np.isfinite(NetworkSubject.of_module(net, small_description).predict(frames)).any()
 
 
 def test_a_network_saved_in_training_mode_is_refused(small_description: Description) -> None:
@@ -128,7 +129,7 @@ def test_a_network_saved_in_training_mode_is_refused(small_description: Descript
             return self.dense(nn.functional.dropout(x, 0.5, training=True).mean((2, 3))) * 100.0
 
     with pytest.raises(BadSubjectError, match=r"for the same image; it was saved in training mode: call \.eval\(\)"):
-        TorchSubject(Baked(), small_description)
+        NetworkSubject.of_module(Baked(), small_description)
 
 
 def test_a_network_that_mixes_its_batch_is_refused(small_description: Description) -> None:
@@ -142,7 +143,7 @@ def test_a_network_that_mixes_its_batch_is_refused(small_description: Descriptio
             return self.dense((y - y.mean(0)) * 1000.0)
 
     with pytest.raises(BadSubjectError, match="for the same image"):
-        TorchSubject(Mixing(), small_description)
+        NetworkSubject.of_module(Mixing(), small_description)
 
 
 class Viewing(nn.Module):
@@ -160,10 +161,10 @@ class Viewing(nn.Module):
 def test_views_and_a_batch_of_one_are_handled(rows: int, small_description: Description, frames: np.ndarray) -> None:
     torch.manual_seed(0)
     net = Viewing(rows)
-    subject = TorchSubject(net, small_description, batch_size=2)
+    subject = NetworkSubject.of_module(net, small_description, batch_size=2)
     assert subject.batch_size == (1 if rows == 1 else 2)
     net.rows = -1
-    np.testing.assert_allclose(subject.observe(frames).steering_rad, TorchSubject(net, small_description).predict(frames), atol=1e-6)
+    np.testing.assert_allclose(subject.observe(frames).answers, NetworkSubject.of_module(net, small_description).predict(frames), atol=1e-6)
 
 
 def test_a_fixed_batch_is_filled_up(small_description: Description, frames: np.ndarray) -> None:
@@ -172,11 +173,11 @@ def test_a_fixed_batch_is_filled_up(small_description: Description, frames: np.n
 
     torch.manual_seed(0)
     net = Fixed(3)
-    subject = TorchSubject(net, small_description, batch_size=64)
+    subject = NetworkSubject.of_module(net, small_description, batch_size=64)
     seen = subject.observe(frames)
     net.rows, net.fixed_batch = -1, None
-    free = TorchSubject(net, small_description).observe(frames)
-    np.testing.assert_allclose(seen.steering_rad, free.steering_rad, atol=1e-6)
+    free = NetworkSubject.of_module(net, small_description).observe(frames)
+    np.testing.assert_allclose(seen.answers, free.answers, atol=1e-6)
     np.testing.assert_allclose(seen.values.numpy(), free.values.numpy(), atol=1e-5)
 
 
@@ -190,30 +191,36 @@ def test_another_layout_is_fed_as_described(small_net: nn.Module, small_descript
             return self.net(x.permute(0, 3, 1, 2))
 
     described = replace(small_description, input=replace(small_description.input, layout=Layout.NHWC))
-    subject = TorchSubject(Pixels(small_net), described)
-    np.testing.assert_allclose(subject.predict(frames), TorchSubject(small_net, small_description).predict(frames), atol=1e-6)
+    subject = NetworkSubject.of_module(Pixels(small_net), described)
+    np.testing.assert_allclose(subject.predict(frames), NetworkSubject.of_module(small_net, small_description).predict(frames), atol=1e-6)
 
 
 def test_every_element_of_a_map_can_be_a_neuron(small_net: nn.Module, small_description: Description, frames: np.ndarray) -> None:
-    filters = TorchSubject(small_net, small_description)
-    elements = TorchSubject(small_net, small_description, unit=NeuronUnit.ELEMENT)
+    filters = NetworkSubject.of_module(small_net, small_description)
+    elements = NetworkSubject.of_module(small_net, small_description, unit=NeuronUnit.ELEMENT)
     first = elements.layers[0]
     assert first.neurons == 4 * 7 * 11
     maps = elements.observe(frames).values[:, first.start : first.stop].reshape(5, 4, -1)
     np.testing.assert_allclose(maps.mean(2).numpy(), filters.observe(frames).values[:, :4].numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HistoryKind if kind is not HistoryKind.SINGLE])
-def test_a_history_that_cannot_be_run_yet_says_so(kind: HistoryKind, small_net: nn.Module, small_description: Description) -> None:
-    described = replace(small_description, input=replace(small_description.input, history=History(3, kind)))
-    with pytest.raises(BadSubjectError, match=f"history of kind '{kind.value}'; this version runs 'single'"):
-        TorchSubject(small_net, described)
+@pytest.mark.parametrize("kind", [HistoryKind.DIFFERENCES, HistoryKind.OPTICAL_FLOW])
+def test_a_history_that_compares_frames_needs_two(kind: HistoryKind, small_net: nn.Module, small_description: Description) -> None:
+    described = replace(small_description, input=replace(small_description.input, history=History(1, kind)))
+    with pytest.raises(BadSubjectError, match=f"history of kind '{kind.value}' compares frames"):
+        NetworkSubject.of_module(small_net, described)
+
+
+def test_a_history_that_the_network_does_not_take_is_one_sentence(small_net: nn.Module, small_description: Description) -> None:
+    described = replace(small_description, input=replace(small_description.input, history=History(3, HistoryKind.RECURRENT)))
+    with pytest.raises(BadSubjectError, match=r"cannot take an input of shape \(2, 3, 3, 16, 24\).*correct .* or history"):
+        NetworkSubject.of_module(small_net, described)
 
 
 def test_a_gpu_out_of_memory_halves_the_batch(
     small_net: nn.Module, small_description: Description, frames: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject = TorchSubject(small_net, small_description, batch_size=8)
+    subject = NetworkSubject.of_module(small_net, small_description, batch_size=8)
     expected = subject.predict(frames)
     forward = small_net.forward
 
@@ -223,7 +230,7 @@ def test_a_gpu_out_of_memory_halves_the_batch(
         return forward(x)
 
     monkeypatch.setattr(small_net, "forward", cramped)
-    monkeypatch.setattr(torch_subject.torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(network_subject.torch.cuda, "empty_cache", lambda: None)
     np.testing.assert_allclose(subject.predict(frames), expected, atol=1e-6)
     assert subject.batch_size == 2
     monkeypatch.setattr(small_net, "forward", lambda x: cramped(x.repeat(3, 1, 1, 1)))
@@ -233,27 +240,27 @@ def test_a_gpu_out_of_memory_halves_the_batch(
 
 def test_a_device_that_is_not_there_says_so(small_net: nn.Module, small_description: Description) -> None:
     with pytest.raises(BadSubjectError, match="no device named 'gpu'"):
-        TorchSubject(small_net, small_description, device="gpu")
+        NetworkSubject.of_module(small_net, small_description, device="gpu")
     if not torch.cuda.is_available():
         with pytest.raises(BadSubjectError, match="finds no CUDA GPU; use cpu"):
-            TorchSubject(small_net, small_description, device="cuda")
+            NetworkSubject.of_module(small_net, small_description, device="cuda")
 
 
 def test_the_hash_of_a_module_follows_its_weights(small_net: nn.Module, small_description: Description) -> None:
-    before, subject = state_hash(small_net), TorchSubject(small_net, small_description)
+    before, subject = state_hash(small_net), NetworkSubject.of_module(small_net, small_description)
     assert state_hash(small_net.to(memory_format=torch.channels_last)) == before
     small_net.norm.running_mean[0] += 1.0
     assert state_hash(small_net) != before
-    assert TorchSubject(small_net, small_description).sha256 != subject.sha256
+    assert NetworkSubject.of_module(small_net, small_description).sha256 != subject.sha256
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_gpu_answers_as_the_cpu(small_net: nn.Module, small_description: Description, frames: np.ndarray) -> None:
-    expected = TorchSubject(small_net, small_description).observe(frames)
-    there = TorchSubject(small_net, small_description, device="cuda")
+    expected = NetworkSubject.of_module(small_net, small_description).observe(frames)
+    there = NetworkSubject.of_module(small_net, small_description, device="cuda")
     seen = there.observe(torch.from_numpy(frames).cuda())
     assert seen.values.device.type == "cuda"
-    np.testing.assert_allclose(seen.steering_rad, expected.steering_rad, atol=0.02)
+    np.testing.assert_allclose(seen.answers, expected.answers, atol=0.02)
     np.testing.assert_allclose(seen.values.cpu().numpy(), expected.values.numpy(), atol=0.05)
     assert np.array_equal(there.predict(frames), there.predict(torch.from_numpy(frames).cuda()))

@@ -68,7 +68,7 @@ def test_the_float_path_of_other_devices_agrees_with_the_byte_path(size: tuple[i
 @pytest.mark.parametrize("colour", [Colour.BGR, Colour.GREY, Colour.YUV])
 def test_the_two_colour_paths_agree_on_every_kind_of_pixel(colour: Colour) -> None:
     pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (1, 300, 400, 3), dtype=np.uint8))
-    bytes_path, float_path = preprocess._recolour(pixels, colour), preprocess._recolour_in_floats(pixels, colour)
+    bytes_path, float_path = preprocess.recolour(pixels, colour), preprocess._recolour_in_floats(pixels, colour)
     assert bytes_path.shape == float_path.shape == (1, 300, 400, colour.channels)
     assert levels_apart(bytes_path.numpy(), float_path.numpy()) <= TOLERANCE_LEVELS
 
@@ -76,7 +76,7 @@ def test_the_two_colour_paths_agree_on_every_kind_of_pixel(colour: Colour) -> No
 def test_the_two_paths_of_hsv_agree_around_the_circle() -> None:
     pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (1, 300, 400, 3), dtype=np.uint8))
     pixels[0, 0] = 80  # grey has hue 0
-    first = preprocess._recolour(pixels, Colour.HSV).numpy().astype(int)
+    first = preprocess.recolour(pixels, Colour.HSV).numpy().astype(int)
     second = preprocess._recolour_in_floats(pixels, Colour.HSV).numpy().astype(int)
     hue = np.abs(first[..., 0] - second[..., 0])
     assert np.minimum(hue, 180 - hue).max() <= TOLERANCE_LEVELS

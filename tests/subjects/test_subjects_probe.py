@@ -1,3 +1,4 @@
+import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.layers import Layer
 from skidpad.subjects.exported import read_exported
-from skidpad.subjects.probe import NeuronUnit, record
+from skidpad.subjects.probe import NeuronUnit, record, recurrence
 from skidpad.subjects.scripted import ScriptedNetwork
 from skidpad.subjects.zoo import ARCHITECTURES
 
@@ -185,6 +186,102 @@ def test_unrolled_steps_are_neurons_of_their_own() -> None:
     _, seen = record(lambda x: torch.relu(dense(x)), sequence)
     assert seen.layers == (Layer("dense1", 0, 14),)
     torch.testing.assert_close(seen.values, torch.relu(dense(sequence)).detach().reshape(3, 14))
+
+
+def steps(name: str, count: int, width: int, start: int = 0) -> list[Layer]:
+    return [Layer(f"{name}.t{step:03d}", start + step * width, start + (step + 1) * width) for step in range(count)]
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(("kind", "make"), [("lstm", nn.LSTM), ("gru", nn.GRU), ("rnn", nn.RNN)])
+def test_every_step_of_a_recurrence_is_a_layer(kind: str, make: type[nn.RNNBase], batch_first: bool) -> None:
+    torch.manual_seed(0)
+    net = make(5, 4, num_layers=2, bidirectional=True, batch_first=batch_first).eval()
+    inner = make(5, 4, bidirectional=True, batch_first=True).eval()
+    inner.load_state_dict({name: tensor for name, tensor in net.state_dict().items() if "l0" in name})
+    x = torch.randn(3, 7, 5)
+    given = x if batch_first else x.transpose(0, 1)
+    with torch.no_grad():
+        expected, below = net(given)[0], inner(x)[0]
+    answer, seen = record(lambda _: net(given)[0], x)
+    torch.testing.assert_close(answer, expected)
+    assert list(seen.layers) == steps(f"{kind}1", 7, 8) + steps(f"{kind}2", 7, 8, 56)
+    torch.testing.assert_close(seen.values[:, :56], below.flatten(1))
+    torch.testing.assert_close(seen.values[:, 56:], (expected if batch_first else expected.transpose(0, 1)).flatten(1))
+
+
+def test_the_last_states_of_a_stack_are_kept() -> None:
+    net = nn.LSTM(5, 4, num_layers=3, batch_first=True).eval()
+    x = torch.randn(2, 6, 5)
+    with torch.no_grad():
+        _, expected = net(x)
+    (_, states), _ = record(net, x)
+    assert all(torch.equal(got, wanted) or torch.allclose(got, wanted) for got, wanted in zip(states, expected, strict=True))
+
+
+def test_a_traced_recurrence_shows_the_same_neurons() -> None:
+    net = nn.LSTM(5, 4, batch_first=True).eval()
+    x = torch.randn(3, 7, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(net, x)
+    (_, plain), (_, seen) = record(net, x), record(traced, x)
+    assert seen.layers == plain.layers
+    torch.testing.assert_close(seen.values, plain.values)
+
+
+@pytest.mark.parametrize(("kind", "make"), [("lstm", nn.LSTMCell), ("gru", nn.GRUCell), ("rnn", nn.RNNCell)])
+def test_a_cell_is_a_layer_at_every_call(kind: str, make: type[nn.RNNCellBase]) -> None:
+    cell = make(5, 4)
+    x = torch.randn(3, 5)
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        state = cell(x)
+        again = cell(x, state)
+        return again[0] if isinstance(again, tuple) else again
+
+    answer, seen = record(twice, x)
+    assert [layer.name for layer in seen.layers] == [f"{kind}1", f"{kind}2"]
+    torch.testing.assert_close(seen.values[:, 4:], answer)
+
+
+def test_a_recurrence_written_out_is_seen_as_its_states() -> None:
+    back, out = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def net(x: torch.Tensor) -> torch.Tensor:
+        def run() -> torch.Tensor:
+            state, states = torch.zeros(3, 4), []
+            for step in x.unbind(1):
+                state = torch.tanh(step + back(state))
+                states.append(state)
+            return torch.stack(states, 1)
+
+        return out(recurrence(run)[:, -1])
+
+    x = torch.randn(3, 5, 4)
+    answer, seen = record(net, x)
+    assert list(seen.layers) == [*steps("lstm1", 5, 4), Layer("dense1", 20, 21)]
+    with torch.no_grad():
+        torch.testing.assert_close(net(x), answer)
+        torch.testing.assert_close(out(seen.values[:, 16:20]), answer)
+
+
+def test_what_runs_on_every_frame_of_a_window_is_counted_frame_by_frame() -> None:
+    conv, dense = nn.Conv2d(2, 3, 3), nn.Linear(3, 4)
+    windows = torch.randn(2, 5, 2, 6, 6)
+
+    def net(x: torch.Tensor) -> torch.Tensor:
+        maps = torch.relu(conv(x.flatten(0, 1)))
+        return torch.relu(dense(maps.mean((2, 3)).reshape(2, 5, 3)))
+
+    answer, seen = record(net, windows)
+    assert list(seen.layers) == steps("conv1", 5, 3) + steps("dense1", 5, 4, 15)
+    with torch.no_grad():
+        maps = torch.relu(conv(windows.flatten(0, 1))).mean((2, 3)).reshape(2, 15)
+    torch.testing.assert_close(seen.values[:, :15], maps)
+    torch.testing.assert_close(seen.values[:, 15:], answer.flatten(1))
+    _, elements = record(net, windows, NeuronUnit.ELEMENT)
+    assert list(elements.layers) == steps("conv1", 5, 48) + steps("dense1", 5, 4, 240)
 
 
 def test_a_product_of_activations_is_no_layer() -> None:

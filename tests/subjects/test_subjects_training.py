@@ -12,7 +12,7 @@ from torch import nn
 from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
-from skidpad.subjects import fitting
+from skidpad.subjects import stages
 from skidpad.subjects.description import Crop, Description, InputSpec
 from skidpad.subjects.fitting import TrainingSettings, copied, fit
 from skidpad.subjects.labelled import Labelled, collect
@@ -228,7 +228,7 @@ def test_training_writes_a_subject_that_loads_and_the_same_bytes_again(tmp_path:
     assert any("epoch 2" in note for note in seen)
     subject = load_subject(report.saved.toml)
     held_out = collect(drive.split(0.8)[1], subject.description.input).data
-    answers = subject.predict(drive.split(0.8)[1].read(range(12)).frames)
+    answers = subject.predict(drive.split(0.8)[1].read(range(12)).frames)[:, 0]
     assert np.sqrt(np.mean((answers - held_out.labels_rad) ** 2)) == pytest.approx(report.validation_rmse_rad, abs=1e-6)
     record = json.loads(report.curve_file.read_text())
     assert record["command"] == "skidpad train"
@@ -260,13 +260,13 @@ def test_resume_continues_and_a_new_start_does_not(tmp_path: Path, monkeypatch: 
     drive = bar_drive(30)
     checkpoint = beside(tmp_path / "net", ".checkpoint.pt")
     kept: list[bytes] = []
-    save = fitting._Run.save
+    save = stages.Fitting.save
 
-    def save_and_keep(self: fitting._Run, path: Path, key: str) -> None:
+    def save_and_keep(self: stages.Fitting, path: Path, key: str) -> None:
         save(self, path, key)
         kept.append(path.read_bytes())
 
-    monkeypatch.setattr(fitting._Run, "save", save_and_keep)
+    monkeypatch.setattr(stages.Fitting, "save", save_and_keep)
     whole = train("pilotnet", drive, tmp_path / "net", QUICK)
     assert not checkpoint.exists()
     expected = whole.saved.weights.read_bytes()

@@ -6,8 +6,8 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Description
 
 
-def steering_answer(description: Description, answer: object, count: int) -> torch.Tensor:
-    """Picks the steering, (count,) in the network's own unit, out of one tensor or a tuple of tensors of all outputs."""
+def answer_columns(description: Description, answer: object, count: int) -> torch.Tensor:
+    """Joins one tensor or a tuple of tensors of all outputs, (count, outputs) in the network's own units."""
     parts: list[object] = list(answer) if isinstance(answer, tuple | list) else [answer]
     tensors = [part for part in parts if isinstance(part, torch.Tensor) and part.ndim >= 1 and part.shape[0] == count]
     if not tensors or len(tensors) < len(parts):
@@ -20,4 +20,9 @@ def steering_answer(description: Description, answer: object, count: int) -> tor
             f"{description.name!r} answers {columns.shape[1]} numbers for each image, its description names "
             f"{len(description.outputs)} ({names}); write one [[outputs]] for each number, in order"
         )
-    return columns[:, description.steering_column]
+    return columns
+
+
+def steering_answer(description: Description, answer: object, count: int) -> torch.Tensor:
+    """Picks the steering, (count,) in the network's own unit, out of what the network returned."""
+    return answer_columns(description, answer, count)[:, description.steering_column]

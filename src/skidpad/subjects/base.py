@@ -15,19 +15,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Answers and the value of every neuron, of one pass over one batch.
+    """Answers and the value of every neuron, of one pass over one clip.
 
-    steering_rad: (N,), radians. values: (N, neurons) float32, on the subject's device.
+    answers: (N, outputs), in the order of the description; angles in radians. values: (N, neurons) float32, on the
+    subject's device; no column for a black box.
     """
 
-    steering_rad: FloatArray
+    answers: FloatArray
     values: torch.Tensor
 
 
 class Subject(Protocol):
     """A network under test; every path to it goes through its description.
 
-    Campaigns ask from several threads at a time.
+    It is asked about a clip, (lead + N, height, width, 3) in order of time, and answers for the last N frames: each is
+    seen together with the `lead` frames before it. Most subjects have no memory (lead = 0), and a clip is N frames in any
+    order. `now`, (N, height, width, 3), takes the place of each answered frame in its own window alone, so that the past
+    stays as the clip has it. Campaigns ask from several threads at a time.
     """
 
     @property
@@ -45,10 +49,15 @@ class Subject(Protocol):
         """The hash of the weights and the description."""
         ...
 
-    def predict(self, frames: Frames) -> FloatArray:
-        """Returns the steering in radians, (N,); not-finite answers are passed on, not hidden."""
+    @property
+    def lead(self) -> int:
+        """How many frames before the one that it answers for the subject looks at."""
         ...
 
-    def observe(self, frames: Frames) -> Observation:
+    def predict(self, clip: Frames, now: Frames | None = None) -> FloatArray:
+        """Returns all outputs, (N, outputs), angles in radians; not-finite answers are passed on, not hidden."""
+        ...
+
+    def observe(self, clip: Frames, now: Frames | None = None) -> Observation:
         """Returns answers and neuron values of one pass."""
         ...

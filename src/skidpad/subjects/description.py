@@ -1,22 +1,27 @@
 """A subject is described once: where its weights are, what it wants to see, what its answers mean."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
 
 from skidpad.core.angles import AngleUnit
-from skidpad.core.errors import BadSubjectError
+from skidpad.core.errors import BadSubjectError, UnknownNameError
+from skidpad.core.units import Unit
 
 STEERING = "steering"
 
 
 class Format(Enum):
-    """How the network's file is written; none of them is read by executing what it holds."""
+    """How the network is given; no file is read by executing what it holds. A box is run, not read: see `Box`."""
 
     SAFETENSORS = "safetensors"
     STATE_DICT = "state-dict"
     TORCHSCRIPT = "torchscript"
     EXPORT = "export"
+    ONNX = "onnx"
+    KERAS = "keras"
+    BOX = "box"
 
     @property
     def weights_only(self) -> bool:
@@ -134,31 +139,60 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One number of the network's answer; `answer * scale` is in `unit` (None where it is no angle).
+    """One number of the network's answer; `answer * scale` is in `unit` (None where nobody says what it is).
 
     A negative scale flips the sign, for networks trained with left and right the other way round.
     """
 
     name: str
-    unit: AngleUnit | None = None
+    unit: Unit | None = None
     scale: float = 1.0
 
     def __post_init__(self) -> None:
         if not isfinite(self.scale) or self.scale == 0.0:
             raise BadSubjectError(f"the scale of output {self.name!r} must be finite and not zero; got {self.scale}")
-        if self.name == STEERING and self.unit is None:
+        if self.name == STEERING and not self.is_angle:
             units = ", ".join(unit.value for unit in AngleUnit)
-            raise BadSubjectError(f'the output {STEERING!r} needs a unit ({units}); write unit = "rad"')
+            raise BadSubjectError(f'the output {STEERING!r} needs a unit of angles ({units}); write unit = "rad"')
 
     @property
-    def rad_per_answer(self) -> float:
-        """What one of the network's own numbers is in radians."""
-        return self.scale * (self.unit.rad if self.unit is not None else 1.0)
+    def is_angle(self) -> bool:
+        """Whether the answer is an angle, which is radians inside and degrees at the surface."""
+        return isinstance(self.unit, AngleUnit)
+
+    @property
+    def per_answer(self) -> float:
+        """What one of the network's own numbers is in radians, for an angle, else in the unit of the output."""
+        return self.scale * (self.unit.rad if isinstance(self.unit, AngleUnit) else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A network that is only asked, never opened: exactly one of a Python callable, a program or an HTTP address.
+
+    function: `module:name`. command: a program and its words. A box that has not answered a batch within `timeout_s` is dead;
+    it is started again at most `restarts` times in a row.
+    """
+
+    function: str | None = None
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    timeout_s: float = 30.0
+    restarts: int = 3
+
+    def __post_init__(self) -> None:
+        if sum((self.function is not None, bool(self.command), self.url is not None)) != 1:
+            raise BadSubjectError('a box is one of function = "module:name", command = ["program", ...] and url = "http://..."')
+        if not (isfinite(self.timeout_s) and self.timeout_s > 0.0) or self.restarts < 0:
+            raise BadSubjectError(f"a box needs timeout_s above 0 and restarts of 0 or more; got {self.timeout_s}, {self.restarts}")
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The whole of what skidpad is told about a subject; `file` is relative to the TOML that holds the description."""
+    """The whole of what skidpad is told about a subject; files are relative to the TOML that holds the description.
+
+    weights: the second file of a Keras pair. lambdas: what stands for each Lambda layer of a Keras file, as (layer, expression in x).
+    """
 
     name: str
     file: str
@@ -166,11 +200,19 @@ class Description:
     input: InputSpec
     outputs: tuple[Output, ...] = (Output(STEERING, AngleUnit.RAD),)
     architecture: str | None = None
+    weights: str | None = None
+    lambdas: tuple[tuple[str, str], ...] = ()
+    box: Box | None = None
 
     def __post_init__(self) -> None:
+        if (self.box is not None) != (self.format is Format.BOX):
+            raise BadSubjectError('a black box has format = "box" and a table [box]; other formats have neither')
         names = [output.name for output in self.outputs]
-        if STEERING not in names:
-            raise BadSubjectError(f"a subject needs an output named {STEERING!r}; got {', '.join(names) or 'none'}")
+        if not names:
+            raise BadSubjectError(f'a subject needs an output; write [[outputs]] with name = "{STEERING}" and unit = "rad"')
+        near = [] if self.steers else get_close_matches(STEERING, names, n=1, cutoff=0.8)
+        if near:
+            raise BadSubjectError(f"no output is named {STEERING!r}, but one {near[0]!r}; did you mean {STEERING!r}?")
         if len(set(names)) != len(names):
             raise BadSubjectError(f"output names must differ; got {', '.join(names)}")
         if self.format.weights_only and self.architecture is None:
@@ -178,10 +220,28 @@ class Description:
                 f'a file of format {self.format.value!r} holds weights alone; name the network, as architecture = "pilotnet"'
             )
 
+    def column(self, output: str) -> int:
+        """Returns the position of a named output among the network's."""
+        names = [known.name for known in self.outputs]
+        if output not in names:
+            raise UnknownNameError.among(f"output of {self.name!r}", output, names)
+        return names.index(output)
+
+    @property
+    def steers(self) -> bool:
+        """Whether one of the outputs is the steering."""
+        return any(output.name == STEERING for output in self.outputs)
+
     @property
     def steering_column(self) -> int:
         """The position of the steering among the network's outputs."""
-        return next(column for column, output in enumerate(self.outputs) if output.name == STEERING)
+        if not self.steers:
+            names = ", ".join(output.name for output in self.outputs)
+            raise BadSubjectError(
+                f"{self.name!r} has no output named {STEERING!r} (it has {names}), and labels are steering; "
+                f"`skidpad test --output {self.outputs[0].name}` works without labels"
+            )
+        return self.column(STEERING)
 
     @property
     def steering(self) -> Output:

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from enum import Enum
 from hashlib import sha256
@@ -10,9 +10,22 @@ from pathlib import Path
 from typing import TypeVar
 
 from skidpad.core import toml
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.subjects.description import Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
+from skidpad.core.units import UNITS, Unit
+from skidpad.subjects.description import (
+    STEERING,
+    Box,
+    Colour,
+    Crop,
+    Description,
+    Format,
+    History,
+    HistoryKind,
+    InputSpec,
+    Layout,
+    Output,
+    Range,
+)
 from skidpad.subjects.writing import write_atomically
 
 E = TypeVar("E", bound=Enum)
@@ -52,14 +65,51 @@ def parse_description(text: str, where: str = "description", default_name: str =
     try:
         return _description(_Table("the description", data), default_name)
     except (BadSubjectError, UnknownNameError) as error:
-        raise BadSubjectError(f"{where}: {error}") from error
+        further = [key for key in missing_keys(data) if f"key {key.partition(' ')[0]!r}" not in str(error)]
+        more = f"; also missing: {', '.join(further)}" if further else ""
+        raise BadSubjectError(f"{where}: {error}{more}") from error
+
+
+def missing_keys(data: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns every key that a description must have and the parsed TOML has not, as `colour of [input]`."""
+    box = data.get("format") == Format.BOX.value
+    wanted = ["format", *(["box"] if box else ["file"]), "input", "outputs"]
+    if data.get("format") in {kind.value for kind in Format if kind.weights_only}:
+        wanted.append("architecture")
+    missing = [key for key in wanted if key not in data]
+    spec = data.get("input")
+    if isinstance(spec, dict):
+        missing += [f"{key} of [input]" for key in ("width_px", "height_px", "colour", "range") if key not in spec]
+    outputs = data.get("outputs")
+    for number, output in enumerate(outputs if isinstance(outputs, list) else [], 1):
+        if isinstance(output, dict):
+            needed = ("name", "unit") if output.get("name") == STEERING else ("name",)
+            missing += [f"{key} of [[outputs]] number {number}" for key in needed if key not in output]
+    return tuple(missing)
+
+
+def left_to_default(data: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns what a parsed description does not say and skidpad therefore takes for granted, in words."""
+    found = data.get("input")
+    spec: Mapping[str, object] = found if isinstance(found, dict) else {}
+    taken = {"crop": "nothing is cut away", "layout": "nchw", "history": "one frame at a time"}
+    said = [f"{key} of [input]: {words}" for key, words in taken.items() if key not in spec]
+    outputs = data.get("outputs")
+    for number, output in enumerate(outputs if isinstance(outputs, list) else [], 1):
+        if isinstance(output, dict) and "unit" not in output:
+            said.append(f"unit of [[outputs]] number {number}: a plain number")
+    return tuple(said)
 
 
 def format_description(description: Description) -> str:
     """Writes a description as TOML, every key spelled out, so that `parse_description` gives the same one back."""
-    head: dict[str, object] = {"name": description.name, "file": description.file, "format": description.format.value}
-    if description.architecture is not None:
-        head["architecture"] = description.architecture
+    file = {} if description.box else {"file": description.file}
+    head: dict[str, object] = {"name": description.name, **file, "format": description.format.value}
+    for key in ("architecture", "weights"):
+        if getattr(description, key) is not None:
+            head[key] = getattr(description, key)
+    if description.lambdas:
+        head["lambdas"] = dict(description.lambdas)
     spec = description.input
     table = {
         "width_px": spec.width_px,
@@ -74,7 +124,8 @@ def format_description(description: Description) -> str:
         {"name": output.name, **({"unit": output.unit.value} if output.unit else {}), "scale": output.scale}
         for output in description.outputs
     ]
-    return toml.dumps({**head, "input": table, "outputs": outputs})
+    box = {"box": {key: value for key, value in asdict(description.box).items() if value not in (None, ())}} if description.box else {}
+    return toml.dumps({**head, **box, "input": table, "outputs": outputs})
 
 
 def description_hash(description: Description) -> str:
@@ -112,13 +163,34 @@ class _Table:
 
 def _description(table: _Table, default_name: str) -> Description:
     name = table.take("name", _text, '"pilotnet"', default_name)
-    file = table.take("file", _text, '"pilotnet.safetensors"')
     format_ = table.take("format", _choice(Format), '"safetensors"')
+    file = "" if format_ is Format.BOX else table.take("file", _text, '"pilotnet.safetensors"')
     architecture = table.take("architecture", _text, '"pilotnet"', "")
+    weights = table.take("weights", _text, '"model_weights.h5"', "")
+    lambdas = table.take("lambdas", _lambdas, '{ lambda_1 = "x / 127.5 - 1" }', _NO_LAMBDAS)
+    box = table.take("box", lambda _, value: _box(_Table("[box]", value)), "a table [box]") if format_ is Format.BOX else None
     spec = table.take("input", lambda _, value: _input(_Table("[input]", value)), "a table [input]")
     outputs = table.take("outputs", _outputs, "a table [[outputs]] with name and unit")
     table.close()
-    return Description(name, file, format_, spec, outputs, architecture or None)
+    return Description(name, file, format_, spec, outputs, architecture or None, weights or None, lambdas, box)
+
+
+def _lambdas(name: str, value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise BadSubjectError(f'{name} must be a table of layers and expressions, as {{ lambda_1 = "x / 127.5 - 1" }}; got {value!r}')
+    return tuple((layer, _text(f"{layer} of {name}", expression)) for layer, expression in value.items())
+
+
+def _box(table: _Table) -> Box:
+    made = Box(
+        function=table.take("function", _text, '"my_module:steer"', "") or None,
+        command=table.take("command", _words, '["python2", "serve.py"]', ()),
+        url=table.take("url", _text, '"http://127.0.0.1:8000/steer"', "") or None,
+        timeout_s=table.take("timeout_s", _number, "30.0", 30.0),
+        restarts=table.take("restarts", _whole, "3", 3),
+    )
+    table.close()
+    return made
 
 
 def _input(table: _Table) -> InputSpec:
@@ -164,16 +236,19 @@ def _outputs(name: str, value: object) -> tuple[Output, ...]:
 def _output(table: _Table) -> Output:
     name = table.take("name", _text, '"steering"')
     unit = table.take("unit", _unit, '"rad"', _NO_UNIT)
-    made = Output(name, None if unit is _NO_UNIT else AngleUnit(unit), table.take("scale", _number, "1.0", 1.0))
+    made = Output(name, unit[0] if unit else None, table.take("scale", _number, "1.0", 1.0))
     table.close()
     return made
 
 
-_NO_UNIT = ""
+_NO_UNIT: tuple[Unit, ...] = ()
+_NO_LAMBDAS: tuple[tuple[str, str], ...] = ()
 
 
-def _unit(name: str, value: object) -> str:
-    return str(_choice(AngleUnit)(name, value).value)
+def _unit(name: str, value: object) -> tuple[Unit, ...]:
+    if not isinstance(value, str) or value not in UNITS:
+        raise BadSubjectError(f"{name} must be one of {', '.join(UNITS)}; got {value!r}")
+    return (UNITS[value],)
 
 
 def _choice(kind: type[E]) -> Callable[[str, object], E]:
@@ -190,6 +265,12 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise BadSubjectError(f"{name} must be a text that is not empty; got {value!r}")
     return value
+
+
+def _words(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise BadSubjectError(f'{name} must be a list of words, as ["python", "serve.py"]; got {value!r}')
+    return tuple(_text(name, word) for word in value)
 
 
 def _whole(name: str, value: object) -> int:

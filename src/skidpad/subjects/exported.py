@@ -72,7 +72,12 @@ class _Step:
 
 
 class ExportedNetwork(nn.Module):
-    """Runs an exported graph; `fixed_batch` is the only batch size it takes, None where it takes any."""
+    """Runs an exported graph; `fixed_batch` is the only batch size it takes, None where it takes any.
+
+    input_shape: of the example that it was exported with, None for sizes that may be any.
+    """
+
+    input_shape: tuple[int | None, ...] = ()
 
     def __init__(
         self, steps: Sequence[_Step], weights: Mapping[str, torch.Tensor], user_input: str, answers: Sequence[str], fixed_batch: int | None
@@ -185,8 +190,10 @@ def _build(program: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> E
         for kind, body in _filled(spec).items()
         if kind == "user_output"
     ]
-    batch = graph["tensor_values"][user_inputs[0]]["sizes"][0].get("as_int")
-    return ExportedNetwork(_steps(graph["nodes"], {*outputs, *bound}), bound, user_inputs[0], outputs, batch)
+    shape = tuple(size.get("as_int") for size in graph["tensor_values"][user_inputs[0]]["sizes"])
+    network = ExportedNetwork(_steps(graph["nodes"], {*outputs, *bound}), bound, user_inputs[0], outputs, shape[0])
+    network.input_shape = shape
+    return network
 
 
 def _filled(union: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Labelled pictures at the network's size, as training wants them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Self
 
@@ -7,48 +9,76 @@ import numpy as np
 import torch
 
 from skidpad.core.errors import BadDriveError
-from skidpad.core.images import FloatArray, Frames
+from skidpad.core.images import FloatArray, Frames, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.drive import Drive
 from skidpad.subjects.description import InputSpec
-from skidpad.subjects.preprocess import Preprocessor
+from skidpad.subjects.windows import Assembler, sliding
 
 _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Pictures as bytes at the network's size, (N, height_px, width_px, channels) on the CPU, and steering (N,) in radians.
+    """Pictures as bytes at the network's size, (P, height_px, width_px, channels) on the CPU, and steering (N,) in radians.
 
-    N x height_px x width_px x channels bytes stay in memory: 39.6 kB a frame for PilotNet, 223 MB for 5,614 frames.
+    windows: (N, T) rows of the pictures that each label's window holds, oldest first, for a network that looks back; None where
+    each picture has its own label (P = N). Neighbouring windows share their pictures, so P x height_px x width_px x channels
+    bytes stay in memory: 39.6 kB a frame for PilotNet, 223 MB for 5,614 frames. For optical flow pictures are grey.
     """
 
     pictures: torch.Tensor
     labels_rad: FloatArray
+    windows: IntArray | None = None
 
     def __post_init__(self) -> None:
-        if len(self.pictures) != len(self.labels_rad) or self.pictures.dtype != torch.uint8 or self.pictures.ndim != 4:
+        count = len(self.pictures) if self.windows is None else len(self.windows)
+        if count != len(self.labels_rad) or self.pictures.dtype != torch.uint8 or self.pictures.ndim != 4:
             raise ValueError(
                 f"pictures must be uint8 (N, height, width, channels) with N labels; "
-                f"got {self.pictures.dtype} {tuple(self.pictures.shape)} and {len(self.labels_rad)} labels"
+                f"got {self.pictures.dtype} {tuple(self.pictures.shape)}, {count} windows and {len(self.labels_rad)} labels"
             )
 
     def __len__(self) -> int:
         return len(self.labels_rad)
 
     @classmethod
-    def of(cls, frames: Frames, labels_rad: FloatArray, spec: InputSpec) -> Self:
-        """Brings frames to the network's size on the path that the subject itself takes."""
-        return cls(Preprocessor(spec, _CPU).shrink(frames), np.asarray(labels_rad, np.float64))
+    def of(cls, clip: Frames, labels_rad: FloatArray, spec: InputSpec, now: Frames | None = None) -> Self:
+        """Brings frames to the network's size on the path that the subject itself takes.
 
-    def joined(self, *others: "Labelled") -> "Labelled":
+        clip: (lead + N, height, width, 3), N labels for its last frames; `now` replaces the last frame of each window alone.
+        """
+        assembler, labels = Assembler(spec, _CPU), np.asarray(labels_rad, np.float64)
+        if assembler.lead == 0:
+            return cls(assembler.shrink(clip if now is None else now), labels)
+        small = assembler.shrink(clip)
+        if now is not None:
+            small = torch.cat([small, assembler.shrink(now)])
+        return cls(small, labels, sliding(len(labels), assembler.lead, now=now is not None).numpy())
+
+    def rows(self) -> IntArray:
+        """Returns (N, T) rows of the pictures, also where each picture has its own label (T = 1)."""
+        return np.arange(len(self))[:, None] if self.windows is None else self.windows
+
+    def joined(self, *others: Labelled) -> Labelled:
         """Returns these pictures and then the others'."""
-        everything = (self, *others)
-        return Labelled(torch.cat([part.pictures for part in everything]), np.concatenate([part.labels_rad for part in everything]))
+        parts = (self, *others)
+        pictures = torch.cat([part.pictures for part in parts])
+        labels_rad = np.concatenate([part.labels_rad for part in parts])
+        if all(part.windows is None for part in parts):
+            return Labelled(pictures, labels_rad)
+        starts = np.cumsum([0, *(len(part.pictures) for part in parts[:-1])])
+        windows = np.concatenate([part.rows() + start for part, start in zip(parts, starts, strict=True)])
+        return Labelled(pictures, labels_rad, windows)
 
-    def select(self, indices: np.ndarray) -> "Labelled":
-        """Returns the pictures at these positions."""
-        return Labelled(self.pictures[torch.from_numpy(np.asarray(indices, np.int64))], self.labels_rad[indices])
+    def select(self, indices: np.ndarray) -> Labelled:
+        """Returns the windows at these positions; pictures that no window holds any more are left out."""
+        chosen = np.asarray(indices, np.int64)
+        used, places = np.unique(self.rows()[chosen], return_inverse=True)
+        if self.windows is None:
+            return Labelled(self.pictures[torch.from_numpy(chosen)], self.labels_rad[chosen])
+        windows = places.reshape(len(chosen), -1).astype(np.int64)
+        return Labelled(self.pictures[torch.from_numpy(used)], self.labels_rad[chosen], windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +91,33 @@ class Collected:
 
 
 def collect(drive: Drive, spec: InputSpec, progress: Progress = silent, batch_size: int = 64) -> Collected:
-    """Reads a drive once and keeps its labelled frames at the network's size."""
-    preprocess = Preprocessor(spec, _CPU)
-    pictures = torch.empty((len(drive), spec.height_px, spec.width_px, spec.colour.channels), dtype=torch.uint8)
+    """Reads a drive once and keeps its labelled frames at the network's size.
+
+    For a network that looks back, frames without a label are kept for the windows that hold them; a window is what `Drive.read`
+    gives as a lead, so none reaches beyond the start of the drive.
+    """
+    assembler = Assembler(spec, _CPU)
+    pictures: torch.Tensor | None = None
     labels: list[FloatArray] = []
     filled = broken = unlabelled = 0
     for batch in drive.batches(batch_size):
         known = np.isfinite(batch.steering_rad)
-        small = preprocess.shrink(batch.frames if known.all() else batch.frames[known])
+        kept = known if assembler.lead == 0 else np.ones_like(known)
+        small = assembler.shrink(batch.frames if kept.all() else batch.frames[kept])
+        if pictures is None:
+            pictures = torch.empty((len(drive), *small.shape[1:]), dtype=torch.uint8)
         pictures[filled : filled + len(small)] = small
-        labels.append(batch.steering_rad[known])
+        labels.append(batch.steering_rad[kept])
         filled += len(small)
         broken += len(batch.problems)
         unlabelled += int(len(known) - known.sum())
-        progress(filled + broken + unlabelled, len(drive), "reading the drive")
-    if filled == 0:
+        progress(filled + broken + (0 if assembler.lead else unlabelled), len(drive), "reading the drive")
+    labels_rad = np.concatenate(labels) if labels else np.zeros(0)
+    known = np.isfinite(labels_rad)
+    if pictures is None or not known.any():
         raise BadDriveError(f"drive {drive.name!r} has no frame with a label to train on ({broken} broken, {unlabelled} without a label)")
-    return Collected(Labelled(pictures[:filled], np.concatenate(labels)), broken, unlabelled)
+    if assembler.lead == 0:
+        return Collected(Labelled(pictures[:filled], labels_rad), broken, unlabelled)
+    ages = np.arange(assembler.lead, -1, -1)
+    windows = np.maximum(np.flatnonzero(known)[:, None] - ages, 0)
+    return Collected(Labelled(pictures[:filled], labels_rad[known], windows), broken, unlabelled)

@@ -8,7 +8,7 @@ work are refused, and torch's reader of the archive is trusted. Exported program
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import torch
@@ -17,24 +17,25 @@ from safetensors.torch import load_file
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
+from skidpad.subjects.base import Subject
+from skidpad.subjects.boxes import BoxSubject
 from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import minimal_description, read_description
 from skidpad.subjects.exported import read_exported
+from skidpad.subjects.foreign import refuse_foreign
+from skidpad.subjects.formats import format_of
+from skidpad.subjects.keras import open_keras
+from skidpad.subjects.named_code import is_code_name, named_code
+from skidpad.subjects.network import Network, TorchNetwork
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.onnx import open_onnx
+from skidpad.subjects.own_network import own_network
 from skidpad.subjects.probe import NeuronUnit
 from skidpad.subjects.scripted import ScriptedNetwork
-from skidpad.subjects.torch_subject import TorchSubject
+from skidpad.subjects.shapes import check_shape
 from skidpad.subjects.weights import WAY_OUT, read_weights
 from skidpad.subjects.zoo import ARCHITECTURES
 
-_PICKLES = frozenset((".pkl", ".pickle", ".joblib", ".dill"))
-_SUFFIXES = {
-    ".safetensors": Format.SAFETENSORS,
-    ".pt": Format.STATE_DICT,
-    ".pth": Format.STATE_DICT,
-    ".bin": Format.STATE_DICT,
-    ".ts": Format.TORCHSCRIPT,
-    ".pt2": Format.EXPORT,
-}
 _REFUSED_OPERATIONS = frozenset(("aten::from_file", "aten::save", "aten::_save", "prim::PythonOp", "prim::Print"))
 _BROKEN = (
     OSError,
@@ -53,31 +54,64 @@ _BROKEN = (
 )
 
 
-def load_subject(
-    path: str | Path, device: str = "cpu", *, batch_size: int | None = None, unit: NeuronUnit = NeuronUnit.FILTER
-) -> TorchSubject:
+def load_subject(path: str | Path, device: str = "cpu", *, batch_size: int | None = None, unit: NeuronUnit = NeuronUnit.FILTER) -> Subject:
     """Loads the subject that the TOML at `path` describes; a weights file stands for the TOML of its name beside it."""
-    toml = _description_path(Path(path))
+    toml = description_path(Path(path))
     description = read_description(toml)
+    if description.box is not None:
+        return BoxSubject(description, toml.parent, batch_size=batch_size)
     file = toml.parent / description.file
-    module = open_network(file, description)
-    with file.open("rb") as stream:
-        weights_sha256 = file_digest(stream, "sha256").hexdigest()
-    return TorchSubject(module, description, device=device, weights_sha256=weights_sha256, batch_size=batch_size, unit=unit)
+    network = open_network(file, description, device, unit, toml.parent)
+    weights_sha256 = _files_hash(file, *_further_files(description, toml.parent))
+    return NetworkSubject(network, description, weights_sha256=weights_sha256, batch_size=batch_size)
 
 
-def open_network(file: Path, description: Description) -> nn.Module:
-    """Reads the network in `file` on the CPU; the format of the description says how."""
+def load_network(path: str | Path, device: str = "cpu") -> NetworkSubject:
+    """Loads a subject that must be a network in a file, as training and repair need it."""
+    subject = load_subject(path, device)
+    if not isinstance(subject, NetworkSubject):
+        raise BadSubjectError(f"{subject.description.name!r} is a black box: its weights are not here, so it cannot be trained")
+    return subject
+
+
+def open_network(
+    file: Path, description: Description, device: str = "cpu", unit: NeuronUnit = NeuronUnit.FILTER, folder: Path | None = None
+) -> Network:
+    """Opens the network in `file`; the format of the description says how. folder: the description's, where it is not the file's."""
+    refuse_foreign(file, description.format)
+    if description.weights is not None:
+        refuse_foreign((folder or file.parent) / description.weights, description.format)
     if not file.is_file():
         raise BadSubjectError(f"the description of {description.name!r} names the file {file}, which is not there")
-    if file.suffix.lower() in _PICKLES:
-        raise BadSubjectError(f"{file} is a pickle, and loading a pickle runs whatever code it holds; {WAY_OUT}")
-    module = _OPENERS[description.format](file, description)
+    if description.format is Format.ONNX:
+        return open_onnx(file, description, device, unit)
+    if description.format.weights_only:
+        module = _filled(file, description, _STATES[description.format](file), folder or file.parent)
+    else:
+        module = _OPENERS[description.format](file, description)
     _check_finite(file, module)
-    return module
+    return TorchNetwork(module, device, unit)
 
 
-def _description_path(path: Path) -> Path:
+def _further_files(description: Description, folder: Path) -> list[Path]:
+    """Returns the files besides the first that answers depend on."""
+    files = [folder / description.weights] if description.weights else []
+    if is_code_name(description.architecture or ""):
+        source = named_code(description.architecture or "", folder, "the architecture").source
+        files += [source] if source is not None else []
+    return files
+
+
+def _files_hash(*files: Path) -> str:
+    hashes: list[str] = []
+    for file in files:
+        with file.open("rb") as stream:
+            hashes.append(file_digest(stream, "sha256").hexdigest())
+    return hashes[0] if len(hashes) == 1 else sha256(" ".join(hashes).encode()).hexdigest()
+
+
+def description_path(path: Path) -> Path:
+    """Returns the TOML that describes a subject; a model file stands for the one of its name beside it."""
     if path.suffix == ".toml":
         if not path.is_file():
             raise BadSubjectError(f"there is no description {path}; a subject is a TOML beside the weights")
@@ -85,30 +119,34 @@ def _description_path(path: Path) -> Path:
     beside = path.with_suffix(".toml")
     if beside.is_file():
         return beside
-    if not path.is_file():
+    if not path.exists():
         raise BadSubjectError(f"there is no subject {path}; give the path of a description, as model.toml")
-    if path.suffix.lower() in _PICKLES:
-        raise BadSubjectError(f"{path} is a pickle, and loading a pickle runs whatever code it holds; {WAY_OUT}")
-    text = minimal_description(path.name, _SUFFIXES.get(path.suffix.lower(), Format.SAFETENSORS))
-    raise BadSubjectError(f"{path} has no description; write {beside} like this and correct it:\n\n{text}")
+    if not path.is_file():
+        refuse_foreign(path)
+        raise BadSubjectError(f"{path} is a folder and no subject; give the path of a description, as model.toml")
+    text = minimal_description(path.name, format_of(path))
+    raise BadSubjectError(
+        f"{path} has no description; `skidpad inspect {path}` proposes one from what the file says, or write {beside} like this:\n\n{text}"
+    )
 
 
-def _open_safetensors(file: Path, description: Description) -> nn.Module:
+def read_safetensors(file: Path) -> Mapping[str, torch.Tensor]:
+    """Reads the tensors of a safetensors file by name."""
     try:
-        state = load_file(file)
+        return load_file(file)
     except _BROKEN as error:
         raise BadSubjectError(f"{file} is no whole safetensors file ({_reason(error)}); copy or save it again") from error
-    return _filled(file, description, state)
 
 
-def _open_state_dict(file: Path, description: Description) -> nn.Module:
+def read_state_dict(file: Path) -> Mapping[str, torch.Tensor]:
+    """Reads the tensors of a weights-only archive by name, and nothing but tensors."""
     try:
         state = read_weights(file, str(file))
     except _BROKEN as error:
         raise BadSubjectError(f"{file} is no whole file of weights ({_reason(error)}); copy it again, or: {WAY_OUT}") from error
     if not isinstance(state, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise BadSubjectError(f"{file} holds a {type(state).__name__} that is not names to tensors; save model.state_dict() alone")
-    return _filled(file, description, state)
+    return state
 
 
 def _open_torchscript(file: Path, description: Description) -> nn.Module:
@@ -143,24 +181,37 @@ def _operations(graph: torch.Graph) -> list[str]:
 def _open_export(file: Path, description: Description) -> nn.Module:
     if description.architecture is not None:
         raise BadSubjectError(f"an exported program is its own architecture; remove architecture = {description.architecture!r}")
-    return read_exported(file)
+    network = read_exported(file)
+    check_shape(file, network.input_shape[1:], description.input)
+    return network
 
 
 _OPENERS: Mapping[Format, Callable[[Path, Description], nn.Module]] = {
-    Format.SAFETENSORS: _open_safetensors,
-    Format.STATE_DICT: _open_state_dict,
     Format.TORCHSCRIPT: _open_torchscript,
     Format.EXPORT: _open_export,
+    Format.KERAS: open_keras,
+}
+_STATES: Mapping[Format, Callable[[Path], Mapping[str, torch.Tensor]]] = {
+    Format.SAFETENSORS: read_safetensors,
+    Format.STATE_DICT: read_state_dict,
 }
 
 
-def _filled(file: Path, description: Description, state: Mapping[str, torch.Tensor]) -> nn.Module:
-    """Builds the architecture and puts the weights in; every tensor must find its place, and every place its tensor."""
+def _built(description: Description, folder: Path) -> nn.Module:
+    """Builds the architecture that the description names: a row of the zoo, or code of the user's own."""
+    name = description.architecture or ""
+    if is_code_name(name):
+        return own_network(name, description.input, folder)
     try:
-        architecture = ARCHITECTURES.get(description.architecture or "")
+        architecture = ARCHITECTURES.get(name)
     except UnknownNameError as error:
-        raise BadSubjectError(f"{description.name!r}: {error}") from error
-    module = architecture.build(description.input)
+        raise BadSubjectError(f"{description.name!r}: {error}; a network of your own is named as module:name") from error
+    return architecture.build(description.input)
+
+
+def _filled(file: Path, description: Description, state: Mapping[str, torch.Tensor], folder: Path) -> nn.Module:
+    """Builds the architecture and puts the weights in; every tensor must find its place, and every place its tensor."""
+    module = _built(description, folder)
     wanted = module.state_dict()
     for verb, names in (("lacks", wanted.keys() - state.keys()), ("has the unknown", state.keys() - wanted.keys())):
         if names:

@@ -1,10 +1,10 @@
-"""A torch network as a subject: batched answers in radians, and the activations of the same pass."""
+"""A network as a subject: batched answers in the described units, and the activations of the same pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 import torch
@@ -12,18 +12,19 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, Frames
-from skidpad.subjects.answers import steering_answer
+from skidpad.subjects.answers import answer_columns
 from skidpad.subjects.base import Observation
 from skidpad.subjects.description import Description, HistoryKind
 from skidpad.subjects.description_toml import description_hash
-from skidpad.subjects.preprocess import Preprocessor
-from skidpad.subjects.probe import Activations, NeuronUnit, record
+from skidpad.subjects.network import CANNOT_RUN, Network, TorchNetwork, state_hash
+from skidpad.subjects.probe import Activations, NeuronUnit
+from skidpad.subjects.staged import StagedClip, TwoStage, compact
+from skidpad.subjects.windows import Assembler, sliding
 
 if TYPE_CHECKING:
     from skidpad.core.layers import Layer
 
 T = TypeVar("T")
-_SUPPORTED_HISTORY = (HistoryKind.SINGLE,)
 _DEFAULT_BATCH = {"cpu": 32, "cuda": 256}
 """On a CPU, the maps of 64 images are more than the allocator keeps, and new pages for every batch cost a tenth of the time."""
 
@@ -32,32 +33,72 @@ class _CannotRunError(BadSubjectError):
     """The network failed on an input of the described shape; another batch or memory order may work."""
 
 
-class TorchSubject:
-    """A network under test; `module` is moved to the device and put into evaluation mode, not copied.
+class _Inputs:
+    """The inputs of a clip for a network that takes them whole."""
 
-    Frames are taken in batches of `batch_size` images; when a GPU runs out of memory the batch is halved and stays so.
+    def __init__(self, assembler: Assembler, codes: torch.Tensor, windows: torch.Tensor) -> None:
+        self._assembler = assembler
+        self._codes = codes
+        self._windows = windows
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def __getitem__(self, part: slice) -> torch.Tensor:
+        return self._assembler.inputs(self._codes, self._windows[part])
+
+
+class _Singles:
+    """The inputs of frames without a past; each batch is shrunk when its turn comes, since frames are large."""
+
+    def __init__(self, assembler: Assembler, frames: Frames) -> None:
+        self._assembler = assembler
+        self._frames = frames
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __getitem__(self, part: slice) -> torch.Tensor:
+        return self._assembler.normalise(self._assembler.shrink(self._frames[part]))
+
+
+_Seen = _Inputs | _Singles | StagedClip
+"""What a network is shown of a clip, batch by batch."""
+
+
+class NetworkSubject:
+    """A network under test, whatever its format.
+
+    Frames are taken in batches of `batch_size` windows; when a GPU runs out of memory the batch is halved and stays so. What
+    can be done once a frame of a clip is done once: shrinking, flow, and the first stage of a `TwoStage` module.
     """
 
     def __init__(
-        self,
+        self, network: Network, description: Description, *, weights_sha256: str | None = None, batch_size: int | None = None
+    ) -> None:
+        self._network = network
+        self._description = description
+        hashed = weights_sha256 or (state_hash(network.module) if isinstance(network, TorchNetwork) else "")
+        self._sha256 = sha256(f"{hashed} {description_hash(description)}".encode()).hexdigest()
+        self._assembler = Assembler(description.input, network.device)
+        self._staged = _two_stages(network, description)
+        self._scale = np.array([output.per_answer for output in description.outputs])
+        self._fixed_batch = network.fixed_batch
+        self._fixed_batch, self._layers = self._try_out(network.fixed_batch)
+        self.batch_size = self._fixed_batch or batch_size or self._default_batch()
+
+    @classmethod
+    def of_module(
+        cls,
         module: nn.Module,
         description: Description,
         *,
         device: str = "cpu",
-        weights_sha256: str | None = None,
         batch_size: int | None = None,
         unit: NeuronUnit = NeuronUnit.FILTER,
-    ) -> None:
-        _check_history(description)
-        self._device = usable_device(device)
-        self._description = description
-        self._module = module.to(self._device).eval()
-        self._unit = unit
-        self._sha256 = sha256(f"{weights_sha256 or state_hash(module)} {description_hash(description)}".encode()).hexdigest()
-        self._preprocess = Preprocessor(description.input, self._device)
-        fixed: int | None = getattr(module, "fixed_batch", None)
-        self._fixed_batch, self._layers = self._try_out(fixed)
-        self.batch_size = self._fixed_batch or batch_size or _DEFAULT_BATCH.get(self._device.type, 32)
+    ) -> Self:
+        """Makes a subject of a torch module in memory, as the description tells; `file` and `format` do not matter."""
+        return cls(TorchNetwork(module, device, unit), description, batch_size=batch_size)
 
     @property
     def description(self) -> Description:
@@ -75,56 +116,149 @@ class TorchSubject:
         return self._sha256
 
     @property
-    def module(self) -> nn.Module:
-        """The network itself, in evaluation mode."""
-        return self._module
+    def lead(self) -> int:
+        """How many frames before the one that it answers for the subject looks at."""
+        return self._description.input.history.frames - 1
 
     @property
-    def device(self) -> torch.device:
-        """Where the network runs."""
-        return self._device
+    def network(self) -> Network:
+        """What runs the inputs."""
+        return self._network
 
-    def predict(self, frames: Frames) -> FloatArray:
-        """Returns the steering in radians, (N,) float64."""
-        return self._radians(self._batched(frames, self._answer))
+    @property
+    def module(self) -> nn.Module:
+        """The torch network itself, in evaluation mode."""
+        if not isinstance(self._network, TorchNetwork):
+            raise BadSubjectError(
+                f"{self._description.name!r} of format {self._description.format.value!r} is no torch network, so it cannot be trained here"
+            )
+        return self._network.module
 
-    def observe(self, frames: Frames) -> Observation:
-        """Returns answers and neuron values of one pass."""
-        parts = self._batched(frames, self._answer_and_record)
+    def predict(self, clip: Frames, now: Frames | None = None) -> FloatArray:
+        """Returns all outputs, (N, outputs) float64, angles in radians."""
+        return self._answers(self._seen(clip, now))
+
+    def observe(self, clip: Frames, now: Frames | None = None) -> Observation:
+        """Returns answers and neuron values of one pass.
+
+        Neurons that a network repeats over the frames of its window are counted once a frame, each step a layer of its own; the
+        first stage of a `TwoStage` module counts on the answered frame alone.
+
+        Reference: DeepTest, section 3.1.
+        """
+        seen = self._seen(clip, now)
+        parts = self._batched(len(seen), lambda part: self._answer_and_record(seen, part))
         values = [activations.values for _, activations in parts]
-        none = torch.zeros((0, self._layers[-1].stop), device=self._device)
+        none = torch.zeros((0, self._layers[-1].stop), device=self._network.device)
         together = values[0] if len(values) == 1 else torch.cat(values) if values else none
-        return Observation(self._radians([answer for answer, _ in parts]), together)
+        return Observation(self._scaled([answer for answer, _ in parts]), together)
 
-    def _answer(self, inputs: torch.Tensor, count: int) -> torch.Tensor:
-        with torch.inference_mode():
-            return steering_answer(self._description, self._module(inputs), len(inputs))[:count]
+    @property
+    def assembler(self) -> Assembler:
+        """What makes the network's inputs of frames."""
+        return self._assembler
 
-    def _answer_and_record(self, inputs: torch.Tensor, count: int) -> tuple[torch.Tensor, Activations]:
-        answer, activations = record(self._module, inputs, self._unit)
+    def codes(self, small: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
+        """Returns what can be done once a frame, for each frame that ends one of the (N, T) windows: bytes, flow or features.
+
+        small: frames at the network's size, as `assembler.shrink` gives them.
+        """
+        rows = windows[:, -1]
+        if self._staged is None:
+            return self._assembler.codes(small, windows)[rows]
+        staged = self._staged
+
+        def features(part: slice) -> torch.Tensor:
+            with torch.inference_mode():
+                return staged.features(self._frame_inputs(small[rows[part]]))
+
+        return torch.cat(self._batched(len(rows), features))
+
+    def answers(self, codes: torch.Tensor, windows: torch.Tensor) -> FloatArray:
+        """Returns all outputs for (N, T) windows over rows of `codes`, as `predict` does for a clip."""
+        if self._staged is None:
+            return self._answers(_Inputs(self._assembler, codes, windows))
+        staged = self._staged
+
+        def answer(part: slice) -> torch.Tensor:
+            with torch.inference_mode():
+                found = staged.forward_windows(*compact(codes, windows[part]))
+            return answer_columns(self._description, found, part.stop - part.start)
+
+        return self._scaled(self._batched(len(windows), answer))
+
+    def _seen(self, clip: Frames, now: Frames | None) -> _Seen:
+        if self._description.input.history.kind is HistoryKind.SINGLE:
+            return _Singles(self._assembler, clip if now is None else now)
+        count = max(len(clip) - self.lead, 0)
+        if now is not None and len(now) != count:
+            raise ValueError(f"a clip of {len(clip)} frames with a lead of {self.lead} takes {count} frames `now`; got {len(now)}")
+        small = self._assembler.shrink(clip)
+        if now is not None:
+            small = torch.cat([small, self._assembler.shrink(now)])
+        return self._seen_of(small, sliding(count, self.lead, now=now is not None))
+
+    def _seen_of(self, small: torch.Tensor, windows: torch.Tensor) -> _Inputs | StagedClip:
+        if self._staged is not None:
+            return StagedClip(self._staged, self._frame_inputs, small, windows)
+        return _Inputs(self._assembler, self._assembler.codes(small, windows), windows)
+
+    def _frame_inputs(self, small: torch.Tensor) -> torch.Tensor:
+        return self._ordered(self._assembler.normalise(small))
+
+    def _answers(self, seen: _Seen) -> FloatArray:
+        return self._scaled(self._batched(len(seen), lambda part: self._answer(seen, part)))
+
+    def _answer(self, seen: _Seen, part: slice) -> torch.Tensor:
+        count = part.stop - part.start
+        if isinstance(seen, StagedClip):
+            return answer_columns(self._description, seen.answer(part), count)
+        inputs = self._padded(self._ordered(seen[part]))
+        return answer_columns(self._description, self._network.answer(inputs), len(inputs))[:count]
+
+    def _answer_and_record(self, seen: _Seen, part: slice) -> tuple[torch.Tensor, Activations]:
+        answer, activations = self._recorded(seen, part)
         if activations.layers != self._layers:
             raise BadSubjectError(f"{self._description.name!r} ran other layers than on the first frame; its neurons cannot be told apart")
+        return answer, activations
+
+    def _recorded(self, seen: _Seen, part: slice) -> tuple[torch.Tensor, Activations]:
+        count = part.stop - part.start
+        if isinstance(seen, StagedClip):
+            unit = self._network.unit if isinstance(self._network, TorchNetwork) else NeuronUnit.FILTER
+            found, activations = seen.record(part, unit)
+            return answer_columns(self._description, found, count), activations
+        inputs = self._padded(self._ordered(seen[part]))
+        found, activations = self._network.record(inputs)
         if len(inputs) != count:
             activations = Activations(activations.values[:count], activations.layers)
-        return steering_answer(self._description, answer, len(inputs))[:count], activations
+        return answer_columns(self._description, found, len(inputs))[:count], activations
 
-    def _batched(self, frames: Frames, run: Callable[[torch.Tensor, int], T]) -> list[T]:
+    def _batched(self, count: int, run: Callable[[slice], T]) -> list[T]:
         done: list[T] = []
         start = 0
-        while start < len(frames):
-            part = frames[start : start + self.batch_size]
+        while start < count:
+            part = slice(start, min(start + self.batch_size, count))
             try:
-                done.append(run(self._ordered(self._padded(self._preprocess(part))), len(part)))
+                done.append(run(part))
             except torch.cuda.OutOfMemoryError as error:
-                if len(part) == 1 or self._fixed_batch:
+                size = part.stop - part.start
+                if size == 1 or self._fixed_batch:
                     raise BadSubjectError(
-                        f"{self._description.name!r} does not fit into the memory of {self._device}; use the CPU"
+                        f"{self._description.name!r} does not fit into the memory of {self._network.device}; use the CPU"
                     ) from error
-                self.batch_size = len(part) // 2
+                self.batch_size = size // 2
                 torch.cuda.empty_cache()
                 continue
-            start += len(part)
+            start = part.stop
         return done
+
+    def _default_batch(self) -> int:
+        """A window of T frames that is taken whole costs about as much as T images."""
+        images = _DEFAULT_BATCH.get(self._network.device.type, 32)
+        history = self._description.input.history
+        whole = history.kind is HistoryKind.RECURRENT and self._staged is None
+        return max(1, images // history.frames) if whole else images
 
     def _ordered(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs if self._channels_last else inputs.contiguous()
@@ -132,13 +266,13 @@ class TorchSubject:
     def _padded(self, inputs: torch.Tensor) -> torch.Tensor:
         """Repeats the last image where the network takes one batch size only."""
         missing = (self._fixed_batch or 0) - len(inputs)
-        return inputs if missing <= 0 else torch.cat([inputs, inputs[-1:].expand(missing, -1, -1, -1)])
+        return inputs if missing <= 0 else torch.cat([inputs, inputs[-1:].expand(missing, *inputs.shape[1:])])
 
-    def _radians(self, answers: list[torch.Tensor]) -> FloatArray:
+    def _scaled(self, answers: list[torch.Tensor]) -> FloatArray:
         if not answers:
-            return np.zeros(0)
+            return np.zeros((0, len(self._scale)))
         together = torch.cat(answers).to(torch.float64).cpu().numpy()
-        return np.asarray(together * self._description.steering.rad_per_answer, np.float64)
+        return np.asarray(together * self._scale, np.float64)
 
     def _try_out(self, fixed: int | None) -> tuple[int | None, tuple[Layer, ...]]:
         """Runs the network on noise; learns its layers and what batches it takes, refuses what cannot be tested.
@@ -158,51 +292,32 @@ class TorchSubject:
 
     def _trial(self, count: int) -> tuple[Layer, ...]:
         spec = self._description.input
-        noise = torch.randint(
-            0, 256, (count, spec.height_px, spec.width_px, spec.colour.channels), generator=torch.Generator().manual_seed(0)
-        )
-        inputs = self._ordered(self._preprocess.normalise(noise.to(torch.uint8)))
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randint(0, 256, (count, spec.height_px, spec.width_px, 3), generator=generator).to(torch.uint8)
+        small = self._assembler.shrink(noise)
+        windows = torch.arange(count)[:, None].expand(-1, spec.history.frames).contiguous()
+        seen = self._seen_of(small, windows)
         try:
-            answer, activations = record(self._module, inputs, self._unit)
-            first = steering_answer(self._description, answer, count)
-            alone = count if getattr(self._module, "fixed_batch", None) else 1
-            again = self._answer(inputs[:alone], alone)
-        except (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError) as error:
+            first, activations = self._recorded(seen, slice(0, count))
+            alone = count if self._network.fixed_batch else 1
+            again = self._answer(seen, slice(0, alone))
+        except CANNOT_RUN as error:
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+            shape = (count, *(self._assembler.inputs(small, windows).shape[1:] if self._staged is None else spec.shape))
             raise _CannotRunError(
-                f"{self._description.name!r} cannot take an input of shape {tuple(inputs.shape)}, as [input] describes it "
-                f"({reason.strip()}); correct width_px, height_px, colour or layout"
+                f"{self._description.name!r} cannot take an input of shape {shape}, as [input] describes it "
+                f"({reason.strip()}); correct width_px, height_px, colour, layout or history"
             ) from error
         if not torch.allclose(first[:1], again[:1], rtol=1e-2, atol=1e-3, equal_nan=True):
             raise BadSubjectError(
-                f"{self._description.name!r} answers {float(first[0]):.4g} and then {float(again[0]):.4g} for the same image; "
+                f"{self._description.name!r} answers {float(first[0, 0]):.4g} and then {float(again[0, 0]):.4g} for the same image; "
                 "it was saved in training mode: call .eval() before tracing or exporting it"
             )
         return activations.layers
 
 
-def usable_device(name: str) -> torch.device:
-    """Returns the device called `cpu`, `cuda` or `cuda:1`, or says that there is none."""
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise BadSubjectError(f"no device named {name!r}; use cpu or cuda") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadSubjectError(f"the device {name!r} is not there: torch {torch.__version__} finds no CUDA GPU; use cpu")
-    return device
-
-
-def state_hash(module: nn.Module) -> str:
-    """Hashes the names, shapes, types and bytes of a module's weights."""
-    digest = sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _check_history(description: Description) -> None:
-    kind = description.input.history.kind
-    if kind not in _SUPPORTED_HISTORY:
-        names = ", ".join(repr(supported.value) for supported in _SUPPORTED_HISTORY)
-        raise BadSubjectError(f"{description.name!r} wants a history of kind {kind.value!r}; this version runs {names}")
+def _two_stages(network: Network, description: Description) -> TwoStage | None:
+    """The module, where the network can compute the features of each frame once."""
+    recurrent = description.input.history.kind is HistoryKind.RECURRENT
+    module = network.module if isinstance(network, TorchNetwork) else None
+    return module if recurrent and isinstance(module, TwoStage) else None

@@ -60,16 +60,22 @@ class Preprocessor:
             return pixels.new_empty((0, *size, self.spec.colour.channels))
         same = tuple(pixels.shape[1:3]) == size
         pixels = pixels.clone() if same else _resize(pixels, size)  # what comes out is never the caller's own memory
-        return _recolour(pixels, self.spec.colour)
+        return recolour(pixels, self.spec.colour)
 
     def normalise(self, small: torch.Tensor) -> torch.Tensor:
-        """Maps bytes 0..255 to the range and orders the axes; (N, height_px, width_px, channels) in, the layout out.
+        """Maps bytes 0..255 to the range and orders the axes; (..., height_px, width_px, channels) in, the layout out.
 
         For NCHW the memory stays pixel by pixel ("channels last"), which saves a copy and is what fast convolutions want.
         """
-        values = small.to(self.device).to(torch.float32)  # the device first: bytes are a quarter of the way
-        values = values.mul_(self._step).add_(self._low)
-        return values if self.spec.layout is Layout.NHWC else values.permute(0, 3, 1, 2)
+        return self.ordered(self.scaled(small.to(self.device).to(torch.float32)))  # the device first: bytes are a quarter of the way
+
+    def scaled(self, values: torch.Tensor) -> torch.Tensor:
+        """Maps values of 0..255, (..., channels) float32 on the device, to the range, in place."""
+        return values.mul_(self._step).add_(self._low)
+
+    def ordered(self, values: torch.Tensor) -> torch.Tensor:
+        """Brings (..., height, width, channels) into the order of the layout; no value is copied."""
+        return values if self.spec.layout is Layout.NHWC else values.movedim(-1, -3)
 
 
 def _as_tensor(frames: Frames) -> torch.Tensor:
@@ -90,7 +96,8 @@ def _resize(pixels: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     return planes.permute(0, 2, 3, 1)
 
 
-def _recolour(pixels: torch.Tensor, colour: Colour) -> torch.Tensor:
+def recolour(pixels: torch.Tensor, colour: Colour) -> torch.Tensor:
+    """Changes uint8 RGB (N, height, width, 3) to the channels of a colour space."""
     if colour is Colour.RGB:
         return pixels.contiguous()
     if pixels.device.type != "cpu":

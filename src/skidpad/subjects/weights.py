@@ -20,6 +20,9 @@ def read_weights(source: Path | BytesIO, where: str) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an unusual pickle protocol is torch's worry, and then refused or not
-            return torch.load(source, map_location="cpu", weights_only=True)
+            if isinstance(source, BytesIO):
+                return torch.load(source, map_location="cpu", weights_only=True)
+            with source.open("rb") as stream:  # given a path, torch goes by the suffix
+                return torch.load(stream, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise BadSubjectError(f"{where} holds more than weights, and loading it would run code; {WAY_OUT}") from error
+        raise BadSubjectError(f"{where} is a pickle that holds more than weights, and loading it would run code; {WAY_OUT}") from error

@@ -1,0 +1,91 @@
+"""Files that must not or cannot be read, told by their names and first bytes; nothing in them is executed.
+
+A pickle is named a pickle under whatever suffix and format it comes, so that nobody takes it for a damaged file.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.subjects.description import Format
+from skidpad.subjects.weights import WAY_OUT
+
+_PICKLES = frozenset((".pkl", ".pickle", ".joblib", ".dill"))
+_TORCH_MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"
+"""The number that begins what torch wrote before version 1.6, and still writes when asked to."""
+
+_UNMARKED_CONTAINERS = (b"(dp", b"(lp", b"}q", b"]q")
+_UNMARKED_CALL = re.compile(rb"\(?[ci][A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
+"""How pickles of protocols 0 and 1 begin that hold a container or call something; later ones bear a mark."""
+
+_TENSORFLOW = (
+    'convert it to ONNX where TensorFlow is installed: python -m tf2onnx.convert {} --output model.onnx, and write format = "onnx"'
+)
+
+
+def refuse_foreign(file: Path, format_: Format | None = None) -> None:
+    """Refuses a file that is a pickle or TensorFlow's, with the way out; `format_` is what its description says."""
+    _refuse_tensorflow(file)
+    if file.suffix.lower() in _PICKLES:
+        raise BadSubjectError(f"{file} is a pickle, and loading a pickle runs whatever code it holds; {WAY_OUT}")
+    if not file.is_file():
+        return
+    with file.open("rb") as stream:
+        head = stream.read(256)
+    of_torch = _TORCH_MAGIC in head[:32]
+    if head.startswith(b"PK"):
+        _refuse_archive(file, format_)
+    elif of_torch and format_ is not Format.STATE_DICT:
+        raise _torch_archive(file)
+    elif not of_torch and _is_pickle(head):
+        raise BadSubjectError(f"{file} is a pickle, whatever its name says, and loading a pickle runs whatever code it holds; {WAY_OUT}")
+
+
+def _refuse_tensorflow(file: Path) -> None:
+    if file.is_dir() and (file / "saved_model.pb").is_file():
+        raise BadSubjectError(f"{file} is a TensorFlow SavedModel, which cannot be read; {_TENSORFLOW.format(f'--saved-model {file}')}")
+    head = b""
+    if file.is_file():
+        with file.open("rb") as stream:
+            head = stream.read(8)
+    if file.suffix.lower() == ".tflite" or head[4:] == b"TFL3":
+        raise BadSubjectError(f"{file} is a TensorFlow Lite file, which cannot be read; {_TENSORFLOW.format(f'--tflite {file}')}")
+    if file.name == "saved_model.pb":
+        folder = file.absolute().parent
+        raise BadSubjectError(
+            f"{file} is part of a TensorFlow SavedModel, which cannot be read; {_TENSORFLOW.format(f'--saved-model {folder}')}"
+        )
+    if file.suffix.lower() == ".pb" and head[:1] == b"\n":  # a list of nodes; an ONNX file begins with its version
+        options = f"--graphdef {file} --inputs INPUT:0 --outputs OUTPUT:0"
+        raise BadSubjectError(f"{file} is a TensorFlow graph, which cannot be read; {_TENSORFLOW.format(options)}")
+
+
+def _refuse_archive(file: Path, format_: Format | None) -> None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            inner = [name.partition("/")[2] or name for name in archive.namelist()]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return  # damaged; whoever reads it says how
+    if "data.pkl" not in inner:
+        return
+    scripted = any(name.startswith("code/") for name in inner)
+    if scripted and format_ is not Format.TORCHSCRIPT:
+        raise BadSubjectError(f'{file} is a TorchScript archive; write format = "torchscript"')
+    if not scripted and format_ is not Format.STATE_DICT:
+        raise _torch_archive(file)
+
+
+def _torch_archive(file: Path) -> BadSubjectError:
+    return BadSubjectError(
+        f"{file} is what torch.save writes, a pickle, and loading a pickle runs whatever code it holds; if it is a state dict, "
+        f'write format = "state-dict", with which only tensors are read; otherwise {WAY_OUT}'
+    )
+
+
+def _is_pickle(head: bytes) -> bool:
+    if head[:1] == b"\x80" and b"\x02" <= head[1:2] <= b"\x05":
+        return head[4:9] != b"\x00\x00\x00\x00{"  # a safetensors header of the right length begins alike
+    return head.startswith(_UNMARKED_CONTAINERS) or _UNMARKED_CALL.match(head) is not None

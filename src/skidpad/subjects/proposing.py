@@ -1,0 +1,184 @@
+"""A description proposed from what a model file says of itself; what it does not say is guessed, and marked as a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from skidpad.core import toml
+from skidpad.core.angles import AngleUnit
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.units import PlainUnit
+from skidpad.subjects.description import STEERING, Colour, Description, History, HistoryKind, InputSpec, Layout, Output
+from skidpad.subjects.formats import format_of
+from skidpad.subjects.loading import open_network
+from skidpad.subjects.network import CANNOT_RUN
+from skidpad.subjects.shapes import described_shape, picture_layout
+from skidpad.subjects.stating import Stated, stated
+
+_SIZES_PX = ((66, 200), (160, 320), (200, 200), (64, 64), (80, 160), (100, 100), (120, 160), (128, 128), (192, 256), (224, 224), (480, 640))
+"""Heights and widths that driving networks take, tried where a file does not say its own."""
+
+_KNOWN_OUTPUTS = (
+    (("steer", "angle"), Output(STEERING, AngleUnit.RAD)),
+    (("coll",), Output("collision", PlainUnit.PROBABILITY)),
+    (("throttle", "accel"), Output("throttle", PlainUnit.FRACTION)),
+    (("brake",), Output("brake", PlainUnit.FRACTION)),
+    (("speed", "velocity"), Output("speed", PlainUnit.METRES_PER_SECOND)),
+)
+_RANGE_HINT = "look how the training scaled its pictures"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A description that may be right. guesses: the keys of [input] that the file does not say. notes: what else to look at."""
+
+    description: Description
+    guesses: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+    def to_toml(self) -> str:
+        """Writes the description with its guesses and notes as comments, ready to be kept beside the file."""
+        described = self.description
+        head: dict[str, object] = {"file": described.file, "format": described.format.value}
+        head |= {key: value for key, value in (("architecture", described.architecture), ("weights", described.weights)) if value}
+        lines = [*(f"# {note}" for note in self.notes), *([""] if self.notes else []), *toml.dumps(head).splitlines()]
+        if described.lambdas:
+            lines += [
+                "",
+                "[lambdas]",
+                *(f"{toml.dumps({layer: text}).strip()}  # guess: say what this layer does" for layer, text in described.lambdas),
+            ]
+        lines += ["", "[input]", *self._input_lines()]
+        for output in described.outputs:
+            unit = {"unit": output.unit.value} if output.unit is not None else {}
+            lines += ["", "[[outputs]]", *toml.dumps({"name": output.name, **unit}).splitlines()]
+            lines[-1] += (
+                "  # guess: look at what the training called its target, and in what unit" if output is described.outputs[0] else ""
+            )
+        return "\n".join(lines) + "\n"
+
+    def _input_lines(self) -> Iterator[str]:
+        spec = self.description.input
+        values: dict[str, object] = {
+            "width_px": spec.width_px,
+            "height_px": spec.height_px,
+            "colour": spec.colour.value,
+            "range": {"low": spec.range.low[0], "high": spec.range.high[0]},
+            "layout": spec.layout.value,
+        }
+        if spec.history.frames > 1:
+            values["history"] = {"frames": spec.history.frames, "kind": spec.history.kind.value}
+        for key, value in values.items():
+            text = f"{key} = {_inline(value)}"
+            hint = f": {_RANGE_HINT}" if key == "range" else ""
+            yield f"{text}  # guess{hint}" if key in self.guesses else text
+
+
+def propose(file: Path) -> Proposal:
+    """Proposes the description of a model file; a file that cannot be read is an error."""
+    format_ = format_of(file)
+    said = stated(file, format_)
+    if said.architecture is not None:
+        described = replace(said.architecture.describe(file.stem, file.name), format=format_)
+        notes = (*said.notes, f"[input] is the usual one of {said.architecture.name!r}; weights say neither crop, nor colour, nor range.")
+        return Proposal(described, frozenset({"colour", "range"}), notes)
+    spec, guesses = _input(said)
+    lambdas = tuple((layer, "x") for layer in said.lambdas)
+    blank = Description(file.stem, file.name, format_, spec, _named(said.outputs), None, said.weights, lambdas)
+    tried = _tried(file, blank, guesses)
+    if tried is None:
+        notes = (*said.notes, "The network could not be run on this input, so the number of its outputs is not known.")
+        return Proposal(blank, guesses, notes)
+    found, answers, notes = tried
+    return Proposal(replace(found, outputs=_outputs(said.outputs, answers)), guesses, (*said.notes, *notes))
+
+
+def _input(said: Stated) -> tuple[InputSpec, frozenset[str]]:
+    """Makes an input of what is stated; returns the keys that are not."""
+    guesses = {"range"}
+    shape = said.shape or ()
+    history = History()
+    if len(shape) == 4:
+        frames, shape = shape[0], shape[1:]
+        history = History(frames or 10, HistoryKind.RECURRENT)
+        guesses |= set() if frames else {"history"}
+    layout = picture_layout(shape)
+    guesses |= set() if layout else {"layout"}
+    layout = layout or Layout.NCHW
+    axes = shape if len(shape) == 3 else (None, None, None)
+    channels, height, width = axes if layout is Layout.NCHW else (axes[2], axes[0], axes[1])
+    guesses |= set() if height and width else {"width_px", "height_px"}
+    channels = channels or said.channels or 3
+    colour = Colour.GREY if channels == 1 else Colour.RGB
+    guesses |= set() if channels == 1 else {"colour"}
+    if channels > 3 and channels % 3 == 0:
+        history = History(channels // 3, HistoryKind.STACK)
+        guesses.add("history")
+    spec = InputSpec(width or _SIZES_PX[0][1], height or _SIZES_PX[0][0], colour, layout=layout, history=history)
+    return spec, frozenset(guesses)
+
+
+def _tried(file: Path, blank: Description, guesses: frozenset[str]) -> tuple[Description, list[int], tuple[str, ...]] | None:
+    """Runs the network on zeros, of the usual sizes where its own is not stated.
+
+    Returns the description of the first size that runs, how many numbers each tensor of the answer has, and notes.
+    """
+    sizes = _SIZES_PX if "width_px" in guesses else ((blank.input.height_px, blank.input.width_px),)
+    found: list[tuple[Description, list[int]]] = []
+    trouble = ""
+    for height, width in sizes:
+        described = replace(blank, input=replace(blank.input, height_px=height, width_px=width))
+        try:
+            found.append((described, _answered(file, described)))
+        except BadSubjectError as error:
+            trouble = str(error)
+        except CANNOT_RUN:
+            trouble = "the network cannot take an input of that shape"
+    if not found:
+        return (blank, [], (f"It could not be run: {trouble}",)) if trouble else None
+    notes: tuple[str, ...] = ()
+    if len(found) > 1:
+        fits = ", ".join(f"{described.input.width_px} x {described.input.height_px}" for described, _ in found)
+        notes = (f"The network runs with any of {fits} px; give the size that it was trained with.",)
+    elif len(sizes) > 1:
+        notes = ("The size was found by trying the usual ones.",)
+    return *found[0], notes
+
+
+def _answered(file: Path, description: Description) -> list[int]:
+    network = open_network(file, description)
+    inputs = torch.zeros((network.fixed_batch or 1, *described_shape(description.input)))
+    answer = network.answer(inputs)
+    tensors = answer if isinstance(answer, tuple | list) else (answer,)
+    return [tensor.numel() // len(inputs) for tensor in tensors if isinstance(tensor, torch.Tensor)]
+
+
+def _outputs(names: Sequence[str], answers: Sequence[int]) -> tuple[Output, ...]:
+    """Names every number that the network answers; a tensor of several has its name with a number."""
+    if not answers:
+        return _named(names)
+    heads = list(names) if len(names) == len(answers) else ["" for _ in answers]
+    return _named(
+        [name if count == 1 else f"{name}_{place + 1}" for name, count in zip(heads, answers, strict=True) for place in range(count)]
+    )
+
+
+def _named(names: Sequence[str]) -> tuple[Output, ...]:
+    """Takes the outputs that names speak of; where none speaks of steering, the first is taken for it."""
+    known = [next((row for words, row in _KNOWN_OUTPUTS if any(word in name.lower() for word in words)), None) for name in names]
+    outputs: list[Output] = []
+    for place, row in enumerate(known or [None]):
+        plain = Output(STEERING, AngleUnit.RAD) if place == 0 and not any(known) else Output(f"output_{place + 1}")
+        taken = row if row is not None and row.name not in {output.name for output in outputs} else plain
+        outputs.append(taken)
+    return tuple(outputs)
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,170 @@
+"""A black box as a subject: everything works with it but coverage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from weakref import finalize
+
+import numpy as np
+import torch
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import FloatArray, Frames
+from skidpad.subjects.base import Observation
+from skidpad.subjects.boxes.endpoint import EndpointChannel
+from skidpad.subjects.boxes.function import FunctionChannel
+from skidpad.subjects.boxes.patience import Channel, Failures, PatientBox
+from skidpad.subjects.boxes.program import ProgramChannel
+from skidpad.subjects.description import Box, Description, History, HistoryKind
+from skidpad.subjects.description_toml import description_hash
+from skidpad.subjects.named_code import named_code
+from skidpad.subjects.windows import Assembler, sliding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from skidpad.core.layers import Layer
+    from skidpad.subjects.boxes.protocol import Inputs
+
+_DEFAULT_BATCH = 32
+
+
+class BoxSubject:
+    """A subject without layers, asked in batches of at most `batch_size` pictures, one batch at a time.
+
+    It is sent what [input] describes, float32 in the described layout: what a network in a file would be given. A box that
+    fails is started again; what it does not answer is NaN and counted in `failures`. It ends with `close`, with the subject,
+    or with Python.
+    """
+
+    def __init__(self, description: Description, folder: Path, *, batch_size: int | None = None) -> None:
+        box = description.box
+        if box is None:
+            raise BadSubjectError(f"{description.name!r} is no black box; its format is {description.format.value!r}")
+        names = tuple(output.name for output in description.outputs)
+        self._description = description
+        self._sha256 = box_hash(description, box, folder)
+        self._assembler = Assembler(description.input, torch.device("cpu"))
+        self._scale = np.array([output.per_answer for output in description.outputs])
+        self.batch_size = batch_size or _default_batch(description.input.history)
+        self._box = PatientBox(_channel(box, folder, names), description.name, len(names), box.restarts)
+        self._finalizer = finalize(self, self._box.close)
+        try:
+            self._try_out()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def description(self) -> Description:
+        """What skidpad was told about the subject."""
+        return self._description
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """None: a box is not opened."""
+        return ()
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the description and of the files that it names; of a server, only its address."""
+        return self._sha256
+
+    @property
+    def lead(self) -> int:
+        """How many frames before the one that it answers for the subject looks at."""
+        return self._assembler.lead
+
+    @property
+    def failures(self) -> Failures:
+        """What the box has not answered so far."""
+        return self._box.failures
+
+    def predict(self, clip: Frames, now: Frames | None = None) -> FloatArray:
+        """Returns all outputs, (N, outputs) float64, angles in radians; NaN where the box gave no usable answer."""
+        answers = [self._box.ask(inputs) for inputs in self._inputs(clip, now)]
+        return np.concatenate(answers) * self._scale if answers else np.zeros((0, len(self._scale)))
+
+    def observe(self, clip: Frames, now: Frames | None = None) -> Observation:
+        """Returns the answers, and values without a column."""
+        answers = self.predict(clip, now)
+        return Observation(answers, torch.zeros((len(answers), 0)))
+
+    def close(self) -> None:
+        """Ends the box where it is ours; a question after that starts it again."""
+        self._box.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _inputs(self, clip: Frames, now: Frames | None) -> Iterator[Inputs]:
+        """Yields a batch of inputs at a time; the frames of a clip are shrunk once, however many windows hold them."""
+        size = self.batch_size
+        if self.lead == 0:
+            frames = clip if now is None else now
+            for start in range(0, len(frames), size):
+                small = self._assembler.shrink(frames[start : start + size])
+                yield self._sent(small, sliding(len(small), 0))
+            return
+        count = max(len(clip) - self.lead, 0)
+        if now is not None and len(now) != count:
+            raise ValueError(f"a clip of {len(clip)} frames with a lead of {self.lead} takes {count} frames `now`; got {len(now)}")
+        small = self._assembler.shrink(clip)
+        if now is not None:
+            small = torch.cat([small, self._assembler.shrink(now)])
+        windows = sliding(count, self.lead, now=now is not None)
+        codes = self._assembler.codes(small, windows)
+        for start in range(0, count, size):
+            yield self._sent(codes, windows[start : start + size])
+
+    def _sent(self, codes: torch.Tensor, windows: torch.Tensor) -> Inputs:
+        return np.ascontiguousarray(self._assembler.inputs(codes, windows).numpy())
+
+    def _try_out(self) -> None:
+        """Asks about noise, so that a box that cannot be tested is refused before any work."""
+        spec = self._description.input
+        noise = np.random.default_rng(0).integers(0, 256, (self.lead + 2, spec.height_px, spec.width_px, 3), np.uint8)
+        windows = sliding(2, self.lead)
+        inputs = self._sent(self._assembler.codes(self._assembler.shrink(noise), windows), windows)
+        both, first = self._box.try_out(inputs), self._box.try_out(inputs[:1])
+        if not np.allclose(both[:1], first, rtol=1e-2, atol=1e-3, equal_nan=True):
+            raise BadSubjectError(
+                f"{self._description.name!r} answers {both[0, 0]:.4g} and then {first[0, 0]:.4g} for the same picture; a box must not "
+                "remember earlier pictures, and its network must be in evaluation mode"
+            )
+
+
+def box_hash(description: Description, box: Box, folder: Path) -> str:
+    """Hashes what can change the answers of a box: its description but for its time limit, and the files that it names."""
+    defaults = Box(url="http://")
+    patient = replace(box, timeout_s=defaults.timeout_s, restarts=defaults.restarts)
+    hashes = [description_hash(replace(description, box=patient))]
+    files = [folder / word for word in box.command]
+    if box.function is not None:
+        source = named_code(box.function, folder, "the function of the box").source
+        files = [source] if source is not None else []
+    for file in files:
+        if file.is_file():
+            with file.open("rb") as stream:
+                hashes.append(file_digest(stream, "sha256").hexdigest())
+    return sha256(" ".join(hashes).encode()).hexdigest()
+
+
+def _default_batch(history: History) -> int:
+    """A window of T frames that is sent whole is as much to send as T pictures."""
+    return max(1, _DEFAULT_BATCH // history.frames) if history.kind is HistoryKind.RECURRENT else _DEFAULT_BATCH
+
+
+def _channel(box: Box, folder: Path, outputs: tuple[str, ...]) -> Channel:
+    if box.function is not None:
+        return FunctionChannel.of(box.function, folder, outputs)
+    if box.url is not None:
+        return EndpointChannel(box.url, box.timeout_s, outputs)
+    return ProgramChannel(box.command, folder, box.timeout_s, outputs)

@@ -40,7 +40,7 @@ from skidpad.core.stimuli import grid_recipes
 from skidpad.coverage.profile import profile_of
 from skidpad.drives import open_drive
 from skidpad.subjects.pretrained import pretrained
-from skidpad.subjects.torch_subject import TorchSubject
+from skidpad.subjects.network_subject import NetworkSubject
 from ways.assembled import Assembled, Setting
 from ways.case import Case, threads
 from ways.deeptest_way import DeepTestWay, Passes
@@ -123,7 +123,7 @@ def prepare(given: argparse.Namespace, folder: Path) -> tuple[Case, DeepTest, Pa
         profile_drive=drive,
     )
     campaign = DeepTest.load(settings)
-    if not isinstance(campaign.subject, TorchSubject) or not isinstance(campaign.subject.module, torch.nn.Sequential):
+    if not isinstance(campaign.subject, NetworkSubject) or not isinstance(campaign.subject.module, torch.nn.Sequential):
         raise SystemExit("the other ways know PilotNet of the zoo alone; give --subject such a one")
     # every second frame gives the bounds, so that the others reach beyond them and NBC has something to count
     half = campaign.drive[::2]

@@ -79,7 +79,7 @@ def main() -> None:
         run = campaign.start(Path(folder) / "run")
         campaign.execute(run)
         executed_mb = peak_mb()
-        summary = summarise(run, campaign.blank_tracker(None))
+        summary = summarise(run, campaign.blank_tracker(None), campaign.judged)
     figures = {
         "images": summary.originals + summary.overall.cases,
         "seconds": time.perf_counter() - started,

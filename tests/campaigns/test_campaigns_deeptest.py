@@ -53,12 +53,12 @@ def test_verdicts_equal_the_formula_on_stored_answers(tmp_path: Path, relation: 
     campaign = bar_campaign(FAULTY, relation=relation, tolerance=2.0, transforms=("brightness", "rotation"))
     run = run_of(campaign, tmp_path / "run")
     records = run.records("grid")
-    mutant, original, label = (records[name].to_numpy() for name in ("mutant_rad", "original_rad", "label_rad"))
+    mutant, original, label = (records[name].to_numpy() for name in ("mutant", "original", "label"))
     if relation == "steers-alike":
         expected = np.abs(mutant - original) >= np.radians(2.0)
     else:
         originals = run.records(ORIGINALS)
-        mse = np.mean((originals["original_rad"].to_numpy() - originals["label_rad"].to_numpy()) ** 2)
+        mse = np.mean((originals["original"].to_numpy() - originals["label"].to_numpy()) ** 2)
         expected = (label - mutant) ** 2 > 2.0 * mse
     assert np.array_equal(records["violated"].to_numpy(zero_copy_only=False), expected)
     assert expected.any()
@@ -125,7 +125,7 @@ def test_random_makes_as_many_tries_as_greedy(tmp_path: Path) -> None:
 def test_the_summary_counts_what_the_records_say(tmp_path: Path) -> None:
     campaign = bar_campaign(FAULTY)
     run = run_of(campaign, tmp_path / "run")
-    summary = summarise(run, campaign.blank_tracker(None))
+    summary = summarise(run, campaign.blank_tracker(None), campaign.judged)
     records = run.records("grid").to_pylist()
     assert summary.overall.cases == len(records)
     assert summary.overall.findings == sum(row["violated"] for row in records)
@@ -159,12 +159,11 @@ def test_replay_notices_a_mended_subject(tmp_path: Path) -> None:
 
 def test_answers_that_are_not_numbers_are_findings_and_do_not_stop_the_run(tmp_path: Path) -> None:
     class Breaking(BarSubject):
-        def predict(self, frames):
-            answers = super().predict(frames)
-            return np.where(frames.mean(axis=(1, 2, 3)) > 80, np.nan, answers)
+        def _answers(self, frames):
+            return np.where(frames.mean(axis=(1, 2, 3))[:, None] > 80, np.nan, super()._answers(frames))
 
     run = run_of(bar_campaign(Breaking()), tmp_path / "run")
-    broken = run.findings().filter(pa.compute.is_nan(run.findings()["mutant_rad"]))
+    broken = run.findings().filter(pa.compute.is_nan(run.findings()["mutant"]))
     assert broken.num_rows > 0
     assert np.isinf(broken["excess"].to_numpy()).all()
 
@@ -186,10 +185,11 @@ def test_bounds_come_from_the_profile_drive(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("skidpad.campaigns.deeptest.open_drive", lambda _text: bar_drive(20))
     campaign = bar_campaign(BarSubject(), criteria=("kmnc", "nbc"), profile_drive="toy")
     run = run_of(campaign, tmp_path / "run")
-    gains = summarise(run, campaign.blank_tracker(campaign.profile(run))).coverage
+    gains = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged).coverage
     nbc = next(gain for gain in gains if gain.criterion == "nbc" and not gain.stimulus)
     assert nbc.originals == 0
     assert nbc.together >= 4  # brightening lifts every quarter above its bounds
+    monkeypatch.setattr("skidpad.campaigns.deeptest.load_subject", lambda *_: BarSubject())
     with pytest.raises(SkidpadError, match="--profile-drive"):
         DeepTest.load(bar_campaign(BarSubject(), criteria=("kmnc",)).settings)
 

@@ -15,7 +15,7 @@ from skidpad.campaigns.deeptest import DeepTest
 from skidpad.campaigns.lanes import Lanes, open_lanes
 from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.drives.memory import drive_from_arrays
-from skidpad.subjects.torch_subject import TorchSubject
+from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES
 from skidpad.transforms import stimuli
 
@@ -88,7 +88,7 @@ def test_any_number_of_lanes_writes_the_same_bytes(tmp_path: Path) -> None:
     frames = np.stack([cv2.resize(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8), (80, 60)) for _ in range(40)])
     architecture = ARCHITECTURES.get("pilotnet")
     torch.manual_seed(0)
-    subject = TorchSubject(architecture.build(), architecture.describe("net", "net.safetensors"))
+    subject = NetworkSubject.of_module(architecture.build(), architecture.describe("net", "net.safetensors"))
     settings = DeepTestSettings(
         subject="net",
         drive="noise",

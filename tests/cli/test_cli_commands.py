@@ -92,7 +92,7 @@ def test_train_writes_a_subject_that_can_be_tested(skidpad, drive_text: str, tmp
     assert json.loads(skidpad("inspect", tmp_path / "net.toml", "--json").out)["neurons"] == 397
 
 
-@pytest.mark.parametrize("what", ["transforms", "criteria", "relations", "searches", "readers", "architectures"])
+@pytest.mark.parametrize("what", ["transforms", "criteria", "relations", "searches", "campaigns", "units", "readers", "architectures"])
 def test_list_names_what_there_is(skidpad, what: str) -> None:
     rows = json.loads(skidpad("list", what, "--json").out)
     assert len(rows) >= 2
@@ -151,16 +151,16 @@ def test_training_writes_over_nothing_and_keeps_its_checkpoint(
     assert resumed.code == 2
     assert "no checkpoint" in resumed.err
 
-    from skidpad.subjects import fitting
+    from skidpad.subjects import stages
 
-    save = fitting._Run.save
+    save = stages.Fitting.save
 
     def stop_after_saving(self, *arguments) -> None:
         save(self, *arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fitting._Run, "save", stop_after_saving)
+        patch.setattr(stages.Fitting, "save", stop_after_saving)
         stopped = skidpad(*options)
     assert stopped.code == 130
     assert "--resume" in stopped.err

@@ -103,10 +103,10 @@ class Observed:
 
 @dataclass
 class Batch:
-    frames: np.ndarray
+    clip: np.ndarray
 
     def __len__(self):
-        return len(self.frames)
+        return len(self.clip)
 
 
 class Mirror:

@@ -227,3 +227,18 @@ def test_the_gpu_covers_the_same_bits():
 def test_a_setting_that_is_out_of_range_never_reaches_a_tracker():
     with pytest.raises(BadParametersError):
         CoverageTracker([CRITERIA.get("kmnc")(sections=-1)], LAYERS, PROFILE)
+
+
+def test_of_a_black_box_only_the_pictures_are_counted():
+    nothing = CoverageTracker([], ())
+    activity = nothing.update(torch.zeros((3, 0)), packed=True)
+    assert activity.active_neurons.tolist() == [0, 0, 0]
+    assert activity.packed.shape == (3, 0)
+    other = nothing.fresh()
+    other.unpack(nothing.pack())
+    other.merge(nothing)
+    assert (other.pictures, other.coverage(), other.states) == (6, (), ())
+    with pytest.raises(BadCoverageError, match=r"black box without layers, so kmnc cannot be counted"):
+        CoverageTracker([KMNC()], ())
+    with pytest.raises(BadCoverageError, match=r"shape \(N, 0\)"):
+        nothing.update(torch.zeros((3, 2)))

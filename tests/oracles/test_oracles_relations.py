@@ -1,4 +1,4 @@
-"""The two relations: where exactly they break, and what cannot be judged."""
+"""The relations: where exactly they break, and what cannot be judged."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.oracles.relation import Answers, violated
-from skidpad.oracles.relations import RELATIONS, LabelMse, SteersAlike, deviation_rad, squared_error_rad2
+from skidpad.oracles.relations import RELATIONS, AnswersAlike, DecidesAlike, LabelMse, SteersAlike, deviation, squared_error_rad2
 
 ANGLES = st.floats(-3, 3)
 
@@ -49,7 +49,7 @@ def test_exactly_lambda_times_mse_holds(mse, lambda_):
     assert not violated(relation, answers(0.0, root, 0.0))[0]
 
 
-@pytest.mark.parametrize("relation", [SteersAlike(10), LabelMse(0.01)])
+@pytest.mark.parametrize("relation", [SteersAlike(10), LabelMse(0.01), DecidesAlike(), AnswersAlike(0.1)])
 def test_what_cannot_be_judged_is_nan_and_a_broken_answer_is_infinite(relation):
     bad = [math.nan, math.inf, -math.inf]
     with np.errstate(all="raise"):
@@ -83,7 +83,7 @@ def test_huge_answers_give_no_warning():
 
 def test_distances():
     case = answers([0.0, math.nan, 0.0], [0.5, 0.5, math.nan], [0.25, 0.25, math.nan])
-    np.testing.assert_array_equal(deviation_rad(case), [0.5, math.nan, math.inf])
+    np.testing.assert_array_equal(deviation(case), [0.5, math.nan, math.inf])
     np.testing.assert_array_equal(squared_error_rad2(case), [0.0625, 0.0625, math.inf])
 
 
@@ -97,8 +97,44 @@ def test_tolerances_out_of_range_are_refused(make):
 
 
 def test_registry_rows_know_their_names():
-    assert RELATIONS.names() == ("steers-alike", "label-mse")
+    assert RELATIONS.names() == ("steers-alike", "label-mse", "decides-alike", "answers-alike")
     assert RELATIONS.get("steers-alike")(within_deg=20).name == "steers-alike"
     assert RELATIONS.get("label-mse")(mse_original_rad2=0.1).name == "label-mse"
     with pytest.raises(UnknownNameError, match="did you mean 'steers-alike'"):
         RELATIONS.get("steer-alike")
+
+
+@given(st.floats(-2, 2), st.floats(-2, 2), st.floats(-1, 1))
+def test_decides_alike_breaks_exactly_where_the_two_booleans_differ(original, mutant, threshold):
+    case = answers(original, mutant)
+    excess = DecidesAlike(threshold).excess(case)[0]
+    assert bool(violated(DecidesAlike(threshold), case)[0]) == ((original >= threshold) != (mutant >= threshold))
+    assert excess == pytest.approx(1 + abs(mutant - original) if excess > 1 else min(abs(mutant - original), 1))
+
+
+def test_a_flip_too_small_to_see_beside_one_is_still_a_violation():
+    below = math.nextafter(0.5, 0)
+    assert violated(DecidesAlike(), answers([0.5, below], [below, 0.5])).tolist() == [True, True]
+
+
+def test_the_widest_flip_is_the_worst():
+    excess = DecidesAlike().excess(answers([0.51, 0.99, 0.1], [0.49, 0.01, 0.9]))
+    assert np.argsort(-excess).tolist() == [1, 2, 0]
+
+
+@given(st.floats(0.001, 100), st.floats(0, 120))
+def test_answers_alike_is_strictly_less(within, difference):
+    assert bool(violated(AnswersAlike(within), answers(0.0, difference))[0]) == (not difference < within)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DecidesAlike(math.nan), "finite threshold, got nan"),
+        (lambda: AnswersAlike(0.0), "above 0 in the output's unit, got 0.0"),
+        (lambda: AnswersAlike(math.inf), "above 0"),
+    ],
+)
+def test_numbers_that_make_no_relation_are_refused(make, message):
+    with pytest.raises(BadParametersError, match=message):
+        make()

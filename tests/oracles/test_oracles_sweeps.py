@@ -11,7 +11,7 @@ from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadParametersError
 from skidpad.oracles.filters import group, near_original
 from skidpad.oracles.relation import Answers, violated
-from skidpad.oracles.relations import LabelMse, SteersAlike, deviation_rad
+from skidpad.oracles.relations import LabelMse, SteersAlike, deviation
 from skidpad.oracles.sweeps import TABLE_7_EPSILONS_RAD2, TABLE_7_LAMBDAS, sweep_composite, sweep_deviation, sweep_simple
 
 CASES = st.lists(
@@ -94,7 +94,7 @@ def test_composite_sweep_agrees_with_the_relation(cases, mse):
 def test_deviation_sweep_agrees_with_the_relation(cases):
     stimuli, mutants = columns(cases)
     answers = Answers(np.zeros_like(mutants), mutants, np.full_like(mutants, math.nan))
-    sweep = sweep_deviation(stimuli, deviation_rad(answers))
+    sweep = sweep_deviation(stimuli, deviation(answers))
     assert sweep.bounds_deg == (10.0, 20.0, 30.0, 40.0)
     for row, bound in enumerate(sweep.bounds_deg):
         broken = violated(SteersAlike(bound), answers)

@@ -19,8 +19,8 @@ from skidpad.subjects.description import Colour, InputSpec, Range
 from skidpad.subjects.fitting import TrainingSettings, fit
 from skidpad.subjects.labelled import collect
 from skidpad.subjects.loading import load_subject
+from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.saving import save_subject
-from skidpad.subjects.torch_subject import TorchSubject
 from skidpad.subjects.zoo import Architecture
 
 HEIGHT_PX, WIDTH_PX = 24, 32
@@ -42,7 +42,7 @@ class Garage:
 
     folder: Path
     toml: Path
-    subject: TorchSubject
+    subject: NetworkSubject
     train_text: str
     train_drive: Drive
     test_text: str
@@ -64,7 +64,7 @@ def write_drive(folder: Path, frames: int, *, first: int = 0, labels: bool = Tru
     return f"folder:{folder}" + ("?csv=labels.csv&unit=rad" if labels else "")
 
 
-def trained_subject(drive: Drive, path: Path, epochs: int = 40) -> TorchSubject:
+def trained_subject(drive: Drive, path: Path, epochs: int = 40) -> NetworkSubject:
     """Trains on clear frames only, so that fog and brightness are new to it."""
     with torch.random.fork_rng([]):
         torch.manual_seed(1)

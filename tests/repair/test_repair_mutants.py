@@ -38,9 +38,9 @@ def made_up(path: Path, phases: dict[str, list[tuple[int, Recipe, float]]]) -> R
             frame_index=[frame for frame, _, _ in cases],
             frame_ids=[f"f{frame}" for frame, _, _ in cases],
             recipes=[recipe for _, recipe, _ in cases],
-            label_rad=np.array([label for _, _, label in cases]),
-            original_rad=np.zeros(count),
-            mutant_rad=np.zeros(count),
+            label=np.array([label for _, _, label in cases]),
+            original=np.zeros(count),
+            mutant=np.zeros(count),
             excess=np.zeros(count),
             violated=np.zeros(count, bool),
             active_neurons=np.zeros(count, np.int64),
@@ -141,4 +141,11 @@ def test_a_drive_that_changed_since_the_run_is_refused(garage: Garage, tmp_path:
 def test_a_run_of_another_campaign_is_refused(garage: Garage, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", {"campaign": "duel"}, Manifest.collect(device="cpu", seed=0, hashes={}, command=()))
     with pytest.raises(BadRunError, match="holds a campaign 'duel'"):
+        campaign_of(run, garage.subject, "cpu")
+
+
+def test_a_run_that_judges_another_output_is_refused(garage: Garage, tmp_path: Path) -> None:
+    config = {**garage.run.config, "output": "brake"}
+    run = Run.create(tmp_path / "run", config, garage.run.manifest)
+    with pytest.raises(BadRunError, match="judges the output 'brake'; a repair trains on labels"):
         campaign_of(run, garage.subject, "cpu")

@@ -7,16 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from repair_toys import TOY, Garage
+from repair_toys import SPEC, TOY, Garage
+from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, RepairReport
 from skidpad.repair.retraining import check_repairable, repair
 from skidpad.repair.settings import RepairSettings, Split
 from skidpad.repair.splitting import training_frames
-from skidpad.subjects.description import Format
+from skidpad.subjects.description import Format, History, HistoryKind
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.torch_subject import TorchSubject
+from skidpad.subjects.network_subject import NetworkSubject
 
 QUICK = RepairSettings(epochs=25, learning_rate=5e-3, batch_size=64, mirror=False)
 
@@ -46,7 +47,7 @@ def test_the_errors_before_are_those_that_the_run_stored(garage: Garage, reports
     held_out = np.flatnonzero(~training_frames(50, replace(QUICK, split=split)))
     rows = [row for row in garage.run.records("grid").to_pylist() if row["frame_index"] in held_out]
     for name in ("fog", "rain"):
-        errors = [(row["mutant_rad"] - row["label_rad"]) ** 2 for row in rows if row["stimulus"] == name]
+        errors = [(row["mutant"] - row["label"]) ** 2 for row in rows if row["stimulus"] == name]
         found = reports[split].improvement(name)
         assert found is not None
         assert found.cases == len(errors)
@@ -55,7 +56,7 @@ def test_the_errors_before_are_those_that_the_run_stored(garage: Garage, reports
     originals = [row for row in garage.run.records("originals").to_pylist() if row["frame_index"] in held_out]
     found = reports[split].improvement(ORIGINALS)
     assert found is not None
-    assert found.mse_before_rad2 == pytest.approx(np.mean([(row["original_rad"] - row["label_rad"]) ** 2 for row in originals]), rel=1e-4)
+    assert found.mse_before_rad2 == pytest.approx(np.mean([(row["original"] - row["label"]) ** 2 for row in originals]), rel=1e-4)
 
 
 def test_the_new_subject_answers_as_measured_and_the_old_one_is_untouched(garage: Garage, reports: dict[Split, RepairReport]) -> None:
@@ -131,9 +132,17 @@ def test_a_place_that_is_taken_is_refused_before_any_work(garage: Garage, tmp_pa
 
 def test_a_network_that_cannot_be_trained_is_refused(garage: Garage) -> None:
     description = replace(TOY.describe("script", "script.ts"), format=Format.TORCHSCRIPT, architecture=None)
-    script = TorchSubject(garage.subject.module, description)
+    script = NetworkSubject.of_module(garage.subject.module, description)
     with pytest.raises(BadSubjectError, match=r"format 'torchscript'.*zoo"):
         check_repairable(script)
+
+
+def test_a_network_with_memory_is_refused() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(16 * 8 * 2, 1))
+    spec = replace(SPEC, history=History(2, HistoryKind.STACK))
+    stacked = NetworkSubject.of_module(module, TOY.describe("stacked", "stacked.safetensors", spec))
+    with pytest.raises(BadSubjectError, match="'stacked' looks at 2 frames at once, and a repair retrains on single pictures"):
+        check_repairable(stacked)
 
 
 def test_a_report_survives_json(reports: dict[Split, RepairReport]) -> None:

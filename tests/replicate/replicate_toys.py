@@ -29,9 +29,9 @@ class Case:
 
     frame: int
     recipe: Recipe = ORIGINAL
-    label_rad: float = 0.0
-    original_rad: float = 0.0
-    mutant_rad: float = 0.0
+    label: float = 0.0
+    original: float = 0.0
+    mutant: float = 0.0
     activated: frozenset[int] | None = None
     active: int = 0
 
@@ -54,9 +54,9 @@ def _table(cases: Sequence[Case], neurons: int):  # pyarrow has no types
         frame_index=[case.frame for case in cases],
         frame_ids=[f"f{case.frame}" for case in cases],
         recipes=[case.recipe for case in cases],
-        label_rad=np.array([case.label_rad for case in cases]),
-        original_rad=np.array([case.original_rad for case in cases]),
-        mutant_rad=np.array([case.mutant_rad for case in cases]),
+        label=np.array([case.label for case in cases]),
+        original=np.array([case.original for case in cases]),
+        mutant=np.array([case.mutant for case in cases]),
         excess=nothing,
         violated=nothing.astype(bool),
         active_neurons=np.array([len(case.activated) if case.activated is not None else case.active for case in cases]),

@@ -28,7 +28,7 @@ def test_association_is_that_of_scipy(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     answer = rng.normal(0, 0.2, 90)
     active = np.clip(np.rint(12 - 20 * answer + rng.normal(0, 4, 90)), 0, 20).astype(int)
-    cases = [Case(frame, original_rad=answer[frame], active=int(active[frame])) for frame in range(90)]
+    cases = [Case(frame, original=answer[frame], active=int(active[frame])) for frame in range(90)]
     found = associate(made_up_run(tmp_path / "run", {"originals": [cases[:40], cases[40:]]}), NEURONS)
     expected = stats.spearmanr(active, answer)
     assert found.spearman == pytest.approx(expected.statistic)

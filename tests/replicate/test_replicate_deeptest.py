@@ -85,7 +85,7 @@ def test_a_second_call_computes_nothing_again(place: Place, payload: dict, monke
         raise RuntimeError("computed again")
 
     segments = {path: path.stat().st_mtime_ns for path in (place.folder / "out").rglob("*.parquet")}
-    monkeypatch.setattr("skidpad.campaigns.deeptest.DeepTest.observe", never)
+    monkeypatch.setattr("skidpad.campaigns.deeptest.DeepTest.look", never)
     monkeypatch.setattr(retraining, "repair_on", never)
     again = place.invoke("--json")
     assert again.exit_code == 0, again.output

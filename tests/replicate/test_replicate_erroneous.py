@@ -34,9 +34,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             Case(
                 frame,
                 Recipe.of(name, params),
-                label_rad=labels[frame],
-                original_rad=labels[frame] + rng.normal(0, 0.03),
-                mutant_rad=labels[frame] + rng.normal(0, spread_of(name, place)) if labels[frame] == labels[frame] else 0.1,
+                label=labels[frame],
+                original=labels[frame] + rng.normal(0, 0.03),
+                mutant=labels[frame] + rng.normal(0, spread_of(name, place)) if labels[frame] == labels[frame] else 0.1,
             )
             for name in grids
             for place, params in enumerate(grids[name])
@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         for block in ((0, 1, 2, 3), (4, 5))
     ]
     broken = shards[1][0]
-    shards[1][0] = Case(broken.frame, broken.recipe, broken.label_rad, broken.original_rad, float("nan"))
+    shards[1][0] = Case(broken.frame, broken.recipe, broken.label, broken.original, float("nan"))
     pair = Recipe((*Recipe.of("blur", grids["blur"][0]).steps, *Recipe.of("fog", grids["fog"][0]).steps))
     greedy = [[Case(0, pair, 0.0, 0.01, answer) for answer in (0.0, 0.05, 0.11, 0.3)]]
     return made_up_run(tmp_path_factory.mktemp("made-up") / "run", {"grid": shards, "greedy": greedy})
@@ -58,13 +58,13 @@ def answer(run: Run) -> Erroneous:
 
 def plain_cases(run: Run, phase: str = "grid") -> list[tuple[str, str, float, float]]:
     """(stimulus, recipe, squared error, squared error of the original) of every judged case; an answer of NaN is infinitely wrong."""
-    rows = [row for row in run.records(phase).to_pylist() if row["label_rad"] == row["label_rad"]]
+    rows = [row for row in run.records(phase).to_pylist() if row["label"] == row["label"]]
     return [
         (
             row["stimulus"],
             row["recipe"],
-            (row["mutant_rad"] - row["label_rad"]) ** 2 if np.isfinite(row["mutant_rad"]) else float("inf"),
-            (row["original_rad"] - row["label_rad"]) ** 2,
+            (row["mutant"] - row["label"]) ** 2 if np.isfinite(row["mutant"]) else float("inf"),
+            (row["original"] - row["label"]) ** 2,
         )
         for row in rows
     ]

@@ -38,6 +38,14 @@ def test_embedding_keeps_red_red() -> None:
 
 
 def test_one_factor_for_all_cards() -> None:
-    made, factor = cards([pair(), pair(original_deg=20.0, mutant_deg=25.0)])
+    made, factor = cards([pair(), pair(original_answer=20.0, mutant_answer=25.0)])
     assert factor == 3.0
     assert len(made) == 2
+
+
+def test_numbers_that_are_no_angles_have_no_arrow_but_a_missing_one_is_crossed_out() -> None:
+    made, factor = cards([pair(unit="m/s"), pair(unit="m/s", mutant_answer=float("nan"), excess=float("inf"))])
+    assert factor == 0.0
+    assert [len(panel.arrows) for card in made for panel in card.panels] == [0, 0, 0, 1]
+    assert made[0].panels[1].answer == "-12\N{NO-BREAK SPACE}m/s"
+    assert "label 1\N{NO-BREAK SPACE}m/s" in made[0].label

@@ -126,7 +126,7 @@ def test_very_long_names_are_cut() -> None:
 def test_not_finite_values_are_words() -> None:
     html = render(
         model(
-            pairs=(pair(original_deg=nan, mutant_deg=inf, label_deg=nan, excess=nan),),
+            pairs=(pair(original_answer=nan, mutant_answer=inf, label_answer=nan, excess=nan),),
             rates=(rate("fog", 0, 0),),
             deviations=DeviationHistogram((-1.0, 1.0), (0,), nan, 3),
         )

@@ -53,5 +53,5 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_nan_angles_are_words() -> None:
-    text = summary_markdown(model(pairs=(pair(original_deg=nan, mutant_deg=1.0, excess=nan),)))
+    text = summary_markdown(model(pairs=(pair(original_answer=nan, mutant_answer=1.0, excess=nan),)))
     assert "no finite answer became 1.0° left, not judged" in text

@@ -57,3 +57,29 @@ def test_intervals_counts_and_excess() -> None:
     assert wording.times_tolerated(1.5e9) == "1.5e+09× tolerance"
     assert wording.difference(2.0, -12.0) == "14.0° apart"
     assert wording.difference(nan, 1.0) == "no finite answer"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "words"),
+    [
+        (3.21, "deg", "3.2° left"),
+        (0.93217, "probability", "0.9322"),
+        (0.5, "fraction", "0.5"),
+        (12.25, "m/s", "12.25 m/s"),
+        (-3.0, "m/s2", "-3 m/s2"),
+        (7.0, "", "7"),
+        (nan, "m/s", "no finite answer"),
+        (inf, "deg", "no finite answer"),
+    ],
+)
+def test_answers_are_worded_in_their_unit(value: float, unit: str, words: str) -> None:
+    assert wording.answer(value, unit).replace("\N{NO-BREAK SPACE}", " ") == words
+
+
+def test_moves_and_decisions_are_worded_without_a_tolerance() -> None:
+    assert wording.difference(0.1, 0.9, "probability") == "0.8 apart"
+    assert wording.difference(3.0, 1.0, "m/s").replace("\N{NO-BREAK SPACE}", " ") == "2 m/s apart"
+    assert wording.difference(nan, 1.0, "m/s") == "no finite answer"
+    assert wording.times_tolerated(1.9, tolerated=False) == "decides otherwise"
+    assert wording.times_tolerated(0.9, tolerated=False) == "decides alike"
+    assert wording.times_tolerated(inf, tolerated=False) == "no finite answer"

@@ -115,7 +115,11 @@ def test_a_run_under_a_file_is_refused(tmp_path):
         ("manifest.json", "[]", "not a skidpad run: its manifest.json was written by something else"),
         ("manifest.json", '{"name": "my web app"}', "written by something else"),
         ("manifest.json", '{"skidpad_run": 99, "versions": {"skidpad": "7.1"}}', r"newer skidpad \(7.1, run format 99; .*upgrade"),
-        ("manifest.json", '{"skidpad_run": 1, "versions": []}', "manifest of .* is damaged"),
+        ("manifest.json", '{"skidpad_run": 2, "versions": []}', "manifest of .* is damaged"),
+        ("manifest.json", '{"skidpad_run": 1, "versions": {"skidpad": "0.1.0"}}', r"older skidpad \(0.1.0, run format 1; .*campaign again"),
+        ("schema.json", "{", "columns of .* are damaged .* restore schema.json"),
+        ("schema.json", '{"columns": []}', "columns of .* are damaged .*need the column case_id"),
+        ("schema.json", '{"columns": [{"name": "case_id", "type": "map", "nullable": false}]}', "columns of .* are damaged"),
         ("config.toml", "= 1", "settings of .* are damaged"),
     ],
 )

@@ -61,12 +61,10 @@ class CaseColumns:
         if activity.packed is not None:
             self._packed.extend(row.tobytes() for row in activity.packed)
 
-    def add_originals(self, batch: FrameBatch, steering_rad: FloatArray, activity: Activity) -> None:
+    def add_originals(self, batch: FrameBatch, answers: FloatArray, labels: FloatArray, activity: Activity) -> None:
         """Takes frames as they are: an answer compared with itself, which no relation judges."""
         nothing = np.full(len(batch), np.nan)
-        cases = Judged(
-            Answers(steering_rad, steering_rad, batch.steering_rad), nothing, np.zeros(len(batch), np.bool_), (None,) * len(batch)
-        )
+        cases = Judged(Answers(answers, answers, labels), nothing, np.zeros(len(batch), np.bool_), (None,) * len(batch))
         self.add(cases, [Recipe()] * len(batch), batch.indices, batch.frame_ids, activity)
 
     def table(self) -> pa.Table:
@@ -77,9 +75,9 @@ class CaseColumns:
             frame_index=np.concatenate(self._indices),
             frame_ids=self._frame_ids,
             recipes=self._recipes,
-            label_rad=np.concatenate([cases.answers.label_rad for cases in self._cases]),
-            original_rad=np.concatenate([cases.answers.original_rad for cases in self._cases]),
-            mutant_rad=np.concatenate([cases.answers.mutant_rad for cases in self._cases]),
+            label=np.concatenate([cases.answers.label for cases in self._cases]),
+            original=np.concatenate([cases.answers.original for cases in self._cases]),
+            mutant=np.concatenate([cases.answers.mutant for cases in self._cases]),
             excess=np.concatenate([cases.excess for cases in self._cases]),
             violated=np.concatenate([cases.violated for cases in self._cases]),
             active_neurons=np.concatenate(self._active),

@@ -8,18 +8,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 
+from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.cases import CaseColumns, Judged, judged
 from skidpad.campaigns.guided import SearchPhase
+from skidpad.campaigns.judging import check_relation, default_relation, default_tolerance, relation_of
 from skidpad.campaigns.lanes import Lanes, open_lanes
 from skidpad.campaigns.originals import ORIGINALS, Originals
+from skidpad.campaigns.outputs import JudgedOutput
+from skidpad.campaigns.settings import DeepTestSettings, StimulusOn
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
@@ -29,7 +34,7 @@ from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
-from skidpad.oracles.relations import RELATIONS, LabelMse, SteersAlike
+from skidpad.oracles.relations import RELATIONS, DecidesAlike
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.segments import ShardResult
@@ -39,10 +44,12 @@ from skidpad.subjects.loading import load_subject
 from skidpad.transforms import stimuli
 
 if TYPE_CHECKING:
-    from skidpad.campaigns.settings import DeepTestSettings
     from skidpad.core.images import IntArray
     from skidpad.oracles.relation import Relation
     from skidpad.subjects.base import Observation, Subject
+
+
+_SHARD_FRAMES = 64
 
 
 @dataclass(frozen=True)
@@ -57,32 +64,60 @@ class DeepTest:
     @classmethod
     def load(cls, settings: DeepTestSettings) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
-        RELATIONS.get(settings.relation)
         for name in settings.searches:
             SEARCHES.get(name)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
-        if needy and not settings.profile_drive:
-            raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
         chosen = stimuli(settings.transforms or None)
-        campaign = cls(settings, load_subject(settings.subject, settings.device), open_drive(settings.drive), chosen)
-        if settings.relation == LabelMse.name and not campaign.drive.has_labels:
-            raise campaign.lacks_labels()
-        return campaign
+        if settings.relation:
+            RELATIONS.get(settings.relation)
+        subject = load_subject(settings.subject, settings.device)
+        if needy and subject.layers and not settings.profile_drive:
+            raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
+        _check_guide(settings, subject)
+        drive = open_drive(settings.drive)
+        return cls(_resolved(settings, subject, drive), subject, drive, chosen)
+
+    @cached_property
+    def judged(self) -> JudgedOutput:
+        """Which of the subject's outputs is judged."""
+        return JudgedOutput.of(self.subject.description, self.settings.output)
+
+    @property
+    def shard_frames(self) -> int:
+        """Frames a shard."""
+        return self.settings.shard_frames or default_shard_frames(self.subject.lead)
+
+    @property
+    def has_coverage(self) -> bool:
+        """Whether the subject's neurons can be seen; a black box has none."""
+        return bool(self.subject.layers)
+
+    @property
+    def window_words(self) -> str:
+        """Says which frames of a subject's memory a stimulus changes; empty for a subject without memory."""
+        frames = self.subject.lead + 1
+        if frames == 1:
+            return ""
+        return f"on the last of {frames} frames alone" if self._last_alone else f"on all {frames} frames that the subject sees"
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of subject and drive."""
+        return {"subject": self.subject.sha256, "drive": self.drive.sha256}
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        hashes = {"subject": self.subject.sha256, "drive": self.drive.sha256}
         manifest = Manifest.collect(
-            device=self.settings.device, seed=self.settings.seed, hashes=hashes, command=(Path(sys.argv[0]).name, *sys.argv[1:])
+            device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=(Path(sys.argv[0]).name, *sys.argv[1:])
         )
-        return Run.create(out, self.settings.to_config(), manifest)
+        return Run.create(out, {**self.settings.to_config(), "unit": self.judged.stored_unit}, manifest)
 
     def execute(self, run: Run, progress: Progress = silent) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         self._check_unchanged(run)
         with run.lock(), open_lanes(self.settings.device) as lanes:
             tracker = self.blank_tracker(self.profile(run, progress, lanes.count))
-            blocks = ceil(len(self.drive) / self.settings.shard_frames)
+            blocks = ceil(len(self.drive) / self.shard_frames)
             run_shards(run, ORIGINALS, blocks, lambda index: self._originals_shard(index, tracker), progress, lanes.map)
             originals = Originals.of(run, len(self.drive))
             shards = {ORIGINALS: blocks}
@@ -100,18 +135,7 @@ class DeepTest:
 
     def relation(self, originals: Originals) -> Relation:
         """Returns the relation that judges this campaign's answers."""
-        if self.settings.relation == SteersAlike.name:
-            return SteersAlike(within_deg=self.settings.tolerance)
-        if originals.labelled == 0:
-            raise self.lacks_labels()
-        return LabelMse(lambda_=self.settings.tolerance, mse_original_rad2=originals.mse_rad2)
-
-    def lacks_labels(self) -> SkidpadError:
-        """Says that the relation cannot be used on this drive."""
-        return SkidpadError(
-            f"the relation {LabelMse.name} compares with the human's steering, but {self.drive.name!r} has no frame with a label and a "
-            f"finite answer; use --relation {SteersAlike.name}"
-        )
+        return relation_of(self.settings, self.judged, self.drive, originals)
 
     def picture(self, frame_index: int, recipe: Recipe) -> NumpyFrames:
         """Renders one frame under a recipe, (height, width, 3); the same pixels as in the run."""
@@ -121,32 +145,49 @@ class DeepTest:
         mutant: NumpyFrames = as_numpy(self.mutate(frame[np.newaxis], recipe))[0]
         return mutant
 
+    def answer(self, frame_index: int, recipe: Recipe) -> float:
+        """Asks the subject about one frame under a recipe, with the frames before it that it looks back at."""
+        batch = self.drive.read([frame_index], lead=self.subject.lead)
+        if not len(batch):
+            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        return float(self.look(batch.clip, recipe)[1].answers[0, self.judged.column])
+
     def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
         """Applies a recipe on the campaign's device."""
-        return recipe.apply(self._on_device(frames), self.stimuli)
+        return recipe.apply(self.on_device(frames), self.stimuli)
 
-    def observe(self, frames: NumpyFrames) -> Observation:
-        """Asks the subject on the campaign's device."""
-        return self.subject.observe(self._on_device(frames))
+    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+        """Shows the subject a clip of lead + N frames under a recipe; returns the N changed frames and what it said to them.
+
+        A recipe has its parameters drawn already, and changes every frame in the same way: the window of a subject with
+        memory is under one condition.
+        """
+        clip = self.on_device(clip)
+        lead = self.subject.lead
+        if self._last_alone:
+            now = recipe.apply(clip[lead:], self.stimuli)
+            return now, self.subject.observe(clip, now)
+        changed = recipe.apply(clip, self.stimuli)
+        return changed[lead:], self.subject.observe(changed)
 
     def blank_tracker(self, profile: Profile | None) -> CoverageTracker:
-        """Returns a tracker of the campaign's criteria with nothing covered."""
-        criteria = [CRITERIA.get(name)() for name in self.settings.criteria]
+        """Returns a tracker of the campaign's criteria with nothing covered; of none for a black box."""
+        criteria = [CRITERIA.get(name)() for name in self.settings.criteria] if self.has_coverage else []
         return CoverageTracker(criteria, self.subject.layers, profile, self.settings.device)
 
     def profile(self, run: Run, progress: Progress = silent, threads: int = 1) -> Profile | None:
         """Returns the neuron bounds that some criteria need; measured once a run on the profile drive, a batch a thread."""
-        if not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):
+        if not self.has_coverage or not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):
             return None
         drive = open_drive(self.settings.profile_drive)
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
-            batches = drive.batches(self.settings.shard_frames)
+            batches = drive.batches(self.shard_frames, lead=self.subject.lead)
             profile_of(self.subject, batches, drive.sha256, len(drive), progress, threads).save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
 
     def _check_unchanged(self, run: Run) -> None:
-        for what, now in (("subject", self.subject.sha256), ("drive", self.drive.sha256)):
+        for what, now in self.hashes.items():
             then = run.manifest.hashes.get(what)
             if then != now:
                 raise BadRunError(
@@ -154,37 +195,44 @@ class DeepTest:
                     "belong together; put it back, or start a new run with another --out"
                 )
 
-    def _on_device(self, frames: NumpyFrames) -> Frames:
-        if self.settings.device == "cpu":
+    @property
+    def _last_alone(self) -> bool:
+        return self.subject.lead > 0 and self.settings.stimulus_on == StimulusOn.LAST_FRAME.value
+
+    def on_device(self, frames: Frames) -> Frames:
+        """Brings frames to where the subject runs."""
+        if self.settings.device == "cpu" or not isinstance(frames, np.ndarray):
             return frames
         return torch.from_numpy(frames).to(self.settings.device)
 
     def _block(self, index: int) -> range:
-        start = index * self.settings.shard_frames
-        return range(start, min(start + self.settings.shard_frames, len(self.drive)))
+        start = index * self.shard_frames
+        return range(start, min(start + self.shard_frames, len(self.drive)))
 
     def _originals_shard(self, index: int, tracker: CoverageTracker) -> ShardResult:
-        batch = self.drive.read(self._block(index))
+        batch = self.drive.read(self._block(index), lead=self.subject.lead)
         covered = tracker.fresh()
         columns = CaseColumns(keep_activations=self.settings.keep_activations)
         if len(batch):
-            observation = self.observe(batch.frames)
+            observation = self.look(batch.clip, Recipe())[1]
             activity = covered.update(observation.values, packed=self.settings.keep_activations)
-            columns.add_originals(batch, observation.steering_rad, activity)
+            labels = batch.steering_rad if self.judged.is_steering else np.full(len(batch), np.nan)
+            columns.add_originals(batch, observation.answers[:, self.judged.column], labels, activity)
         return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
 
     def _grid_shard(self, index: int, originals: Originals, relation: Relation, tracker: CoverageTracker, lanes: Lanes) -> ShardResult:
-        batch = self.drive.read(originals.readable(self._block(index)))
+        lead = self.subject.lead
+        batch = self.drive.read(originals.readable(self._block(index)), lead=lead)
         columns = CaseColumns(keep_activations=self.settings.keep_activations)
         covered: dict[str, CoverageTracker] = {}
-        frames = self._on_device(batch.frames)
-        tasks = [(recipe, part) for recipe in grid_recipes(self.stimuli) for part in lanes.cut(len(batch))]
+        clip = self.on_device(batch.clip)
+        tasks = [(recipe, part) for recipe in grid_recipes(self.stimuli) for part in lanes.cut(len(batch), lead)]
 
         def evaluate(task: tuple[Recipe, slice]) -> tuple[Judged, torch.Tensor]:
             recipe, part = task
-            mutants = recipe.apply(frames[part], self.stimuli)
-            observation = self.subject.observe(mutants)
-            return judged(relation, originals.answers(batch.indices[part], observation.steering_rad), mutants), observation.values
+            mutants, observation = self.look(clip[part.start : part.stop + lead], recipe)
+            answers = originals.answers(batch.indices[part], observation.answers[:, self.judged.column])
+            return judged(relation, answers, mutants), observation.values
 
         with closing(lanes.map(evaluate, tasks)) as evaluated:
             for (recipe, part), (cases, values) in zip(tasks, evaluated, strict=True):
@@ -199,3 +247,38 @@ class DeepTest:
         count = min(self.settings.seeds or len(readable), len(readable))
         spaced = np.linspace(0, len(readable) - 1, count).round().astype(np.int64) if count else np.zeros(0, np.int64)
         return readable[spaced]
+
+
+def default_shard_frames(lead: int) -> int:
+    """Returns how many frames a shard has where nobody says: enough that a subject's memory is at most half of what is shown."""
+    return max(_SHARD_FRAMES, 2 * lead)
+
+
+def _resolved(settings: DeepTestSettings, subject: Subject, drive: Drive) -> DeepTestSettings:
+    """Fills in what the settings leave to the subject and the drive, so that a run stores what was done."""
+    output = JudgedOutput.of(subject.description, settings.output)
+    relation = settings.relation or default_relation(output, drive)
+    check_relation(relation, output, drive)
+    decides = relation == DecidesAlike.name
+    tolerance = settings.tolerance if settings.tolerance is not None or decides else default_tolerance(relation, output)
+    return replace(
+        settings, relation=relation, tolerance=tolerance, shard_frames=settings.shard_frames or default_shard_frames(subject.lead)
+    )
+
+
+def _check_guide(settings: DeepTestSettings, subject: Subject) -> None:
+    if "greedy" not in settings.searches:
+        return
+    if not subject.layers:
+        raise SkidpadError(
+            f"the search greedy is guided by coverage, and {subject.description.name!r} is a black box whose neurons cannot be seen; "
+            "use --search grid or --search random"
+        )
+    if not settings.criteria:
+        raise SkidpadError("the search greedy is guided by coverage and needs a criterion; give one, as --criteria nc")
+
+
+@CAMPAIGNS.register("deeptest")
+def from_config(config: Mapping[str, Any]) -> DeepTest:
+    """Tests a network on a drive under transformations, judged by a metamorphic relation."""
+    return DeepTest.load(DeepTestSettings.from_config(config))

@@ -70,17 +70,15 @@ class SearchPhase:
     def __call__(self, index: int) -> ShardResult:
         """Computes shard `index`; shards are computed in order."""
         settings = self._campaign.settings
-        batch = self._campaign.drive.read(self._order[index : index + 1])
+        batch = self._campaign.drive.read(self._order[index : index + 1], lead=self._campaign.subject.lead)
         covered = self._covered_before(index)
         found = self._tracker.fresh()
         columns = CaseColumns(keep_activations=settings.keep_activations)
         search = SEARCHES.get(self._search)(self._task(batch.frame_ids[0], int(batch.indices[0]))) if len(batch) else None
-        guide = settings.criteria[0]
         while search is not None and not search.done:
             recipes = search.ask(WIDTH)
-            mutants, observation = self._observed(batch.frames, recipes)
-            gains = covered.state(guide).newly_each(covered.regions(guide, observation.values))
-            accepted = search.tell((gains > 0).tolist())
+            mutants, observation = self._observed(batch.clip, recipes)
+            accepted = search.tell(self._raises(covered, observation))
             kept = self._kept(len(recipes), accepted)
             if not kept:
                 continue
@@ -88,7 +86,7 @@ class SearchPhase:
             covered.update(values)
             activity = found.update(values, packed=settings.keep_activations)
             indices = np.repeat(batch.indices, len(kept))
-            answers = self._originals.answers(indices, observation.steering_rad[kept])
+            answers = self._originals.answers(indices, observation.answers[kept, self._campaign.judged.column])
             cases = judged(self._relation, answers, mutants[kept])
             columns.add(cases, [recipes[place] for place in kept], indices, batch.frame_ids * len(kept), activity)
         self._carried = (index + 1, covered)
@@ -99,18 +97,31 @@ class SearchPhase:
             return list(range(tries))
         return [] if accepted is None else [accepted]
 
-    def _observed(self, frame: NumpyFrames, recipes: Sequence[Recipe]) -> tuple[NumpyFrames, Observation]:
-        """Renders one frame, (1, height, width, 3), under each recipe and asks the subject."""
+    def _raises(self, covered: CoverageTracker, observation: Observation) -> list[bool]:
+        """Tells which tries raise the coverage that guides the search; none where there is no coverage."""
+        criteria = self._campaign.settings.criteria
+        if not self._campaign.has_coverage or not criteria:
+            return [False] * len(observation.answers)
+        gains = covered.state(criteria[0]).newly_each(covered.regions(criteria[0], observation.values))
+        return [bool(gain) for gain in (gains > 0).tolist()]
+
+    def _observed(self, clip: NumpyFrames, recipes: Sequence[Recipe]) -> tuple[NumpyFrames, Observation]:
+        """Renders one frame and those before it, (lead + 1, height, width, 3), under each recipe and asks the subject."""
 
         def look(part: slice) -> tuple[NumpyFrames, Observation]:
-            mutants = np.concatenate([as_numpy(self._campaign.mutate(frame, recipe)) for recipe in recipes[part]])
-            return mutants, self._campaign.observe(mutants)
+            if self._campaign.subject.lead:
+                mutants, observation = self._campaign.look(clip, recipes[part][0])
+                return as_numpy(mutants), observation
+            together = np.concatenate([as_numpy(self._campaign.mutate(clip, recipe)) for recipe in recipes[part]])
+            return together, self._campaign.look(together, Recipe())[1]
 
-        parts = [slice(start, start + TRIES_A_BATCH) for start in range(0, len(recipes), TRIES_A_BATCH)]
+        # a window has its own past, so a subject with memory sees one mutant at a time
+        tries = 1 if self._campaign.subject.lead else TRIES_A_BATCH
+        parts = [slice(start, start + tries) for start in range(0, len(recipes), tries)]
         looked = list(self._lanes.map(look, parts))
-        steering_rad = np.concatenate([observation.steering_rad for _, observation in looked])
+        answers = np.concatenate([observation.answers for _, observation in looked])
         values = torch.cat([observation.values for _, observation in looked])
-        return np.concatenate([mutants for mutants, _ in looked]), Observation(steering_rad, values)
+        return np.concatenate([mutants for mutants, _ in looked]), Observation(answers, values)
 
     def _task(self, frame_id: str, frame_index: int) -> SearchTask:
         settings = self._campaign.settings

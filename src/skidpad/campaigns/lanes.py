@@ -55,9 +55,13 @@ class Lanes:
                 future.cancel()
             wait(waiting)
 
-    def cut(self, frames: int) -> list[slice]:
-        """Cuts `frames` frames into batches; how many lanes there are does not matter."""
-        return [slice(start, min(start + self.batch_frames, frames)) for start in range(0, frames, self.batch_frames)]
+    def cut(self, frames: int, lead: int = 0) -> list[slice]:
+        """Cuts `frames` frames into batches; how many lanes there are does not matter.
+
+        lead: the frames that each batch brings along from before it; batches are long enough that these are a third at most.
+        """
+        size = max(self.batch_frames, 2 * lead)
+        return [slice(start, min(start + size, frames)) for start in range(0, frames, size)]
 
 
 @contextmanager

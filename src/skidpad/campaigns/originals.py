@@ -22,31 +22,31 @@ ORIGINALS = "originals"
 class Originals:
     """Answers and labels by frame index, NaN where there is none; 16 bytes a frame, so it may be kept whole."""
 
-    answer_rad: FloatArray
-    label_rad: FloatArray
+    answer: FloatArray
+    label: FloatArray
     seen: IntArray
 
     @classmethod
     def of(cls, run: Run, frames: int) -> Self:
         """Reads the phase from a run over a drive of `frames` frames."""
-        answer_rad, label_rad = np.full(frames, np.nan), np.full(frames, np.nan)
+        answer, label = np.full(frames, np.nan), np.full(frames, np.nan)
         seen: list[IntArray] = []
-        for table in run.iter_records(ORIGINALS, ("frame_index", "original_rad", "label_rad")):
+        for table in run.iter_records(ORIGINALS, ("frame_index", "original", "label")):
             index = table["frame_index"].to_numpy()
-            answer_rad[index] = table["original_rad"].to_numpy()
-            label_rad[index] = table["label_rad"].to_numpy()
+            answer[index] = table["original"].to_numpy()
+            label[index] = table["label"].to_numpy()
             seen.append(index)
-        return cls(answer_rad, label_rad, np.concatenate(seen) if seen else np.zeros(0, np.int64))
+        return cls(answer, label, np.concatenate(seen) if seen else np.zeros(0, np.int64))
 
     @property
     def labelled(self) -> int:
         """How many frames have a label and a finite answer."""
-        return int(np.isfinite(self.answer_rad - self.label_rad).sum())
+        return int(np.isfinite(self.answer - self.label).sum())
 
     @property
     def mse_rad2(self) -> float:
         """The mean squared error on the originals, MSE_orig of Eq. 2; NaN without labels."""
-        error = self.answer_rad - self.label_rad
+        error = self.answer - self.label
         finite = error[np.isfinite(error)]
         return float(np.mean(finite**2)) if len(finite) else float("nan")
 
@@ -55,6 +55,6 @@ class Originals:
         wanted = np.fromiter(block, np.int64)
         return wanted[np.isin(wanted, self.seen)]
 
-    def answers(self, indices: IntArray, mutant_rad: FloatArray) -> Answers:
+    def answers(self, indices: IntArray, mutant: FloatArray) -> Answers:
         """Puts the mutants' answers beside those on their originals."""
-        return Answers(self.answer_rad[indices], mutant_rad, self.label_rad[indices])
+        return Answers(self.answer[indices], mutant, self.label[indices])

@@ -9,7 +9,7 @@ from skidpad.runs.replay import ReplayResult, replay
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeptest import DeepTest
-    from skidpad.core.images import FloatArray, NumpyFrames
+    from skidpad.core.images import NumpyFrames
     from skidpad.core.stimuli import Recipe
     from skidpad.runs.folder import Run
 
@@ -22,7 +22,7 @@ def replay_case(campaign: DeepTest, run: Run, prefix: str) -> ReplayResult:
     def render(_frame_id: str, recipe: Recipe) -> NumpyFrames:
         return campaign.picture(record.frame_index, recipe)
 
-    def predict(frames: NumpyFrames) -> FloatArray:
-        return campaign.observe(frames).steering_rad
+    def predict(_frame_id: str, recipe: Recipe) -> float:
+        return campaign.answer(record.frame_index, recipe)
 
     return replay(record, run.manifest, render, predict, relation)

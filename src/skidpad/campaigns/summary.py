@@ -18,14 +18,11 @@ from skidpad.oracles.error import squared_to_rad2
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
+    from skidpad.campaigns.outputs import JudgedOutput
     from skidpad.core.images import IntArray
     from skidpad.coverage.tracker import CoverageTracker
     from skidpad.drives.drive import Problem
     from skidpad.runs.folder import Run
-
-HISTOGRAM_DEG = tuple(float(edge) for edge in (0, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 40, 60, 90, 180))
-"""Edges of the histogram of deviations: fine where relations are drawn, coarse where answers are absurd."""
-
 
 EPSILON_RAD2 = squared_to_rad2(0.03, AngleUnit.SCALED_25)
 """DeepTest's highlighted epsilon of Eq. 3 (section 5, Table 8), which is in (degrees / 25)^2."""
@@ -68,7 +65,7 @@ class CoverageGain:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of one run; angles in degrees."""
+    """The figures of one run. deviations: cases by |mutant - original|, between the edges of the judged output."""
 
     originals: int
     mse_original_rad2: float
@@ -88,18 +85,19 @@ class Summary:
         return tuple(rate for rate in self.by_parameters if abs(rate.mse_rad2 - self.mse_original_rad2) <= epsilon_rad2)
 
 
-def summarise(run: Run, blank: CoverageTracker) -> Summary:
+def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput) -> Summary:
     """Counts the records of a run; grid cases by transformation and parameters, searched ones by their search."""
     cases: Counter[tuple[str, str]] = Counter()
     order: dict[str, None] = {}
     findings: Counter[tuple[str, str]] = Counter()
     errors: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    deviations = np.zeros(len(HISTOGRAM_DEG) - 1, np.int64)
+    edges = judged.edges
+    deviations = np.zeros(len(edges) - 1, np.int64)
     not_finite = 0
     for phase in _phases(run):
-        for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "label_rad", "original_rad", "mutant_rad")):
+        for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "label", "original", "mutant")):
             order |= dict.fromkeys(table["recipe"].unique().to_pylist())  # as computed: Arrow's groups come in any order
-            squared = (table["mutant_rad"].to_numpy() - table["label_rad"].to_numpy()) ** 2
+            squared = (table["mutant"].to_numpy() - table["label"].to_numpy()) ** 2
             with_error = table.append_column("squared", pa.array(squared, mask=~np.isfinite(squared)))
             sums = [("violated", "count"), ("violated", "sum"), ("squared", "count"), ("squared", "sum")]
             for row in with_error.group_by(["stimulus", "recipe"], use_threads=False).aggregate(sums).to_pylist():
@@ -109,13 +107,13 @@ def summarise(run: Run, blank: CoverageTracker) -> Summary:
                 findings[key] += row["violated_sum"]
                 errors[key][0] += row["squared_sum"] or 0.0
                 errors[key][1] += row["squared_count"]
-            deviation_deg = np.degrees(np.abs(table["mutant_rad"].to_numpy() - table["original_rad"].to_numpy()))
-            finite = deviation_deg[np.isfinite(deviation_deg)]
-            not_finite += len(deviation_deg) - len(finite)
-            deviations += np.histogram(np.minimum(finite, HISTOGRAM_DEG[-1]), HISTOGRAM_DEG)[0]
+            deviation = np.abs(table["mutant"].to_numpy() - table["original"].to_numpy()) * judged.shown(1.0)
+            finite = deviation[np.isfinite(deviation)]
+            not_finite += len(deviation) - len(finite)
+            deviations += np.histogram(np.minimum(finite, edges[-1]), edges)[0]
     places = {recipe: place for place, recipe in enumerate(order)}
-    originals = run.records(ORIGINALS, ("original_rad", "label_rad"))
-    squared = (originals["original_rad"].to_numpy() - originals["label_rad"].to_numpy()) ** 2
+    originals = run.records(ORIGINALS, ("original", "label"))
+    squared = (originals["original"].to_numpy() - originals["label"].to_numpy()) ** 2
     return Summary(
         originals=originals.num_rows,
         mse_original_rad2=_mean([float(np.nansum(squared)), float(np.isfinite(squared).sum())]),

@@ -23,7 +23,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
 ) -> None:
     """Test the network that comes with skidpad on a rendered drive: findings, coverage, a report; no download, no GPU."""
-    from skidpad.campaigns.settings import WITHIN_DEG, DeepTestSettings
+    from skidpad.campaigns.judging import WITHIN_DEG
+    from skidpad.campaigns.settings import DeepTestSettings
     from skidpad.subjects.pretrained import pretrained
 
     drive = f"rendered?frames={frames}&seed={1000 + seed}"

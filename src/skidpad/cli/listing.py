@@ -17,7 +17,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_rows(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="transforms, criteria, relations, searches, readers or architectures")] = "",
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="transforms, criteria, relations, searches, campaigns, units, readers or architectures")
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """List what can be used, with its parameters."""
@@ -66,6 +68,19 @@ def _searches() -> Rows:
     return [(name, _summary(SEARCHES.get(name))) for name in SEARCHES.names()]
 
 
+def _campaigns() -> Rows:
+    from skidpad.campaigns.campaign import CAMPAIGNS
+
+    return [(name, _summary(CAMPAIGNS.get(name))) for name in CAMPAIGNS.names()]
+
+
+def _units() -> Rows:
+    from skidpad.core.angles import AngleUnit
+    from skidpad.core.units import UNITS
+
+    return [(name, "an angle" if isinstance(unit, AngleUnit) else "no angle") for name, unit in UNITS.items()]
+
+
 def _readers() -> Rows:
     from skidpad.drives import READERS
 
@@ -92,6 +107,8 @@ _LISTS: dict[str, Callable[[], Rows]] = {
     "criteria": _criteria,
     "relations": _relations,
     "searches": _searches,
+    "campaigns": _campaigns,
+    "units": _units,
     "readers": _readers,
     "architectures": _architectures,
 }

@@ -19,7 +19,8 @@ WIDE = 150
 def add_to(app: typer.Typer) -> None:
     """Adds the group of commands, one a paper, to the application."""
     papers = typer.Typer(no_args_is_help=True, help="Put a paper's figures beside ours: the scoreboard.")
-    papers.command()(deeptest)
+    for command in (deeptest, duel):
+        papers.command()(command)
     app.add_typer(papers, name="replicate")
 
 
@@ -70,6 +71,42 @@ def deeptest(
         if sheet.note:
             say(sheet.note)
     say(f"written: {out / 'deeptest.json'} and {out / 'deeptest.md'}, with notes, all tables and the traps in the paper's figures")
+
+
+def duel(
+    out: Annotated[Path, typer.Option(help="Folder of the run, duel.json, duel.md and report.html; goes on where it was stopped.")],
+    trainings: Annotated[int, typer.Option(help="Trainings of egos, of adversaries for each reward, and of repairs.")] = 10,
+    train_episodes: Annotated[int, typer.Option(help="Episodes of a training.")] = 2000,
+    tests: Annotated[int, typer.Option(help="Tests of every policy.")] = 10,
+    test_episodes: Annotated[int, typer.Option(help="Episodes of a test.")] = 2000,
+    quick: Annotated[bool, typer.Option(help="Two trainings of 300 episodes, three tests of 200: to see how it works.")] = False,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    json: Json = False,
+) -> None:
+    """Make Table I of adversarial testing with reinforcement learning, for every reward, and what it does not show."""
+    from skidpad.replicate.duel.paper import PAPER
+    from skidpad.replicate.duel.replication import DuelReplicationSettings, replicate
+    from skidpad.replicate.render import brief_sheet
+
+    small = DuelReplicationSettings(
+        trainings=2, train_episodes=300, tests=3, test_episodes=200, cross_episodes=100, search_episodes=5, seed=seed
+    )
+    settings = DuelReplicationSettings(
+        trainings=trainings, train_episodes=train_episodes, tests=tests, test_episodes=test_episodes, seed=seed
+    )
+    ERR.print(f"run: {out / 'run'}", markup=False)
+    with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
+        answer = replicate(small if quick else settings, out, progress)
+    if json:
+        print_json(answer.payload())
+        return
+    for fact in answer.facts():
+        say(fact)
+    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()),):
+        table(sheet.title, sheet.columns, sheet.rows)
+        if sheet.note:
+            say(sheet.note)
+    say(f"written: {out / 'duel.json'}, {out / 'duel.md'} and {out / 'report.html'}")
 
 
 def _staged(progress: "Progress", name: str) -> Callable[..., None]:

@@ -29,6 +29,7 @@ def inspect(what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")], devic
     """Tell what a network or a drive is, and what is wrong with it.
 
     A file is a SUBJECT (a description, as model.toml); anything else is a DRIVE: a folder, READER:FOLDER, or `rendered`.
+    For a model file without a description one is proposed: `skidpad inspect model.onnx > model.toml`, then correct the guesses.
     """
     if Path(what).is_file() or Path(what.partition("?")[0]).suffix == ".toml":
         _inspect_subject(what, device, json)
@@ -72,40 +73,14 @@ def _inspect_drive(text: str, json: bool) -> None:
 
 
 def _inspect_subject(path: str, device: str, json: bool) -> None:
-    from skidpad.subjects.loading import load_subject
+    from skidpad.cli.inspecting import inspect_subject, propose_description
 
-    subject = load_subject(path, device)
-    spec = subject.description.input
-    grey = np.full((1, spec.height_px, spec.width_px, 3), 128, np.uint8)
-    answer_deg = float(np.degrees(subject.predict(grey)[0]))
-    parameters = sum(tensor.numel() for tensor in subject.module.parameters())
-    layers = [(layer.name, layer.neurons) for layer in subject.layers]
-    if json:
-        print_json(
-            {
-                "name": subject.description.name,
-                "format": subject.description.format.value,
-                "sha256": subject.sha256,
-                "parameters": parameters,
-                "neurons": sum(neurons for _, neurons in layers),
-                "layers": dict(layers),
-                "grey_frame_answer_deg": answer_deg,
-            }
-        )
-        return
-    history = spec.history
-    rows: list[tuple[str, object]] = [
-        ("format", subject.description.format.value),
-        ("architecture", subject.description.architecture),
-        ("input", f"{spec.width_px} x {spec.height_px} px, {spec.colour.value}, {spec.layout.value}, history {history.kind.value}"),
-        ("outputs", ", ".join(output.name for output in subject.description.outputs)),
-        ("parameters", parameters),
-        ("neurons", sum(neurons for _, neurons in layers)),
-        ("on a grey frame", f"{answer_deg:+.3f} deg"),
-        ("sha256", subject.sha256),
-    ]
-    facts(f"subject {subject.description.name}", rows)
-    table("layers", ("name", "neurons"), layers)
+    given, beside = Path(path), Path(path).with_suffix(".toml")
+    # an empty description is what the shell makes of `skidpad inspect net.onnx > net.toml` before the command begins
+    if given.is_file() and given.suffix != ".toml" and not (beside.is_file() and beside.stat().st_size):
+        propose_description(given, json)
+    else:
+        inspect_subject(path, device, json)
 
 
 def evaluate(
@@ -159,8 +134,9 @@ def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, in
     answers_rad = np.full(len(drive), np.nan)
     broken = 0
     with progress_bar("predicting") as progress:
-        for batch in drive.batches(64):
-            answers_rad[batch.indices] = network.predict(batch.frames)
+        # The frames of a lead are looked at again in every batch, so a long lead wants longer batches.
+        for batch in drive.batches(max(64, 2 * network.lead), lead=network.lead):
+            answers_rad[batch.indices] = network.predict(batch.clip)[:, network.description.steering_column]
             broken += len(batch.problems)
             progress(int(batch.indices[-1]) + 1, len(drive))
     return answers_rad, broken

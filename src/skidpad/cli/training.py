@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -22,8 +23,8 @@ def train(
     architecture: Annotated[str, typer.Argument(metavar="ARCHITECTURE", help="A name of `skidpad list architectures`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A drive with labels; ?to=0.6 takes the first 60 % by time.")],
     out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors, OUT.toml and OUT.training.json.")],
-    epochs: Annotated[int, typer.Option(help="At most this many passes over the drive.")] = 30,
-    batch_size: Annotated[int, typer.Option(help="Pictures a step.")] = 64,
+    epochs: Annotated[int, typer.Option(help="At most this many passes over the drive, in each stage.")] = 30,
+    batch_size: Annotated[int, typer.Option(help="Pictures, or windows of them, a step.")] = 64,
     learning_rate: Annotated[float, typer.Option(help="Adam's first learning rate; it falls along a cosine.")] = 1e-3,
     patience: Annotated[int, typer.Option(help="Stop after this many epochs without a better validation.")] = 8,
     validation: Annotated[float, typer.Option(help="Share held out for validation, the last by time.")] = 0.15,
@@ -33,7 +34,11 @@ def train(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Train a network of the zoo on a drive, and describe it for the other commands."""
+    """Train a network of the zoo on a drive, and describe it for the other commands.
+
+    A network that looks back is trained on windows of consecutive frames; none reaches from the training into the validation.
+    `chauffeur` is trained in two stages: its convolutions on single frames, then its LSTM on their features.
+    """
     from skidpad.drives import open_drive
     from skidpad.subjects.fitting import TrainingSettings
     from skidpad.subjects.training import train as fit_and_write
@@ -57,10 +62,12 @@ def train(
         payload["saved"] = {name: str(value) for name, value in payload["saved"].items()}
         print_json({**payload, "curve_file": str(report.curve_file)})
         return
+    stages = Counter(row.stage for row in report.fitted.curve)
+    in_stages = f" ({', '.join(f'{name} {count}' for name, count in stages.items())})" if len(stages) > 1 else ""
     rows: list[tuple[str, object]] = [
         ("training frames", report.training_frames),
         ("validation frames", report.validation_frames),
-        ("best epoch", f"{report.fitted.best_epoch} of {len(report.fitted.curve)}"),
+        ("best epoch", f"{report.fitted.best_epoch} of {len(report.fitted.curve)}{in_stages}"),
         ("validation RMSE (rad)", report.validation_rmse_rad),
         ("RMSE of the mean label (rad)", report.mean_rmse_rad),
         ("frames left out", f"{report.broken_frames} broken, {report.unlabelled_frames} without a label"),

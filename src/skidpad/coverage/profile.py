@@ -166,12 +166,13 @@ def profile_of(
 ) -> Profile:
     """Builds the profile of a subject over the batches of a training drive; `frames` is for the progress alone.
 
+    batches: read with the lead of the subject.
     threads: how many batches are observed at a time; the profile does not depend on it.
     """
     profile = Profile(neurons_of(subject.layers), subject_sha256=subject.sha256, drive_sha256=drive_sha256)
 
     def look(batch: FrameBatch) -> torch.Tensor | None:
-        return subject.observe(batch.frames).values if len(batch) else None
+        return subject.observe(batch.clip).values if len(batch) else None
 
     with closing(map_ahead(look, batches, threads, threads)) as observed:
         for values in observed:

@@ -34,7 +34,8 @@ class CoverageTracker:
     """Holds the states of several criteria for one subject, and counts the pictures.
 
     NC is always among the criteria, with the paper's threshold unless given, because the records of a run need its
-    count. Bits merge by OR; the counts of pictures add, so a shard must be merged once.
+    count. Bits merge by OR; the counts of pictures add, so a shard must be merged once. Of a black box, which has no
+    layers, only the pictures are counted.
     """
 
     def __init__(
@@ -50,11 +51,14 @@ class CoverageTracker:
         names = [self._nc.name, *(criterion.name for criterion in others)]
         if len(set(names)) != len(names):
             raise BadCoverageError(f"every criterion may be tracked once, got {', '.join(names)}; use a second tracker for other settings")
+        if others and not layers:
+            raise BadCoverageError(f"the subject is a black box without layers, so {', '.join(names[1:])} cannot be counted; leave it out")
         self.layers = layers
-        self.neurons = neurons_of(layers)
+        self.neurons = neurons_of(layers) if layers else 0
         self.device = torch.device(device)
         self.profile = profile.to(device) if profile is not None else None
-        self.states = tuple(CoverageState(criterion, self.neurons, self.profile, device) for criterion in (self._nc, *others))
+        counted = (self._nc, *others) if layers else ()
+        self.states = tuple(CoverageState(criterion, self.neurons, self.profile, device) for criterion in counted)
         self.pictures = 0
         self.broken_pictures = 0
         """Pictures with a neuron whose value was not finite."""
@@ -75,6 +79,9 @@ class CoverageTracker:
         check_values(values, self.neurons)
         if len(values) == 0:
             return Activity(np.zeros(0, np.int32), np.zeros((0, -(-self.neurons // 8)), np.uint8) if packed else None)
+        if not self.layers:
+            self.pictures += len(values)
+            return Activity(np.zeros(len(values), np.int32), np.zeros((len(values), 0), np.uint8) if packed else None)
         values = values.to(self.device)
         activated = self._nc.activated(values, self.layers)
         self.states[0].update(activated.to(torch.int8).sub_(1))

@@ -8,11 +8,11 @@ from skidpad.core.images import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Steering of N cases in radians: on the original, on the mutant, and the human's (NaN: no label)."""
+    """One output of N cases: on the original, on the mutant, and the human's (NaN: no label); angles in radians."""
 
-    original_rad: FloatArray
-    mutant_rad: FloatArray
-    label_rad: FloatArray
+    original: FloatArray
+    mutant: FloatArray
+    label: FloatArray
 
 
 class Relation(Protocol):
@@ -24,7 +24,7 @@ class Relation(Protocol):
         ...
 
     def excess(self, answers: Answers) -> FloatArray:
-        """Returns the case's error divided by the tolerated one, (N,): above 1 is a violation.
+        """Returns how bad each case is, (N,): the error divided by the tolerated one where there is one; above 1 is a violation.
 
         Infinite where the mutant's answer is not finite; NaN where the case cannot be judged (no label, say).
         """

@@ -1,4 +1,4 @@
-"""The metamorphic relations: against the answer on the original, and against the human's label."""
+"""The metamorphic relations: against the answer or the decision on the original, and against the human's label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skidpad.oracles.relation import Answers, Relation
 RELATIONS: Registry[Callable[..., Relation]] = Registry("relation", "relations", ())
 
 
-def excess_of(error: FloatArray, tolerated: float, mutant_rad: FloatArray) -> FloatArray:
+def excess_of(error: FloatArray, tolerated: float, mutant: FloatArray) -> FloatArray:
     """Divides errors by the largest tolerated one; infinite where the mutant's answer is not finite, (N,).
 
     Above 1 exactly where error > tolerated, also where nothing is tolerated and where the quotient overflows.
@@ -27,13 +27,13 @@ def excess_of(error: FloatArray, tolerated: float, mutant_rad: FloatArray) -> Fl
             excess = np.asarray(error / tolerated, np.float64)
     else:
         excess = np.where(error > 0, inf, error)
-    return np.where(np.isfinite(mutant_rad), excess, inf)
+    return np.where(np.isfinite(mutant), excess, inf)
 
 
 @RELATIONS.register("steers-alike")
 @dataclass(frozen=True, slots=True)
 class SteersAlike:
-    """The mutant must be steered as the original was: |mutant - original| < within_deg.
+    """The mutant must be steered as the original was: |mutant - original| < within_deg; for any angle.
 
     A case whose original answer is not finite cannot be judged. A difference of exactly `within_deg` is a violation, so
     the largest tolerated one is the next smaller float, and `excess` is above 1 exactly where the relation breaks.
@@ -56,7 +56,7 @@ class SteersAlike:
 
     def excess(self, answers: Answers) -> FloatArray:
         """Returns the difference divided by the tolerated one, (N,)."""
-        return excess_of(deviation_rad(answers), self.tolerated_rad, answers.mutant_rad)
+        return excess_of(deviation(answers), self.tolerated_rad, answers.mutant)
 
 
 @RELATIONS.register("label-mse")
@@ -90,23 +90,74 @@ class LabelMse:
 
     def excess(self, answers: Answers) -> FloatArray:
         """Returns the squared error divided by the tolerated one, (N,)."""
-        return excess_of(squared_error_rad2(answers), self.tolerated_rad2, answers.mutant_rad)
+        return excess_of(squared_error_rad2(answers), self.tolerated_rad2, answers.mutant)
 
 
-def deviation_rad(answers: Answers) -> FloatArray:
+@RELATIONS.register("decides-alike")
+@dataclass(frozen=True, slots=True)
+class DecidesAlike:
+    """The mutant must be decided as the original was: both answers reach the threshold, or neither; for brakes, collisions.
+
+    There is no tolerated error, so `excess` is 1 + |mutant - original| where the decisions differ, and the widest moves come
+    first; elsewhere it is the move, at most 1. A case whose original answer is not finite cannot be judged.
+
+    Reference: TACTIC, section 3.2.2: braking is a truth value, and the two must not differ.
+    """
+
+    threshold: float = 0.5
+
+    name: ClassVar[str] = "decides-alike"
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.threshold):
+            raise BadParametersError(f"relation 'decides-alike' takes a finite threshold, got {self.threshold!r}; 0.5 suits a probability")
+
+    def excess(self, answers: Answers) -> FloatArray:
+        """Returns 1 + the move where the decisions differ, else the move up to 1, (N,)."""
+        move = deviation(answers)
+        differ = (answers.original >= self.threshold) != (answers.mutant >= self.threshold)
+        # a move too small to be seen beside 1 still is a violation
+        broken = np.maximum(1.0 + move, nextafter(1.0, inf))
+        excess = np.where(differ, broken, np.minimum(move, 1.0))
+        unjudged = np.where(np.isfinite(answers.original), excess, np.nan)
+        return np.where(np.isfinite(answers.mutant), unjudged, inf)
+
+
+@RELATIONS.register("answers-alike")
+@dataclass(frozen=True, slots=True)
+class AnswersAlike:
+    """The mutant must be answered as the original was: |mutant - original| < within, in the unit of the output.
+
+    As `steers-alike`, for outputs that are no angles: a throttle, a speed.
+    """
+
+    within: float
+
+    name: ClassVar[str] = "answers-alike"
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.within) and self.within > 0):
+            raise BadParametersError(f"relation 'answers-alike' takes `within` above 0 in the output's unit, got {self.within!r}")
+
+    def excess(self, answers: Answers) -> FloatArray:
+        """Returns the difference divided by the tolerated one, (N,)."""
+        return excess_of(deviation(answers), nextafter(self.within, 0.0), answers.mutant)
+
+
+def deviation(answers: Answers) -> FloatArray:
     """Returns |mutant - original|, (N,): infinite where the mutant's is not finite, else NaN where the original's is not."""
-    original = np.where(np.isfinite(answers.original_rad), answers.original_rad, np.nan)
-    return _distance(answers.mutant_rad, original)
+    original = np.where(np.isfinite(answers.original), answers.original, np.nan)
+    return _distance(answers.mutant, original)
 
 
 def squared_error_rad2(answers: Answers) -> FloatArray:
     """Returns (mutant - label)^2, (N,): infinite where the mutant's answer is not finite, else NaN without a label."""
-    label = np.where(np.isfinite(answers.label_rad), answers.label_rad, np.nan)
+    label = np.where(np.isfinite(answers.label), answers.label, np.nan)
     with np.errstate(over="ignore"):
-        return np.square(_distance(answers.mutant_rad, label))
+        return np.square(_distance(answers.mutant, label))
 
 
-def _distance(mutant_rad: FloatArray, reference_rad: FloatArray) -> FloatArray:
+def _distance(mutant: FloatArray, reference_rad: FloatArray) -> FloatArray:
     with np.errstate(over="ignore", invalid="ignore"):
-        distance = np.abs(np.asarray(mutant_rad, np.float64) - reference_rad)
-    return np.where(np.isfinite(mutant_rad), distance, inf)
+        distance = np.abs(np.asarray(mutant, np.float64) - reference_rad)
+    return np.where(np.isfinite(mutant), distance, inf)

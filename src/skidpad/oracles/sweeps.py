@@ -95,7 +95,7 @@ def sweep_composite(
 def sweep_deviation(stimuli: Keys, deviation_rad: FloatArray, bounds_deg: Sequence[float] = BOUNDS_DEG) -> DeviationSweep:
     """Counts the cases whose answer moved by at least each bound, by stimulus.
 
-    deviation_rad: (N,), as of `skidpad.oracles.relations.deviation_rad`.
+    deviation_rad: (N,), as of `skidpad.oracles.relations.deviation`.
 
     Reference: DeepRoad's table of inconsistent behaviours; TACTIC, section 4.1.
     """

@@ -17,6 +17,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
+from skidpad.subjects.description import STEERING
 from skidpad.subjects.labelled import Labelled
 from skidpad.subjects.preprocess import Preprocessor
 from skidpad.transforms import stimuli
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
     from skidpad.repair.settings import RepairSettings
     from skidpad.runs.folder import Run
-    from skidpad.subjects.torch_subject import TorchSubject
+    from skidpad.subjects.network_subject import NetworkSubject
 
 _BLOCK_FRAMES = 64
-_COLUMNS = ("frame_index", "recipe", "label_rad")
+_COLUMNS = ("frame_index", "recipe", "label")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,15 @@ class Pool:
         return tuple(names[place] for place in self.recipe_of.tolist())
 
 
-def campaign_of(run: Run, subject: TorchSubject, device: str) -> DeepTest:
+def campaign_of(run: Run, subject: NetworkSubject, device: str) -> DeepTest:
     """Puts the campaign of a run together around a given subject; refuses a drive that has changed since."""
     if run.config.get("campaign") != "deeptest":
         raise BadRunError(f"{run.path} holds a campaign {run.config.get('campaign')!r}; a repair takes runs of `skidpad test`")
     settings = replace(DeepTestSettings.from_config(run.config), device=device)
+    if settings.output != STEERING:
+        raise BadRunError(
+            f"{run.path} judges the output {settings.output!r}; a repair trains on labels, and drives have them for steering only"
+        )
     drive = open_drive(settings.drive)
     then = run.manifest.hashes.get("drive")
     if drive.sha256 != then:
@@ -167,7 +172,7 @@ def _shard_cases(table: pa.Table, wanted: frozenset[str], known: dict[str, int])
     places = [known.setdefault(text, len(known)) if take else -1 for text, take in zip(texts, taken, strict=True)]
     recipe_of = np.asarray(places, np.int64)[encoded.indices.to_numpy()]
     kept = recipe_of >= 0
-    return table["frame_index"].to_numpy()[kept], recipe_of[kept], np.isfinite(table["label_rad"].to_numpy()[kept])
+    return table["frame_index"].to_numpy()[kept], recipe_of[kept], np.isfinite(table["label"].to_numpy()[kept])
 
 
 def _blocks(campaign: DeepTest, run: Run, frames: IntArray) -> Iterator[tuple[int, FrameBatch]]:

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.runs.folder import Run
     from skidpad.subjects.description import Description
-    from skidpad.subjects.torch_subject import TorchSubject
+    from skidpad.subjects.network_subject import NetworkSubject
 
 _BATCH = 256
 
 
 def repair(
-    subject: TorchSubject,
+    subject: NetworkSubject,
     run: Run,
     out: Path,
     settings: RepairSettings | None = None,
@@ -61,7 +61,7 @@ def repair(
 
 
 def repair_on(
-    subject: TorchSubject, pool: Pool, out: Path, settings: RepairSettings, train_drive: Drive | None = None, progress: Progress = silent
+    subject: NetworkSubject, pool: Pool, out: Path, settings: RepairSettings, train_drive: Drive | None = None, progress: Progress = silent
 ) -> RepairReport:
     """Retrains on mutants that were gathered already, so that several splits share them."""
     description = subject.description
@@ -162,10 +162,10 @@ def answers_rad(module: nn.Module, description: Description, pictures: torch.Ten
             inputs = preprocess.normalise(pictures[start : start + _BATCH])
             parts.append(steering_answer(description, module(inputs), len(inputs)).double().cpu())
     answers = torch.cat(parts).numpy() if parts else np.zeros(0)
-    return np.asarray(answers * description.steering.rad_per_answer, np.float64)
+    return np.asarray(answers * description.steering.per_answer, np.float64)
 
 
-def check_repairable(subject: TorchSubject) -> None:
+def check_repairable(subject: NetworkSubject) -> None:
     """Refuses a subject that skidpad cannot train and write again."""
     description = subject.description
     if description.architecture is None or not description.format.weights_only:
@@ -173,6 +173,11 @@ def check_repairable(subject: TorchSubject) -> None:
         raise BadSubjectError(
             f"{description.name!r} is of format {description.format.value!r}, a network that skidpad can run but not train; "
             f"only weights of a network of the zoo ({names}) can be repaired"
+        )
+    if subject.lead:
+        raise BadSubjectError(
+            f"{description.name!r} looks at {subject.lead + 1} frames at once, and a repair retrains on single pictures; "
+            "train a network with memory again with `skidpad train`"
         )
 
 
@@ -196,7 +201,7 @@ def _fresh(description: Description, seed: int) -> nn.Module:
         return ARCHITECTURES.get(description.architecture or "").build(description.input)
 
 
-def _notes(subject: TorchSubject, pool: Pool, settings: RepairSettings, train_drive: Drive | None, shared: int) -> tuple[str, ...]:
+def _notes(subject: NetworkSubject, pool: Pool, settings: RepairSettings, train_drive: Drive | None, shared: int) -> tuple[str, ...]:
     notes = []
     if settings.split is Split.RANDOM:
         notes.append("random split, the paper's: held-out frames have near-duplicates in time among those trained on, so it flatters")

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from skidpad.core.images import FloatArray, NumpyFrames
-from skidpad.report.wording import difference, plain, steering
+from skidpad.report.wording import DEGREES, answer, difference, plain
 
 Colour = tuple[int, int, int]
 ORIGINAL_RGB: Colour = (30, 111, 235)
@@ -94,36 +94,39 @@ def draw_arrows(frame: NumpyFrames, arrows: Sequence[Arrow], exaggeration: float
 def pair_picture(
     original: NumpyFrames,
     mutant: NumpyFrames,
-    original_deg: float,
-    mutant_deg: float,
-    label_deg: float = nan,
+    original_answer: float,
+    mutant_answer: float,
+    label_answer: float = nan,
     caption: str = "",
     panel_width_px: int = 480,
+    unit: str = DEGREES,
 ) -> NumpyFrames:
-    """Composes original | mutant with arrows, their angles and a verdict line as one RGB picture.
+    """Composes original | mutant with arrows, the answers and a verdict line as one RGB picture.
 
-    The original bears the blue arrow (and the label's thin grey one), the mutant the blue and the red one.
+    The original bears the blue arrow (and the label's thin grey one), the mutant the blue and the red one. Answers that are no
+    angles have no arrow; one that is not finite is a cross.
     """
-    factor = exaggeration_for((original_deg, mutant_deg, label_deg))
-    label = Arrow(label_deg, LABEL_RGB, LABEL_WIDTH)
-    before = Arrow(original_deg, ORIGINAL_RGB)
-    after = Arrow(mutant_deg, MUTANT_RGB, crossed=True)
+    turns = unit == DEGREES
+    factor = exaggeration_for((original_answer, mutant_answer, label_answer)) if turns else 1.0
+    label = Arrow(label_answer if turns else nan, LABEL_RGB, LABEL_WIDTH)
+    before = Arrow(original_answer if turns else nan, ORIGINAL_RGB)
+    after = Arrow(mutant_answer if turns else nan, MUTANT_RGB, crossed=not isfinite(mutant_answer))
     left = draw_arrows(_panel(original, panel_width_px), (label, before), factor)
     right = draw_arrows(_panel(mutant, panel_width_px), (label, before, after), factor)
     tall = max(len(left), len(right))
     gap = np.full((tall, 6, 3), _INK, np.uint8)
     pictures = np.concatenate([_grown(left, tall), gap, _grown(right, tall)], axis=1)
     half = panel_width_px + 3
-    text = f"label {steering(label_deg)}" if isfinite(label_deg) else ""
+    text = f"label {answer(label_answer, unit)}" if isfinite(label_answer) else ""
     legend = np.concatenate(
         [
-            _line(half, [("original", ORIGINAL_RGB), (steering(original_deg), _PAPER), (text, LABEL_RGB)]),
-            _line(half, [("mutant", MUTANT_RGB), (steering(mutant_deg), _PAPER)]),
+            _line(half, [("original", ORIGINAL_RGB), (answer(original_answer, unit), _PAPER), (text, LABEL_RGB)]),
+            _line(half, [("mutant", MUTANT_RGB), (answer(mutant_answer, unit), _PAPER)]),
         ],
         axis=1,
     )
     scale = f"angles drawn x{factor:g}" if factor != 1.0 else ""
-    words = caption or difference(original_deg, mutant_deg)
+    words = caption or difference(original_answer, mutant_answer, unit)
     return np.concatenate([pictures, legend, _line(2 * half, [(words, _PAPER), (scale, LABEL_RGB)])], axis=0)
 
 
@@ -142,7 +145,15 @@ def _line(width_px: int, words: Sequence[tuple[str, Colour]], height_px: int = 3
     strip = np.full((2 * height_px, 2 * width_px, 3), _INK, np.uint8)
     x = 20
     for text, colour in words:
-        letters = plain(text, 160).replace("° ", " deg ").replace("×", "x").replace("−", "-").encode("ascii", "replace").decode()
+        letters = (
+            plain(text, 160)
+            .replace("° ", " deg ")
+            .replace("\N{NO-BREAK SPACE}", " ")
+            .replace("×", "x")
+            .replace("−", "-")
+            .encode("ascii", "replace")
+            .decode()
+        )
         room = 2 * width_px - x - 10
         size = cv2.getTextSize(letters, cv2.FONT_HERSHEY_SIMPLEX, 1.0, 2)[0][0]
         scale = min(1.0, room / size) if size > 0 else 1.0

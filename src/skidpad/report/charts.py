@@ -10,7 +10,7 @@ import numpy as np
 
 from skidpad.report.model import Curve, DeviationHistogram
 from skidpad.report.svg import WIDTH, Axis, Unit, add, drawable, drawing, round_up, short, tip, write
-from skidpad.report.wording import count
+from skidpad.report.wording import DEGREES, count, with_unit
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 52.0, WIDTH - 10.0, 14.0, 226.0, 268.0
 SERIES = 6
@@ -27,7 +27,7 @@ class Point:
 
 
 def histogram(key: str, title: str, description: str, data: DeviationHistogram) -> str:
-    """Draws counts over degrees; bars beyond the tolerance have another colour, and rare ones stay visible.
+    """Draws counts over the histogram's unit; bars beyond the tolerance have another colour, and rare ones stay visible.
 
     Where the fullest bin holds over a hundred times the emptiest, the counts stand on a logarithmic scale, which
     the axis says. Bins of unequal width are drawn equally wide with every edge named, since a bar's area would
@@ -36,25 +36,27 @@ def histogram(key: str, title: str, description: str, data: DeviationHistogram) 
     root = drawing(key, title, description, _HEIGHT)
     filled = [number for number in data.counts if number > 0]
     logarithmic = bool(filled) and max(filled) > 100 * min(filled)
-    edges = data.edges_deg
+    edges = data.edges
     even = is_even(edges)
     places = edges if even else tuple(float(index) for index in range(len(edges)))
-    x = _axis(places, _LEFT, _RIGHT, Unit.DEGREES)
+    turns = data.unit == DEGREES
+    x = _axis(places, _LEFT, _RIGHT, Unit.DEGREES if turns else Unit.NUMBER)
     y = _log_axis(max(filled)) if logarithmic else Axis(0.0, round_up(max(filled, default=1)), _BOTTOM, _TOP)
     ticks = [(log10(1.0 + 10.0**power), f"{10**power:,}") for power in range(int(y.high) + 1)] if logarithmic else _words(y)
     name = "mutant − original, left is positive" if edges and edges[0] < 0.0 else "|mutant − original|"
+    name = name if turns or not data.unit else f"{name}, {data.unit}"
     names = None if even else [(place, x.word(edge)) for place, edge in zip(places, edges, strict=True)]
     _frame(root, x, ticks, y, name, "cases (log scale)" if logarithmic else "cases", names)
     for (low, high), (start, stop), number in zip(pairwise(edges), pairwise(places), data.counts, strict=True):
         if number > 0:
             top = y.at(log10(1.0 + number) if logarithmic else number)
-            beyond = abs(low + high) / 2.0 > data.tolerance_deg
+            beyond = abs(low + high) / 2.0 > data.tolerance
             left, right = x.at(start) + 0.5, x.at(stop) - 0.5
             mark = add(
                 root, "rect", class_="bar beyond" if beyond else "bar", x=left, y=top, width=max(right - left, 0.5), height=_BOTTOM - top
             )
-            tip(mark, f"{low:g}° to {high:g}°: {count(number)} cases")
-    for edge in (-data.tolerance_deg, data.tolerance_deg):
+            tip(mark, f"{with_unit(low, data.unit)} to {with_unit(high, data.unit)}: {count(number)} cases")
+    for edge in (-data.tolerance, data.tolerance):
         if edges and edges[0] < edge < edges[-1]:
             at = x.at(float(np.interp(edge, edges, places)))
             add(root, "line", class_="limit", x1=at, x2=at, y1=_TOP, y2=_BOTTOM)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.campaigns.originals import Originals
-from skidpad.campaigns.summary import EPSILON_RAD2, HISTOGRAM_DEG, CoverageGain, Rate, Summary, summarise
+from skidpad.campaigns.summary import EPSILON_RAD2, CoverageGain, Rate, Summary, summarise
 from skidpad.drives.inspection import count_problems
-from skidpad.oracles.relations import LabelMse, SteersAlike
+from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.report.model import (
     CoverageRow,
     DeviationHistogram,
@@ -30,6 +30,7 @@ from skidpad.runs.records import Record, worst_first
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeptest import DeepTest
+    from skidpad.campaigns.outputs import JudgedOutput
     from skidpad.oracles.relation import Relation
     from skidpad.runs.folder import Run
 
@@ -39,17 +40,18 @@ PAIRS = 24
 
 def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
     """Counts the run, renders its worst findings again and words the verdict."""
-    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)))
+    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged)
     originals = Originals.of(run, len(campaign.drive))
     relation = campaign.relation(originals)
     overall = summary.overall
     return ReportModel(
         title=f"{campaign.subject.description.name} on {campaign.drive.name}",
-        verdict=_verdict(summary, relation, finished=run.is_finished),
+        verdict=_verdict(summary, relation_sentence(relation, campaign.judged), finished=run.is_finished),
         cases=overall.cases,
         findings=overall.findings,
         headlines=_headlines(summary),
         subject=f"{campaign.subject.description.name} ({campaign.settings.subject})",
+        output=_output_words(campaign),
         drive=f"{campaign.drive.name}: {summary.originals} frames ({campaign.settings.drive})",
         pairs=tuple(_pair(run, campaign, relation, record) for record in showcase(run)),
         rates=tuple(map(_rate_row, summary.by_stimulus)),
@@ -58,7 +60,7 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
             CoverageRow(gain.criterion, gain.originals, gain.together, gain.total) for gain in summary.coverage if not gain.stimulus
         ),
         yields=_yields(summary),
-        deviations=_deviations(summary, relation),
+        deviations=_deviations(summary, relation, campaign.judged),
         problems=tuple(
             ProblemRow(kind.kind.value, kind.count, tuple(map(str, kind.examples)))
             for kind in count_problems([*campaign.drive.problems, *summary.problems])
@@ -66,7 +68,7 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
-        notes=_notes(relation, originals, summary),
+        notes=_notes(campaign, relation, originals, summary),
     )
 
 
@@ -104,43 +106,61 @@ def _worst_by_stimulus(run: Run, limit: int) -> dict[str, pa.Table]:
 
 
 def _pair(run: Run, campaign: DeepTest, relation: Relation, record: Record) -> PicturePair:
-    recipe = record.recipe
+    recipe, judged = record.recipe, campaign.judged
     return PicturePair(
         case_id=record.case_id,
         frame_id=record.frame_id,
         stimulus=recipe.name,
-        recipe=str(recipe),
+        recipe=" ".join(filter(None, (str(recipe), campaign.window_words))),
         original=campaign.picture(record.frame_index, type(recipe)()),
         mutant=campaign.picture(record.frame_index, recipe),
-        original_deg=degrees(record.original_rad),
-        mutant_deg=degrees(record.mutant_rad),
+        original_answer=judged.shown(record.original),
+        mutant_answer=judged.shown(record.mutant),
         excess=record.excess,
-        label_deg=degrees(record.label_rad),
-        relation=relation_sentence(relation),
+        label_answer=judged.shown(record.label),
+        unit=judged.shown_unit,
+        tolerated=not isinstance(relation, DecidesAlike),
+        relation=relation_sentence(relation, judged),
         replay=f"skidpad replay {shlex.quote(str(run.path))} {record.case_id}",
     )
 
 
-def relation_sentence(relation: Relation) -> str:
+def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
     """Says in one sentence what a case had to satisfy."""
     if isinstance(relation, LabelMse):
         bound_deg = degrees(sqrt(relation.tolerated_rad2))
         return f"squared error against the label at most {relation.lambda_:g} x MSE of the originals (within {bound_deg:.2f} deg)"
     if isinstance(relation, SteersAlike):
-        return f"steers within {relation.within_deg:g} deg of its answer on the original"
+        verb = "steers" if judged.is_steering else f"answers {judged.name}"
+        return f"{verb} within {relation.within_deg:g} deg of its answer on the original"
+    if isinstance(relation, AnswersAlike):
+        return f"answers {judged.name} within {relation.within:g}{_spaced(judged.shown_unit)} of its answer on the original"
+    if isinstance(relation, DecidesAlike):
+        return f"decides {judged.name} (at least {relation.threshold:g}{_spaced(judged.shown_unit)}) as on the original"
     return relation.name
 
 
-def _verdict(summary: Summary, relation: Relation, *, finished: bool) -> str:
+def _spaced(unit: str) -> str:
+    return f" {unit}" if unit in {"m/s", "m/s2"} else ""
+
+
+def _output_words(campaign: DeepTest) -> str:
+    if campaign.judged.is_steering and len(campaign.subject.description.outputs) == 1:
+        return ""
+    unit = campaign.judged.shown_unit
+    return f"{campaign.judged.name} ({unit})" if unit else campaign.judged.name
+
+
+def _verdict(summary: Summary, sentence: str, *, finished: bool) -> str:
     overall = summary.overall
     state = "" if finished else "Not finished yet. "
     if overall.cases == 0:
         return f"{state}No mutant was judged."
     if overall.findings == 0:
-        return f"{state}No findings: all {count(overall.cases)} mutants satisfy the relation ({relation_sentence(relation)})."
+        return f"{state}No findings: all {count(overall.cases)} mutants satisfy the relation ({sentence})."
     worst = max(summary.by_stimulus, key=lambda rate: rate.rate)
     return (
-        f"{state}{count(overall.findings)} of {count(overall.cases)} mutants break the relation ({relation_sentence(relation)}); "
+        f"{state}{count(overall.findings)} of {count(overall.cases)} mutants break the relation ({sentence}); "
         f"the worst is {worst.name} with {percent(worst.rate)}."
     )
 
@@ -172,9 +192,9 @@ def _yields(summary: Summary) -> tuple[YieldRow, ...]:
     return tuple(row(gain) for gain in summary.coverage if gain.stimulus in found)
 
 
-def _deviations(summary: Summary, relation: Relation) -> DeviationHistogram:
-    tolerance_deg = relation.within_deg if isinstance(relation, SteersAlike) else nan
-    return DeviationHistogram(HISTOGRAM_DEG, tuple(summary.deviations.tolist()), tolerance_deg, summary.not_finite)
+def _deviations(summary: Summary, relation: Relation, judged: JudgedOutput) -> DeviationHistogram:
+    bound = relation.within_deg if isinstance(relation, SteersAlike) else relation.within if isinstance(relation, AnswersAlike) else nan
+    return DeviationHistogram(judged.edges, tuple(summary.deviations.tolist()), bound, summary.not_finite, judged.shown_unit)
 
 
 def _commands(run: Run) -> tuple[str, ...]:
@@ -182,15 +202,23 @@ def _commands(run: Run) -> tuple[str, ...]:
     return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
 
 
-def _notes(relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+def _notes(campaign: DeepTest, relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+    judged, sentence = campaign.judged, relation_sentence(relation, campaign.judged)
+    angles = "Angles are degrees, positive is left. " if judged.output.is_angle else ""
     notes = [
-        f"Relation: {relation.name}; a case breaks it unless it {relation_sentence(relation)}."
-        if isinstance(relation, SteersAlike)
-        else f"Relation: {relation.name}; {relation_sentence(relation)}.",
-        "Angles are degrees of the recorded steering, positive is left. Pictures are computed again from their recipes.",
+        f"Relation: {relation.name}; {sentence}."
+        if isinstance(relation, LabelMse)
+        else f"Relation: {relation.name}; a case breaks it unless it {sentence}.",
+        f"{angles}Pictures are computed again from their recipes.",
         "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
-        "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score.",
+        "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score."
+        if campaign.has_coverage
+        else "The subject is a black box: its neurons cannot be seen, so there is no coverage.",
     ]
+    if campaign.window_words:
+        notes.append(f"The subject has a memory: each transform is applied {campaign.window_words}; pictures show the last.")
+    if summary.not_finite:
+        notes.append(f"{count(summary.not_finite)} mutants have no finite answer on themselves or their original.")
     if originals.labelled:
         rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
         notes.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {originals.labelled} labelled frames.")

@@ -9,7 +9,7 @@ from skidpad.report.model import CurvePlot, DeviationHistogram, Fact, Headline, 
 from skidpad.report.page import Chart, Page, Table
 from skidpad.report.pictures import cards, worst_first
 from skidpad.report.plots import Bar, Cell, HeatRow, PairedBar, bars, heat_map, paired_bars
-from skidpad.report.wording import NOTHING, count, interval, percent, plain, share
+from skidpad.report.wording import DEGREES, NOTHING, count, interval, percent, plain, share, with_unit
 
 MAX_BARS = 16
 MAX_CELLS = 12
@@ -28,7 +28,11 @@ def lay_out(model: ReportModel, max_pairs: int = 24) -> Page:
         tone=model.tone,
         verdict=plain(model.verdict, 600),
         headlines=tuple(Headline(plain(line.label, 80), plain(line.value, 40), plain(line.detail, 200)) for line in model.headlines),
-        context=tuple(Fact(name, plain(value)) for name, value in (("Subject", model.subject), ("Drive", model.drive)) if value),
+        context=tuple(
+            Fact(name, plain(value))
+            for name, value in (("Subject", model.subject), ("Output", model.output), ("Drive", model.drive))
+            if value
+        ),
         notes=tuple(plain(note, 1000) for note in model.notes),
         pictures=pictures,
         pictures_note=_pictures_note(len(pictures), model.findings, factor, plain(shared)),
@@ -50,6 +54,8 @@ def _pictures_note(shown: int, findings: int, factor: float, relation: str) -> s
         if shown < findings
         else "All findings, the worst first."
     )
+    if factor == 0.0:
+        return f"{which}{f' Each breaks the relation “{relation}”.' if relation else ''} A cross is an answer that is not finite."
     drawn = f"angles are drawn {factor:g} times as large as they are" if factor != 1.0 else "angles are drawn as they are"
     rule = f" Each breaks the relation “{relation}”." if relation else ""
     arrows = f"Arrows start at the car and lean to the side it would steer to; {drawn}, up to {MAX_LEAN_DEG:g}°."
@@ -122,12 +128,15 @@ def _yield_note(row: YieldRow) -> str:
 def _deviations(data: DeviationHistogram) -> Chart:
     title = "How far the answers move"
     total = sum(data.counts)
-    limit = f" The dashed line marks the tolerance of {data.tolerance_deg:g}°." if isfinite(data.tolerance_deg) else ""
+    limit = f" The dashed line marks the tolerance of {with_unit(data.tolerance, data.unit)}." if isfinite(data.tolerance) else ""
     lost = f" {count(data.not_finite)} cases without a finite answer are left out." if data.not_finite else ""
-    said = f"{count(total)} cases from {data.edges_deg[0]:g}° to {data.edges_deg[-1]:g}°.{limit}{lost}"
-    signed = data.edges_deg[0] < 0.0
-    what = "Steering on the mutant less steering on the original." if signed else "Steering on the mutant against steering on the original."
-    wide = "" if is_even(data.edges_deg) else " The bins widen with the angle."
+    ends = (with_unit(edge, data.unit) for edge in (data.edges[0], data.edges[-1]))
+    said = f"{count(total)} cases from {' to '.join(ends)}.{limit}{lost}"
+    signed = data.edges[0] < 0.0
+    noun = "Steering" if data.unit == DEGREES else "Answer"
+    link = "less" if signed else "against"
+    what = f"{noun} on the mutant {link} {noun.lower()} on the original."
+    wide = "" if is_even(data.edges) else f" The bins widen with the {'angle' if data.unit == DEGREES else 'distance'}."
     return Chart(title, f"{what}{wide}{limit}{lost}", histogram("deviations", title, said, data))
 
 

@@ -36,8 +36,9 @@ class Fact:
 class PicturePair:
     """One finding to look at: the frame, its mutant and what was answered.
 
-    original, mutant: (height, width, 3) uint8 RGB, sizes may differ. Angles are degrees, positive steers left; NaN
-    is "no finite answer", and for the label "no label". excess: error over tolerated error, above 1 is a finding.
+    original, mutant: (height, width, 3) uint8 RGB, sizes may differ. Answers are in `unit`; degrees are drawn as arrows,
+    positive steers left. NaN is "no finite answer", and for the label "no label". excess: above 1 is a finding; where the
+    relation tolerates an error, how many times that was reached.
     """
 
     case_id: str
@@ -46,10 +47,12 @@ class PicturePair:
     recipe: str
     original: NumpyFrames
     mutant: NumpyFrames
-    original_deg: float
-    mutant_deg: float
+    original_answer: float
+    mutant_answer: float
     excess: float
-    label_deg: float = nan
+    label_answer: float = nan
+    unit: str = "deg"
+    tolerated: bool = True
     relation: str = ""
     replay: str = ""
 
@@ -94,20 +97,21 @@ class YieldRow:
 
 @dataclass(frozen=True, slots=True)
 class DeviationHistogram:
-    """How far the mutants' answers lie from the originals', in degrees.
+    """How far the mutants' answers lie from the originals', in `unit`.
 
-    edges_deg: increasing, one more than counts. tolerance_deg: where the relation begins to be broken, NaN where it
+    edges: increasing, one more than counts. tolerance: where the relation begins to be broken, NaN where it
     has no such place. not_finite: cases left out because an answer was not finite.
     """
 
-    edges_deg: tuple[float, ...]
+    edges: tuple[float, ...]
     counts: tuple[int, ...]
-    tolerance_deg: float = nan
+    tolerance: float = nan
     not_finite: int = 0
+    unit: str = "deg"
 
     def __post_init__(self) -> None:
-        if self.counts and len(self.edges_deg) != len(self.counts) + 1:
-            raise ValueError(f"{len(self.counts)} counts need {len(self.counts) + 1} edges; got {len(self.edges_deg)}")
+        if self.counts and len(self.edges) != len(self.counts) + 1:
+            raise ValueError(f"{len(self.counts)} counts need {len(self.counts) + 1} edges; got {len(self.edges)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,7 @@ class ReportModel:
     findings: int
     headlines: tuple[Headline, ...]
     subject: str = ""
+    output: str = ""
     drive: str = ""
     pairs: tuple[PicturePair, ...] = ()
     rates: tuple[RateRow, ...] = ()

@@ -31,6 +31,22 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Film:
+    """A finding that moves, with the words around it; its drawings escape every text, as those of a Chart.
+
+    moving: an animation, hidden from readers who asked for no motion. strip: the same as a row of moments.
+    """
+
+    title: str
+    badge: str
+    moving: str
+    strip: str
+    said: str
+    case_id: str
+    replay: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Everything on the page, in its order; a part that is empty is left out."""
 
@@ -47,3 +63,4 @@ class Page:
     configuration: tuple[Fact, ...]
     manifest: tuple[Fact, ...]
     commands: tuple[str, ...]
+    films: tuple[Film, ...] = ()

@@ -11,7 +11,7 @@ import numpy as np
 from skidpad.core.images import NumpyFrames, encode
 from skidpad.report.arrows import LABEL_WIDTH, cross, exaggeration_for, outline
 from skidpad.report.model import PicturePair
-from skidpad.report.wording import difference, plain, steering, times_tolerated
+from skidpad.report.wording import DEGREES, answer, difference, plain, times_tolerated
 
 MAX_WIDTH_PX = 480
 MAX_HEIGHT_PX = 480
@@ -63,12 +63,13 @@ def worst_first(pairs: Sequence[PicturePair], limit: int) -> list[PicturePair]:
 
 
 def cards(pairs: Sequence[PicturePair], shared_relation: str = "") -> tuple[tuple[PairCard, ...], float]:
-    """Embeds pairs as cards, and returns the one factor by which all their angles are exaggerated.
+    """Embeds pairs as cards, and returns the one factor by which all their angles are exaggerated; 0 where none is drawn.
 
     A card names its relation only where it is not the one that all of them share.
     """
-    factor = exaggeration_for(angle for pair in pairs for angle in (pair.original_deg, pair.mutant_deg))
-    return tuple(_card(pair, factor, shared_relation) for pair in pairs), factor
+    angles = [pair for pair in pairs if pair.unit == DEGREES]
+    factor = exaggeration_for(angle for pair in angles for angle in (pair.original_answer, pair.mutant_answer))
+    return tuple(_card(pair, factor, shared_relation) for pair in pairs), factor if angles or not pairs else 0.0
 
 
 def embed(frame: NumpyFrames) -> tuple[str, int, int]:
@@ -83,13 +84,14 @@ def embed(frame: NumpyFrames) -> tuple[str, int, int]:
 
 
 def _card(pair: PicturePair, factor: float, shared_relation: str) -> PairCard:
-    gap = difference(pair.original_deg, pair.mutant_deg)
-    label = f"label {steering(pair.label_deg)}" if isfinite(pair.label_deg) else "no label"
-    badge = times_tolerated(pair.excess)
+    gap = difference(pair.original_answer, pair.mutant_answer, pair.unit)
+    label = f"label {answer(pair.label_answer, pair.unit)}" if isfinite(pair.label_answer) else "no label"
+    badge = times_tolerated(pair.excess, tolerated=pair.tolerated)
     recipe = plain(pair.recipe, 240)
-    before = f"Original frame {plain(pair.frame_id, 80)}; the subject {_said(pair.original_deg)}; {label}."
-    after = f"The same frame after {recipe}; the subject {_said(pair.mutant_deg)}, on the original {steering(pair.original_deg)}."
-    grey, blue, red = ("label", pair.label_deg), ("original", pair.original_deg), ("mutant", pair.mutant_deg)
+    on_original = answer(pair.original_answer, pair.unit)
+    before = f"Original frame {plain(pair.frame_id, 80)}; the subject {_said(pair.original_answer, pair.unit)}; {label}."
+    after = f"The same frame after {recipe}; the subject {_said(pair.mutant_answer, pair.unit)}, on the original {on_original}."
+    grey, blue, red = ("label", pair.label_answer), ("original", pair.original_answer), ("mutant", pair.mutant_answer)
     return PairCard(
         plain(pair.case_id, 80),
         plain(pair.frame_id, 120),
@@ -100,20 +102,23 @@ def _card(pair: PicturePair, factor: float, shared_relation: str) -> PairCard:
         plain(pair.relation) if pair.relation != shared_relation else "",
         plain(pair.replay, 1000),
         (
-            _panel("Original", pair.original, before, (grey, blue), factor),
-            _panel("Mutant", pair.mutant, after, (grey, blue, red), factor),
+            _panel("Original", pair.original, before, (grey, blue), factor, pair.unit),
+            _panel("Mutant", pair.mutant, after, (grey, blue, red), factor, pair.unit),
         ),
     )
 
 
-def _said(angle_deg: float) -> str:
-    return f"{'answers' if isfinite(angle_deg) else 'gives'} {steering(angle_deg)}"
+def _said(value: float, unit: str) -> str:
+    return f"{'answers' if isfinite(value) else 'gives'} {answer(value, unit)}"
 
 
-def _panel(heading: str, frame: NumpyFrames, alt: str, arrows: Sequence[tuple[str, float]], factor: float) -> Panel:
+def _panel(heading: str, frame: NumpyFrames, alt: str, arrows: Sequence[tuple[str, float]], factor: float, unit: str) -> Panel:
     source, width, height = embed(frame)
-    overlays = tuple(_overlay(kind, angle, width, height, factor) for kind, angle in arrows if isfinite(angle) or kind == "mutant")
-    return Panel(heading, steering(arrows[-1][1]), arrows[-1][0], source, alt, width, height, overlays)
+    kind, said = arrows[-1]
+    # a number that is no angle has no side to lean to; a missing answer is crossed out whatever it would have been
+    drawn = [(kind, angle) for kind, angle in arrows if unit == DEGREES or (kind == "mutant" and not isfinite(angle))]
+    overlays = tuple(_overlay(kind, angle, width, height, factor) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
+    return Panel(heading, answer(said, unit), kind, source, alt, width, height, overlays)
 
 
 def _overlay(kind: str, angle_deg: float, width: int, height: int, factor: float) -> Overlay:

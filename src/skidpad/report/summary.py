@@ -5,7 +5,7 @@ from math import isfinite
 
 from skidpad.report.model import RateRow, ReportModel
 from skidpad.report.pictures import worst_first
-from skidpad.report.wording import count, interval, percent, plain, steering, times_tolerated
+from skidpad.report.wording import answer, count, interval, percent, plain, times_tolerated
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&|#~!])")
 
@@ -26,8 +26,10 @@ def summary_markdown(model: ReportModel, max_rows: int = 8, max_findings: int = 
     if worst:
         lines += ["", "Worst findings:"]
     for pair in worst:
-        answers = f"{steering(pair.original_deg)} became {steering(pair.mutant_deg)}"
-        lines.append(f"- {_code(pair.case_id, 40)} {_text(pair.recipe, 120)}: {answers}, {times_tolerated(pair.excess)}")
+        answers = f"{answer(pair.original_answer, pair.unit)} became {answer(pair.mutant_answer, pair.unit)}"
+        lines.append(
+            f"- {_code(pair.case_id, 40)} {_text(pair.recipe, 120)}: {answers}, {times_tolerated(pair.excess, tolerated=pair.tolerated)}"
+        )
         if pair.replay:
             lines.append(f"  {_code(pair.replay, 300)}")
     broken = sum(row.count for row in model.problems)

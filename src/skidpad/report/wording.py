@@ -5,6 +5,9 @@ from math import isfinite, isnan
 
 NO_ANSWER = "no finite answer"
 NOTHING = "–"
+DEGREES = "deg"
+"""The unit of answers that are angles: they are drawn as arrows and have a side."""
+_SAID_UNITS = frozenset({"m/s", "m/s2"})
 _SPACE = "\N{NO-BREAK SPACE}"
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -56,18 +59,36 @@ def steering(angle_deg: float) -> str:
     return f"{abs(angle_deg):.1f}° {side}"
 
 
-def difference(original_deg: float, mutant_deg: float) -> str:
+def answer(value: float, unit: str) -> str:
+    """Words one answer in its unit: degrees as steering, shares as they are, others with their unit."""
+    if unit == DEGREES:
+        return steering(value)
+    return with_unit(value, unit) if isfinite(value) else NO_ANSWER
+
+
+def with_unit(value: float, unit: str) -> str:
+    """Words a number; a share has no unit to say."""
+    if unit == DEGREES:
+        return f"{value:g}°"
+    return f"{value:.4g}{_SPACE}{unit}" if unit in _SAID_UNITS else f"{value:.4g}"
+
+
+def difference(original: float, mutant: float, unit: str = DEGREES) -> str:
     """Words how far the mutant's answer lies from the original's."""
-    gap = mutant_deg - original_deg
-    return f"{abs(gap):.1f}° apart" if isfinite(gap) else NO_ANSWER
+    gap = abs(mutant - original)
+    if not isfinite(gap):
+        return NO_ANSWER
+    return f"{gap:.1f}° apart" if unit == DEGREES else f"{with_unit(gap, unit)} apart"
 
 
-def times_tolerated(excess: float) -> str:
-    """Words an excess: how many times the tolerated error was reached."""
+def times_tolerated(excess: float, *, tolerated: bool = True) -> str:
+    """Words an excess: how many times the tolerated error was reached, or that the decision is another where none is."""
     if isnan(excess):
         return "not judged"
     if not isfinite(excess):
         return NO_ANSWER
+    if not tolerated:
+        return "decides otherwise" if excess > 1.0 else "decides alike"
     return f"{excess:.1f}× tolerance" if excess < 1000 else f"{excess:.1e}× tolerance"
 
 

@@ -1,6 +1,7 @@
 """The run folder: crash-safe, append-only, one writer and any number of readers.
 
 config.toml     the resolved settings
+schema.json     the columns of the records, which each kind of campaign chooses
 manifest.json   versions, machine, seed, hashes, command line; written last, so a folder with it is a whole run
 segments/       one file a shard (see `segments`); the name carries the hash of the content
 state/          small files, summaries and the mark of a finished run
@@ -13,7 +14,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +25,13 @@ from skidpad.drives.drive import Problem
 from skidpad.runs.config import Config, read_config, write_config
 from skidpad.runs.locking import LOCK_FILE, exclusive
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, check_columns, findings_of, no_records, worst_first
+from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, findings_of, worst_first
+from skidpad.runs.schemas import check_columns, check_schema, no_rows, schema_from_json, schema_to_json
 from skidpad.runs.segments import Segment, ShardResult, encode_segment, segment_name
 
 State = TypeVar("State")
 
-_CONFIG, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "manifest.json", "segments", "state"
+_CONFIG, _SCHEMA, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "schema.json", "manifest.json", "segments", "state"
 _FINISHED = "finished.json"
 _DAMAGED_SUFFIX = ".damaged"
 _STATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
@@ -43,27 +45,33 @@ class Run:
     between. One object belongs to one thread.
     """
 
-    def __init__(self, path: Path, config: Config, manifest: Manifest) -> None:
+    def __init__(self, path: Path, config: Config, manifest: Manifest, schema: pa.Schema = SCHEMA) -> None:
         self.path = path
         self.config = config
         self.manifest = manifest
+        self.schema = schema
         self._segments: dict[tuple[str, int], Segment] = {}
         self._bad: list[Path] = []
         self._lock_depth = 0
 
     @classmethod
-    def create(cls, path: Path, config: Config, manifest: Manifest) -> Self:
-        """Makes the folder; refuses one with anything in it, except what an interrupted `create` left."""
+    def create(cls, path: Path, config: Config, manifest: Manifest, schema: pa.Schema = SCHEMA) -> Self:
+        """Makes the folder; refuses one with anything in it, except what an interrupted `create` left.
+
+        schema: the columns of every record of the run; among them those of `schemas.REQUIRED`.
+        """
+        check_schema(schema)
         settings = write_config(config)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadRunError(f"cannot make the run folder {path}: {error.strerror}; choose another --out") from error
         _refuse_used(path)
-        run = cls(path, read_config(settings, str(path)), manifest)
+        run = cls(path, read_config(settings, str(path)), manifest, schema)
         with exclusive(path):
             _refuse_used(path)  # another writer may have been faster
             run._write(path / _CONFIG, settings)
+            run._write(path / _SCHEMA, schema_to_json(schema).encode())
             (path / _SEGMENTS).mkdir(exist_ok=True)
             (path / _STATE).mkdir(exist_ok=True)
             run._write(path / _MANIFEST, manifest.to_json().encode())
@@ -78,13 +86,14 @@ class Run:
         try:
             manifest = Manifest.from_json((path / _MANIFEST).read_text(encoding="utf-8", errors="replace"), str(path))
             config = read_config((path / _CONFIG).read_bytes(), str(path))
+            schema = schema_from_json((path / _SCHEMA).read_text(encoding="utf-8", errors="replace"), str(path))
         except FileNotFoundError as error:
             half_made = (path / LOCK_FILE).exists() and not (path / _MANIFEST).exists()
             way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
             raise BadRunError(f"{path} is not a skidpad run: it has no {Path(error.filename).name}; {way_out}") from error
         except OSError as error:
             raise BadRunError(f"cannot read the run {path}: {error.strerror}; check its permissions") from error
-        run = cls(path, config, manifest)
+        run = cls(path, config, manifest, schema)
         run.refresh()
         if run._bad:
             run._try_set_aside()
@@ -138,6 +147,8 @@ class Run:
 
     def commit(self, result: ShardResult) -> None:
         """Keeps a shard, all of it or nothing; a shard that is kept already must be the same one."""
+        if not result.records.schema.equals(self.schema):
+            raise ValueError(f"the records of {self.path} need the columns {self.schema}; got {result.records.schema}")
         data = encode_segment(result)
         path = self.path / _SEGMENTS / segment_name(result.phase, result.index, data)
         with self.lock():
@@ -154,21 +165,21 @@ class Run:
 
     def iter_records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Streams the records, one table a shard, ordered by phase and shard."""
-        check_columns(columns)
+        check_columns(self.schema, columns)
         for segment in self._ordered(phase):
             yield segment.records(columns)
 
     def records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads all records of a phase, or of all phases; in memory, so name the columns where the run is large."""
-        check_columns(columns)
-        return pa.concat_tables([no_records(columns), *self.iter_records(phase, columns)]).combine_chunks()
+        check_columns(self.schema, columns)
+        return pa.concat_tables([no_rows(self.schema, columns), *self.iter_records(phase, columns)]).combine_chunks()
 
     def findings(self, limit: int | None = None, phase: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Returns the findings, worst first, at most `limit`; memory grows with the limit, not with the run."""
-        check_columns(columns)
-        wanted = SCHEMA.names if columns is None else list(columns)
-        needed = [name for name in SCHEMA.names if name in {*wanted, "excess", "violated"}]
-        found = no_records(needed)
+        check_columns(self.schema, columns)
+        wanted = self.schema.names if columns is None else list(columns)
+        needed = [name for name in self.schema.names if name in {*wanted, "excess", "violated"}]
+        found = no_rows(self.schema, needed)
         for table in self.iter_records(phase, needed):
             found = pa.concat_tables([found, findings_of(table)])
             if limit is not None and found.num_rows > 4 * limit + 1000:
@@ -176,21 +187,27 @@ class Run:
         return worst_first(found.combine_chunks(), limit).select(wanted)
 
     def find(self, prefix: str) -> Record:
-        """Returns the one record whose case id begins with the prefix."""
+        """Returns the one record whose case id begins with the prefix, of a run over pictures."""
+        if not self.schema.equals(SCHEMA):
+            raise BadRunError(f"the run {self.path} holds no cases of pictures; its rows are read with find_row")
+        return Record.from_row(self.find_row(prefix))
+
+    def find_row(self, prefix: str) -> Mapping[str, Any]:
+        """Returns the one row, by column, whose case id begins with the prefix; a case met twice is one."""
         if not re.fullmatch(rf"[0-9a-f]{{1,{CASE_ID_DIGITS}}}", prefix):
             raise UnknownNameError(f"a case id is up to {CASE_ID_DIGITS} digits of 0-9a-f; got {prefix!r}")
-        found: dict[tuple[str, str], Record] = {}
+        found: dict[str, Mapping[str, Any]] = {}
         for segment in self._ordered(None):
             if pc.any(pc.starts_with(segment.records(["case_id"])["case_id"], prefix)).as_py():
                 table = segment.records()
                 for row in table.filter(pc.starts_with(table["case_id"], prefix)).to_pylist():
-                    found.setdefault((row["frame_id"], row["recipe"]), Record.from_row(row))
+                    found.setdefault(row["case_id"], row)
         if not found:
             raise UnknownNameError(
                 f"no case in {self.path} begins with {prefix!r}; `skidpad report {shlex.quote(str(self.path))}` lists them"
             )
         if len(found) > 1:
-            some = ", ".join(sorted(record.case_id for record in found.values())[:5])
+            some = ", ".join(sorted(found)[:5])
             raise UnknownNameError(f"{len(found)} cases in {self.path} begin with {prefix!r} ({some}, ...); give more digits")
         return next(iter(found.values()))
 

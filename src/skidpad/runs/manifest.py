@@ -13,8 +13,8 @@ import cv2
 from skidpad import __version__
 from skidpad.core.errors import BadRunError
 
-FORMAT = 1
-"""The version of the run folder's layout; a newer one is refused, not guessed at."""
+FORMAT = 2
+"""The version of the run folder's layout; another one is refused, not guessed at. Since 2 a run says what its columns are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,13 @@ class Manifest:
             raise BadRunError(f"the manifest of {where} is damaged ({error}); restore manifest.json from a copy") from error
         if not isinstance(content, dict) or not isinstance(content.get("skidpad_run"), int):
             raise BadRunError(f"{where} is not a skidpad run: its manifest.json was written by something else")
-        if content["skidpad_run"] > FORMAT:
+        if content["skidpad_run"] != FORMAT:
             made_by = content["versions"].get("skidpad", "?") if isinstance(content.get("versions"), dict) else "?"
+            older = content["skidpad_run"] < FORMAT
+            age = "an older" if older else "a newer"
+            way_out = "run the campaign again, as with `skidpad run` on its config.toml" if older else "upgrade skidpad to read it"
             raise BadRunError(
-                f"{where} was made by a newer skidpad ({made_by}, run format {content['skidpad_run']}; this one reads up to {FORMAT}); "
-                "upgrade skidpad to read it"
+                f"{where} was made by {age} skidpad ({made_by}, run format {content['skidpad_run']}; this one reads {FORMAT}); {way_out}"
             )
         try:
             return cls(

@@ -1,4 +1,4 @@
-"""The records of a run: one row a case, as an Arrow table.
+"""The records of a run over a drive's pictures: one row a case, as an Arrow table.
 
 A record is a recipe on a frame with the answers and the verdict; a finding is a record whose relation is violated.
 """
@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from skidpad.core.errors import UnknownNameError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.core.stimuli import Recipe
 
@@ -22,9 +21,9 @@ SCHEMA = pa.schema(
         pa.field("frame_id", pa.string(), nullable=False),
         pa.field("stimulus", pa.string(), nullable=False),
         pa.field("recipe", pa.string(), nullable=False),
-        pa.field("label_rad", pa.float64(), nullable=False),
-        pa.field("original_rad", pa.float64(), nullable=False),
-        pa.field("mutant_rad", pa.float64(), nullable=False),
+        pa.field("label", pa.float64(), nullable=False),
+        pa.field("original", pa.float64(), nullable=False),
+        pa.field("mutant", pa.float64(), nullable=False),
         pa.field("excess", pa.float64(), nullable=False),
         pa.field("violated", pa.bool_(), nullable=False),
         pa.field("active_neurons", pa.int32(), nullable=False),
@@ -32,22 +31,23 @@ SCHEMA = pa.schema(
         pa.field("activated", pa.binary()),
     ]
 )
-"""NaN is a value here (no label, not judged); null means not stored (`picture`, `activated`)."""
+"""One answer of the subject on the original and on the mutant, and the human's: angles in radians, else the unit of that output.
+NaN is a value here (no label, not judged); null means not stored (`picture`, `activated`)."""
 
 CASE_ID_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row, typed: angles in radians, `picture` the pixel hash of the mutant, `activated` packed NC bits."""
+    """One row, typed: answers as in SCHEMA, `picture` the pixel hash of the mutant, `activated` packed NC bits."""
 
     case_id: str
     frame_index: int
     frame_id: str
     recipe: Recipe
-    label_rad: float
-    original_rad: float
-    mutant_rad: float
+    label: float
+    original: float
+    mutant: float
     excess: float
     violated: bool
     active_neurons: int
@@ -81,9 +81,9 @@ def build_records(
     frame_index: IntArray | Sequence[int],
     frame_ids: Sequence[str],
     recipes: Sequence[Recipe],
-    label_rad: FloatArray,
-    original_rad: FloatArray,
-    mutant_rad: FloatArray,
+    label: FloatArray,
+    original: FloatArray,
+    mutant: FloatArray,
     excess: FloatArray,
     violated: BoolArray,
     active_neurons: IntArray,
@@ -105,9 +105,9 @@ def build_records(
         "frame_id": ids,
         "stimulus": [name for _, name in texts],
         "recipe": [text for text, _ in texts],
-        "label_rad": np.asarray(label_rad, np.float64),
-        "original_rad": np.asarray(original_rad, np.float64),
-        "mutant_rad": np.asarray(mutant_rad, np.float64),
+        "label": np.asarray(label, np.float64),
+        "original": np.asarray(original, np.float64),
+        "mutant": np.asarray(mutant, np.float64),
         "excess": np.asarray(excess, np.float64),
         "violated": np.asarray(violated, np.bool_),
         "active_neurons": np.asarray(active_neurons, np.int32),
@@ -120,16 +120,9 @@ def build_records(
     return pa.table(columns, schema=SCHEMA)
 
 
-def no_records(columns: Sequence[str] | None = None) -> pa.Table:
+def no_records() -> pa.Table:
     """Returns the table without rows."""
-    return SCHEMA.empty_table() if columns is None else SCHEMA.empty_table().select(list(columns))
-
-
-def check_columns(columns: Sequence[str] | None) -> None:
-    """Refuses names that no column has."""
-    for name in columns or ():
-        if name not in SCHEMA.names:
-            raise UnknownNameError.among("record column", name, SCHEMA.names)
+    return SCHEMA.empty_table()
 
 
 def findings_of(records: pa.Table) -> pa.Table:

@@ -7,13 +7,13 @@ from math import isnan
 
 import numpy as np
 
-from skidpad.core.images import FloatArray, NumpyFrames, pixel_hash
+from skidpad.core.images import NumpyFrames, pixel_hash
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.relation import Answers, Relation
 from skidpad.runs.manifest import Manifest, VersionChange
 from skidpad.runs.records import Record
 
-DEFAULT_TOLERANCE_RAD = 1e-4
+DEFAULT_TOLERANCE = 1e-4
 """Batches of another size and other machines round differently; 0.006 degrees is far below any relation's tolerance."""
 
 
@@ -27,13 +27,13 @@ class PictureMatch(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A record and what computing it again gave; angles in radians."""
+    """A record and what computing it again gave; answers in the unit of the record's."""
 
     record: Record
     picture: PictureMatch
     picture_again: str
-    original_rad: float
-    mutant_rad: float
+    original: float
+    mutant: float
     excess: float
     violated: bool
     version_changes: tuple[VersionChange, ...]
@@ -44,40 +44,36 @@ class ReplayResult:
         return self.violated == self.record.violated
 
     @property
-    def answer_change_rad(self) -> float:
+    def answer_change(self) -> float:
         """The larger change of the two answers; infinite where one of them became or ceased to be a number."""
-        pairs = ((self.original_rad, self.record.original_rad), (self.mutant_rad, self.record.mutant_rad))
+        pairs = ((self.original, self.record.original), (self.mutant, self.record.mutant))
         return max(_change(again, stored) for again, stored in pairs)
 
-    def is_reproduced(self, tolerance_rad: float = DEFAULT_TOLERANCE_RAD) -> bool:
+    def is_reproduced(self, tolerance: float = DEFAULT_TOLERANCE) -> bool:
         """Tells whether picture, answers and verdict are those of the run."""
-        return self.picture is not PictureMatch.DIFFERENT and self.same_verdict and self.answer_change_rad <= tolerance_rad
+        return self.picture is not PictureMatch.DIFFERENT and self.same_verdict and self.answer_change <= tolerance
 
 
 def replay(
     record: Record,
     manifest: Manifest,
     render: Callable[[str, Recipe], NumpyFrames],
-    predict: Callable[[NumpyFrames], FloatArray],
+    predict: Callable[[str, Recipe], float],
     relation: Relation,
 ) -> ReplayResult:
-    """Renders original and mutant, asks for both answers and judges them again.
+    """Renders the mutant, asks for the answers on original and mutant and judges them again.
 
-    render: (frame id, recipe) to one frame (height, width, 3). predict: frames (N, height, width, 3) to (N,) radians.
+    render: (frame id, recipe) to one frame (height, width, 3). predict: the same to the subject's answer on that frame.
     """
-    original = render(record.frame_id, Recipe())
-    mutant = render(record.frame_id, record.recipe)
-    # One frame a call: a relation may one day compare frames of different sizes, and two frames cost nothing.
-    original_rad, mutant_rad = (float(predict(frame[np.newaxis])[0]) for frame in (original, mutant))
-    answers = Answers(np.array([original_rad]), np.array([mutant_rad]), np.array([record.label_rad]))
-    excess = float(relation.excess(answers)[0])
-    picture_again = pixel_hash(mutant)
+    original, mutant = (predict(record.frame_id, recipe) for recipe in (Recipe(), record.recipe))
+    excess = float(relation.excess(Answers(np.array([original]), np.array([mutant]), np.array([record.label])))[0])
+    picture_again = pixel_hash(render(record.frame_id, record.recipe))
     return ReplayResult(
         record=record,
         picture=_match(record.picture, picture_again),
         picture_again=picture_again,
-        original_rad=original_rad,
-        mutant_rad=mutant_rad,
+        original=original,
+        mutant=mutant,
         excess=excess,
         violated=excess > 1.0,
         version_changes=manifest.changes(),

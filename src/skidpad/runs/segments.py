@@ -18,19 +18,20 @@ import pyarrow.parquet as pq
 
 from skidpad.core.errors import BadRunError
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.runs.records import SCHEMA, storable
+from skidpad.runs.records import storable
 
 _NAME = re.compile(r"(?P<phase>[a-z][a-z0-9-]*)-(?P<index>\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII)
 _PHASE = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _DIGEST_DIGITS = 16
-_STRINGS = [column.name for column in SCHEMA if pa.types.is_string(column.type) and column.name not in {"case_id", "picture"}]
+_ALL_DIFFERENT = frozenset({"case_id", "picture"})
+"""Texts that hardly ever repeat, so that a dictionary of them would only cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
     """What one shard of a phase brought; the same shard gives the same result whenever and wherever it is computed.
 
-    records: a table with the columns of `records.SCHEMA`. coverage: packed coverage states by name.
+    records: a table with the columns of the run. coverage: packed coverage states by name.
     """
 
     phase: str
@@ -43,8 +44,6 @@ class ShardResult:
         check_phase(self.phase)
         if self.index < 0:
             raise ValueError(f"a shard's index must be 0 or more; got {self.index}")
-        if not self.records.schema.equals(SCHEMA):
-            raise ValueError(f"the records of a shard need the columns of records.SCHEMA; got {self.records.schema}")
 
 
 def check_phase(phase: str) -> None:
@@ -56,8 +55,10 @@ def check_phase(phase: str) -> None:
 def encode_segment(result: ShardResult) -> bytes:
     """Writes a shard as the bytes of a Parquet file: equal results give equal bytes."""
     sink = pa.BufferOutputStream()
+    schema = result.records.schema
+    texts = [column.name for column in schema if pa.types.is_string(column.type) and column.name not in _ALL_DIFFERENT]
     # Parquet's own copy of the Arrow schema would say nothing that the columns do not.
-    with pq.ParquetWriter(sink, SCHEMA, compression="zstd", use_dictionary=_STRINGS, store_schema=False) as writer:
+    with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=texts, store_schema=False) as writer:
         writer.write_table(result.records.combine_chunks())
         writer.add_key_value_metadata(
             {
@@ -107,7 +108,8 @@ class Segment:
                 table = file.read(columns=None if columns is None else list(columns), use_threads=False)
             except (pa.ArrowException, OSError) as error:
                 raise self._damaged(error) from error
-        return table.replace_schema_metadata(None).select(SCHEMA.names if columns is None else list(columns))
+        table = table.replace_schema_metadata(None)
+        return table if columns is None else table.select(list(columns))
 
     def coverage(self) -> dict[str, bytes]:
         """Reads the packed coverage states by name."""

@@ -65,8 +65,8 @@ class Association:
 
 def associate(run: Run, neurons: int) -> Association:
     """Answers RQ1 from the originals of a run."""
-    table = run.records(ORIGINALS, ("active_neurons", "original_rad"))
-    active, answer_rad = table["active_neurons"].to_numpy().astype(np.float64), table["original_rad"].to_numpy()
+    table = run.records(ORIGINALS, ("active_neurons", "original"))
+    active, answer_rad = table["active_neurons"].to_numpy().astype(np.float64), table["original"].to_numpy()
     correlation = spearman(active, answer_rad)
     sides = compare_directions(active, answer_rad)
     return Association(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 GUIDED = "guided"
-_COLUMNS = ("stimulus", "recipe", "label_rad", "original_rad", "mutant_rad")
+_COLUMNS = ("stimulus", "recipe", "label", "original", "mutant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,9 @@ def read_mutants(run: Run, phase: str) -> Mutants:
                 names.append(stimulus[text])
         local = np.array([numbers[text] for text in encoded.dictionary.to_pylist()], np.int64)
         recipes.append(local[encoded.indices.to_numpy()])
-        original_rad, mutant_rad, label_rad = (table[name].to_numpy() for name in ("original_rad", "mutant_rad", "label_rad"))
-        errors.append(squared_error_rad2(Answers(original_rad, mutant_rad, label_rad)))
-        original_errors.append(squared_error_rad2(Answers(original_rad, original_rad, label_rad)))
+        original, mutant, label = (table[name].to_numpy() for name in ("original", "mutant", "label"))
+        errors.append(squared_error_rad2(Answers(original, mutant, label)))
+        original_errors.append(squared_error_rad2(Answers(original, original, label)))
     recipe = np.concatenate(recipes) if recipes else np.zeros(0, np.int64)
     none = np.zeros(0)
     return Mutants(

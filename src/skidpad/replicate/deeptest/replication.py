@@ -24,7 +24,7 @@ from skidpad.replicate.deeptest.retraining import Retraining, retrain
 from skidpad.replicate.deeptest.runs import ReplicationSettings, Runs, measure
 from skidpad.replicate.render import markdown, plain, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
-from skidpad.subjects.loading import load_subject
+from skidpad.subjects.loading import load_network
 
 TITLE = "DeepTest, replicated"
 
@@ -101,7 +101,7 @@ def replicate(settings: ReplicationSettings, folder: Path, progress: Callable[[s
 
     progress: gives the progress of each stage by its name.
     """
-    subject = load_subject(settings.subject, settings.device)
+    subject = load_network(settings.subject, settings.device)
     train_drive = open_drive(settings.train_drive) if settings.train_drive else None
     runs = measure(settings, folder, progress)
     not_retrained = ""

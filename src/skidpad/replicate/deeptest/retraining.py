@@ -25,7 +25,7 @@ from skidpad.subjects.saving import beside
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.replicate.deeptest.runs import Measured
-    from skidpad.subjects.torch_subject import TorchSubject
+    from skidpad.subjects.network_subject import NetworkSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Retraining:
 
 
 def retrain(
-    subject: TorchSubject, grid: Measured, train_drive: Drive | None, folder: Path, settings: RepairSettings, progress: Progress
+    subject: NetworkSubject, grid: Measured, train_drive: Drive | None, folder: Path, settings: RepairSettings, progress: Progress
 ) -> Retraining:
     """Repairs the subject on the grid's fog and rain under each split; a repair that the folder holds is taken as it is."""
     pool: Pool | None = None
@@ -95,7 +95,7 @@ def _row(report: RepairReport, published: paper.Retrained) -> Row:
 
 
 def _check_same(
-    report: RepairReport, settings: RepairSettings, subject: TorchSubject, grid: Measured, train_drive: Drive | None, path: Path
+    report: RepairReport, settings: RepairSettings, subject: NetworkSubject, grid: Measured, train_drive: Drive | None, path: Path
 ) -> None:
     then = (report.settings, report.subject_sha256, report.run_drive_sha256, report.training_drive_sha256)
     now = (settings, subject.sha256, grid.campaign.drive.sha256, train_drive.sha256 if train_drive is not None else "")

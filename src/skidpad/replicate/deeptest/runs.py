@@ -104,7 +104,7 @@ def _measured(settings: DeepTestSettings, path: Path, progress: Progress) -> Mea
     campaign = DeepTest.load(settings)
     if (path / "manifest.json").exists():
         run = Run.open(path)
-        if DeepTestSettings.from_config(run.config) != settings:
+        if DeepTestSettings.from_config(run.config) != campaign.settings:
             raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
     else:
         run = campaign.start(path)

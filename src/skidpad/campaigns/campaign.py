@@ -1,0 +1,64 @@
+"""What every campaign is to those who start, resume and report it, whatever it tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.progress import Progress, silent
+from skidpad.core.registry import Registry
+
+if TYPE_CHECKING:
+    from skidpad.runs.folder import Run
+
+
+class Settings(Protocol):
+    """The settings of one campaign; `from_config` of its kind reads back what `to_config` wrote."""
+
+    def to_config(self) -> Mapping[str, Any]:
+        """Writes plain values for `config.toml`, with `campaign`, the name of the kind, among them."""
+        ...
+
+
+class Campaign(Protocol):
+    """A job with everything loaded: it makes a run, and computes what a run lacks."""
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hash of each thing that the results hang on, by name; they stand in the manifest."""
+        ...
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        ...
+
+    def execute(self, run: Run, progress: Progress = silent) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        ...
+
+
+CAMPAIGNS: Registry[Callable[[Mapping[str, Any]], Campaign]] = Registry(
+    "campaign", "campaigns", ("skidpad.campaigns.deeptest", "skidpad.campaigns.duel")
+)
+"""The kinds of campaigns by the name that stands in a config; a row reads the config and loads what it names."""
+
+
+def campaign_name(config: Mapping[str, Any], where: str) -> str:
+    """Returns the kind of campaign that a config names; `where` says whose config it is."""
+    name = config.get("campaign")
+    if not isinstance(name, str):
+        known = ", ".join(f'"{kind}"' for kind in CAMPAIGNS.names())
+        raise SkidpadError(f"{where} does not say what campaign it is; write campaign = one of {known}")
+    return name
+
+
+def load_campaign(config: Mapping[str, Any], where: str) -> Campaign:
+    """Loads the campaign that a config describes."""
+    name = campaign_name(config, where)
+    try:
+        kind = CAMPAIGNS.get(name)
+    except UnknownNameError as error:
+        raise SkidpadError(f"{where}: {error}") from error
+    return kind(config)

@@ -1,0 +1,163 @@
+"""Runs of transformed recordings on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from skidpad.cli.console import print_json, say, table
+from skidpad.cli.presenting import PRESENTERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skidpad.campaigns.deeptest import DeepTest
+    from skidpad.campaigns.summary import Summary
+    from skidpad.runs.folder import Run
+    from skidpad.runs.replay import ReplayResult
+
+
+@PRESENTERS.register("deeptest")
+@dataclass(frozen=True)
+class DeepTestPresenter:
+    """Shows a run of `skidpad test`."""
+
+    campaign: DeepTest
+    run: Run
+
+    def payload(self) -> Mapping[str, object]:
+        """Returns rates and coverage."""
+        summary = self._summary()
+        return {
+            "output": self.campaign.judged.name,
+            "unit": self.campaign.judged.shown_unit,
+            "originals": summary.originals,
+            "overall": {**asdict(summary.overall), "rate": summary.overall.rate},
+            "by_stimulus": [{**asdict(rate), "rate": rate.rate} for rate in summary.by_stimulus],
+            "coverage": [asdict(gain) for gain in summary.coverage],
+            "black_box": not self.campaign.has_coverage,
+            "not_finite": summary.not_finite,
+            "problems": len(summary.problems),
+        }
+
+    def show(self) -> None:
+        """Prints findings by stimulus, coverage and the worst finding's replay command."""
+        from skidpad.campaigns.originals import Originals
+        from skidpad.campaigns.summary import EPSILON_RAD2
+        from skidpad.report.deeptest import relation_sentence
+
+        summary, run = self._summary(), self.run
+        rows = [
+            (rate.name, rate.cases, rate.findings, f"{rate.rate:.1%}", f"{rate.low:.1%} to {rate.high:.1%}")
+            for rate in (*sorted(summary.by_stimulus, key=lambda rate: -rate.rate), summary.overall)
+        ]
+        table("findings", ("stimulus", "mutants", "findings", "rate", "95 % interval"), rows)
+        relation = self.campaign.relation(Originals.of(run, len(self.campaign.drive)))
+        say(f"relation: {relation_sentence(relation, self.campaign.judged)}")
+        if self.campaign.window_words:
+            say(f"memory: each stimulus is applied {self.campaign.window_words}")
+        if not self.campaign.has_coverage:
+            say("a black box: no coverage")
+        for gain in summary.coverage:
+            if not gain.stimulus and gain.total:
+                covered = f"{gain.originals / gain.total:.1%} by the originals, {gain.together / gain.total:.1%} with the mutants"
+                say(f"{gain.criterion} coverage: {covered} ({gain.total} regions)")
+        if run.config.get("relation") == "label-mse" and summary.by_parameters:
+            near = summary.near_original()
+            say(
+                f"harmless by Eq. 3 (MSE within {EPSILON_RAD2:.4f} rad^2 of the originals'): {len(near)} of {len(summary.by_parameters)} "
+                f"transformations with parameters, with {sum(rate.findings for rate in near)} findings"
+            )
+        if summary.not_finite:
+            say(f"{summary.not_finite} mutants have no finite answer on themselves or their original")
+        if summary.problems:
+            say(f"{len(summary.problems)} broken frames were left out; `skidpad inspect` lists them")
+        worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
+        if worst:
+            say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
+
+    def write_report(self, path: Path) -> None:
+        """Writes the HTML page."""
+        from skidpad.report.deeptest import deeptest_report
+        from skidpad.report.render import write_report
+
+        write_report(deeptest_report(self.run, self.campaign), path)
+
+    def replay(self, finding: str, picture: Path | None, json: bool) -> bool:
+        """Computes a finding again from its recipe and compares picture, answers and verdict."""
+        from skidpad.campaigns.replaying import replay_case
+
+        result = replay_case(self.campaign, self.run, finding)
+        if picture is not None:
+            self._write_pair(result, picture)
+        if json:
+            print_json(_replay_json(result, self.campaign))
+        else:
+            _print_replay(result, self.campaign)
+        return result.is_reproduced()
+
+    def _summary(self) -> Summary:
+        from skidpad.campaigns.summary import summarise
+
+        return summarise(self.run, self.campaign.blank_tracker(self.campaign.profile(self.run)), self.campaign.judged)
+
+    def _write_pair(self, result: ReplayResult, path: Path) -> None:
+        from skidpad.core.images import write_image
+        from skidpad.core.stimuli import Recipe
+        from skidpad.oracles.relations import DecidesAlike
+        from skidpad.report.arrows import pair_picture
+        from skidpad.report.wording import times_tolerated
+
+        record = result.record
+        original, mutant = (self.campaign.picture(record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
+        judged = self.campaign.judged
+        answers = (judged.shown(result.original), judged.shown(result.mutant), judged.shown(record.label))
+        decided = self.campaign.settings.relation == DecidesAlike.name
+        words = times_tolerated(result.excess, tolerated=not decided)
+        caption = f"{record.recipe} {self.campaign.window_words}".strip() + f": {_verdict(result.violated)}, {words}"
+        write_image(path, pair_picture(original, mutant, *answers, caption=caption, unit=judged.shown_unit))
+
+
+def _replay_json(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:
+    record, judged = result.record, campaign.judged
+    suffix = f"_{judged.shown_unit}" if judged.output.is_angle else ""
+    return {
+        "case_id": record.case_id,
+        "frame_id": record.frame_id,
+        "recipe": str(record.recipe),
+        "frames": campaign.subject.lead + 1,
+        "stimulus_on": campaign.settings.stimulus_on if campaign.subject.lead else None,
+        "output": judged.name,
+        "unit": judged.shown_unit,
+        "reproduced": result.is_reproduced(),
+        "picture": result.picture.value,
+        "violated": result.violated,
+        f"original{suffix}": judged.shown(result.original),
+        f"mutant{suffix}": judged.shown(result.mutant),
+        "answer_change": result.answer_change,
+        "version_changes": [str(change) for change in result.version_changes],
+    }
+
+
+def _print_replay(result: ReplayResult, campaign: DeepTest) -> None:
+    record, judged = result.record, campaign.judged
+    unit = f" ({judged.shown_unit})" if judged.shown_unit else ""
+    rows = [
+        (f"original{unit}", judged.shown(record.original), judged.shown(result.original)),
+        (f"mutant{unit}", judged.shown(record.mutant), judged.shown(result.mutant)),
+        ("excess", record.excess, result.excess),
+        ("verdict", _verdict(record.violated), _verdict(result.violated)),
+        ("picture", record.picture or "not stored", result.picture_again),
+    ]
+    output = "" if judged.is_steering else f", {judged.name}"
+    table(f"{record.case_id}: {record.recipe} on frame {record.frame_id}{output}", ("", "in the run", "now"), rows)
+    if campaign.window_words:
+        say(f"memory: the stimulus is applied {campaign.window_words}")
+    for change in result.version_changes:
+        say(f"changed since: {change}")
+    say("reproduced" if result.is_reproduced() else "NOT reproduced")
+
+
+def _verdict(violated: bool) -> str:
+    return "finding" if violated else "passed"

@@ -1,0 +1,149 @@
+"""skidpad inspect on a subject: what it is, what it answers to grey, what its description leaves open; or a proposed description."""
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skidpad.cli.console import OUT, facts, print_json, say, table
+from skidpad.core.errors import BadSubjectError
+
+if TYPE_CHECKING:
+    from skidpad.core.images import FloatArray, NumpyFrames
+    from skidpad.subjects.base import Subject
+    from skidpad.subjects.description import InputSpec, Output
+
+
+def propose_description(file: Path, json: bool) -> None:
+    """Prints the description that a model file suggests, as TOML that can be kept beside it."""
+    from skidpad.subjects.proposing import propose
+
+    proposal = propose(file)
+    if json:
+        print_json(
+            {
+                "proposed": tomllib.loads(proposal.to_toml()),
+                "guesses": sorted(proposal.guesses),
+                "notes": list(proposal.notes),
+                "description": str(file.with_suffix(".toml")),
+            }
+        )
+        return
+    # plain print: the text is a file, not prose to be wrapped
+    OUT.file.write(f"# {file.name} has no description; keep this as {file.with_suffix('.toml').name} and correct the guesses\n")
+    OUT.file.write(proposal.to_toml())
+
+
+def inspect_subject(path: str, device: str, json: bool) -> None:
+    """Prints layers, neurons, input, outputs, parameters, the answers on a grey frame and what the description leaves open."""
+    from skidpad.subjects.loading import description_path, load_subject
+    from skidpad.subjects.network_subject import NetworkSubject
+
+    subject = load_subject(path, device)
+    description = subject.description
+    answers = subject.predict(grey_clip(description.input, subject.lead))[0]
+    parameters = subject.network.parameters if isinstance(subject, NetworkSubject) else None
+    layers = [(layer.name, layer.neurons) for layer in subject.layers]
+    open_points = _open_points(description_path(Path(path)), subject)
+    if json:
+        print_json(
+            {
+                "name": description.name,
+                "format": description.format.value,
+                "architecture": description.architecture,
+                "sha256": subject.sha256,
+                "frames": subject.lead + 1,
+                "parameters": parameters,
+                "black_box": not layers,
+                "neurons": sum(neurons for _, neurons in layers),
+                "layers": dict(layers),
+                "outputs": [
+                    {"name": output.name, "unit": output.unit.value if output.unit else None, "grey_frame_answer": _shown(output, answer)}
+                    for output, answer in zip(description.outputs, answers, strict=True)
+                ],
+                "grey_frame_answer_deg": float(np.degrees(answers[description.steering_column])) if description.steers else None,
+                "open_points": open_points,
+            }
+        )
+        return
+    facts(f"subject {description.name}", _rows(subject, parameters, answers))
+    if layers:
+        table("layers", ("name", "neurons"), layers)
+    else:
+        say("a black box: its layers cannot be seen, so there is no coverage")
+    for point in open_points:
+        say(f"not said: {point}")
+
+
+def grey_clip(spec: "InputSpec", lead: int) -> "NumpyFrames":
+    """Makes grey frames whose part that is left after the crop has the size of the input, (lead + 1, height, width, 3)."""
+    crop = spec.crop
+    height = round(spec.height_px / (1.0 - crop.top - crop.bottom))
+    width = round(spec.width_px / (1.0 - crop.left - crop.right))
+    return np.full((lead + 1, height, width, 3), 128, np.uint8)
+
+
+def _rows(subject: "Subject", parameters: int | None, answers: "FloatArray") -> list[tuple[str, object]]:
+    description = subject.description
+    spec = description.input
+    cut = {side: share for side in ("top", "bottom", "left", "right") if (share := getattr(spec.crop, side))}
+    low, high = (", ".join(f"{value:g}" for value in values) for values in (spec.range.low, spec.range.high))
+    memory = f"{subject.lead + 1} frames, {spec.history.kind.value}" if subject.lead else None
+    rows: list[tuple[str, object]] = [
+        ("format", description.format.value),
+        ("architecture", description.architecture),
+        ("input", f"{spec.width_px} x {spec.height_px} px, {spec.colour.value}, {spec.layout.value}, 0..255 as {low} to {high}"),
+        ("crop", ", ".join(f"{side} {share:.0%}" for side, share in cut.items()) or None),
+        ("memory", memory),
+        ("parameters", parameters),
+        ("neurons", sum(layer.neurons for layer in subject.layers) or None),
+    ]
+    rows += [
+        (f"{output.name} on grey", _worded(output, answer)) for output, answer in zip(description.outputs, answers.tolist(), strict=True)
+    ]
+    return [*rows, ("sha256", subject.sha256)]
+
+
+def _shown(output: "Output", answer: float) -> float:
+    return float(np.degrees(answer)) if output.is_angle else float(answer)
+
+
+def _worded(output: "Output", answer: float) -> str:
+    if not np.isfinite(answer):
+        return "no finite answer"
+    if output.is_angle:
+        return f"{np.degrees(answer):+.3f} deg"
+    return f"{answer:.4g} {output.unit.value}" if output.unit is not None else f"{answer:.4g}"
+
+
+def _open_points(toml: Path, subject: "Subject") -> list[str]:
+    """Returns what the description leaves to defaults, and whether a wrong size would go unnoticed."""
+    from skidpad.subjects.description_toml import left_to_default
+
+    points = list(left_to_default(tomllib.loads(toml.read_text(encoding="utf-8"))))
+    if subject.layers and _takes_other_sizes(subject):
+        spec = subject.description.input
+        points.append(
+            f"the network also runs at other sizes, so nothing but the description says that it was trained at "
+            f"{spec.width_px} x {spec.height_px} px"
+        )
+    return points
+
+
+def _takes_other_sizes(subject: "Subject") -> bool:
+    import torch
+
+    from skidpad.subjects.network import CANNOT_RUN
+    from skidpad.subjects.network_subject import NetworkSubject
+    from skidpad.subjects.shapes import described_shape, larger
+
+    if not isinstance(subject, NetworkSubject):
+        return False
+    network = subject.network
+    inputs = torch.zeros((network.fixed_batch or 1, *described_shape(larger(subject.description.input))), device=network.device)
+    try:
+        network.answer(inputs)
+    except (BadSubjectError, *CANNOT_RUN):
+        return False
+    return True

@@ -1,0 +1,226 @@
+"""Learning a weather: generators against discriminators, with checkpoints, and the same way for the same seed on one machine."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from io import BytesIO
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skidpad.core.errors import BadParametersError, SkidpadError
+from skidpad.core.files import write_atomically
+from skidpad.core.progress import Progress, silent
+from skidpad.core.seeding import child_rng, child_seed
+from skidpad.weather.blocks import Discriminator, start
+from skidpad.weather.munit import Munit
+from skidpad.weather.scenes import Scenes
+from skidpad.weather.settings import Method, WeatherSettings
+from skidpad.weather.unit import Unit
+
+_REPORT_EVERY = 25
+"""Steps between two readings of the losses: each one makes the processor wait for the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossRow:
+    """The losses of one step by name, unweighted."""
+
+    step: int
+    losses: dict[str, float]
+
+
+class Training:
+    """A training between two sets of scenes; `run` goes on from where it stands."""
+
+    def __init__(self, source: Scenes, target: Scenes, settings: WeatherSettings) -> None:
+        self.settings = settings
+        self.device = torch.device(settings.device)
+        self.step = 0
+        self.curve: list[LossRow] = []
+        self._source, self._target = source.to(self.device), target.to(self.device)
+        self._key = sha256(f"{source.sha256} {target.sha256} {_without_device(settings)}".encode()).hexdigest()
+        with torch.random.fork_rng([]):
+            torch.manual_seed(child_seed(settings.seed, "weights"))
+            self.model = fresh_model(settings)
+            self._critics = nn.ModuleDict(
+                {name: Discriminator(settings.sizes.filters, settings.sizes.scales) for name in ("source", "target")}
+            )
+            start(self.model, gain_from_relu=True)
+            start(self._critics, gain_from_relu=False)
+        layout = torch.channels_last if self.device.type == "cuda" else torch.contiguous_format
+        for module in (self.model, self._critics):
+            module.to(self.device).to(memory_format=layout)  # type: ignore[call-overload] # torch leaves this form out
+        self._kept = [weight.detach().clone() for weight in self.model.parameters()]
+        self._optimizers = [self._adam(self.model), self._adam(self._critics)]
+        self._buffers = self._blank_buffers()
+        self._replay: Callable[[], None] | None = None
+
+    def run(self, progress: Progress = silent, checkpoint: Path | None = None, checkpoint_every: int = 1_000) -> None:
+        """Trains to the last step; stopped and run again with its checkpoint, it goes on."""
+        if checkpoint is not None and checkpoint.is_file():
+            self.restore(checkpoint)
+        while self.step < self.settings.steps:
+            self._fill_buffers()
+            self._advance()
+            self.step += 1
+            if self.step % _REPORT_EVERY == 0 or self.step == self.settings.steps:
+                self._note(progress)
+            if checkpoint is not None and (self.step % checkpoint_every == 0 or self.step == self.settings.steps):
+                self.save(checkpoint)
+
+    def kept_weights(self) -> dict[str, torch.Tensor]:
+        """Returns the slowly following weights of the generators by name, float32 on the CPU."""
+        names = [name for name, _ in self.model.named_parameters()]
+        return {name: weight.detach().float().cpu().contiguous() for name, weight in zip(names, self._kept, strict=True)}
+
+    def save(self, path: Path) -> None:
+        """Writes everything the next step needs."""
+        state = {
+            "key": self._key,
+            "step": self.step,
+            "curve": json.dumps([asdict(row) for row in self.curve]),
+            "model": self.model.state_dict(),
+            "critics": self._critics.state_dict(),
+            "kept": self._kept,
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+        }
+        buffer = BytesIO()
+        torch.save(state, buffer)
+        write_atomically(path, buffer.getvalue())
+
+    def restore(self, path: Path) -> None:
+        """Goes on from what `save` wrote."""
+        try:
+            state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+            if state["key"] != self._key:
+                raise BadParametersError(
+                    f"{path} is the checkpoint of another training (pictures or settings differ); remove it to start anew"
+                )
+            self.model.load_state_dict(state["model"])
+            self._critics.load_state_dict(state["critics"])
+            for mine, theirs in zip(self._kept, state["kept"], strict=True):
+                mine.copy_(theirs)
+            for optimizer, stored in zip(self._optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(stored)
+            self.step = int(state["step"])
+            self.curve = [LossRow(**row) for row in json.loads(state["curve"])]
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
+            raise BadParametersError(f"{path} is no whole checkpoint ({error}); remove it to start anew") from error
+        self._replay = None
+
+    def _adam(self, module: nn.Module) -> torch.optim.Adam:
+        on_gpu = self.device.type == "cuda"
+        rate = torch.tensor(self.settings.learning_rate, device=self.device) if on_gpu else self.settings.learning_rate
+        return torch.optim.Adam(module.parameters(), lr=rate, betas=(0.5, 0.999), weight_decay=1e-4, capturable=on_gpu, fused=on_gpu)
+
+    def _blank_buffers(self) -> tuple[torch.Tensor, ...]:
+        settings = self.settings
+        square = (settings.batch_size, 3, settings.crop_px, settings.crop_px)
+        pictures = [torch.zeros(square, device=self.device) for _ in range(2)]
+        if self.device.type == "cuda":
+            pictures = [picture.contiguous(memory_format=torch.channels_last) for picture in pictures]
+        shapes = self.model.noise_shapes(settings.batch_size, settings.crop_px, settings.crop_px)
+        return (*pictures, *(torch.zeros(shape, device=self.device) for shape in shapes))
+
+    def _fill_buffers(self) -> None:
+        """Draws pictures and noise of the next step; everything random comes from the seed and the step's number."""
+        rng = child_rng(self.settings.seed, "step", self.step)
+        for buffer, scenes in zip(self._buffers[:2], (self._source, self._target), strict=True):
+            buffer.copy_(scenes.cut(rng, self.settings.batch_size, self.settings.crop_px))
+        for number, buffer in enumerate(self._buffers[2:]):
+            generator = torch.Generator(self.device).manual_seed(child_seed(self.settings.seed, "noise", self.step, number))
+            buffer.normal_(generator=generator)
+        left = (self.settings.steps - self.step) / self.settings.steps
+        rate = self.settings.learning_rate * min(1.0, 2.0 * left)
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                if isinstance(group["lr"], torch.Tensor):
+                    group["lr"].fill_(rate)
+                else:
+                    group["lr"] = rate
+
+    def _advance(self) -> None:
+        if self.device.type != "cuda":
+            self._losses = self._train_step()
+        elif self._replay is not None:
+            self._replay()
+        else:
+            self._replay = self._captured()
+
+    def _captured(self) -> Callable[[], None]:
+        """Takes one step and records it, so that the next ones are launched whole: a step is thousands of small kernels."""
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch leaves it untyped
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self._losses = self._train_step()
+        torch.cuda.current_stream().wait_stream(side)
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):  # records, does not run
+            self._losses = self._train_step()
+        return graph.replay
+
+    def _train_step(self) -> dict[str, torch.Tensor]:
+        """One step of generators and then discriminators, on the same made pictures.
+
+        Deviates: the published trainings make new pictures for the discriminators' step; theirs differ by one step's weights
+        and cost a quarter more.
+        """
+        source, target, *noise = self._buffers
+        weights = self.settings.weights
+        real = {"source": source, "target": target}
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        self._critics.requires_grad_(requires_grad=False)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
+            made_source, made_target, losses = self.model(source, target, (noise[0], noise[1]), weights)
+            made = {"source": made_source, "target": made_target}
+            losses["gan"] = torch.stack([self._critics[name].fooling_loss(made[name]) for name in made]).sum()  # type: ignore[operator] # modules are untyped
+        total = torch.stack([getattr(weights, name) * loss for name, loss in losses.items()]).sum()
+        torch.autograd.backward(total)
+        self._optimizers[0].step()
+        self._critics.requires_grad_(requires_grad=True)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
+            judged = torch.stack([self._critics[name].loss(real[name], made[name].detach()) for name in made]).sum()  # type: ignore[operator] # modules are untyped
+        torch.autograd.backward(judged)
+        self._optimizers[1].step()
+        with torch.no_grad():
+            torch._foreach_lerp_(self._kept, list(self.model.parameters()), 1.0 - self.settings.ema)
+        return {**{name: loss.detach() for name, loss in losses.items()}, "critic": judged.detach()}
+
+    def _note(self, progress: Progress) -> None:
+        values = {name: float(loss) for name, loss in self._losses.items()}
+        if not all(map(isfinite, values.values())):
+            raise SkidpadError(
+                f"the training diverged at step {self.step} ({_brief(values)}); use a tenth of learning_rate {self.settings.learning_rate}"
+            )
+        self.curve.append(LossRow(self.step, values))
+        progress(self.step, self.settings.steps, _brief(values))
+
+
+def fresh_model(settings: WeatherSettings) -> Munit | Unit:
+    """Builds the generators of both weathers."""
+    return Munit(settings.sizes) if settings.method is Method.MUNIT else Unit(settings.sizes)
+
+
+def _brief(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+
+
+def _without_device(settings: WeatherSettings) -> str:
+    return json.dumps({**asdict(settings), "method": settings.method.value, "device": ""}, sort_keys=True)
+
+
+def random_styles(count: int, size: int, rng: np.random.Generator) -> torch.Tensor:
+    """Draws styles from N(0, 1), (count, size) float32, as MUNIT does."""
+    return torch.from_numpy(rng.standard_normal((count, size)).astype(np.float32))

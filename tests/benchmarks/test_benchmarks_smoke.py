@@ -5,11 +5,12 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-def figures_of(name: str) -> dict[str, float]:
+def figures_of(name: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, BENCHMARKS / name, "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -29,3 +30,9 @@ def test_the_memory_benchmark_compares_two_lengths() -> None:
     # far less than one batch of activations: what is left is the noise of the allocator
     assert abs(figures["memory_growth_mb"]) < 40
     assert figures["peak_mb"] > 50
+
+
+def test_the_subjects_benchmark_compares_formats() -> None:
+    shares = figures_of("subjects.py")["overhead_share"]
+    assert set(shares) >= {"safetensors", "torchscript", "export", "onnx"}
+    assert all(math.isfinite(share) for share in shares.values())

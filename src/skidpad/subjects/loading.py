@@ -28,7 +28,7 @@ from skidpad.subjects.keras import open_keras
 from skidpad.subjects.named_code import is_code_name, named_code
 from skidpad.subjects.network import Network, TorchNetwork
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.onnx import open_onnx
+from skidpad.subjects.onnx import open_onnx, weight_files
 from skidpad.subjects.own_network import own_network
 from skidpad.subjects.probe import NeuronUnit
 from skidpad.subjects.scripted import ScriptedNetwork
@@ -96,6 +96,8 @@ def open_network(
 def _further_files(description: Description, folder: Path) -> list[Path]:
     """Returns the files besides the first that answers depend on."""
     files = [folder / description.weights] if description.weights else []
+    if description.format is Format.ONNX:
+        files += weight_files(folder / description.file)
     if is_code_name(description.architecture or ""):
         source = named_code(description.architecture or "", folder, "the architecture").source
         files += [source] if source is not None else []

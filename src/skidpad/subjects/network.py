@@ -32,6 +32,11 @@ class Network(Protocol):
         ...
 
     @property
+    def by_maps(self) -> bool:
+        """Whether it wants NCHW inputs map by map in memory, and would copy others."""
+        ...
+
+    @property
     def parameters(self) -> int:
         """How many weights it has."""
         ...
@@ -52,6 +57,7 @@ class TorchNetwork:
         self.device = usable_device(device)
         self.module = module.to(self.device).eval()
         self.fixed_batch: int | None = getattr(module, "fixed_batch", None)
+        self.by_maps = False
         self.unit = unit
 
     @property

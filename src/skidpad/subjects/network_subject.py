@@ -51,15 +51,16 @@ class _Inputs:
 class _Singles:
     """The inputs of frames without a past; each batch is shrunk when its turn comes, since frames are large."""
 
-    def __init__(self, assembler: Assembler, frames: Frames) -> None:
+    def __init__(self, assembler: Assembler, frames: Frames, *, by_maps: bool) -> None:
         self._assembler = assembler
         self._frames = frames
+        self._order = assembler.maps if by_maps else assembler.normalise
 
     def __len__(self) -> int:
         return len(self._frames)
 
     def __getitem__(self, part: slice) -> torch.Tensor:
-        return self._assembler.normalise(self._assembler.shrink(self._frames[part]))
+        return self._order(self._assembler.shrink(self._frames[part]))
 
 
 _Seen = _Inputs | _Singles | StagedClip
@@ -189,7 +190,7 @@ class NetworkSubject:
 
     def _seen(self, clip: Frames, now: Frames | None) -> _Seen:
         if self._description.input.history.kind is HistoryKind.SINGLE:
-            return _Singles(self._assembler, clip if now is None else now)
+            return _Singles(self._assembler, clip if now is None else now, by_maps=not self._channels_last)
         count = max(len(clip) - self.lead, 0)
         if now is not None and len(now) != count:
             raise ValueError(f"a clip of {len(clip)} frames with a lead of {self.lead} takes {count} frames `now`; got {len(now)}")
@@ -282,7 +283,7 @@ class NetworkSubject:
         """
         first: BadSubjectError | None = None
         for count in (fixed,) if fixed else (2, 1):
-            for channels_last in (True, False):
+            for channels_last in (False,) if self._network.by_maps else (True, False):
                 self._channels_last = channels_last
                 try:
                     return (None if count == 2 and not fixed else count), self._trial(count)

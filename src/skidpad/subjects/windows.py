@@ -92,6 +92,10 @@ class Assembler:
         """Paints the mean flow of each window, (N, height_px, width_px, channels) uint8, as `normalise` takes it."""
         return recolour(flow_pictures(codes[windows[:, 1:]].mean(1)), self.spec.colour)
 
+    def maps(self, pictures: torch.Tensor) -> torch.Tensor:
+        """Returns what `normalise` does, map by map in memory."""
+        return self._sight.maps(pictures)
+
     def normalise(self, pictures: torch.Tensor) -> torch.Tensor:
         """Makes the inputs of single pictures at the network's size."""
         return self._sight.normalise(pictures)

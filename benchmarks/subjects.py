@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -171,7 +172,18 @@ def onnx(net: nn.Module, description: Description, folder: Path) -> Contender:
     )
 
 
-CONTENDERS = {"": (safetensors, torchscript, export), "onnxruntime": (onnx,)}
+def keras(net: nn.Module, description: Description, folder: Path) -> Contender:
+    """Keras' own runtime is not here: bare is the torch network that the file was written from."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "subjects"))
+    from keras_toys import GENERATIONS  # noqa: PLC0415 - the tests' writer of Keras files, which needs h5py
+
+    channels, spec = description.input.colour.channels, description.input
+    written = GENERATIONS["keras3"](net, (channels, spec.height_px, spec.width_px), folder)
+    known = replace(description, input=replace(spec, layout=written.layout))
+    return Contender(Format.KERAS, described(folder, known, written.file, Format.KERAS), ready_twice(net), clock())
+
+
+CONTENDERS = {"": (safetensors, torchscript, export), "onnxruntime": (onnx,), "h5py": (keras,)}
 """By the package that each needs besides skidpad's own."""
 
 

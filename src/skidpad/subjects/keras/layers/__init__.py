@@ -1,0 +1,1 @@
+"""The layers of Keras, each rebuilt in torch."""

@@ -36,3 +36,20 @@ def test_a_campaign_on_recorded_frames_finds_and_replays(skidpad, shared_data: P
 
     worst = Run.open(tmp_path / "run").findings(limit=1)["case_id"][0].as_py()
     assert json.loads(skidpad("replay", tmp_path / "run", worst, "--json").out)["reproduced"] is True
+
+
+@pytest.mark.parametrize(("network", "neurons"), [("dronet", 706), ("pulp-dronet", 706)])
+def test_published_networks_run_through_a_whole_campaign(skidpad, shared_data: Path, tmp_path: Path, network: str, neurons: int) -> None:
+    described = Path(__file__).parents[2] / "examples" / f"{network}.toml"
+    if not (described.parent / "../../shared/data/models").resolve().is_dir():
+        pytest.skip("the examples' files are looked for beside the repository, in ../shared/data/models")
+    drive = f"{shared_data / 'udacity-ch2-test'}?start=2000&stop=2004"
+    chosen = ("--transforms", "brightness,rain", "--search", "grid,greedy", "--seeds", "1", "--max-failed-tries", "2")
+    done = skidpad("test", described, drive, *chosen, "--out", tmp_path / "run", "--json")
+    summary = json.loads(done.out)
+    assert (summary["originals"], summary["problems"]) == (4, 0)
+    assert summary["overall"]["cases"] >= 80
+    assert next(row for row in summary["coverage"] if row["criterion"] == "nc")["total"] == neurons
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "coverage" in report
+    assert "<img" in report

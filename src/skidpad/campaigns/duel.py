@@ -1,0 +1,95 @@
+"""Duels as a job: train egos, train adversaries against the best, test every column, repair the ego, and test what that brought.
+
+Reference: adversarial testing, sections IV and V-A. Each training and each policy's tests are one shard of a run, so that a run that
+was stopped goes on with the next; the shards of a phase run side by side.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.duel_arena import Arena, EngineArena, SceneArena, scenario_named
+from skidpad.campaigns.duel_drivers import Drivers, learned
+from skidpad.campaigns.duel_phases import DuelWork
+from skidpad.campaigns.duel_records import SCHEMA
+from skidpad.campaigns.duel_settings import GIVEN, DuelSettings
+from skidpad.campaigns.side_by_side import Meter, metered, side_by_side
+from skidpad.core.errors import BadRunError
+from skidpad.core.progress import Progress, silent
+from skidpad.duels.rewards import REWARDS
+from skidpad.duels.scenes import scene
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.runs.shards import run_shards
+
+
+@dataclass(frozen=True)
+class Duel:
+    """A campaign with everything loaded."""
+
+    settings: DuelSettings
+    arena: Arena
+    drivers: Drivers
+
+    @classmethod
+    def load(cls, settings: DuelSettings) -> Self:
+        """Reads scenarios, rewards and policies, so that a wrong one ends the work at once."""
+        for name in settings.rewards:
+            REWARDS.get(name)
+        arena: Arena
+        if settings.env:
+            arena = SceneArena(scene(settings.env))
+        else:
+            arena = EngineArena(scenario_named(settings.scenario), scenario_named(settings.pretraining))
+        campaign = cls(settings, arena, Drivers(settings, arena.scenario))
+        campaign.drivers.given_hashes()
+        if settings.ego and settings.repairs:
+            learned(campaign.drivers.ego(GIVEN), settings.ego)
+        return campaign
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The scenarios in full, and the hashes of what the user brought."""
+        scenarios = {"scenario": self.arena.scenario.to_json(), "pretraining": self.arena.pretraining.to_json()}
+        return scenarios | self.drivers.given_hashes()
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        command = (Path(sys.argv[0]).name, *sys.argv[1:])
+        manifest = Manifest.collect(device="cpu", seed=self.settings.seed, hashes=self.hashes, command=command)
+        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+
+    def execute(self, run: Run, progress: Progress = silent) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        for what, now in self.hashes.items():
+            if run.manifest.hashes.get(what) != now:
+                raise BadRunError(
+                    f"the {what} has changed since the run {run.path} began; put it back, or start a new run with another --out"
+                )
+        work = self.work(run)
+        phases = work.phases()
+        meter = Meter(progress, sum(phase.shards * phase.weight for phase in phases))
+        # highway-env holds the interpreter all the time, so that threads would only be in each other's way
+        workers = 1 if self.settings.env else 0
+        with run.lock():
+            for phase in phases:
+                meter.begin(phase.name, phase.weight * len(run.completed(phase.name)))
+                mapped = side_by_side(meter.stop, workers)
+                run_shards(run, phase.name, phase.shards, metered(phase.work, meter, phase.weight), shard_map=mapped)
+            run.finish({phase.name: phase.shards for phase in phases})
+            work.drivers.write_policies()
+
+    def work(self, run: Run) -> DuelWork:
+        """Returns the work on a run: its phases, and who drives in it."""
+        return DuelWork(self.settings, self.arena, self.drivers.within(run), run)
+
+
+@CAMPAIGNS.register("duel")
+def load_duel(config: Mapping[str, Any]) -> Duel:
+    """Loads the campaign of a config."""
+    return Duel.load(DuelSettings.from_config(config))

@@ -1,0 +1,81 @@
+"""An episode of a duel run, driven again: once from its recorded actions, once by asking both drivers anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skidpad.campaigns.duel_records import Bout, actions_of, build_records
+from skidpad.duels.evaluation import scenario_against
+from skidpad.duels.layout import Side
+from skidpad.duels.opponents import Idm
+from skidpad.duels.tracing import Trace, trace
+from skidpad.runs.manifest import VersionChange
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.duel_phases import DuelWork
+    from skidpad.duels.scenario import Scenario
+
+_COMPARED = (
+    "outcome",
+    "steps",
+    "ego_actions",
+    "front_actions",
+    "ego_mps",
+    "front_mps",
+    "impact_s",
+    "avoidable_until_s",
+    "first_break",
+    "problem",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DuelReplay:
+    """A record, the same computed again, and the states along the recorded actions; no states where a scene was played."""
+
+    row: Mapping[str, Any]
+    again: Mapping[str, Any]
+    scenario: Scenario
+    trace: Trace | None
+    version_changes: tuple[VersionChange, ...]
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """The columns that came out differently, to the last bit."""
+        return tuple(name for name in _COMPARED if not _same(self.row[name], self.again[name]))
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Tells whether everything came out as in the run."""
+        return not self.differences
+
+
+def replay_episode(work: DuelWork, prefix: str) -> DuelReplay:
+    """Drives the episode whose case id begins with `prefix` again."""
+    row = work.run.find_row(prefix)
+    ego, front = work.drivers.ego(row["ego"]), work.drivers.front(row["front"])
+    hashes = work.drivers.hash(row["ego"], Side.EGO), work.drivers.hash(row["front"], Side.FRONT)
+    episodes = work.arena.drive(ego, front, 1, row["seed"], row["episode"])
+    bout = Bout(row["family"], row["column"], row["ego"], row["front"], row["training"], row["test"], 1, row["seed"], row["episode"])
+    again = build_records(bout, episodes, *hashes).to_pylist()[0]
+    scenario = scenario_against(work.arena.pretraining if isinstance(front, Idm) else work.arena.scenario, front)
+    return DuelReplay(row, again, scenario, trace_of(row, scenario), work.run.manifest.changes())
+
+
+def trace_of(row: Mapping[str, Any], scenario: Scenario) -> Trace | None:
+    """Drives a record's actions from its start; None where the engine cannot, in a scene of highway-env."""
+    start = np.array(row["start"], np.float64)
+    if not np.isfinite(start).all():
+        return None
+    steps = row["steps"]
+    return trace(scenario, start, actions_of(row["ego_actions"], steps), actions_of(row["front_actions"], steps))
+
+
+def _same(stored: object, now: object) -> bool:
+    both_nan = isinstance(stored, float) and isinstance(now, float) and not isfinite(stored) and not isfinite(now)
+    return stored == now or both_nan

@@ -1,0 +1,207 @@
+"""skidpad duel: an ego, an adversary that learns to make it crash, a random front vehicle, and the ego retrained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.console import say
+from skidpad.cli.subjects import Json
+from skidpad.core.errors import SkidpadError
+
+TRAIN_EPISODES, SCENE_TRAIN_EPISODES = 2000, 100
+TEST_EPISODES, SCENE_TEST_EPISODES = 2000, 50
+CROSS_EPISODES, SCENE_CROSS_EPISODES = 500, 20
+SEARCH_EPISODES = 50
+SCENE_VALIDATION_EPISODES = 10
+"""A scene of highway-env takes a thousand times as long as the engine, so that its budgets are small."""
+
+Scenario = Annotated[str, typer.Option(help="A preset (released, paper) or a TOML file.")]
+Env = Annotated[str, typer.Option(help="A scene of highway-env instead of the engine's highway: merge, exit, intersection, roundabout.")]
+Rewards = Annotated[str, typer.Option(help="Comma-separated rewards of adversaries: released, sound, paper.")]
+Weights = Annotated[
+    str, typer.Option("--w-col", help="What a collision costs the retrained ego (Eq. 2); several, as -1,-0.5,-0.1, are compared.")
+]
+Episodes = Annotated[int | None, typer.Option(help=f"Episodes of a training; {TRAIN_EPISODES}, in a scene {SCENE_TRAIN_EPISODES}.")]
+Tests = Annotated[int | None, typer.Option(help=f"Episodes of a test; {TEST_EPISODES}, in a scene {SCENE_TEST_EPISODES}.")]
+Runs = Annotated[int, typer.Option(help="Tests of every policy.")]
+Ego = Annotated[str, typer.Option(help="Your own ego: a .safetensors file of skidpad, or module:function.")]
+Front = Annotated[list[str] | None, typer.Option(help="An adversary's .safetensors file, or module:function; may be given again.")]
+Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the group of commands to the application."""
+    duels = typer.Typer(invoke_without_command=True, help="Duels on a highway: can the vehicle in front make your ego crash?")
+    duels.callback()(duel)
+    for command in (train, repair):
+        duels.command()(command)
+    duels.command(name="test")(run_test)
+    app.add_typer(duels, name="duel")
+
+
+def duel(
+    context: typer.Context,
+    ego: Ego = "",
+    env: Env = "",
+    scenario: Scenario = "released",
+    rewards: Rewards = "released",
+    w_col: Weights = "-1",
+    repairs: Annotated[
+        int | None, typer.Option(help="How often the ego is retrained; once, and not at all where it is a function.")
+    ] = None,
+    train_episodes: Episodes = None,
+    test_episodes: Tests = None,
+    test_runs: Runs = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Train an ego and an adversary, test them and a random front vehicle, retrain the ego, and report; about two minutes."""
+    if context.invoked_subcommand is not None:
+        return
+    is_function = bool(ego) and not _is_file(ego)
+    count = (0 if is_function else 1) if repairs is None else repairs
+    if is_function and repairs is None and not json:
+        say("note: the ego is a function, which cannot be retrained; it is tested only")
+    _run(
+        {
+            "ego": _absolute(ego),
+            "env": env,
+            "scenario": _absolute(scenario, ".toml"),
+            "rewards": _names(rewards),
+            "w_col": _weights(w_col),
+            "repairs": count,
+            "test_runs": test_runs,
+            "seed": seed,
+            **_budgets(env, train_episodes, test_episodes),
+        },
+        out,
+        "duel",
+        json,
+    )
+
+
+def train(
+    egos: Annotated[int, typer.Option(help="Egos to train; the best against IDM is the one adversaries learn against.")] = 1,
+    adversaries: Annotated[int, typer.Option(help="Adversaries to train for each reward.")] = 1,
+    ego: Ego = "",
+    env: Env = "",
+    scenario: Scenario = "released",
+    rewards: Rewards = "released",
+    train_episodes: Episodes = None,
+    seed: Seed = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Train egos against IDM and adversaries against the best ego; policies are written into RUN/policies."""
+    settings = {
+        "ego": _absolute(ego),
+        "env": env,
+        "scenario": _absolute(scenario, ".toml"),
+        "rewards": _names(rewards),
+        "egos": egos,
+        "adversaries": adversaries,
+        "repairs": 0,
+        "is_tested": False,
+        "seed": seed,
+    }
+    _run(settings | _budgets(env, train_episodes, None), out, "duel-train", json)
+
+
+def run_test(
+    ego: Ego,
+    front: Front = None,
+    env: Env = "",
+    scenario: Scenario = "released",
+    test_episodes: Tests = None,
+    test_runs: Runs = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Test an ego against IDM, a random front vehicle, the search, and any adversaries given."""
+    settings = {
+        "ego": _absolute(ego),
+        "fronts": [_absolute(name) for name in front or []],
+        "env": env,
+        "scenario": _absolute(scenario, ".toml"),
+        "rewards": [],
+        "repairs": 0,
+        "test_runs": test_runs,
+        "seed": seed,
+    }
+    _run(settings | _budgets(env, None, test_episodes), out, "duel-test", json)
+
+
+def repair(
+    ego: Ego,
+    front: Front = None,
+    repairs: Annotated[int, typer.Option(help="How often the ego is retrained.")] = 1,
+    w_col: Weights = "-1",
+    env: Env = "",
+    scenario: Scenario = "released",
+    train_episodes: Episodes = None,
+    test_episodes: Tests = None,
+    test_runs: Runs = 1,
+    seed: Seed = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Retrain an ego against adversaries given, and test what that brought and what it cost."""
+    if not front:
+        raise SkidpadError("a repair needs an adversary; give one with --front FILE, such as those that `skidpad duel train` writes")
+    settings = {
+        "ego": _absolute(ego),
+        "fronts": [_absolute(name) for name in front],
+        "env": env,
+        "scenario": _absolute(scenario, ".toml"),
+        "rewards": [],
+        "repairs": repairs,
+        "w_col": _weights(w_col),
+        "test_runs": test_runs,
+        "seed": seed,
+    }
+    _run(settings | _budgets(env, train_episodes, test_episodes), out, "duel-repair", json)
+
+
+def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool) -> None:
+    from skidpad.campaigns.duel_settings import DuelSettings
+
+    run_campaign(DuelSettings.from_config(settings), out or next_free(Path("runs"), name), json)
+
+
+def _budgets(env: str, train_episodes: int | None, test_episodes: int | None) -> dict[str, int]:
+    is_scene = bool(env)
+    tests = test_episodes or (SCENE_TEST_EPISODES if is_scene else TEST_EPISODES)
+    budgets = {
+        "train_episodes": train_episodes or (SCENE_TRAIN_EPISODES if is_scene else TRAIN_EPISODES),
+        "test_episodes": tests,
+        "cross_episodes": min(tests, SCENE_CROSS_EPISODES if is_scene else CROSS_EPISODES),
+        "search_episodes": min(tests, SEARCH_EPISODES),
+    }
+    return budgets | ({"validation_episodes": SCENE_VALIDATION_EPISODES} if is_scene else {})
+
+
+def _is_file(target: str) -> bool:
+    return Path(target).suffix == ".safetensors" or Path(target).is_file()
+
+
+def _absolute(target: str, suffix: str = ".safetensors") -> str:
+    """A run must find its files again from anywhere; what is no file is left as it is."""
+    return str(Path(target).absolute()) if target and (Path(target).suffix == suffix or Path(target).is_file()) else target
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _weights(text: str) -> list[float]:
+    try:
+        return [float(part) for part in _names(text)]
+    except ValueError as error:
+        raise SkidpadError(f"--w-col holds numbers, as -1,-0.5,-0.1; got {text!r}") from error

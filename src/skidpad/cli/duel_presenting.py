@@ -1,0 +1,181 @@
+"""Runs of duels on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from skidpad.cli.console import print_json, say, table
+from skidpad.cli.presenting import PRESENTERS
+from skidpad.core.errors import SkidpadError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skidpad.campaigns.duel import Duel
+    from skidpad.campaigns.duel_phases import DuelWork
+    from skidpad.campaigns.duel_replaying import DuelReplay
+    from skidpad.campaigns.duel_summary import DuelSummary
+    from skidpad.runs.folder import Run
+
+_SHOWN = ("outcome", "steps", "ego_actions", "front_actions", "ego_mps", "front_mps", "impact_s", "avoidable_until_s", "first_break")
+
+
+@PRESENTERS.register("duel")
+@dataclass(frozen=True)
+class DuelPresenter:
+    """Shows a run of `skidpad duel`."""
+
+    campaign: Duel
+    run: Run
+
+    @cached_property
+    def _work(self) -> DuelWork:
+        return self.campaign.work(self.run)
+
+    @cached_property
+    def _summary(self) -> DuelSummary:
+        from skidpad.campaigns.duel_summary import summarise
+
+        return summarise(self._work)
+
+    def payload(self) -> Mapping[str, object]:
+        """Returns the failure rates, the comparisons with chance, the trainings and the crashes."""
+        summary = self._summary
+        return {
+            "ego": summary.best_ego,
+            "columns": [
+                {
+                    "family": column.family,
+                    "column": column.column,
+                    "failure_rate": column.across_trainings.mean,
+                    "sem": column.across_trainings.sem,
+                    "low": column.interval.low,
+                    "high": column.interval.high,
+                    "ego_mps": column.ego_mps,
+                    "front_mps": column.front_mps,
+                    "trainings": len(column.rates),
+                    "episodes": column.episodes,
+                    "crashes": column.crashes,
+                    "overtaken": column.overtaken,
+                    "timeouts": column.timeouts,
+                    "errors": column.errors,
+                    "problem": column.problem,
+                }
+                for column in summary.columns
+            ],
+            "versus_random": [
+                {"group": versus.group, "p_value": versus.over_trainings[0].p_value, "a12": versus.over_trainings[1].size}
+                for versus in summary.versus
+            ],
+            "trainings": [{"phase": found.phase, "failure_rates": list(found.failure_rates)} for found in summary.trainings],
+            "crashes": [
+                {
+                    "family": found.family,
+                    "column": found.column,
+                    "kept": found.count,
+                    "avoidable_1s_before": found.avoidable_before(1.0),
+                    "avoidable_2s_before": found.avoidable_before(2.0),
+                    "avoidable_3s_before": found.avoidable_before(3.0),
+                    "never": found.never,
+                    "undecided": found.undecided,
+                    "broken_by": dict(found.broken_by),
+                }
+                for found in summary.crashes
+            ],
+            "policies": str(self.run.path / "policies"),
+        }
+
+    def show(self) -> None:
+        """Prints rates, what the crashes were like, and how to look at the worst."""
+        summary, run = self._summary, self.run
+        if summary.columns:
+            rows = [
+                (
+                    column.family,
+                    column.column,
+                    column.across_trainings.mean,
+                    f"{column.interval.low:.1%} to {column.interval.high:.1%}",
+                    f"{column.ego_mps:.1f}",
+                    column.episodes,
+                    column.errors,
+                )
+                for column in summary.columns
+            ]
+            table("failure rates", ("ego", "against", "failure rate", "95 % interval", "ego m/s", "episodes", "errors"), rows)
+        for versus in summary.versus:
+            test, effect = versus.over_trainings
+            if test.n > 1:
+                say(f"{versus.group} against random, a training as the unit: p = {test.p_value:.2g}, A12 = {effect.size:.2f}")
+        for found in summary.crashes:
+            if found.family == "ego" and isfinite(found.avoidable_before(1.0)):
+                shares = ", ".join(f"{found.avoidable_before(second):.0%} {second:g} s before" for second in (1.0, 2.0, 3.0))
+                say(f"crashes with {found.column}: still avoidable {shares} the impact")
+        problem = next((column.problem for column in summary.columns if column.problem), "")
+        if problem:
+            say(f"{summary.errors} episodes ended because a policy failed, and count in no rate; the first: {problem}")
+        if (run.path / "policies").is_dir():
+            say(f"policies: {run.path / 'policies'}")
+        worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
+        if worst:
+            film = " --picture crash.svg" if self.campaign.arena.is_judged else ""
+            say(f"worst crash: skidpad replay {run.path} {worst[0]['case_id']}{film}")
+
+    def write_report(self, path: Path) -> None:
+        """Writes the HTML page."""
+        from skidpad.report.duel import duel_page
+        from skidpad.report.render import render_page, write_text_whole
+
+        write_text_whole(path, render_page(duel_page(self._work)))
+
+    def replay(self, finding: str, picture: Path | None, json: bool) -> bool:
+        """Drives an episode again, from its actions and by asking both drivers, and compares everything."""
+        from skidpad.campaigns.duel_replaying import replay_episode
+
+        result = replay_episode(self._work, finding)
+        if picture is not None:
+            self._write_film(result, picture)
+        row = result.row
+        if json:
+            print_json(
+                {
+                    "case_id": row["case_id"],
+                    "ego": row["ego"],
+                    "front": row["front"],
+                    "reproduced": result.is_reproduced,
+                    "differences": list(result.differences),
+                    **{name: result.again[name] for name in _SHOWN},
+                    "version_changes": [str(change) for change in result.version_changes],
+                }
+            )
+            return result.is_reproduced
+        table(
+            f"{row['case_id']}: {row['ego']} against {row['front']}",
+            ("", "in the run", "now"),
+            [(n, row[n], result.again[n]) for n in _SHOWN],
+        )
+        for change in result.version_changes:
+            say(f"changed since: {change}")
+        say("reproduced" if result.is_reproduced else f"NOT reproduced: {', '.join(result.differences)}")
+        return result.is_reproduced
+
+    def _write_film(self, result: DuelReplay, path: Path) -> None:
+        from skidpad.core.files import write_atomically
+        from skidpad.report.duel_film import animation, film_strip, standalone
+        from skidpad.report.duel_films import film_of
+
+        if path.suffix != ".svg":
+            raise SkidpadError(f"a film is drawn as SVG, which any browser opens; name the file {path.with_suffix('.svg').name}")
+        if result.trace is None:
+            raise SkidpadError("this episode was driven in a scene of highway-env, which has no film; only those of the engine are drawn")
+        film = film_of(self._work, result.row, result.trace)
+        title = f"{result.row['ego']} against {result.row['front']}"
+        moving = path.with_name(f"{path.stem}.moving.svg")
+        for target, drawn in ((path, film_strip("strip", title, film)), (moving, animation("moving", title, film))):
+            write_atomically(target, standalone(drawn).encode())
+        if not result.row["violated"]:
+            say("note: this episode ended without a crash")
+        say(f"film strip: {path}; moving: {moving}")

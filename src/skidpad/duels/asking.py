@@ -1,0 +1,92 @@
+"""How a driver is asked for actions so that a broken one spoils no episode but its own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.duels.engine import observe_many
+from skidpad.duels.episodes import NO_ACTION
+from skidpad.duels.layout import ACTIONS, Params, Side
+from skidpad.duels.opponents import Driver, Opponent, RandomActions, name_of, random_actions
+from skidpad.duels.policies import LearnedPolicy, Policy
+from skidpad.duels.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a policy did wrong in one row of what it was asked."""
+
+    row: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a driver said to N observations: the actions, (N,), NO_ACTION in each row that there is a complaint of."""
+
+    actions: IntArray
+    complaints: tuple[Complaint, ...] = ()
+
+
+def check_fit(driver: Opponent, side: Side, scenario: Scenario) -> None:
+    """Refuses a learned policy that was trained for the other vehicle or for another observation."""
+    if not isinstance(driver, LearnedPolicy):
+        return
+    if driver.spec_hash != scenario.observation.hash:
+        raise BadSubjectError(
+            f"{name_of(driver)} was trained on observation {driver.spec_hash}, but scenario {scenario.name!r} shows "
+            f"{scenario.observation.hash}; use a scenario with the observation it was trained on"
+        )
+    if driver.role is not side:
+        raise BadSubjectError(
+            f"{name_of(driver)} was trained to drive the {driver.role.name.lower()}; it was put into the {side.name.lower()}"
+        )
+
+
+def ask_driver(driver: Driver, params: Params, states: FloatArray, side: Side, seed: int, numbers: IntArray, step: int) -> Answers:
+    """Asks the driver of one side in N states, (N, 2, FIELDS); seed, numbers (N,) and step feed one that acts by chance."""
+    if isinstance(driver, RandomActions):
+        return Answers(random_actions(seed, numbers, int(side), step))
+    seen = np.empty((len(states), params.observed_vehicles * len(params.feature_codes)), np.float32)
+    observe_many(params, states, int(side), seen)
+    return ask(driver, seen)
+
+
+def ask(policy: Policy, seen: NDArray[np.float32]) -> Answers:
+    """Asks for all N rows at once; where that fails as a whole, for each alone, so that one bad row costs only its own episode."""
+    answers = _asked_at_once(policy, seen)
+    if len(seen) < 2 or (answers.actions != NO_ACTION).any():
+        return answers
+    actions, complaints = answers.actions.copy(), list[Complaint]()
+    for row in range(len(seen)):
+        alone = _asked_at_once(policy, seen[row : row + 1])
+        actions[row] = alone.actions[0]
+        complaints += [Complaint(row, complaint.message) for complaint in alone.complaints]
+    return Answers(actions, tuple(complaints))
+
+
+def _asked_at_once(policy: Policy, seen: NDArray[np.float32]) -> Answers:
+    count = len(seen)
+    try:
+        given = np.asarray(policy.act(seen))
+    except Exception as error:  # noqa: BLE001 - a user's policy may raise anything; it costs an episode, not the run
+        return _refused(count, f"the policy raised {type(error).__name__}: {error}")
+    if given.shape != (count,):
+        return _refused(count, f"the policy answered with shape {given.shape} to {count} observations; answer with ({count},)")
+    if given.dtype.kind not in "iuf":
+        return _refused(count, f"the policy answered with {given.dtype}; answer with whole numbers within 0 .. {ACTIONS - 1}")
+    is_good = (given >= 0) & (given < ACTIONS) & (given == np.floor(given))
+    actions = np.full(count, NO_ACTION, np.int64)
+    actions[is_good] = given[is_good]
+    bad = np.flatnonzero(~is_good).tolist()
+    return Answers(
+        actions,
+        tuple(Complaint(row, f"the policy answered {given[row]}; answer with whole numbers within 0 .. {ACTIONS - 1}") for row in bad),
+    )
+
+
+def _refused(count: int, message: str) -> Answers:
+    return Answers(np.full(count, NO_ACTION, np.int64), tuple(Complaint(row, message) for row in range(count)))

@@ -1,0 +1,138 @@
+"""A small dense network in compiled code: its numbers in one flat vector, its products bit for bit the same everywhere.
+
+The products are written out instead of handed to a BLAS: each element is summed in one order whatever the batch, the
+number of threads or the library, so that an episode alone and the same episode among thousands see the same actions.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+GRAIN = 8
+"""Every width is rounded up to so many numbers, so that no loop has a tail; what is added stays zero."""
+
+Vector: TypeAlias = NDArray[np.float32]
+Matrix: TypeAlias = NDArray[np.float32]
+
+
+class Shape(NamedTuple):
+    """What goes in, two hidden layers of ReLU units, and what comes out; a named tuple, because compiled code can take it apart."""
+
+    inputs: int
+    first: int
+    second: int
+    outputs: int
+
+    def padded(self) -> "Shape":
+        """Returns the shape with every width rounded up to a multiple of `GRAIN`."""
+        return Shape(*(-(-width // GRAIN) * GRAIN for width in self))
+
+
+class Layers(NamedTuple):
+    """The network's matrices, (in, out), and biases, as views of the flat vector; widths are padded."""
+
+    w1: Matrix
+    b1: Vector
+    w2: Matrix
+    b2: Vector
+    w3: Matrix
+    b3: Vector
+
+
+class Activations(NamedTuple):
+    """What a pass over a batch leaves behind, (rows, padded width) each; the number of rows is even."""
+
+    h1: Matrix
+    h2: Matrix
+    q: Matrix
+
+
+def size_of(shape: Shape) -> int:
+    """Returns how many numbers the flat vector of a network of this shape holds."""
+    inputs, first, second, outputs = shape.padded()
+    return inputs * first + first + first * second + second + second * outputs + outputs
+
+
+def activations_for(shape: Shape, rows: int) -> Activations:
+    """Returns room for a pass over `rows` rows, rounded up to an even number."""
+    _, first, second, outputs = shape.padded()
+    rows += rows % 2
+    return Activations(*(np.zeros((rows, width), np.float32) for width in (first, second, outputs)))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def layers_of(flat: Vector, shape: Shape) -> Layers:
+    """Returns the views of a flat vector of a network; the shape is padded already."""
+    inputs, first, second, outputs = shape
+    w1 = inputs * first
+    b1 = w1 + first
+    w2 = b1 + first * second
+    b2 = w2 + second
+    w3 = b2 + second * outputs
+    return Layers(
+        flat[:w1].reshape((inputs, first)),
+        flat[w1:b1],
+        flat[b1:w2].reshape((first, second)),
+        flat[w2:b2],
+        flat[b2:w3].reshape((second, outputs)),
+        flat[w3 : w3 + outputs],
+    )
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def add_product(a: Matrix, b: Matrix, out: Matrix) -> None:
+    """Adds `a @ b` to `out`: (m, k), (k, n), (m, n) with m even and k a multiple of `GRAIN`.
+
+    Two rows and eight products a turn keep the processor's multipliers busy; the order of the sum over k is fixed.
+    """
+    for k in range(0, a.shape[1], 8):
+        for i in range(0, a.shape[0], 2):
+            j = i + 1
+            a0, a1, a2, a3 = a[i, k], a[i, k + 1], a[i, k + 2], a[i, k + 3]
+            a4, a5, a6, a7 = a[i, k + 4], a[i, k + 5], a[i, k + 6], a[i, k + 7]
+            c0, c1, c2, c3 = a[j, k], a[j, k + 1], a[j, k + 2], a[j, k + 3]
+            c4, c5, c6, c7 = a[j, k + 4], a[j, k + 5], a[j, k + 6], a[j, k + 7]
+            for n in range(b.shape[1]):
+                b0, b1, b2, b3 = b[k, n], b[k + 1, n], b[k + 2, n], b[k + 3, n]
+                b4, b5, b6, b7 = b[k + 4, n], b[k + 5, n], b[k + 6, n], b[k + 7, n]
+                out[i, n] = out[i, n] + a0 * b0 + a1 * b1 + a2 * b2 + a3 * b3 + a4 * b4 + a5 * b5 + a6 * b6 + a7 * b7
+                out[j, n] = out[j, n] + c0 * b0 + c1 * b1 + c2 * b2 + c3 * b3 + c4 * b4 + c5 * b5 + c6 * b6 + c7 * b7
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _start_with(bias: Vector, out: Matrix) -> None:
+    for i in range(out.shape[0]):
+        for n in range(out.shape[1]):
+            out[i, n] = bias[n]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _rectify(values: Matrix) -> None:
+    for i in range(values.shape[0]):
+        for n in range(values.shape[1]):
+            values[i, n] = max(values[i, n], np.float32(0.0))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def forward(layers: Layers, x: Matrix, room: Activations) -> None:
+    """Fills `room` with the activations of `x`, (rows, padded inputs); `room` has as many rows."""
+    _start_with(layers.b1, room.h1)
+    add_product(x, layers.w1, room.h1)
+    _rectify(room.h1)
+    _start_with(layers.b2, room.h2)
+    add_product(room.h1, layers.w2, room.h2)
+    _rectify(room.h2)
+    _start_with(layers.b3, room.q)
+    add_product(room.h2, layers.w3, room.q)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def best_output(values: Vector, outputs: int) -> int:
+    """Returns the index of the greatest of the first `outputs` values, the first of equals."""
+    best = 0
+    for n in range(1, outputs):
+        if values[n] > values[best]:
+            best = n
+    return best

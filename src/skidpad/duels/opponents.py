@@ -1,0 +1,75 @@
+"""Who can sit in either vehicle besides a policy: IDM, chance, one action for ever, and the answer of a search."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import IntArray
+from skidpad.duels.layout import ACTIONS, EGO, Action
+from skidpad.duels.policies import Policy
+from skidpad.duels.randomness import EGO_STREAM, FRONT_STREAM, stream_key, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Idm:
+    """The engine's own driver, front vehicle only: the Intelligent Driver Model along the lane, MOBIL across."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomActions:
+    """One of the five actions at each step, all equally likely: the paper's baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantActions:
+    """The same action at every step; an ego that is always SLOWER is the baseline that retraining has to beat."""
+
+    action: Action = Action.IDLE
+
+    def act(self, observations: NDArray[np.float32]) -> IntArray:
+        """Returns the action for every row."""
+        return np.full(len(observations), int(self.action))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedActions:
+    """The shortest front-vehicle sequence that makes the frozen ego crash, found beforehand; IDLE where there is none, and after it."""
+
+    depth: int = 8
+    """Policy steps up to which sequences are tried."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.depth <= 12:
+            raise BadParametersError(f"the depth of the search lies in 1 .. 12 (each step costs five times more); got {self.depth}")
+
+
+Driver: TypeAlias = Policy | RandomActions
+"""Who can drive the ego."""
+Opponent: TypeAlias = Driver | Idm | SearchedActions
+"""Who can drive the front vehicle."""
+
+
+def name_of(driver: Opponent) -> str:
+    """Returns a short name for messages and tables."""
+    if isinstance(driver, ConstantActions):
+        return f"always {driver.action.name}"
+    return str(getattr(driver, "name", type(driver).__name__))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def random_action(seed: int, episode: int, side: int, step: int) -> int:
+    """Returns the action that chance chooses at one step of one episode; a function of its arguments alone."""
+    return whole(stream_key(seed, episode, EGO_STREAM if side == EGO else FRONT_STREAM), step, ACTIONS)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def random_actions(seed: int, episodes: IntArray, side: int, step: int) -> IntArray:
+    """Returns the actions that chance chooses in many episodes, (N,)."""
+    actions = np.empty(len(episodes), np.int64)
+    for index in range(len(episodes)):
+        actions[index] = random_action(seed, episodes[index], side, step)
+    return actions

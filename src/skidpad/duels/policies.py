@@ -1,0 +1,146 @@
+"""Policies: who looks at an observation and answers with an action; learned ones, and those that a user brings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import IntArray
+from skidpad.duels.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of, size_of
+from skidpad.duels.layout import ACTIONS, Side
+
+_BLOCK = 64
+"""Rows that go through the network at once, so that their activations stay in the near cache."""
+
+
+class Policy(Protocol):
+    """Maps what is seen to actions, row by row and without a memory; the same observation gives the same action."""
+
+    def act(self, observations: NDArray[np.float32]) -> IntArray:
+        """Returns the actions, (N,) of 0 .. 4, for observations, (N, features)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingFacts:
+    """How a policy came about; kept in its file."""
+
+    scenario: str = ""
+    reward: str = ""
+    seed: int = -1
+    episodes: int = 0
+    chosen_episode: int = 0
+    """After how many episodes the kept weights were the best."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedPolicy:
+    """A network of two hidden layers that answers with the action of the greatest value."""
+
+    role: Side
+    spec_hash: str
+    """The hash of the observation that it was trained on."""
+    shape: Shape
+    weights: Vector
+    """The flat vector of `dense`, float32."""
+    facts: TrainingFacts = field(default_factory=TrainingFacts)
+
+    def __post_init__(self) -> None:
+        if self.weights.shape != (size_of(self.shape),) or self.weights.dtype != np.float32:
+            raise BadSubjectError(
+                f"a policy of shape {tuple(self.shape)} has {size_of(self.shape)} float32 weights; "
+                f"got {self.weights.dtype} of shape {self.weights.shape}"
+            )
+        if self.shape.outputs != ACTIONS:
+            raise BadSubjectError(f"a policy chooses among {ACTIONS} actions; got a network with {self.shape.outputs} outputs")
+
+    def act(self, observations: NDArray[np.float32]) -> IntArray:
+        """Returns the actions of the greatest values, (N,); whatever else is in the batch, a row gives the same action."""
+        rows = np.ascontiguousarray(observations, np.float32)
+        if rows.ndim != 2 or rows.shape[1] != self.shape.inputs:
+            raise BadSubjectError(f"this policy sees (N, {self.shape.inputs}) numbers; got an array of shape {rows.shape}")
+        actions = np.empty(len(rows), np.int64)
+        padded = self.shape.padded()
+        x = np.zeros((_BLOCK, padded.inputs), np.float32)
+        _choose_many(self.weights, padded, rows, x, activations_for(self.shape, _BLOCK), actions)
+        return actions
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _choose_many(weights: Vector, shape: Shape, rows: Matrix, x: Matrix, room: Activations, actions: IntArray) -> None:
+    layers = layers_of(weights, shape)
+    for start in range(0, len(rows), len(x)):
+        count = min(len(rows) - start, len(x))
+        for i in range(count):
+            for n in range(rows.shape[1]):
+                x[i, n] = rows[start + i, n]
+        even = count + count % 2
+        part = Activations(room.h1[:even], room.h2[:even], room.q[:even])
+        forward(layers, x[:even], part)
+        for i in range(count):
+            actions[start + i] = best_output(room.q[i], ACTIONS)
+
+
+def random_policy(role: Side, spec_hash: str, inputs: int, hidden: tuple[int, int], rng: np.random.Generator) -> LearnedPolicy:
+    """Returns an untrained policy: weights uniform after Glorot and Bengio (2010), biases uniform within 1 / sqrt(inputs)."""
+    shape = Shape(inputs, *hidden, ACTIONS)
+    weights = np.zeros(size_of(shape), np.float32)
+    layers = layers_of(weights, shape.padded())
+    for matrix, bias, before, after in (
+        (layers.w1, layers.b1, shape.inputs, shape.first),
+        (layers.w2, layers.b2, shape.first, shape.second),
+        (layers.w3, layers.b3, shape.second, shape.outputs),
+    ):
+        limit = np.sqrt(6.0 / (before + after))
+        matrix[:before, :after] = rng.uniform(-limit, limit, (before, after))
+        bias[:after] = rng.uniform(-1.0, 1.0, after) / np.sqrt(before)
+    return LearnedPolicy(role, spec_hash, shape, weights)
+
+
+@dataclass(frozen=True, slots=True)
+class CallablePolicy:
+    """A user's function as a policy: observations (N, features), float32, to actions (N,)."""
+
+    function: Callable[[NDArray[np.float32]], object]
+    name: str = "callable"
+
+    def act(self, observations: NDArray[np.float32]) -> IntArray:
+        """Returns the function's answer as it is; who asks looks at every action before it counts."""
+        return np.asarray(self.function(np.asarray(observations, np.float32)))
+
+
+class _Predicts(Protocol):
+    """What a model of stable-baselines3 can do."""
+
+    def predict(self, observation: NDArray[np.float32], *, deterministic: bool) -> tuple[object, object]:
+        """Returns actions and, for recurrent models, a state."""
+        ...
+
+
+def from_stable_baselines(model: _Predicts, name: str = "stable-baselines3") -> CallablePolicy:
+    """Wraps a loaded model of stable-baselines3 that was trained on flat observations; it acts deterministically.
+
+    Files of stable-baselines3 are pickles: load them yourself where you trust them, and hand over the object.
+    """
+    return CallablePolicy(lambda observations: model.predict(observations, deterministic=True)[0], name)
+
+
+def policy_named(target: str) -> CallablePolicy:
+    """Imports `module:function`, which runs that module's code; only what the user names is ever imported."""
+    module_name, _, name = target.partition(":")
+    if not module_name or not name:
+        raise BadSubjectError(f"a policy of your own is named module:function; got {target!r}")
+    try:
+        function = getattr(import_module(module_name), name)
+    except ImportError as error:
+        raise BadSubjectError(f"cannot import the module of policy {target!r}: {error}; is it on PYTHONPATH?") from error
+    except AttributeError as error:
+        raise BadSubjectError(f"module {module_name!r} has no {name!r}; name a function that is there") from error
+    if not callable(function):
+        raise BadSubjectError(f"{target!r} is a {type(function).__name__}; name a function of observations (N, features)")
+    return CallablePolicy(function, target)

@@ -1,0 +1,114 @@
+"""The scenes of highway-env beyond the highway in which a duel can be fought: merge, exit, intersection, roundabout.
+
+They run on highway-env alone, with other traffic about. Whatever the scene, both drivers have the five meta-actions, and an episode
+ends as a crash when the ego crashes with anyone, as overtaken where the road runs straight, else as a timeout.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from skidpad.core.errors import UnknownNameError
+from skidpad.duels.observation import Feature, ObservationSpec, Quantity
+from skidpad.duels.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A scene of highway-env as a duel; the scenario's start fields are unused, since the scene places its own vehicles."""
+
+    name: str
+    environment: str
+    """The class within highway-env."""
+    scenario: Scenario
+    has_two_drivers: bool
+    """Whether the scene honours `controlled_vehicles = 2`; where not, the vehicle nearest ahead of the ego is taken over."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """What differs from the scene's own configuration."""
+    end_x_m: float | None = None
+    """Where the scene itself ends the episode, along x."""
+
+
+def _square(half_m: float, speed_mps: float) -> ObservationSpec:
+    """An observation for scenes around the origin, all scaled, five vehicles."""
+    return ObservationSpec(
+        features=(
+            Feature(Quantity.PRESENCE),
+            Feature(Quantity.X, -half_m, half_m),
+            Feature(Quantity.Y, -half_m, half_m),
+            Feature(Quantity.VX, -speed_mps, speed_mps),
+            Feature(Quantity.VY, -speed_mps, speed_mps),
+            Feature(Quantity.COS_HEADING),
+            Feature(Quantity.SIN_HEADING),
+        ),
+        vehicles=5,
+    )
+
+
+_ALONG_ROAD = ObservationSpec(
+    features=(
+        Feature(Quantity.PRESENCE),
+        Feature(Quantity.X, -1200.0, 1200.0),
+        Feature(Quantity.Y, -32.0, 32.0),
+        Feature(Quantity.VX, -40.0, 40.0),
+        Feature(Quantity.VY, -40.0, 40.0),
+    ),
+    vehicles=5,
+)
+
+MERGE = Scene(
+    name="merge",
+    environment="highway_env.envs.merge_env.MergeEnv",
+    scenario=Scenario("merge", overtake_end_m=3.0, simulation_hz=15, episode_steps=20, observation=_ALONG_ROAD),
+    has_two_drivers=False,
+    end_x_m=370.0,
+)
+EXIT = Scene(
+    name="exit",
+    environment="highway_env.envs.exit_env.ExitEnv",
+    scenario=Scenario(
+        "exit",
+        lanes=6,
+        overtake_end_m=3.0,
+        target_speeds_mps=(18.0, 24.0, 30.0),
+        simulation_hz=5,
+        episode_steps=18,
+        observation=_ALONG_ROAD,
+    ),
+    has_two_drivers=True,
+)
+INTERSECTION = Scene(
+    name="intersection",
+    environment="highway_env.envs.intersection_env.IntersectionEnv",
+    scenario=Scenario(
+        "intersection",
+        lanes=1,
+        target_speeds_mps=(0.0, 4.5, 9.0),
+        simulation_hz=15,
+        episode_steps=13,
+        observation=_square(100.0, 20.0),
+    ),
+    has_two_drivers=True,
+    settings=MappingProxyType({"other_vehicles_type": "skidpad.duels.highway.CrossingTraffic"}),
+)
+ROUNDABOUT = Scene(
+    name="roundabout",
+    environment="highway_env.envs.roundabout_env.RoundaboutEnv",
+    scenario=Scenario(
+        "roundabout",
+        target_speeds_mps=(0.0, 8.0, 16.0),
+        simulation_hz=15,
+        episode_steps=11,
+        observation=_square(100.0, 15.0),
+    ),
+    has_two_drivers=False,
+)
+
+SCENES: Mapping[str, Scene] = MappingProxyType({scene.name: scene for scene in (MERGE, EXIT, INTERSECTION, ROUNDABOUT)})
+
+
+def scene(name: str) -> Scene:
+    """Returns the scene `name`, or says which there are."""
+    if name not in SCENES:
+        raise UnknownNameError.among("scene", name, SCENES)
+    return SCENES[name]

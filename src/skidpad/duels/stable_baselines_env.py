@@ -1,0 +1,86 @@
+"""The vector environment that stable-baselines3 trains on: one side of many duels against a frozen other.
+
+Importing this module needs stable-baselines3, of the extra `duel`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skidpad.core.errors import MissingExtraError
+from skidpad.core.images import IntArray
+from skidpad.duels.batch import DuelBatch
+from skidpad.duels.gym_env import action_space, observation_space
+from skidpad.duels.layout import RUNNING, Outcome, Side
+from skidpad.duels.opponents import Driver, Idm
+from skidpad.duels.rewards import Reward
+from skidpad.duels.scenario import Scenario
+
+try:
+    from stable_baselines3.common.vec_env import VecEnv
+except ModuleNotFoundError as error:
+    raise MissingExtraError.of("stable-baselines3", "duel", "an environment for stable-baselines3") from error
+
+
+class StableBaselinesEnv(VecEnv):
+    """Begins the next episode in the same step and keeps the last observation in `terminal_observation`, as the library wants it."""
+
+    def __init__(self, scenario: Scenario, side: Side, other: Driver | Idm, reward: Reward, count: int, seed: int = 0) -> None:
+        self.render_mode = None
+        super().__init__(count, observation_space(scenario.observation), action_space())
+        self._batch = DuelBatch(scenario, side, other, reward, count, seed)
+        self._has_begun = False
+        self._actions = np.zeros(count, np.int64)
+
+    def reset(self) -> NDArray[np.float32]:
+        """Begins anew where a seed was set or nothing has begun yet, else the next episode of every place."""
+        seed = self._seeds[0]
+        if seed is not None or not self._has_begun:
+            self._batch.restart(seed)
+            self._has_begun = True
+        else:
+            self._batch.advance(np.ones(self.num_envs, np.bool_))
+        self._reset_seeds()
+        return self._batch.observe()
+
+    def step_async(self, actions: IntArray) -> None:
+        """Takes the actions."""
+        self._actions = np.asarray(actions, np.int64)
+
+    def step_wait(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Drives one policy step in every place."""
+        rewards = self._batch.drive(self._actions)
+        over, truncated = self._batch.outcomes != RUNNING, self._batch.truncated
+        last = self._batch.observe()
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for row in np.flatnonzero(over).tolist():
+            outcome = Outcome.of_code(int(self._batch.outcomes[row]))
+            infos[row] = {
+                "terminal_observation": last[row],
+                "TimeLimit.truncated": bool(truncated[row]),
+                "outcome": outcome.value if outcome else "",
+                "problem": self._batch.problems[row],
+            }
+        self._batch.advance(over)
+        return self._batch.observe(), rewards.astype(np.float32), over, infos
+
+    def close(self) -> None:
+        """Has nothing to give back."""
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        """Returns an attribute of this environment once for each place."""
+        return [getattr(self, attr_name) for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:  # noqa: ARG002
+        """Sets an attribute of this environment."""
+        setattr(self, attr_name, value)
+
+    def env_method(self, method_name: str, *args: Any, indices: int | Iterable[int] | None = None, **kwargs: Any) -> list[Any]:
+        """Calls a method of this environment once for each place."""
+        return [getattr(self, method_name)(*args, **kwargs) for _ in self._get_indices(indices)]
+
+    def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:  # noqa: ARG002
+        """Nothing is wrapped."""
+        return [False for _ in self._get_indices(indices)]

@@ -1,0 +1,143 @@
+"""Table I whole, for every reward, the paper beside, and what the paper does not show: from nothing to the scoreboard."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skidpad.campaigns.duel import Duel
+from skidpad.campaigns.duel_settings import DuelSettings
+from skidpad.campaigns.duel_summary import DuelSummary, summarise
+from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.files import write_atomically
+from skidpad.core.progress import Progress, silent
+from skidpad.replicate.duel import paper, tables
+from skidpad.replicate.render import markdown, plain, scoreboard_sheet
+from skidpad.replicate.rows import Row, Sheet
+from skidpad.report.duel import duel_page
+from skidpad.report.render import render_page, write_text_whole
+from skidpad.runs.folder import Run
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.duel_phases import DuelWork
+
+TITLE = "Adversarial testing with reinforcement learning, replicated"
+RUN = "run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuelReplicationSettings:
+    """One replication: `trainings` of the ego, of adversaries for each reward, and of repairs; the defaults are the paper's.
+
+    cross_episodes, search_episodes: of every repaired ego against each opponent that the paper does not show.
+    """
+
+    trainings: int = 10
+    train_episodes: int = 2000
+    tests: int = 10
+    test_episodes: int = 2000
+    cross_episodes: int = 1000
+    search_episodes: int = 20
+    keep_episodes: int = 40
+    rewards: tuple[str, ...] = ("released", "sound", "paper")
+    repair_against: tuple[str, ...] = ("released", "sound")
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.trainings < 1:
+            raise BadParametersError(f"a replication needs at least one training; got {self.trainings}")
+
+    def campaign(self) -> DuelSettings:
+        """Returns the settings of the campaign behind it."""
+        return DuelSettings(
+            scenario="released",
+            rewards=self.rewards,
+            repair_against=tuple(name for name in self.repair_against if name in self.rewards),
+            egos=self.trainings,
+            adversaries=self.trainings,
+            repairs=self.trainings,
+            train_episodes=self.train_episodes,
+            test_runs=self.tests,
+            test_episodes=self.test_episodes,
+            cross_episodes=self.cross_episodes,
+            search_episodes=self.search_episodes,
+            keep_episodes=self.keep_episodes,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DuelReplication:
+    """The answers to both questions, and the run that they come from."""
+
+    settings: DuelReplicationSettings
+    campaign: DuelSettings
+    summary: DuelSummary
+
+    def rows(self) -> tuple[Row, ...]:
+        """Returns the scoreboard."""
+        return (
+            *tables.ego_rows(self.summary),
+            *(row for reward in self.campaign.rewards for row in tables.exposure_rows(self.summary, reward)),
+            *(row for reward in self.campaign.repaired for row in tables.repair_rows(self.summary, self.campaign, reward)),
+        )
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Returns the scoreboard, and the tables behind it."""
+        return (scoreboard_sheet("Scoreboard", paper.PAPER, self.rows()), *self.behind())
+
+    def behind(self) -> tuple[Sheet, ...]:
+        """Returns Table I, the paper's and ours for every reward, the crossings, and the crashes."""
+        ours = (tables.table_1(self.summary, self.campaign, reward) for reward in self.campaign.rewards)
+        return (tables.paper_table_1(), *ours, tables.crossings(self.summary), tables.crashes(self.summary))
+
+    def facts(self) -> tuple[str, ...]:
+        """Returns what was done, in words."""
+        s = self.settings
+        return (
+            f"trainings of each kind: {s.trainings} x {s.train_episodes} episodes; tests of each: {s.tests} x {s.test_episodes}",
+            f"rewards: {', '.join(s.rewards)}; egos retrained against the best adversary of: {', '.join(self.campaign.repaired)}",
+            f"ego: {self.summary.best_ego}, the one with the lowest failure rate against IDM, of equals the fastest",
+            f"episodes tested: {self.summary.episodes:,}; ended by a policy that failed: {self.summary.errors}",
+            f"seed {s.seed}",
+        )
+
+    def payload(self) -> dict[str, Any]:
+        """Returns everything as plain values for JSON."""
+        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in self.behind()]
+        return {
+            "paper": paper.PAPER,
+            "settings": plain(self.settings),
+            "rows": plain(self.rows()),
+            "sheets": sheets,
+            "traps": list(paper.TRAPS),
+        }
+
+    def markdown(self) -> str:
+        """Returns the page for the docs."""
+        return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
+
+
+def replicate(settings: DuelReplicationSettings, folder: Path, progress: Progress = silent) -> DuelReplication:
+    """Runs or resumes the campaign in FOLDER/run and writes FOLDER/duel.json, duel.md and report.html."""
+    work = _measured(settings.campaign(), folder / RUN, progress)
+    answer = DuelReplication(settings, work.settings, summarise(work))
+    write_atomically(folder / "duel.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())
+    write_atomically(folder / "duel.md", answer.markdown().encode())
+    write_text_whole(folder / "report.html", render_page(duel_page(work)))
+    return answer
+
+
+def _measured(settings: DuelSettings, path: Path, progress: Progress) -> DuelWork:
+    campaign = Duel.load(settings)
+    if (path / "manifest.json").exists():
+        run = Run.open(path)
+        if DuelSettings.from_config(run.config) != settings:
+            raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
+    else:
+        run = campaign.start(path)
+    if not run.is_finished:
+        campaign.execute(run, progress)
+    return campaign.work(run)

@@ -1,0 +1,156 @@
+"""From a run of duels to its page: verdict, films, Figures 4 to 6, tables with intervals."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from skidpad.campaigns.duel_drivers import IDM, RANDOM
+from skidpad.campaigns.duel_phases import EGO, OWN, repair_family
+from skidpad.campaigns.duel_summary import Column, DuelSummary, summarise
+from skidpad.report.duel_charts import duel_charts
+from skidpad.report.duel_films import films
+from skidpad.report.duel_tables import duel_tables
+from skidpad.report.model import Fact, Headline, Tone
+from skidpad.report.page import Page
+from skidpad.report.wording import NOTHING, count, percent, plain
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.duel_phases import DuelWork
+
+
+def duel_page(work: DuelWork) -> Page:
+    """Counts the run, drives some of its episodes again and words the verdict."""
+    summary = summarise(work)
+    groups = [group for group in work.settings.groups if summary.column(EGO, group)]
+    crashed = any(column.crashes for column in summary.columns if column.family == EGO)
+    tone = Tone.ALARM if crashed else Tone.CALM if summary.episodes else Tone.UNKNOWN
+    return Page(
+        title=f"Duels: {_ego(work, summary)} on {work.arena.scenario.name}",
+        tone=tone,
+        verdict=_verdict(work, summary),
+        headlines=_headlines(work, summary),
+        context=(Fact("Ego", _ego(work, summary)), Fact("Scene", _scene(work))),
+        notes=_notes(work, summary),
+        pictures=(),
+        pictures_note=_PICTURES,
+        charts=tuple(duel_charts(work, summary)),
+        tables=tuple(table for table in duel_tables(summary) if table.rows),
+        configuration=tuple(Fact(name, _plain(value)) for name, value in work.run.config.items()),
+        manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(work.run.manifest.to_json()).items()),
+        commands=_commands(work),
+        films=films(work, [*_by_failure(summary, groups), RANDOM, EGO]) if work.arena.is_judged else (),
+    )
+
+
+_PICTURES = (
+    "Seen from above; both drive to the right, and the picture goes along with them. The ego is green, orange where it has crashed; the "
+    "front vehicle is magenta. “Last chance” is the last decision with which the ego could still have escaped, the front vehicle doing as "
+    "it did."
+)
+
+
+def _verdict(work: DuelWork, summary: DuelSummary) -> str:
+    state = "" if work.run.is_finished else "Not finished yet. "
+    if not summary.episodes:
+        return f"{state}Nothing was tested; the policies are trained."
+    groups = _by_failure(summary, [group for group in work.settings.groups if summary.column(EGO, group)])
+    chance, calm = summary.column(EGO, RANDOM), summary.column(EGO, IDM)
+    parts = []
+    if groups:
+        worst = summary.column(EGO, groups[0])
+        parts.append(f"the adversary ({groups[0]}) makes the ego crash in {_mean(worst)} of the episodes")
+    if chance:
+        parts.append(f"{'a' if groups else 'A'} random front vehicle in {_mean(chance)}" + ("" if groups else " makes it crash"))
+    if calm:
+        parts.append(f"IDM in {_mean(calm)}")
+    words = ", ".join(parts)
+    repaired = _repaired(work, summary, groups)
+    if repaired and calm:
+        against = repaired.family.removeprefix("repaired-")
+        whom = "it" if groups and against == groups[0] else f"the adversary ({against})"
+        words += f"; retrained against {whom}, it crashes in {_mean(repaired)}, at {repaired.ego_mps:.1f} instead of {calm.ego_mps:.1f} m/s"
+    errors = f" {count(summary.errors)} episodes ended because a policy failed." if summary.errors else ""
+    return f"{state}{words[:1].upper()}{words[1:]}.{errors}"
+
+
+def _headlines(work: DuelWork, summary: DuelSummary) -> tuple[Headline, ...]:
+    found: list[Headline] = []
+    groups = _by_failure(summary, [group for group in work.settings.groups if summary.column(EGO, group)])
+    wanted = [(EGO, group, f"failure rate, adversary ({group})") for group in groups[:1]]
+    wanted += [(EGO, RANDOM, "failure rate, random front")]
+    repaired = _repaired(work, summary, groups)
+    wanted += [(repaired.family, OWN, "failure rate, repaired ego")] if repaired else []
+    wanted += [(EGO, IDM, "failure rate, IDM in front")]
+    for family, name, label in wanted:
+        column = summary.column(family, name)
+        if column and len(found) < 3:
+            detail = f"{count(column.crashes)} of {count(column.episodes - column.errors)}, ego at {column.ego_mps:.1f} m/s"
+            found.append(Headline(label, _mean(column), detail))
+    return tuple(found)
+
+
+def _repaired(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> Column | None:
+    """Returns the repair against the worst adversary, else against another."""
+    order = sorted(work.settings.repaired, key=lambda group: groups.index(group) if group in groups else len(groups))
+    found = [summary.column(repair_family(work.settings, group, 0), OWN) for group in order]
+    return next((column for column in found if column), None)
+
+
+def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
+    notes = [
+        (
+            "A failure is a crash of the two vehicles. Failure rates are means over trainings of means over tests; SEM is across "
+            "trainings. Intervals are Wilson's over all episodes, and trainings differ more than that."
+        ),
+        (
+            "On this highway vehicles drive 20 m/s at least, whatever they choose: an ego that is always slower never crashes either, so "
+            "read the speed beside the safety."
+        ),
+    ][: 2 if work.arena.is_judged else 1]
+    if work.arena.is_judged:
+        notes.append(
+            "A crash is avoidable at a moment if some sequence of the ego's actions from then on avoids it, the front vehicle doing as it "
+            "did; found by an exact search. Who broke the safe distance first is by RSS, with the constants of duels/safe_distance.py."
+        )
+    else:
+        notes.append(
+            "In scenes of highway-env, avoidability and safe distances are not judged, and a crash with other traffic counts as well."
+        )
+    problem = next((column.problem for column in summary.columns if column.problem), "")
+    if problem:
+        notes.append(f"{count(summary.errors)} episodes ended as errors and count in no rate; the first: {plain(problem, 300)}")
+    return tuple(notes)
+
+
+def _by_failure(summary: DuelSummary, groups: Sequence[str]) -> list[str]:
+    found = [(group, column.across_trainings.mean) for group in groups if (column := summary.column(EGO, group))]
+    return [group for group, _ in sorted(found, key=lambda pair: -pair[1] if isfinite(pair[1]) else 0.0)]
+
+
+def _mean(column: Column | None) -> str:
+    return percent(column.across_trainings.mean) if column else NOTHING
+
+
+def _ego(work: DuelWork, summary: DuelSummary) -> str:
+    return work.settings.ego or summary.best_ego or "ego"
+
+
+def _scene(work: DuelWork) -> str:
+    scenario = work.arena.scenario
+    if not work.arena.is_judged:
+        return f"{scenario.name} of highway-env, {scenario.episode_steps} policy steps at most"
+    size = f"{scenario.lanes} lanes, two vehicles, {scenario.episode_steps} policy steps at most, {scenario.simulation_hz} Hz"
+    return f"{size} (scenario {scenario.name!r})"
+
+
+def _commands(work: DuelWork) -> tuple[str, ...]:
+    path = shlex.quote(str(work.run.path))
+    return (shlex.join(work.run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,90 @@
+"""Plots of duels as inline SVG: speeds over time with their spread (Figure 6), and how episodes ended."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skidpad.report.charts import SERIES
+from skidpad.report.svg import WIDTH, Axis, Unit, add, drawing, short, tip, write
+from skidpad.report.wording import count, percent
+
+_LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 52.0, WIDTH - 10.0, 14.0, 226.0, 268.0
+_ROW, _GUTTER = 24.0, 206.0
+OUTCOMES = ("crash", "overtaken", "timeout", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A named line with the spread to both sides of it; all as long as x."""
+
+    label: str
+    x: tuple[float, ...]
+    middle: tuple[float, ...]
+    spread: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How the episodes of one row ended, in the order of OUTCOMES."""
+
+    label: str
+    counts: tuple[int, int, int, int]
+
+
+def bands(key: str, title: str, description: str, axes: tuple[str, str], lines: Sequence[Band], range_y: tuple[float, float]) -> str:
+    """Draws lines with shaded spreads over shared axes, the names beneath them."""
+    root = drawing(key, title, description, _HEIGHT + 20.0 * len(lines))
+    x = Axis(min(line.x[0] for line in lines), max(line.x[-1] for line in lines), _LEFT, _RIGHT)
+    y = Axis(*range_y, _BOTTOM, _TOP)
+    _frame(root, x, y, axes)
+    for index, line in enumerate(lines):
+        name = f"series-{index % SERIES}"
+        above = [(a, b + c) for a, b, c in zip(line.x, line.middle, line.spread, strict=True)]
+        below = [(a, b - c) for a, b, c in zip(line.x, line.middle, line.spread, strict=True)]
+        add(root, "polygon", class_=f"band {name}", points=_path(x, y, [*above, *reversed(below)]))
+        points = _path(x, y, list(zip(line.x, line.middle, strict=True)))
+        tip(add(root, "polyline", class_=f"curve {name}", points=points), line.label)
+        top = _HEIGHT + 20.0 * index + 10.0
+        add(root, "line", class_=f"curve {name}", x1=_LEFT, x2=_LEFT + 26.0, y1=top - 4.0, y2=top - 4.0)
+        add(root, "text", short(line.label, 60), class_="label", x=_LEFT + 34.0, y=top)
+    return write(root)
+
+
+def stacked(key: str, title: str, description: str, rows: Sequence[Ends]) -> str:
+    """Draws for each row one bar that the shares of its outcomes fill."""
+    bottom = len(rows) * _ROW + 8.0
+    root = drawing(key, title, description, bottom + 30.0)
+    axis = Axis(0.0, 1.0, _GUTTER, WIDTH - 8.0, Unit.PERCENT)
+    for index, row in enumerate(rows):
+        top, total, done = 6.0 + index * _ROW, sum(row.counts), 0
+        tip(add(root, "text", short(row.label, 32), class_="label", x=_GUTTER - 8.0, y=top + 14.0, text_anchor="end"), row.label)
+        for outcome, number in zip(OUTCOMES, row.counts, strict=True):
+            if number and total:
+                left, right = axis.at(done / total), axis.at((done + number) / total)
+                mark = add(root, "rect", class_=outcome, x=left, y=top + 2.0, width=max(right - left, 0.6), height=16.0)
+                tip(mark, f"{row.label}: {outcome} {percent(number / total)} ({count(number)} of {count(total)})")
+                done += number
+    for index, outcome in enumerate(OUTCOMES):
+        x = _GUTTER + index * 70.0
+        add(root, "rect", class_=outcome, x=x, y=bottom + 8.0, width=11.0, height=11.0, rx=2.0)
+        add(root, "text", outcome, class_="tick", x=x + 16.0, y=bottom + 17.5)
+    return write(root)
+
+
+def _frame(root: ET.Element, x: Axis, y: Axis, axes: tuple[str, str]) -> None:
+    for value in y.ticks(4):
+        at = y.at(value)
+        add(root, "line", class_="grid", x1=_LEFT, x2=_RIGHT, y1=at, y2=at)
+        add(root, "text", y.word(value), class_="tick", x=_LEFT - 6.0, y=at + 4.0, text_anchor="end")
+    for value in x.ticks(6):
+        add(root, "text", x.word(value), class_="tick", x=x.at(value), y=_BOTTOM + 16.0, text_anchor="middle")
+    add(root, "line", class_="axis", x1=_LEFT, x2=_RIGHT, y1=_BOTTOM, y2=_BOTTOM)
+    add(root, "text", axes[0], class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
+    middle = (_TOP + _BOTTOM) / 2.0
+    add(root, "text", axes[1], class_="name", x=12.0, y=middle, text_anchor="middle", transform=f"rotate(-90 12 {middle:g})")
+
+
+def _path(x: Axis, y: Axis, points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x.at(a):.2f},{y.at(b):.2f}" for a, b in points)

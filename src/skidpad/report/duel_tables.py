@@ -1,0 +1,120 @@
+"""The tables on the page of a run of duels."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from skidpad.campaigns.duel_drivers import IDM
+from skidpad.campaigns.duel_phases import EGO, OWN, TRAIN_EGO
+from skidpad.report.page import Table
+from skidpad.report.wording import NOTHING, count, interval, percent
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.duel_summary import Column, Crashes, DuelSummary
+
+_NOTICE_S = (0.5, 1.0, 1.5, 2.0, 3.0)
+
+
+def duel_tables(summary: DuelSummary) -> list[Table]:
+    """Returns the tables: failure rates, trainings, comparisons with chance, crashes."""
+    rates = [
+        (
+            _label(column),
+            percent(column.across_trainings.mean),
+            _sem(column.across_trainings.sem),
+            interval(column.interval.low, column.interval.high),
+            f"{column.ego_mps:.1f}",
+            f"{column.front_mps:.1f}",
+            count(len(column.rates)),
+            count(column.episodes),
+            count(column.errors),
+        )
+        for column in summary.columns
+    ]
+    names = (
+        "Ego against front",
+        "Failure rate",
+        "SEM over trainings",
+        "95 % interval",
+        "Ego m/s",
+        "Front m/s",
+        "Trainings",
+        "Episodes",
+        "Errors",
+    )
+    trainings = [
+        (found.phase, f"{index + 1}", f"{record.failure_rate:.2f}", *_tested(summary, found.phase, index), count(record.updates))
+        for found in summary.trainings
+        for index, record in enumerate(found.records)
+    ]
+    versus = [
+        (f"{against.group}, training {index + 1}", f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value)
+        for against in summary.versus
+        for index, (test, effect) in enumerate(against.by_training)
+    ] + [
+        (f"{against.group}, a training as the unit", f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value)
+        for against in summary.versus
+        for test, effect in (against.over_trainings,)
+    ]
+    crashes = [_crash_row(found) for found in summary.crashes]
+    seconds = tuple(f"{second:g} s before" for second in _NOTICE_S)
+    return [
+        Table("rates", "Failure rates", names, tuple(rates), 1),
+        Table(
+            "trainings",
+            "Trainings",
+            ("Phase", "Training", "Train failure rate", "Test failure rate", "SEM over tests", "Updates"),
+            tuple(trainings),
+            1,
+        ),
+        Table(
+            "versus", "Adversary against random (exact Mann-Whitney U, A12)", ("Adversary", "p-value", "A12", "Effect"), tuple(versus), 1
+        ),
+        Table(
+            "crashes",
+            "Crashes: still avoidable, and who broke the safe distance first",
+            ("Ego against front", "Crashes kept", *seconds, "Never", "Undecided", "Start", "Ego", "Front"),
+            tuple(crashes),
+            1,
+        ),
+    ]
+
+
+def _tested(summary: DuelSummary, phase: str, index: int) -> tuple[str, str]:
+    """Words the tests of one training: an ego's against IDM, an adversary's against the ego, a repaired ego's against its adversary."""
+    if phase == TRAIN_EGO:
+        column = summary.column(EGO, IDM)
+    elif phase.startswith("train-"):
+        column = summary.column(EGO, phase.removeprefix("train-"))
+    else:
+        families = [c.family for c in summary.columns if c.column == OWN]
+        phases = dict.fromkeys(found.phase for found in summary.trainings if found.phase.startswith("repair-"))
+        matched = dict(zip(phases, families, strict=False))
+        column = summary.column(matched.get(phase, ""), OWN)
+    if column is None or index >= len(column.rates):
+        return NOTHING, NOTHING
+    tested = column.by_training[index]
+    return percent(tested.mean), _sem(tested.sem)
+
+
+def _crash_row(crashes: Crashes) -> tuple[str, ...]:
+    who = dict(crashes.broken_by)
+    shares = tuple(percent(crashes.avoidable_before(second)) for second in _NOTICE_S)
+    broke = tuple(count(who.get(name, 0)) for name in ("start", "ego", "front"))
+    return (
+        f"{crashes.family} against {crashes.column}",
+        count(crashes.count),
+        *shares,
+        count(crashes.never),
+        count(crashes.undecided),
+        *broke,
+    )
+
+
+def _sem(value: float) -> str:
+    return f"{100.0 * value:.2f} %" if isfinite(value) else NOTHING
+
+
+def _label(column: Column) -> str:
+    return f"{column.family} against {column.column}"

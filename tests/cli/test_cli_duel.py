@@ -1,0 +1,111 @@
+"""skidpad duel from the command line: one's own ego, replay with a film, repair from files, clear refusals."""
+
+import json
+import sys
+
+import pytest
+
+POLICY = """
+import numpy as np
+
+def reckless(seen):
+    return np.full(len(seen), 3)
+
+def broken(seen):
+    raise RuntimeError("no brakes")
+"""
+
+
+@pytest.fixture
+def policies(tmp_path, monkeypatch):
+    """A module of drivers that the command can import; forgotten again afterwards."""
+    (tmp_path / "duel_cli_policies.py").write_text(POLICY)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "duel_cli_policies"
+    sys.modules.pop("duel_cli_policies", None)
+
+
+def test_an_own_ego_is_tested_replayed_and_drawn(skidpad, policies, tmp_path) -> None:
+    run = tmp_path / "run"
+    done = skidpad("duel", "test", "--ego", f"{policies}:reckless", "--test-episodes", 20, "--out", run, "--json")
+    assert done.code == 0, done.err
+    payload = json.loads(done.out)
+    columns = {(column["family"], column["column"]): column for column in payload["columns"]}
+    assert columns["ego", "random"]["failure_rate"] > columns["slow", "random"]["failure_rate"] == 0.0
+    assert columns["ego", "idm"]["episodes"] == 20
+    assert (run / "report.html").is_file()
+    worst = skidpad("report", run)
+    assert worst.code == 0
+    from skidpad.runs.folder import Run
+
+    case = Run.open(run).findings(limit=1, columns=["case_id"]).to_pylist()[0]["case_id"]
+    replayed = skidpad("replay", run, case[:10], "--picture", tmp_path / "film.svg")
+    assert replayed.code == 0, replayed.err
+    assert "reproduced" in replayed.out
+    assert (tmp_path / "film.svg").read_text().startswith("<svg")
+    assert "animateTransform" in (tmp_path / "film.moving.svg").read_text()
+    again = json.loads(skidpad("replay", run, case, "--json").out)
+    assert again["reproduced"] is True
+    assert again["outcome"] == "crash"
+    refused = skidpad("replay", run, case, "--picture", tmp_path / "film.png")
+    assert refused.code == 2
+    assert "film.svg" in refused.err
+    resumed = skidpad("resume", run)
+    assert resumed.code == 0
+    assert "failure rates" in resumed.out
+
+
+def test_a_broken_ego_is_counted_and_named(skidpad, policies, tmp_path) -> None:
+    done = skidpad("duel", "--ego", f"{policies}:broken", "--rewards", "", "--test-episodes", 4, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert "cannot be retrained" in done.out
+    assert "the policy raised RuntimeError: no brakes" in done.out
+
+
+def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
+    trained = tmp_path / "trained"
+    done = skidpad("duel", "train", "--rewards", "sound", "--train-episodes", 4, "--out", trained, "--json")
+    assert done.code == 0, done.err
+    ego, front = (trained / "policies" / f"{name}.safetensors" for name in ("train-ego-000", "train-sound-000"))
+    small = ("--train-episodes", 4, "--test-episodes", 6)
+    repaired = skidpad(
+        "duel", "repair", "--ego", ego, "--front", front, "--w-col", "-1,-0.5", *small, "--out", tmp_path / "repaired", "--json"
+    )
+    assert repaired.code == 0, repaired.err
+    families = {column["family"] for column in json.loads(repaired.out)["columns"]}
+    assert families == {"ego", "slow", "repaired-given", "repaired-given w_col -0.5"}
+    swapped = skidpad("duel", "test", "--ego", front, "--test-episodes", 4, "--out", tmp_path / "swapped")
+    assert swapped.code == 2
+    assert "was trained to drive the front vehicle" in swapped.err
+    assert not (tmp_path / "swapped").exists(), "what cannot be loaded makes no run"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("duel", "--w-col", "often"), "--w-col holds numbers"),
+        (("duel", "--rewards", "soud"), "did you mean 'sound'"),
+        (("duel", "--env", "mergd"), "did you mean 'merge'"),
+        (("duel", "--scenario", "nowhere.toml"), "cannot read the scenario"),
+        (("duel", "repair", "--ego", "ego.safetensors"), "give one with --front"),
+        (("duel", "test", "--ego", "no-such-module:drive"), "cannot import"),
+    ],
+)
+def test_wrong_use_is_said_and_nothing_is_made(skidpad, tmp_path, monkeypatch, words, said) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = skidpad(*words, "--out", tmp_path / "run")
+    assert done.code == 2
+    assert said in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_scenario_of_ones_own_is_a_file(skidpad, policies, tmp_path) -> None:
+    from dataclasses import replace
+
+    from skidpad.duels.presets import RELEASED
+
+    (tmp_path / "three.toml").write_text(replace(RELEASED, name="three lanes", lanes=3).to_toml())
+    words = ("--ego", f"{policies}:reckless", "--scenario", tmp_path / "three.toml", "--test-episodes", 6)
+    done = skidpad("duel", "test", *words, "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    assert "three lanes" in (tmp_path / "run" / "report.html").read_text()

@@ -1,0 +1,151 @@
+"""highway-env as a backend: the same outcomes as the engine's for whole episodes, the other scenes, and what is told when it is missing."""
+
+import sys
+from dataclasses import replace
+from importlib import import_module
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError, MissingExtraError
+from skidpad.duels.backend import EngineBackend, highway_backend
+from skidpad.duels.backend_play import play_on
+from skidpad.duels.episodes import Episodes
+from skidpad.duels.evaluation import evaluate
+from skidpad.duels.layout import CRASHED, Action, Outcome, Side
+from skidpad.duels.opponents import ConstantActions, Driver, Idm, RandomActions
+from skidpad.duels.policies import CallablePolicy, random_policy
+from skidpad.duels.presets import PRETRAINING, RELEASED
+from skidpad.duels.scenario import Scenario
+from skidpad.duels.scenes import SCENES, Scene
+
+FAST = replace(RELEASED, simulation_hz=5)
+FASTER, SLOWER = ConstantActions(Action.FASTER), ConstantActions(Action.SLOWER)
+
+
+def network(role: Side, seed: int) -> Driver:
+    return random_policy(role, FAST.observation.hash, FAST.observation.size, (16, 16), np.random.default_rng(seed))
+
+
+def assert_same(first: Episodes, second: Episodes) -> None:
+    assert np.array_equal(first.outcomes, second.outcomes)
+    assert np.array_equal(first.steps, second.steps)
+    assert np.array_equal(first.ego_actions, second.ego_actions)
+    assert np.array_equal(first.front_actions, second.front_actions)
+    assert np.array_equal(first.starts, second.starts)
+    assert np.allclose(first.speeds_mps, second.speeds_mps, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "ego", "front"),
+    [(FAST, FASTER, SLOWER), (FAST, network(Side.EGO, 1), network(Side.FRONT, 2)), (PRETRAINING, RandomActions(), Idm())],
+    ids=["constant", "networks", "idm"],
+)
+def test_episodes_end_alike_on_the_engine_in_batches_and_on_highway_env(scenario: Scenario, ego: Driver, front: Driver | Idm) -> None:
+    numbers = np.arange(6)
+    batches = evaluate(scenario, ego, front, len(numbers), 4)
+    assert_same(play_on(EngineBackend(scenario), ego, front, 4, numbers), batches)
+    assert_same(play_on(highway_backend(scenario), ego, front, 4, numbers), batches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", range(3))
+def test_networks_end_a_hundred_episodes_alike(pair: int) -> None:
+    numbers = np.arange(100)
+    ego, front = network(Side.EGO, 2 * pair), network(Side.FRONT, 2 * pair + 1)
+    scenario = FAST if pair else RELEASED
+    assert_same(play_on(highway_backend(scenario), ego, front, 8, numbers), evaluate(scenario, ego, front, 100, 8))
+
+
+def test_a_broken_policy_ends_its_episode_as_an_error() -> None:
+    def broken(observations: NDArray[np.float32]) -> object:
+        return np.full(len(observations), np.nan if observations[0, 1] > 2 else 1.0)
+
+    engine, highway = (
+        play_on(backend, CallablePolicy(broken), SLOWER, 2, np.arange(8)) for backend in (EngineBackend(FAST), highway_backend(FAST))
+    )
+    assert_same(engine, highway)
+    assert 0 < engine.count(Outcome.ERROR) < 8
+    assert engine.failures == highway.failures
+    assert all("the policy answered nan" in failure.message for failure in engine.failures)
+
+
+def test_the_front_driver_has_to_fit_the_scenario() -> None:
+    with pytest.raises(BadParametersError, match="has 'idm' in front; got ConstantActions"):
+        play_on(EngineBackend(PRETRAINING), FASTER, SLOWER, 0, np.arange(1))
+    with pytest.raises(BadParametersError, match="has 'policy' in front; got Idm"):
+        play_on(EngineBackend(FAST), FASTER, Idm(), 0, np.arange(1))
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=lambda scene: scene.name)
+def test_every_scene_is_a_duel(scene: Scene) -> None:
+    backend = highway_backend(scene=scene)
+    stock = highway_backend(scene=scene, is_stock_observed=True)
+    for one in (backend, stock):
+        one.reset(3, 1)
+    vehicles = backend.environment.road.vehicles
+    ego, front = backend.environment.controlled_vehicles
+    assert ego in vehicles
+    assert front in vehicles
+    assert backend.start is None
+    before = backend.state
+    for side in Side:
+        assert np.abs(backend.observe(side) - stock.observe(side)).max() < 1e-6
+    backend.step(Action.FASTER, Action.SLOWER)
+    stock.step(Action.FASTER, Action.FASTER)
+    # the second action reaches the front vehicle, and only that differs
+    assert backend.state[Side.FRONT, 3] < stock.state[Side.FRONT, 3]
+    assert not np.array_equal(backend.state, before)
+
+
+@pytest.mark.parametrize("scene", [SCENES["merge"], SCENES["roundabout"]], ids=lambda scene: scene.name)
+def test_episodes_in_a_scene_end_and_come_again(scene: Scene) -> None:
+    scenario = replace(scene.scenario, episode_steps=6)
+    numbers = np.arange(3)
+    first = play_on(highway_backend(scenario, scene), RandomActions(), RandomActions(), 5, numbers)
+    again = play_on(highway_backend(scenario, scene), RandomActions(), RandomActions(), 5, numbers[::-1].copy())
+    assert np.array_equal(first.outcomes, again.outcomes[::-1])
+    assert np.array_equal(first.speeds_mps, again.speeds_mps[::-1], equal_nan=True)
+    assert (first.steps <= 6).all()
+    assert {Outcome.of_code(int(code)) for code in first.outcomes} <= {Outcome.CRASH, Outcome.OVERTAKEN, Outcome.TIMEOUT}
+
+
+def test_a_wreck_of_the_front_alone_is_no_failure_of_the_ego() -> None:
+    backend = highway_backend(scene=SCENES["merge"])
+    backend.reset(0, 0)
+    ego, front = backend.environment.controlled_vehicles
+    front.crashed = True
+    assert backend.step(Action.IDLE, Action.IDLE) is not Outcome.CRASH
+    assert backend.state[Side.FRONT, CRASHED] == 1
+    ego.crashed = True
+    assert backend.step(Action.IDLE, Action.IDLE) is Outcome.CRASH
+
+
+def test_an_intersection_leaves_the_rules_of_the_highway_alone() -> None:
+    from highway_env.vehicle.behavior import IDMVehicle
+
+    before = IDMVehicle.DISTANCE_WANTED, IDMVehicle.COMFORT_ACC_MAX, IDMVehicle.COMFORT_ACC_MIN
+    highway_backend(scene=SCENES["intersection"]).reset(0, 0)
+    assert before == (IDMVehicle.DISTANCE_WANTED, IDMVehicle.COMFORT_ACC_MAX, IDMVehicle.COMFORT_ACC_MIN)
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("highway", "highway_env.envs.common.abstract"),
+        ("gym_env", "gymnasium"),
+        ("parallel_env", "pettingzoo"),
+        ("stable_baselines_env", "stable_baselines3.common.vec_env"),
+    ],
+)
+def test_without_a_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
+    monkeypatch.delitem(sys.modules, f"skidpad.duels.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"skidpad\[duel\]"):
+        import_module(f"skidpad.duels.{module}")
+
+
+def test_a_backend_that_has_not_begun_says_so() -> None:
+    with pytest.raises(RuntimeError, match="call reset or place"):
+        _ = highway_backend(FAST).state

@@ -1,0 +1,98 @@
+"""The scoreboard of duels: the paper's table as printed, ours in the same shape, the same twice, resumed."""
+
+import json
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+
+from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.replicate.duel import paper
+from skidpad.replicate.duel.replication import DuelReplicationSettings, replicate
+
+TINY = DuelReplicationSettings(
+    trainings=2,
+    train_episodes=6,
+    tests=3,
+    test_episodes=8,
+    cross_episodes=8,
+    search_episodes=2,
+    keep_episodes=4,
+    rewards=("sound", "paper"),
+    repair_against=("sound",),
+    seed=3,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replicate")
+    replicate(TINY, folder)
+    return folder
+
+
+def test_the_papers_rows_average_to_its_averages() -> None:
+    means = np.mean([astuple(row) for row in paper.TABLE_1], axis=0)
+    np.testing.assert_allclose(means, astuple(paper.AVERAGE), atol=0.0101)
+    sem = 100 * np.std([row.front_test for row in paper.TABLE_1], ddof=1) / np.sqrt(10)
+    assert sem == pytest.approx(paper.FRONT_SEM, abs=0.05)
+    sem = 100 * np.std([row.ego_test for row in paper.TABLE_1], ddof=1) / np.sqrt(10)
+    assert sem == pytest.approx(paper.EGO_SEM, abs=0.05)
+
+
+def test_table_1_is_whole(folder) -> None:
+    answer = replicate(TINY, folder)
+    published, sound, printed = answer.behind()[:3]
+    assert len(published.rows) == 12
+    for sheet in (sound, printed):
+        assert sheet.columns == published.columns
+        assert len(sheet.rows) == 2 + 2, "a row a training, the average, the SEM"
+        assert all(len(row) == len(sheet.columns) for row in sheet.rows)
+    assert sound.rows[0][-1] is not None
+    assert printed.rows[0][-1] is None
+    assert "No ego was retrained" in printed.note
+    questions = {row.question for row in answer.rows()}
+    assert questions == {"set-up", "RQ1, sound", "RQ1, paper", "RQ2, sound"}
+    quantities = [row.quantity for row in answer.rows() if row.question == "RQ2, sound"]
+    assert "repaired ego: failure rate, IDM in front" in quantities
+    assert "speed lost (%)" in quantities
+    assert any(row.paper == 0.95 for row in answer.rows())
+
+
+def test_ours_are_the_means_of_the_table(folder) -> None:
+    answer = replicate(TINY, folder)
+    table = answer.behind()[1]
+    column = table.columns.index("adversary test")
+    means = [row[column] for row in table.rows[:2]]
+    board = next(row for row in answer.rows() if row.quantity == "adversary: test failure rate" and row.question == "RQ1, sound")
+    assert board.ours == pytest.approx(np.mean(means))
+    assert table.rows[2][column] == pytest.approx(np.mean(means))
+    assert table.rows[3][column] == pytest.approx(100 * abs(means[0] - means[1]) / 2)
+
+
+def test_the_same_seed_gives_the_same_table_twice(folder, tmp_path) -> None:
+    replicate(TINY, tmp_path)
+    for name in ("duel.json", "duel.md"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+    other = replicate(replace(TINY, seed=4), tmp_path / "other")
+    assert other.markdown() != (folder / "duel.md").read_text()
+
+
+def test_a_finished_folder_is_read_and_another_setting_refused(folder) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in (folder / "run" / "segments").iterdir()}
+    replicate(TINY, folder)
+    assert before == {path.name: path.stat().st_mtime_ns for path in (folder / "run" / "segments").iterdir()}
+    with pytest.raises(BadRunError, match="other settings"):
+        replicate(replace(TINY, tests=2), folder)
+    with pytest.raises(BadParametersError, match="at least one training"):
+        replace(TINY, trainings=0)
+
+
+def test_what_is_written_can_be_read(folder) -> None:
+    payload = json.loads((folder / "duel.json").read_text())
+    assert payload["settings"]["trainings"] == 2
+    assert len(payload["sheets"]) == 5
+    page = (folder / "duel.md").read_text()
+    assert "## Table I, ours: reward `sound`" in page
+    assert "## Traps" in page
+    assert (folder / "report.html").is_file()

@@ -39,8 +39,8 @@ from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.stimuli import grid_recipes
 from skidpad.coverage.profile import profile_of
 from skidpad.drives import open_drive
-from skidpad.subjects.pretrained import pretrained
 from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.pretrained import pretrained
 from ways.assembled import Assembled, Setting
 from ways.case import Case, threads
 from ways.deeptest_way import DeepTestWay, Passes

@@ -21,22 +21,84 @@ _NEWTON_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
+class SideLane:
+    """A lane that joins at the right (an entry) or leaves there (an exit), beside the rightmost lane.
+
+    An entry runs along the road from `start_m` for `parallel_m` metres and is then taken away over `taper_m`; before, it is a ramp that
+    nears the road. An exit is the same, driven the other way round: it opens over `taper_m` before `start_m - parallel_m`, and leaves
+    the road as a ramp after `start_m`.
+    """
+
+    start_m: float
+    exits: bool = False
+    parallel_m: float = 110.0
+    taper_m: float = 50.0
+    leaving_per_m: float = 0.0025
+    """How fast the ramp leaves the road: its gap is this times the square of the distance from `start_m`."""
+
+    def along_m(self, s_m: FloatArray) -> FloatArray:
+        """Returns the distance from where ramp and road meet, positive towards the taper."""
+        return (self.start_m - s_m) if self.exits else (s_m - self.start_m)
+
+    def edges_m(self, s_m: FloatArray, lane_width_m: float) -> tuple[FloatArray, FloatArray]:
+        """Returns how far right of the main road's edge line the lane begins and ends; both are equal where there is none."""
+        along = self.along_m(np.asarray(s_m, dtype=np.float64))
+        gap = self.leaving_per_m * np.minimum(along, 0.0) ** 2
+        width = lane_width_m * np.clip((self.parallel_m + self.taper_m - along) / self.taper_m, 0.0, 1.0)
+        return gap, gap + width
+
+
+@dataclass(frozen=True, slots=True)
 class CrossSection:
-    """Two lanes of opposite direction with a paved margin and a gravel shoulder at each side; traffic keeps right."""
+    """Lanes of both directions with a paved margin and a gravel shoulder at each side; traffic keeps right.
+
+    Lane 1 is the rightmost of the ego's direction, lane `lanes` the one next to the middle line, lane 0 the oncoming one beyond it, and
+    so on to `1 - lanes`. `side_lane` adds an entry or an exit at the right.
+    """
 
     lane_width_m: float = 3.5
     margin_m: float = 0.45
     shoulder_m: float = 1.2
+    lanes: int = 1
+    """In each direction."""
+    ego_lane: int = 1
+    side_lane: SideLane | None = None
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.lanes <= 4 and 1 <= self.ego_lane <= self.lanes and 2.0 <= self.lane_width_m <= 6.0):
+            raise BadParametersError(
+                "a road has 1 to 4 lanes of 2 to 6 m in each direction, and the ego keeps one of them; "
+                f"got lanes={self.lanes}, ego_lane={self.ego_lane}, lane_width_m={self.lane_width_m:g}"
+            )
+
+    def lane_centre_of(self, lane: int) -> float:
+        """Returns the lateral position of the middle of a lane."""
+        if not 1 - self.lanes <= lane <= self.lanes:
+            raise BadParametersError(
+                f"this road has lanes {1 - self.lanes} to {self.lanes}, the oncoming ones from 0 down; got lane {lane}"
+            )
+        return (-lane + 0.5 if lane <= 0 else lane - self.lanes - 0.5) * self.lane_width_m
 
     @property
     def lane_centre_m(self) -> float:
         """The lateral position of the middle of the ego's lane."""
-        return -0.5 * self.lane_width_m
+        return self.lane_centre_of(self.ego_lane)
+
+    @property
+    def edge_m(self) -> float:
+        """How far from the centreline the main road's edge lines end."""
+        return self.lanes * self.lane_width_m
 
     @property
     def outer_m(self) -> float:
-        """How far from the centreline the grass begins."""
-        return self.lane_width_m + self.margin_m + self.shoulder_m
+        """How far from the centreline the grass begins, but for a side lane."""
+        return self.edge_m + self.margin_m + self.shoulder_m
+
+    def outer_right_m(self, s_m: FloatArray) -> FloatArray:
+        """Returns how far right of the centreline the grass begins, with the side lane."""
+        if self.side_lane is None:
+            return np.full(np.shape(s_m), self.outer_m)
+        return self.outer_m + self.side_lane.edges_m(s_m, self.lane_width_m)[1]
 
 
 @dataclass(frozen=True, slots=True)

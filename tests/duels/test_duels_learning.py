@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skidpad.core.errors import BadParametersError, BadSubjectError
+from skidpad.core.seeding import child_seed
 from skidpad.duels.dense import Shape, activations_for, add_product, forward, layers_of, size_of
 from skidpad.duels.dqn import DqnSettings, backward, empty_batch, learner_from, rates_of, update
 from skidpad.duels.evaluation import evaluate
@@ -242,8 +243,13 @@ def test_a_curve_tells_each_episode_and_progress_each_validation() -> None:
 
 def test_the_kept_weights_are_the_best_validated_or_the_last() -> None:
     best = train_ego(PRETRAINING, SHORT, 1)
-    scores = [validation.mean_return for validation in best.validations]
-    assert best.policy.facts.chosen_episode == best.validations[len(scores) - 1 - int(np.argmax(scores[::-1]))].episode
+    ranks = [(-validation.failure_rate, validation.mean_return, validation.episode) for validation in best.validations]
+    assert best.policy.facts.chosen_episode == max(ranks)[-1]
+    front = train_front(RELEASED, best.policy, REWARDS.get("released")(), SHORT, 1)
+    assert front.policy.facts.chosen_episode == max((seen.mean_return, seen.episode) for seen in front.validations)[-1]
+    again = evaluate(RELEASED, best.policy, front.policy, SHORT.validation_episodes, child_seed(1, "validation"))
+    kept = next(seen for seen in front.validations if seen.episode == front.policy.facts.chosen_episode)
+    assert again.failure_rate == kept.failure_rate
     last = train_ego(PRETRAINING, replace(SHORT, selection=Selection.LAST), 1)
     assert last.policy.facts.chosen_episode == 12
     assert last.validations == ()

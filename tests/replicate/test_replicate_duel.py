@@ -52,11 +52,14 @@ def test_table_1_is_whole(folder) -> None:
     assert printed.rows[0][-1] is None
     assert "No ego was retrained" in printed.note
     questions = {row.question for row in answer.rows()}
-    assert questions == {"set-up", "RQ1, sound", "RQ1, paper", "RQ2, sound"}
+    assert questions == {"set-up", "RQ1", "RQ1, sound", "RQ1, paper", "RQ2, sound"}
     quantities = [row.quantity for row in answer.rows() if row.question == "RQ2, sound"]
     assert "repaired ego: failure rate, IDM in front" in quantities
     assert "speed lost (%)" in quantities
     assert any(row.paper == 0.95 for row in answer.rows())
+    every = next(row for row in answer.rows() if "every ego" in row.quantity)
+    assert 0.0 <= every.ours <= 1.0
+    assert "over 2 trainings, 16 episodes" in every.note
 
 
 def test_ours_are_the_means_of_the_table(folder) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 EGO = "ego"
 """The family of the ego as it was trained or given; the others are `slow` and the repaired ones."""
+EVERY_EGO = "every ego"
+"""The family of all trained egos, the chosen one among them: how often chance makes one crash depends on which it is."""
 TRAIN_EGO = "train-ego"
 OWN, OTHER_SEEDS, OTHER_REWARDS = "own adversary", "other seeds", "other rewards"
 """Columns of a repaired ego: whom it was retrained against, and adversaries of other trainings that it has never met."""
@@ -71,6 +73,8 @@ class DuelWork:
                 phases.append(self._tests(group, s.members(group), tests, partial(self._group_bouts, group)))
         if s.is_tested:
             phases.append(self._tests(RANDOM, max(s.adversaries, 1), tests, self._random_bouts))
+            if egos > 1:
+                phases.append(self._tests("every-ego", egos, s.test_episodes, self._every_ego_bouts))
             if self.is_searched:
                 phases.append(self._tests(SEARCH, 1, s.search_episodes, self._search_bouts))
             if s.cross_episodes:
@@ -174,6 +178,9 @@ class DuelWork:
 
     def _random_bouts(self, index: int) -> list[Bout]:
         return self._runs(EGO, RANDOM, self.best_ego(), RANDOM, index)
+
+    def _every_ego_bouts(self, index: int) -> list[Bout]:
+        return [self._bout(EVERY_EGO, RANDOM, trained_name(TRAIN_EGO, index), RANDOM, index, self.settings.test_episodes)]
 
     def _search_bouts(self, index: int) -> list[Bout]:
         return [self._bout(EGO, SEARCH, self.best_ego(), SEARCH, index, self.settings.search_episodes)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.campaigns.duel_drivers import IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
-from skidpad.campaigns.duel_phases import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, read_counts, repair_family
+from skidpad.campaigns.duel_phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, read_counts, repair_family
 from skidpad.campaigns.duel_records import BoutCounts
 from skidpad.core.images import FloatArray
 from skidpad.duels.avoidability import Avoidable
@@ -174,7 +174,7 @@ def summarise(work: DuelWork) -> DuelSummary:
 
 def _families(work: DuelWork) -> list[str]:
     s = work.settings
-    return [EGO, *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))), SLOW]
+    return [EGO, EVERY_EGO, *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))), SLOW]
 
 
 def _columns(work: DuelWork) -> list[str]:

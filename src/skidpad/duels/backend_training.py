@@ -1,7 +1,7 @@
 """Training on any backend, one step at a time in Python: for the scenes of highway-env, which the compiled learner does not know.
 
 The learner itself, its memory and its rewards are those of `learning`; only who drives the step differs. Weights are chosen by
-greedy validation episodes, as there.
+greedy validation episodes, as in `training`: an ego's by the fewest crashes and then the return, a front vehicle's by the return.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _train(
     trainee = new_trainee(start.weights, start.shape, settings.dqn)
     lesson = _Lesson(backend, game, trainee, opponent, np.zeros_like(trainee.x[0]))
     curve = new_curve(settings.episodes)
-    best, weights, chosen = -np.inf, start.weights, 0
+    best, weights, chosen = (-np.inf, -np.inf), start.weights, 0
     validations: list[Validation] = []
     for episode in range(settings.episodes):
         curve.returns[episode], curve.outcomes[episode], curve.steps[episode] = lesson.play(episode, game.seed, is_learning=True)
@@ -153,10 +153,11 @@ def _train(
             seen = [
                 lesson.play(number, child_seed(seed, "validation"), is_learning=False) for number in range(settings.validation_episodes)
             ]
-            mean = float(np.mean([total for total, _, _ in seen]))
-            validations.append(Validation(episode + 1, mean, float(np.mean([code == CRASH for _, code, _ in seen]))))
-            if mean >= best:
-                best, weights, chosen = mean, lesson.trainee.learner.online.copy(), episode + 1
+            mean, crashed = float(np.mean([total for total, _, _ in seen])), float(np.mean([code == CRASH for _, code, _ in seen]))
+            validations.append(Validation(episode + 1, mean, crashed))
+            rank = (-crashed if side is Side.EGO else 0.0, mean)
+            if rank >= best:
+                best, weights, chosen = rank, lesson.trainee.learner.online.copy(), episode + 1
         progress(episode + 1, settings.episodes, f"failure rate {_recent(curve, episode + 1):.2f}")
     facts = TrainingFacts(scenario.name, reward.name, seed, settings.episodes, chosen)
     return Training(replace(start, weights=weights, facts=facts), curve, tuple(validations), int(lesson.trainee.learner.counts[0]))

@@ -87,7 +87,10 @@ def _choose_many(weights: Vector, shape: Shape, rows: Matrix, x: Matrix, room: A
 
 
 def random_policy(role: Side, spec_hash: str, inputs: int, hidden: tuple[int, int], rng: np.random.Generator) -> LearnedPolicy:
-    """Returns an untrained policy: weights uniform after Glorot and Bengio (2010), biases uniform within 1 / sqrt(inputs)."""
+    """Returns an untrained policy: weights and biases uniform within 1 / sqrt(the layer's inputs), as torch's Linear starts.
+
+    Speeds are observed in m/s, so that a wider start begins with values far from any reward, and correcting them kills most units.
+    """
     shape = Shape(inputs, *hidden, ACTIONS)
     weights = np.zeros(size_of(shape), np.float32)
     layers = layers_of(weights, shape.padded())
@@ -96,9 +99,9 @@ def random_policy(role: Side, spec_hash: str, inputs: int, hidden: tuple[int, in
         (layers.w2, layers.b2, shape.first, shape.second),
         (layers.w3, layers.b3, shape.second, shape.outputs),
     ):
-        limit = np.sqrt(6.0 / (before + after))
+        limit = 1.0 / np.sqrt(before)
         matrix[:before, :after] = rng.uniform(-limit, limit, (before, after))
-        bias[:after] = rng.uniform(-1.0, 1.0, after) / np.sqrt(before)
+        bias[:after] = rng.uniform(-limit, limit, after)
     return LearnedPolicy(role, spec_hash, shape, weights)
 
 

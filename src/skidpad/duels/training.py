@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-import numpy as np
-
 from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
@@ -29,9 +27,11 @@ class Selection(Enum):
     """Which weights of a training are kept."""
 
     VALIDATION = "validation"
-    """Those with the greatest mean return, acting greedily on the same validation episodes every time; of equals the later.
+    """Those that do best when acting greedily on the same validation episodes; of equals the later.
 
-    A reward whose sum is never cleared pays with the sum that the training has reached, as it does in training.
+    An ego's are those with the fewest crashes and then the greatest mean return, because a crash that is dear to a tester costs
+    the return little; a front vehicle's are those with the greatest mean return.
+    All are scored when the training is over: a reward whose sum is never cleared pays each with the same, final sum.
     """
     LAST = "last"
     """Those after the last episode."""
@@ -131,11 +131,13 @@ def retrain_ego(
     return _train(scenario, ego, front, reward or driving_reward(), settings, seed, progress)
 
 
-@dataclass(slots=True)
-class _Best:
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Weights that could be kept, and how they drove the validation episodes."""
+
+    episode: int
     weights: Vector
-    score: float = -np.inf
-    episode: int = 0
+    seen: Episodes | None = None
 
 
 def _train(
@@ -156,23 +158,34 @@ def _train(
     game = new_game(scenario.compiled(), reward.compiled(), settings.dqn, side, child_seed(seed, "training"))
     trainee, curve = new_trainee(start.weights, start.shape, settings.dqn), new_curve(settings.episodes)
     run = _runner(game, trainee, opponent, curve, side)
-    best, validations = _Best(start.weights.copy()), []
+    candidates = []
     for first in range(0, settings.episodes, settings.validate_every):
         done = min(first + settings.validate_every, settings.episodes)
         run(first, done)
-        now = replace(start, weights=trainee.learner.online.copy())
+        candidate = _Candidate(done, trainee.learner.online.copy())
         if settings.selection is Selection.VALIDATION:
+            now = replace(start, weights=candidate.weights)
             seen = _validate(scenario, now, opponent, settings.validation_episodes, child_seed(seed, "validation"))
-            score = float(seen.returns(reward, side, trainee.earned).mean())
-            validations.append(Validation(done, score, seen.failure_rate))
-            is_best = score >= best.score
+            candidates.append(replace(candidate, seen=seen))
         else:
-            score, is_best = 0.0, True
-        if is_best:
-            best = _Best(now.weights, score, done)
+            candidates = [candidate]
         progress(done, settings.episodes, f"failure rate {(curve.outcomes[max(0, done - 100) : done] == CRASH).mean():.2f}")
+    validations = tuple(
+        Validation(candidate.episode, float(candidate.seen.returns(reward, side, trainee.earned).mean()), candidate.seen.failure_rate)
+        for candidate in candidates
+        if candidate.seen is not None
+    )
+    best = candidates[-1]
+    if validations:
+        ranked = zip((_rank(side, validation) for validation in validations), candidates, strict=True)
+        best = max(ranked, key=lambda pair: pair[0])[1]
     facts = TrainingFacts(scenario.name, reward.name, seed, settings.episodes, best.episode)
-    return Training(replace(start, weights=best.weights, facts=facts), curve, tuple(validations), int(trainee.learner.counts[UPDATES]))
+    return Training(replace(start, weights=best.weights, facts=facts), curve, validations, int(trainee.learner.counts[UPDATES]))
+
+
+def _rank(side: Side, validation: Validation) -> tuple[float, float, int]:
+    crashes = -validation.failure_rate if side is Side.EGO else 0.0
+    return crashes, validation.mean_return, validation.episode
 
 
 def _validate(scenario: Scenario, policy: LearnedPolicy, opponent: Driver | Idm, episodes: int, seed: int) -> Episodes:

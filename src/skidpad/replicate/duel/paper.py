@@ -60,7 +60,7 @@ TRAPS = (
     "D_vy != 0 in Eq. 3 is a test of floats that never become 0 again after a lane change; ours has a tolerance of 0.05 m/s.",
     (
         "The paper keeps the weights whose last 50 training episodes had the best mean reward; ours validates greedily on 200 episodes "
-        "that stay the same."
+        "that stay the same (an ego by the fewest crashes, then the return; an adversary by the return)."
     ),
     (
         "The text says that the random agent 'does not go above 40 %' and that the adversary's training failure rate is at least 0.87; "

@@ -80,6 +80,7 @@ class DuelReplication:
         """Returns the scoreboard."""
         return (
             *tables.ego_rows(self.summary),
+            *tables.chance_rows(self.summary),
             *(row for reward in self.campaign.rewards for row in tables.exposure_rows(self.summary, reward)),
             *(row for reward in self.campaign.repaired for row in tables.repair_rows(self.summary, self.campaign, reward)),
         )
@@ -138,6 +139,5 @@ def _measured(settings: DuelSettings, path: Path, progress: Progress) -> DuelWor
             raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
     else:
         run = campaign.start(path)
-    if not run.is_finished:
-        campaign.execute(run, progress)
+    campaign.execute(run, progress)
     return campaign.work(run)

@@ -6,7 +6,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM, RANDOM
-from skidpad.campaigns.duel_phases import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, TRAIN_EGO, repair_family, repair_phase
+from skidpad.campaigns.duel_phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, TRAIN_EGO, repair_family, repair_phase
 from skidpad.campaigns.duel_summary import ALPHA
 from skidpad.replicate.duel import paper
 from skidpad.replicate.rows import Figure, Row, Sheet
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from skidpad.campaigns.duel_settings import DuelSettings
     from skidpad.campaigns.duel_summary import Column, DuelSummary
-
-_NOBODY = "without a counterpart in the paper"
 
 
 def ego_rows(summary: DuelSummary) -> tuple[Row, ...]:
@@ -38,11 +36,30 @@ def ego_rows(summary: DuelSummary) -> tuple[Row, ...]:
     )
 
 
+def chance_rows(summary: DuelSummary) -> tuple[Row, ...]:
+    """Returns the baseline of RQ1: the random front vehicle."""
+    column, every = summary.column(EGO, RANDOM), summary.column(EVERY_EGO, RANDOM)
+    if column is None:
+        return ()
+    rows = (
+        Row.compared("RQ1", "random: test failure rate", paper.AVERAGE.random_test, column.across_trainings.mean, _spread(column)),
+        Row.compared("RQ1", "random: SEM across repetitions (%)", paper.RANDOM_SEM, _percent(column.across_trainings.sem)),
+        Row.compared("RQ1", "random: mean SEM across tests (%)", paper.AVERAGE.random_sem, _sem_of_tests(column)),
+    )
+    if every is None:
+        return rows
+    note = f"{_spread(every)}: how often chance makes an ego crash depends on the ego"
+    return (
+        *rows,
+        Row.compared("RQ1", "random: the same, mean over every ego", paper.AVERAGE.random_test, every.across_trainings.mean, note),
+    )
+
+
 def exposure_rows(summary: DuelSummary, reward: str) -> tuple[Row, ...]:
     """Returns RQ1 for one reward."""
-    column, chance = summary.column(EGO, reward), summary.column(EGO, RANDOM)
+    column = summary.column(EGO, reward)
     versus = next((found for found in summary.versus if found.group == reward), None)
-    if column is None or chance is None or versus is None:
+    if column is None or versus is None:
         return ()
     question = f"RQ1, {reward}"
     test, effect = versus.over_trainings
@@ -58,8 +75,6 @@ def exposure_rows(summary: DuelSummary, reward: str) -> tuple[Row, ...]:
         Row.compared(question, "adversary: test failure rate", paper.AVERAGE.front_test, column.across_trainings.mean, _spread(column)),
         Row.compared(question, "adversary: SEM across trainings (%)", paper.FRONT_SEM, _percent(column.across_trainings.sem)),
         Row.compared(question, "adversary: mean SEM across tests (%)", paper.AVERAGE.front_sem, _sem_of_tests(column)),
-        Row.compared(question, "random: test failure rate", paper.AVERAGE.random_test, chance.across_trainings.mean, _spread(chance)),
-        Row.compared(question, "random: SEM across repetitions (%)", paper.RANDOM_SEM, _percent(chance.across_trainings.sem)),
         Row.beside(question, "p-value, a training as the unit", paper.P_VALUE, test.p_value, note),
         Row.compared(question, "A12, a training as the unit", paper.A12, effect.size, effect.magnitude.value),
     )
@@ -92,7 +107,7 @@ def repair_rows(summary: DuelSummary, settings: DuelSettings, reward: str) -> tu
         column = summary.column(family, name)
         if column is not None:
             old = summary.column(EGO, name)
-            note = f"{_spread(column)}; {_NOBODY}" + (f"; before the repair {old.across_trainings.mean:.3g}" if old else "")
+            note = _spread(column) + (f"; before the repair {old.across_trainings.mean:.3g}" if old else "")
             rows.append(Row.beside(question, f"repaired ego: failure rate, {what}", None, column.across_trainings.mean, note))
     return tuple(rows)
 

@@ -10,14 +10,14 @@ from skidpad.core.errors import BadParametersError
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.render import Renderer
 from skidpad.worlds.road import CrossSection, Road
-from skidpad.worlds.scenery import Scene, plant_trees, random_scene
+from skidpad.worlds.scenery import Woodland, plant_trees, random_scene
 
 NO_TREES = np.empty((0, 8))
 SECTION = CrossSection()
 
 
 def bare(road: Road, camera: Camera | None = None) -> Renderer:
-    return Renderer(Scene(road, SECTION, NO_TREES), camera or Camera())
+    return Renderer(Woodland(road, SECTION, NO_TREES), camera or Camera())
 
 
 def lane_poses(road: Road, s_m: np.ndarray, stray_m: float = 0.0) -> np.ndarray:
@@ -150,11 +150,11 @@ def test_trees_hide_what_is_behind_and_darken_the_ground() -> None:
     road = straight()
     pose = lane_poses(road, np.array([30.0]))
     tree = np.array([[50.0, 9.0, 8.0, 2.0, 2.5, 0.0, 0.0, 5.0]])
-    with_tree = Renderer(Scene(road, SECTION, tree), Camera()).render(pose)[0].astype(int)
+    with_tree = Renderer(Woodland(road, SECTION, tree), Camera()).render(pose)[0].astype(int)
     without = bare(road).render(pose)[0].astype(int)
     column, row = Camera().project(pose[0], np.array([[50.0, 9.0, 5.0]]))[0].astype(int)
     assert with_tree[row, column, 2] < without[row, column, 2] - 60
-    shadow = Scene(road, SECTION, tree).shadows()[0]
+    shadow = Woodland(road, SECTION, tree).shadows()[0]
     column, row = Camera().project(pose[0], np.array([[*shadow[:2], 0.0]]))[0].astype(int)
     assert with_tree[row, column].sum() < 0.8 * without[row, column].sum()
     assert (with_tree != without).any(axis=2).mean() < 0.3

@@ -33,6 +33,8 @@ class Presenter(Protocol):
 
 
 PRESENTERS: Registry[Callable[[Any, Run], Presenter]] = Registry(
-    "campaign", "presenters", ("skidpad.cli.deeptest", "skidpad.cli.duel_presenting")
+    "campaign",
+    "presenters",
+    ("skidpad.cli.deeptest", "skidpad.cli.duel_presenting", "skidpad.cli.online_presenting", "skidpad.cli.comparing_presenting"),
 )
 """A row makes the presenter of (campaign, run); the campaign is of the kind of the same name."""

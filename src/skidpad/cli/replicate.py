@@ -21,6 +21,7 @@ def add_to(app: typer.Typer) -> None:
     papers = typer.Typer(no_args_is_help=True, help="Put a paper's figures beside ours: the scoreboard.")
     for command in (deeptest, duel):
         papers.command()(command)
+    papers.command(name="offline-online")(offline_online)
     app.add_typer(papers, name="replicate")
 
 
@@ -107,6 +108,51 @@ def duel(
         if sheet.note:
             say(sheet.note)
     say(f"written: {out / 'duel.json'}, {out / 'duel.md'} and {out / 'report.html'}")
+
+
+def offline_online(
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions; `demo` is the network that comes along.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs, offline-online.json and .md; goes on where it was stopped.")],
+    drive: Annotated[str, typer.Option(help="A recorded drive with labels, as Udacity CH2's test drive, for RQ0.")] = "",
+    scenarios: Annotated[int, typer.Option(help="Scenarios of RQ1.")] = 50,
+    matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive.")] = 100,
+    seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = 20.0,
+    unit: Annotated[str, typer.Option(help="Unit of errors: rad, the numbers in Udacity's file; or scaled25, degrees / 25.")] = "rad",
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Answer RQ0 and RQ1 of the comparison of offline and online testing, for each subject given."""
+    from skidpad.campaigns.comparing_settings import ComparingSettings
+    from skidpad.cli.drive import subject_path
+    from skidpad.drives import open_drive
+    from skidpad.replicate.offline_online.paper import PAPER
+    from skidpad.replicate.offline_online.replication import replicate
+    from skidpad.replicate.render import brief_sheet
+
+    settings = ComparingSettings(
+        subject="",
+        drive=open_drive(drive).origin if drive else "",
+        scenarios=scenarios,
+        matched=matched,
+        seconds=seconds,
+        unit=unit,
+        seed=seed,
+        device=device,
+    )
+    ERR.print(f"runs: {out}", markup=False)
+    with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
+        answer = replicate([subject_path(subject) for subject in subjects], settings, out, progress)
+    if json:
+        print_json(answer.payload())
+        return
+    for fact in answer.facts():
+        say(fact)
+    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()),):
+        table(sheet.title, sheet.columns, sheet.rows)
+        if sheet.note:
+            say(sheet.note)
+    say(f"written: {out / 'offline-online.json'} and {out / 'offline-online.md'}; a report lies beside each run")
 
 
 def _staged(progress: "Progress", name: str) -> Callable[..., None]:

@@ -44,6 +44,10 @@ class Driver:
         # Distance is kept along the lane, not the centreline, so that the aim is as far inside a bend as outside.
         stretch = 1.0 - road.at(here.s_m).curvature_per_m * lane_m
         aim = road.at(here.s_m + self.look_ahead_m / np.maximum(stretch, 0.5)).beside(lane_m)
+        return self.towards_rad(poses, aim)
+
+    def towards_rad(self, poses: FloatArray, aim: FloatArray) -> FloatArray:
+        """Returns the steering, (N,), that leads from each pose, (N, 3), along an arc through its aim, (N, 2)."""
         dx, dy = aim[:, 0] - poses[:, 0], aim[:, 1] - poses[:, 1]
         left_m = dy * np.cos(poses[:, 2]) - dx * np.sin(poses[:, 2])
         curvature = 2.0 * left_m / (dx * dx + dy * dy)

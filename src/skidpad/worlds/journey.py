@@ -13,7 +13,7 @@ from skidpad.worlds.camera import Camera
 from skidpad.worlds.driver import Driver
 from skidpad.worlds.render import Renderer
 from skidpad.worlds.rendered import RATE_HZ, Settings
-from skidpad.worlds.scenery import Scene, random_scene
+from skidpad.worlds.scenery import Woodland, random_scene
 
 PICTURE_VERSION = 1
 """Raised when the same settings give other pictures or labels, so that drives made before and after differ in hash."""
@@ -40,7 +40,7 @@ _ASKEW_WAVES_M = (25.0, 80.0)
 class Stretch:
     """One road of a drive. poses: (STRETCH_FRAMES, 3), x, y and heading of the rear axle; steering_rad: the truth there."""
 
-    scene: Scene
+    scene: Woodland
     poses: FloatArray
     steering_rad: FloatArray
 
@@ -58,7 +58,7 @@ def plan_stretch(seed: int, weave: float, number: int) -> Stretch:
     return Stretch(scene, poses, Driver().steering_rad(scene.road, scene.section, poses))
 
 
-def _distances(scene: Scene) -> FloatArray:
+def _distances(scene: Woodland) -> FloatArray:
     """Returns how far along the road the car is at each frame: slower in bends, braking before them."""
     s_m = scene.road.node_s_m
     bend = np.abs(scene.road.nodes.curvature_per_m)

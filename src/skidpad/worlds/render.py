@@ -16,14 +16,14 @@ from skidpad.worlds.camera import Camera
 from skidpad.worlds.canvas import Canvas
 from skidpad.worlds.frenet import FrenetGrid
 from skidpad.worlds.painting import paint_rows
-from skidpad.worlds.scenery import Scene, panorama
+from skidpad.worlds.scenery import Woodland, panorama
 from skidpad.worlds.texture import noise_levels
 
 
 class Renderer:
     """Renders one scene through one camera; safe in threads. Baking takes a fraction of a second."""
 
-    def __init__(self, scene: Scene, camera: Camera, backdrop_seed: int = 0) -> None:
+    def __init__(self, scene: Woodland, camera: Camera, backdrop_seed: int = 0) -> None:
         self.scene = scene
         self.camera = camera
         sun = scene.sun.direction

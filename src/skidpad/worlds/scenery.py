@@ -45,8 +45,8 @@ class Sun:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Scene:
-    """Everything that does not move.
+class Woodland:
+    """A road through woods on a clear day: the scene of the drive `rendered`.
 
     trees: (K, 8): x, y, height, height of the crown's lower end, radius of the crown, 1 for a conifer or 0, tint
     from -1 to 1, and an offset into the noise; metres.
@@ -67,10 +67,10 @@ class Scene:
         return np.column_stack((self.trees[:, :2] - throw[:, None] * direction, along, radius))
 
 
-def random_scene(seed: int, length_m: float) -> Scene:
+def random_scene(seed: int, length_m: float) -> Woodland:
     """Draws a road of at least `length_m` and plants trees along it."""
     road, section = random_road(child_rng(seed, "road"), length_m), CrossSection()
-    return Scene(road, section, plant_trees(child_rng(seed, "trees"), road, section))
+    return Woodland(road, section, plant_trees(child_rng(seed, "trees"), road, section))
 
 
 def plant_trees(rng: np.random.Generator, road: Road, section: CrossSection) -> FloatArray:

@@ -1,0 +1,120 @@
+"""Offline against online as a job: the same scenarios both ways, and simulated against recorded drives.
+
+Reference: offline and online testing, sections III-B (RQ0) and III-C (RQ1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.comparing_settings import ComparingSettings
+from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.online_loop import Wheel
+from skidpad.campaigns.online_records import SCHEMA, Case, scenario_json
+from skidpad.campaigns.online_scenarios import scenarios_of
+from skidpad.campaigns.online_settings import ORIGINAL
+from skidpad.campaigns.online_work import Phase, Rides, check_unchanged, command
+from skidpad.core.errors import SkidpadError
+from skidpad.core.images import FloatArray
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe
+from skidpad.drives.opening import open_drive
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.subjects.loading import load_subject
+from skidpad.worlds.world import WORLDS
+
+if TYPE_CHECKING:
+    from skidpad.drives.drive import Drive
+    from skidpad.subjects.base import Subject
+
+MATCHED, OFFLINE, ONLINE = "matched", "offline", "online"
+"""The phases: restricted scenarios driven by the truth for RQ0; those of RQ1 driven by the truth, and by the subject."""
+
+_REAL = "recorded-answers.bin"
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """A campaign with everything loaded; `drive` is None where RQ0 is left out."""
+
+    settings: ComparingSettings
+    subject: Subject
+    drive: Drive | None
+    scenarios: tuple[Case, ...]
+    restricted: tuple[Case, ...]
+
+    @classmethod
+    def load(cls, settings: ComparingSettings) -> Self:
+        """Loads the subject, opens the drive and draws the scenarios, so that a wrong one ends the work at once."""
+        WORLDS.get(settings.world)
+        drive = open_drive(settings.drive) if settings.drive else None
+        if drive is not None and not drive.has_labels:
+            raise SkidpadError(f"no frame of {drive.name!r} has a label, so that simulated steering cannot be matched; give another drive")
+        subject = load_subject(settings.subject, settings.device)
+        _ = subject.description.steering_column  # a subject without steering ends the work here
+        restricted = _cases("restricted", settings.matched, settings) if drive is not None else ()
+        return cls(settings, subject, drive, _cases(settings.domain, settings.scenarios, settings), restricted)
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of the subject, the drive and all scenarios."""
+        text = "\n".join(scenario_json(case.scenario) for case in (*self.restricted, *self.scenarios))
+        drive = {"drive": self.drive.sha256} if self.drive is not None else {}
+        return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **drive}
+
+    @cached_property
+    def rides(self) -> Rides:
+        """What makes the drives."""
+        return Rides(self.subject, self.settings.world, {}, self.settings.width, self.settings.device)
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        manifest = Manifest.collect(device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=command())
+        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+
+    def execute(self, run: Run, progress: Progress = silent) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        check_unchanged(run, self.hashes)
+        phases = [Phase(OFFLINE, Wheel.TRUTH, self.scenarios), Phase(ONLINE, Wheel.SUBJECT, self.scenarios)]
+        with run.lock():
+            if self.drive is not None:
+                self.recorded_answers(run, progress)
+                phases.insert(0, Phase(MATCHED, Wheel.TRUTH, self.restricted))
+            run.finish(self.rides.execute(run, phases, progress))
+
+    def recorded_answers(self, run: Run, progress: Progress = silent) -> FloatArray:
+        """Returns the subject's answers on the recorded drive, (frames,) radians, NaN for broken frames; asked once a run."""
+        if self.drive is None:
+            return np.zeros(0)
+        kept = run.read_state(_REAL)
+        if kept is not None and len(kept) == 8 * len(self.drive):
+            return np.frombuffer(kept, "<f8").astype(np.float64)
+        answers = np.full(len(self.drive), np.nan)
+        column, lead = self.subject.description.steering_column, self.subject.lead
+        with open_lanes(self.settings.device):
+            for batch in self.drive.batches(max(_BATCH, 2 * lead), lead=lead):
+                answers[batch.indices] = self.subject.predict(batch.clip)[:, column]
+                progress(int(batch.indices[-1]) + 1, len(self.drive), "recorded drive")
+        run.write_state(_REAL, answers.astype("<f8").tobytes())
+        return answers
+
+
+def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, ...]:
+    drawn = scenarios_of(domain, count, (), settings.seconds, settings.seed)
+    return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe()) for each in drawn.scenarios)
+
+
+@CAMPAIGNS.register("compare")
+def load_comparing(config: Mapping[str, Any]) -> Comparing:
+    """Tests a network offline and online on the same scenarios, and simulated against recorded drives."""
+    return Comparing.load(ComparingSettings.from_config(config))

@@ -1,0 +1,162 @@
+"""What a comparison says: RQ0 and RQ1, rates with intervals, and how much they hang on the thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb, isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skidpad.campaigns.comparing import MATCHED, OFFLINE, ONLINE, Comparing
+from skidpad.campaigns.comparing_matching import Matching, match, mean_error_of
+from skidpad.campaigns.online_records import unpack
+from skidpad.core.angles import AngleUnit
+from skidpad.core.images import FloatArray
+from skidpad.oracles.agreement import Agreement
+from skidpad.oracles.lane_departure import mdcl
+from skidpad.statistics.intervals import Interval, wilson
+from skidpad.statistics.ranks import spearman
+
+if TYPE_CHECKING:
+    from skidpad.runs.folder import Run
+
+MAE_LIMITS = (0.01, 0.02, 0.0436, 0.05, 0.1, 0.2)
+"""Offline thresholds for the sensitivity, in the unit of the settings; the paper tried 0.05 and 0.1 (section III-D), and 0.0436 rad are
+the 2.5 degrees of the steering wheel that it reads 0.1 as."""
+MDCL_LIMITS = (0.3, 0.5, 0.7, 0.9, 1.0)
+_COLUMNS = ("case_id", "scenario_name", "scenario", "mae_rad", "mdcl", "truth_rad", "answers_rad", "lateral_m", "problem", "departed_at_s")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScenarioResult:
+    """One scenario both ways. mae: offline, in the unit of the settings. mdcl: online. truth_mdcl: of the truth at the wheel.
+
+    errors: the offline error at every frame, in the unit; lateral_m: online, at every frame.
+    """
+
+    name: str
+    scenario: str
+    offline_id: str
+    online_id: str
+    mae: float
+    mdcl: float
+    truth_mdcl: float
+    errors: FloatArray
+    lateral_m: FloatArray
+    departed_at_s: float
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """Table III at other thresholds."""
+
+    mae_limit: float
+    mdcl_limit: float
+    agreement: Agreement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """RQ1, and RQ0 where a recorded drive was given."""
+
+    unit: AngleUnit
+    mae_limit: float
+    mdcl_limit: float
+    results: tuple[ScenarioResult, ...]
+    matching: Matching | None
+    recorded_mae: float
+
+    @property
+    def agreement(self) -> Agreement:
+        """Table III."""
+        return self.agreement_at(self.mae_limit, self.mdcl_limit)
+
+    def agreement_at(self, mae_limit: float, mdcl_limit: float) -> Agreement:
+        """Table III at any thresholds."""
+        return Agreement.of(self._of("mae"), self._of("mdcl"), mae_limit, mdcl_limit)
+
+    @property
+    def disagreement(self) -> Interval:
+        """The share of scenarios on which offline and online testing differ."""
+        return wilson(self.agreement.disagreeing, self.agreement.total)
+
+    @property
+    def false_safe(self) -> Interval:
+        """Of the scenarios that are not acceptable online, the share that offline testing accepts."""
+        return wilson(self.agreement.false_safe, self.agreement.unsafe_online)
+
+    @property
+    def false_alarm(self) -> Interval:
+        """Of the scenarios that are acceptable online, the share that offline testing does not accept."""
+        return wilson(self.agreement.false_alarm, self.agreement.safe_online)
+
+    @property
+    def optimism_p(self) -> float:
+        """How likely at least so many of the disagreements are false-safe by chance (one-sided sign test); 1 without any."""
+        trials, hits = self.agreement.disagreeing, self.agreement.false_safe
+        return sum(comb(trials, k) for k in range(hits, trials + 1)) / 2.0**trials
+
+    @property
+    def rank_correlation(self) -> float:
+        """Spearman's rho of MAE and MDCL; NaN where there is none."""
+        mae, strayed = self._of("mae"), self._of("mdcl")
+        judged = np.isfinite(mae) & np.isfinite(strayed)
+        return spearman(mae[judged], strayed[judged]).rho
+
+    @property
+    def sensitivity(self) -> tuple[Sensitivity, ...]:
+        """Table III over a grid of both thresholds."""
+        return tuple(Sensitivity(mae, strayed, self.agreement_at(mae, strayed)) for mae in MAE_LIMITS for strayed in MDCL_LIMITS)
+
+    @property
+    def telling(self) -> ScenarioResult | None:
+        """The disagreement to tell: the false-safe scenario with the smallest largest error offline; else a false alarm; else None."""
+        judged = [each for each in self.results if isfinite(each.mae) and isfinite(each.mdcl)]
+        safe = [each for each in judged if each.mae < self.mae_limit and each.mdcl >= self.mdcl_limit]
+        alarms = [each for each in judged if each.mae >= self.mae_limit and each.mdcl < self.mdcl_limit]
+        return min(safe or alarms, key=lambda each: float(np.nanmax(each.errors)), default=None)
+
+    def _of(self, name: str) -> FloatArray:
+        return np.array([getattr(each, name) for each in self.results], np.float64)
+
+
+def summarise(campaign: Comparing, run: Run) -> Comparison:
+    """Reads the drives of a run and compares."""
+    settings = campaign.settings
+    unit_rad = settings.unit_rad
+    offline = {row["scenario_name"]: row for row in run.records(OFFLINE, _COLUMNS).to_pylist()}
+    online = {row["scenario_name"]: row for row in run.records(ONLINE, _COLUMNS).to_pylist()}
+    results = []
+    for name in [name for name in offline if name in online]:
+        asked, drove = offline[name], online[name]
+        errors = np.abs(unpack(asked["answers_rad"]) - unpack(asked["truth_rad"])) / unit_rad
+        results.append(
+            ScenarioResult(
+                name=name,
+                scenario=asked["scenario"],
+                offline_id=asked["case_id"],
+                online_id=drove["case_id"],
+                mae=asked["mae_rad"] / unit_rad,
+                mdcl=drove["mdcl"],
+                truth_mdcl=mdcl(unpack(asked["lateral_m"])).normalised,
+                errors=errors,
+                lateral_m=unpack(drove["lateral_m"]),
+                departed_at_s=drove["departed_at_s"],
+                problem=asked["problem"] or drove["problem"],
+            )
+        )
+    matching, recorded_mae = _matching(campaign, run)
+    return Comparison(AngleUnit(settings.unit), settings.mae_limit, settings.mdcl_limit, tuple(results), matching, recorded_mae)
+
+
+def _matching(campaign: Comparing, run: Run) -> tuple[Matching | None, float]:
+    if campaign.drive is None:
+        return None, float("nan")
+    unit_rad = campaign.settings.unit_rad
+    rows = [row for row in run.records(MATCHED, _COLUMNS).to_pylist() if not row["problem"]]
+    simulated = [(unpack(row["truth_rad"]) / unit_rad, unpack(row["answers_rad"]) / unit_rad) for row in rows]
+    labels, answers = campaign.drive.steering_rad / unit_rad, campaign.recorded_answers(run) / unit_rad
+    found = match([row["scenario_name"] for row in rows], simulated, labels, answers, campaign.settings.epsilon)
+    return found, mean_error_of(answers, labels)

@@ -1,0 +1,77 @@
+"""What sits in front of the camera: a transform by name, with parameters drawn for each scenario or given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skidpad.campaigns.online_settings import ORIGINAL
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import NumpyFrames
+from skidpad.core.seeding import child_rng
+from skidpad.core.stimuli import Params, Recipe, Step, Stimulus, Value
+from skidpad.transforms import stimuli as transforms
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One entry of `stimuli`: names joined by +, each with parameters in brackets where they are not to be drawn.
+
+    `original`, `fog`, `fog+blur`, `brightness(shift=40)`.
+    """
+
+    text: str
+    steps: tuple[tuple[str, Params | None], ...]
+
+    def recipe(self, stimuli: Mapping[str, Stimulus], seed: int, scenario: int) -> Recipe:
+        """Draws the parameters that were left open from the grids, for one scenario."""
+        rng = child_rng(seed, "camera", self.text, scenario)
+        return Recipe(tuple(Step(name, stimuli[name].space.pick(rng) if params is None else params) for name, params in self.steps))
+
+
+def conditions_of(texts: Sequence[str]) -> tuple[tuple[Condition, ...], Mapping[str, Stimulus]]:
+    """Reads the entries of `stimuli`, and makes the transforms that they name; without entries, one camera with nothing in front."""
+    conditions = tuple(_read(text) for text in texts or (ORIGINAL,))
+    if len({condition.text for condition in conditions}) != len(conditions):
+        raise BadParametersError(f"each stimulus is named once; got {', '.join(texts)}")
+    made = transforms(dict.fromkeys(name for condition in conditions for name, _ in condition.steps))
+    for condition in conditions:
+        for name, params in condition.steps:
+            if params is not None:
+                made[name].space.check(name, params)
+    return conditions, made
+
+
+def seen(frames: NumpyFrames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus]) -> NumpyFrames:
+    """Returns what each car's subject sees, (N, height, width, 3); a car's picture does not hang on its neighbours."""
+    if not any(recipe.steps for recipe in recipes):
+        return frames
+    return np.concatenate([recipe.apply(frames[k : k + 1], stimuli) for k, recipe in enumerate(recipes)])
+
+
+def _read(text: str) -> Condition:
+    words = text.replace(" ", "")
+    if words == ORIGINAL:
+        return Condition(words, ())
+    return Condition(words, tuple(_read_step(part, text) for part in words.split("+")))
+
+
+def _read_step(part: str, text: str) -> tuple[str, Params | None]:
+    name, bracket, rest = part.partition("(")
+    if not bracket:
+        return name, None
+    pairs = [pair.partition("=") for pair in rest.removesuffix(")").split(",")]
+    if not name or not rest.endswith(")") or any(not key or not value for key, _, value in pairs):
+        raise BadParametersError(f"a stimulus is a name, or a name with parameters as blur(kind=gaussian,size_px=5); got {text!r}")
+    return name, Params(**{key: _value(value) for key, _, value in pairs})
+
+
+def _value(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,134 @@
+"""The closed loop: what a subject sees moves the car, and where the car is decides what it sees next.
+
+With the truth at the wheel instead of the subject, the same loop is offline testing on sim(s): the subject is asked about the frames of
+a drive that it has no part in.
+
+Reference: offline and online testing, sections II-B, II-C and II-E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skidpad.campaigns.online_camera import seen
+from skidpad.core.images import FloatArray, NumpyFrames, as_numpy
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.oracles.lane_departure import CAP_M
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.session import start
+from skidpad.worlds.world import STEP_S
+
+if TYPE_CHECKING:
+    from skidpad.subjects.base import Subject
+    from skidpad.worlds.scenario import Scenario
+    from skidpad.worlds.world import World
+
+BATCH = 8
+"""Frames that a network is always shown at once, filled up where there are fewer cars: a network's last bits hang on the size of the
+batch, but not on a picture's place in it or on its neighbours."""
+
+AFTER_S = 2.0
+"""How long a car that has left its lane is watched."""
+
+_REPORT_STEPS = 20
+
+
+class Wheel(Enum):
+    """Who steers: the subject (online), or the truth while the subject is only asked (offline)."""
+
+    SUBJECT = "online"
+    TRUTH = "offline"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """One drive, a value a frame: where the car was, what the subject answered there, what was true. All of shape (steps,).
+
+    lateral_m: from the middle of the lane, positive to the left. collided_step: the first frame at which the car had touched
+    something, None for never. problem: why the drive ended early, "" where it did not; the frame of the problem is the last.
+    """
+
+    lateral_m: FloatArray
+    answers_rad: FloatArray
+    truth_rad: FloatArray
+    collided_step: int | None = None
+    problem: str = ""
+
+
+class Eyes:
+    """Asks a subject about the frames of `count` cars, each with its own memory, so that no car's answer hangs on another's frames."""
+
+    def __init__(self, subject: Subject, count: int) -> None:
+        self._column = subject.description.steering_column
+        self._batch = _batch(subject, count)
+        self._sessions = [start(subject, self._batch) for _ in range(-(-count // self._batch))]
+
+    def answer(self, frames: NumpyFrames) -> FloatArray:
+        """Shows each car its next frame, (count, height, width, 3), and returns the steering, (count,) radians."""
+        room = self._batch * len(self._sessions) - len(frames)
+        filled = np.concatenate([frames, np.repeat(frames[-1:], room, 0)]) if room else frames
+        parts = [session.step(filled[k * self._batch : (k + 1) * self._batch]) for k, session in enumerate(self._sessions)]
+        return np.asarray(np.concatenate(parts)[: len(frames), self._column], np.float64)
+
+
+def _batch(subject: Subject, count: int) -> int:
+    """Returns a size of which every batch that the network runs is a whole part; what is no network is asked about its cars alone."""
+    if not isinstance(subject, NetworkSubject):
+        return count
+    return subject.batch_size * max(1, BATCH // subject.batch_size) if subject.batch_size < BATCH else BATCH
+
+
+def ride(
+    world: World,
+    scenarios: Sequence[Scenario],
+    recipes: Sequence[Recipe],
+    stimuli: Mapping[str, Stimulus],
+    subject: Subject,
+    wheel: Wheel = Wheel.SUBJECT,
+    progress: Progress = silent,
+) -> list[Course]:
+    """Drives the scenarios side by side, at most the world's width, each under its recipe, and returns their courses in order.
+
+    A car ends by itself: after its scenario's time, AFTER_S after it has left its lane, or with an answer that is not finite. What the
+    others do changes nothing about it.
+    """
+    world.reset(scenarios)
+    count = len(scenarios)
+    steps = [int(scenario.duration_s / STEP_S + 1e-9) for scenario in scenarios]
+    eyes = Eyes(subject, count)
+    logs: list[list[tuple[float, float, float]]] = [[] for _ in range(count)]
+    collided: list[int | None] = [None] * count
+    problems = [""] * count
+    ends = np.array(steps)
+    running = np.ones(count, np.bool_)
+    for step in range(max(steps)):
+        answers = eyes.answer(seen(as_numpy(world.frames(running)), recipes, stimuli))
+        lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
+        for car in np.flatnonzero(running).tolist():
+            logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))
+            if touched[car] and collided[car] is None:
+                collided[car] = step
+            if not np.isfinite(answers[car]):
+                problems[car] = f"the subject answered {answers[car]} at frame {step} ({step * STEP_S:.2f} s), which steers nowhere"
+                ends[car] = step + 1
+            elif abs(lateral[car]) >= CAP_M and wheel is Wheel.SUBJECT:
+                ends[car] = min(ends[car], step + 1 + round(AFTER_S / STEP_S))
+        running = step + 1 < ends
+        if step % _REPORT_STEPS == 0:
+            progress(step, max(steps))
+        if not running.any():
+            break
+        # Who has ended rolls on: nobody looks any more.
+        world.step(np.where(running, answers if wheel is Wheel.SUBJECT else truth, 0.0))
+    return [_course(log, collided[car], problems[car]) for car, log in enumerate(logs)]
+
+
+def _course(log: list[tuple[float, float, float]], collided_step: int | None, problem: str) -> Course:
+    lateral, answers, truth = np.array(log, np.float64).reshape(-1, 3).T
+    return Course(lateral, answers, truth, collided_step, problem)

@@ -1,0 +1,75 @@
+"""A recorded drive made again: by asking the subject anew, and from its recorded steering for pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.online_camera import seen
+from skidpad.campaigns.online_loop import Wheel
+from skidpad.campaigns.online_records import Case, unpack
+from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.runs.manifest import VersionChange
+from skidpad.worlds.world import WORLDS
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.online_work import Rides
+    from skidpad.runs.folder import Run
+
+_COMPARED = (
+    *("steps", "max_lateral_m", "mdcl", "departed_at_s", "collided_at_s", "mae_rad", "problem", "violated"),
+    *("lateral_m", "answers_rad", "truth_rad"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnlineReplay:
+    """A record and the same drive made again, alone."""
+
+    row: Mapping[str, Any]
+    again: Mapping[str, Any]
+    version_changes: tuple[VersionChange, ...]
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """The columns that came out differently, to the last bit."""
+        return tuple(name for name in _COMPARED if not _same(self.row[name], self.again[name]))
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Tells whether everything came out as in the run."""
+        return not self.differences
+
+
+def replay_drive(rides: Rides, run: Run, prefix: str) -> OnlineReplay:
+    """Makes the drive whose case id begins with `prefix` again, with nobody beside it."""
+    row = run.find_row(prefix)
+    with open_lanes(rides.device):  # as in the run: torch on one thread, or the last bits would differ
+        again = rides.records([Case.from_row(row)], Wheel(row["mode"])).to_pylist()[0]
+    return OnlineReplay(row, again, run.manifest.changes())
+
+
+def frames_at(rides: Rides, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:
+    """Returns what the subject saw at some steps of a recorded drive, in rising order; the subject is not asked.
+
+    The world is steered as recorded; one that is not deterministic may show something else.
+    """
+    case = Case.from_row(row)
+    world = WORLDS.get(rides.world)(1, 1)
+    world.reset([case.scenario])
+    steering = unpack(row["answers_rad" if row["mode"] == Wheel.SUBJECT.value else "truth_rad"])
+    pictures: list[NumpyFrames] = []
+    for step in range(max(steps, default=-1) + 1):
+        if step in steps:
+            pictures.append(seen(as_numpy(world.frames()), [case.recipe], rides.stimuli)[0])
+        world.step(np.nan_to_num(steering[step : step + 1]))
+    return pictures
+
+
+def _same(stored: object, now: object) -> bool:
+    return stored == now or (isinstance(stored, float) and isinstance(now, float) and isnan(stored) and isnan(now))

@@ -1,0 +1,63 @@
+"""skidpad compare: the same scenarios offline and online, and simulated against recorded drives."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.drive import SECONDS, subject_path
+from skidpad.cli.subjects import Device, Json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command()(compare)
+
+
+def compare(
+    subject: Annotated[
+        str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo` for the network that comes along.")
+    ],
+    drive: Annotated[
+        str, typer.Option(help="A recorded drive with labels, as Udacity CH2's test drive, for RQ0; without it RQ0 is left out.")
+    ] = "",
+    world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
+    domain: Annotated[str, typer.Option(help="The domain model of RQ1's scenarios: extended or restricted.")] = "extended",
+    scenarios: Annotated[int, typer.Option(help="Scenarios of RQ1; the paper has 50.")] = 50,
+    matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive; the paper has 100.")] = 100,
+    seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = SECONDS,
+    unit: Annotated[
+        str,
+        typer.Option(help="Unit of epsilon and MAE: rad, the numbers in Udacity's file; scaled25, degrees / 25, as the paper reads them."),
+    ] = "rad",
+    epsilon: Annotated[float, typer.Option(help="How far the steering of comparable drives may be apart on average.")] = 0.1,
+    mae_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable offline.")] = 0.1,
+    mdcl_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable online.")] = 0.7,
+    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 8.")] = 0,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
+    from skidpad.campaigns.comparing_settings import ComparingSettings
+    from skidpad.drives import open_drive
+
+    settings = ComparingSettings(
+        subject=subject_path(subject),
+        drive=open_drive(drive).origin if drive else "",
+        world=world,
+        domain=domain,
+        scenarios=scenarios,
+        matched=matched,
+        seconds=seconds,
+        unit=unit,
+        epsilon=epsilon,
+        mae_limit=mae_limit,
+        mdcl_limit=mdcl_limit,
+        width=width,
+        seed=seed,
+        device=device,
+    )
+    run_campaign(settings, out or next_free(Path("runs"), f"compare-{Path(settings.subject).stem}"), json)

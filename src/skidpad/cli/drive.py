@@ -1,0 +1,68 @@
+"""skidpad drive: a network at the wheel, through scenarios in a closed loop."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.subjects import Device, Json
+
+SECONDS = 20.0
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command()(drive)
+
+
+def drive(
+    subject: Annotated[
+        str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo` for the network that comes along.")
+    ],
+    world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
+    domain: Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: restricted or extended.")] = "restricted",
+    scenarios: Annotated[int, typer.Option(help="How many scenarios to draw.")] = 50,
+    scenario: Annotated[
+        list[Path] | None, typer.Option(help="A scenario file, or a folder of them, instead of drawn ones; may be given again.")
+    ] = None,
+    stimulus: Annotated[
+        list[str] | None,
+        typer.Option(help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), ...; may be given again."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")] = 1,
+    seconds: Annotated[
+        float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")
+    ] = None,
+    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 8.")] = 0,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
+    from skidpad.campaigns.online_settings import OnlineSettings
+
+    settings = OnlineSettings(
+        subject=subject_path(subject),
+        world=world,
+        domain=domain,
+        scenarios=scenarios,
+        files=tuple(str(path.absolute()) for path in scenario or ()),
+        stimuli=tuple(stimulus or ()),
+        repeats=repeats,
+        seconds=(0.0 if scenario else SECONDS) if seconds is None else seconds,
+        width=width,
+        seed=seed,
+        device=device,
+    )
+    run_campaign(settings, out or next_free(Path("runs"), f"drive-{Path(settings.subject).stem}"), json)
+
+
+def subject_path(text: str) -> str:
+    """Returns where a subject is described; the word `demo` is the network that comes with skidpad."""
+    if text == "demo" and not Path(text).exists():
+        from skidpad.subjects.pretrained import pretrained
+
+        return str(pretrained("pilotnet-rendered"))
+    return str(Path(text).absolute())

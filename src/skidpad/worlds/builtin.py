@@ -1,0 +1,191 @@
+"""The built-in world: scenes, cameras and bicycles in lock-step, the same bytes every time.
+
+What an ego sees and does depends on its scenario and its steering alone, not on the other egos, the width or the number of threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from threading import Lock
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
+from skidpad.drives.drive import Drive
+from skidpad.worlds.camera import Camera
+from skidpad.worlds.departure import Lanes
+from skidpad.worlds.driver import Driver
+from skidpad.worlds.raycast import RayCaster, render_side_by_side
+from skidpad.worlds.scenario import BadScenarioError, Scenario
+from skidpad.worlds.scenario_tables import table_of
+from skidpad.worlds.scene import Scene, build_scene
+from skidpad.worlds.touching import near, touches
+from skidpad.worlds.vehicle import Bicycle, Motion
+from skidpad.worlds.world import STEP_S, WORLDS, EgoState
+
+PICTURE_VERSION = 1
+"""Raised when the same scenario gives other pictures or labels, so that drives made before and after differ in hash."""
+
+_REACH_M = 4.5
+"""From the rear axle to the ego's furthest corner, and a little."""
+
+
+class BuiltInWorld:
+    """Runs up to `width` scenarios side by side; threads: how many share the rendering of a step."""
+
+    def __init__(self, width: int = 16, threads: int = 1, camera: Camera | None = None, bicycle: Bicycle | None = None) -> None:
+        if width < 1 or threads < 1:
+            raise BadParametersError(f"a world has room for at least one scenario and one thread; got width={width}, threads={threads}")
+        self._width = width
+        self._threads = threads
+        self._camera = camera or Camera()
+        self._bicycle = bicycle or Bicycle()
+        self._driver = Driver()
+        self._scenes: tuple[Scene, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many scenarios it can run side by side."""
+        return self._width
+
+    def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
+        """Begins the scenarios, each with the ego in the middle of its lane; nothing is rendered until `frames`."""
+        if not 1 <= len(scenarios) <= self._width:
+            raise BadParametersError(f"this world runs 1 to {self._width} scenarios side by side; got {len(scenarios)}")
+        self._scenes = tuple(_scene(scenario) for scenario in scenarios)
+        self._fixed = tuple(scene.fixed for scene in self._scenes)
+        self._casters: tuple[RayCaster, ...] | None = None
+        self._lanes = Lanes.of([scene.road for scene in self._scenes], [scene.section for scene in self._scenes])
+        poses = np.stack([scene.start_pose for scene in self._scenes])
+        speed_m_s = np.array([scenario.ego.speed_m_s for scenario in scenarios], dtype=np.float64)
+        self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses))
+        self._steps = 0
+        self._here = self._lanes.project(poses[:, :2])
+        self._collided = self._touching()
+        return self._motion.state
+
+    def frames(self, wanted: BoolArray | None = None) -> NumpyFrames:
+        """Returns what the egos' cameras see now, (N, height, width, 3); black where nobody wants to see it."""
+        self._check_begun()
+        if self._casters is None:
+            self._casters = tuple(RayCaster(scene, self._camera) for scene in self._scenes)
+        egos = np.arange(len(self._scenes)) if wanted is None else np.flatnonzero(wanted)
+        casters = [self._casters[ego] for ego in egos.tolist()]
+        rendered = render_side_by_side(casters, self._motion.state.poses[egos], np.full(len(egos), self._steps * STEP_S), self._threads)
+        if len(egos) == len(self._scenes):
+            return rendered
+        frames = np.zeros((len(self._scenes), self._camera.height_px, self._camera.width_px, 3), np.uint8)
+        frames[egos] = rendered
+        return frames
+
+    def step(self, steering_rad: FloatArray) -> EgoState:
+        """Sends each ego its steering, (N,), and lets STEP_S pass."""
+        self._check_begun()
+        wanted = np.asarray(steering_rad, dtype=np.float64)
+        if wanted.shape != (len(self._scenes),) or not np.all(np.isfinite(wanted)):
+            raise BadParametersError(
+                f"a step takes one finite steering angle for each of the {len(self._scenes)} egos; got {steering_rad!r}"
+            )
+        self._motion = self._bicycle.advance(self._motion, wanted)
+        self._steps += 1
+        self._here = self._lanes.project(self._motion.state.poses[:, :2])
+        self._collided = self._collided | self._touching()
+        return self._motion.state
+
+    def lateral_m(self) -> FloatArray:
+        """Returns the exact distance of each rear axle's middle from the middle of its lane, positive to the left, (N,)."""
+        self._check_begun()
+        return self._here.lateral_m
+
+    def truth_rad(self) -> FloatArray:
+        """Returns what the ground-truth driver steers at each ego's pose, (N,)."""
+        self._check_begun()
+        return self._lanes.truth_rad(self._driver, self._motion.state.poses, self._here)
+
+    def collided(self) -> BoolArray:
+        """Tells which egos have touched another vehicle, a person or a thing so far, (N,)."""
+        self._check_begun()
+        return self._collided
+
+    def _touching(self) -> BoolArray:
+        time_s = self._steps * STEP_S
+        found = []
+        for scene, fixed, pose in zip(self._scenes, self._fixed, self._motion.state.poses, strict=True):
+            parts = (fixed, scene.objects_at(time_s)) if len(scene.movers) else (fixed,)
+            found.append(any(bool(touches(pose, near(boxes, pose[:2], _REACH_M)).any()) for boxes in parts))
+        return np.array(found, np.bool_)
+
+    def _check_begun(self) -> None:
+        if not self._scenes:
+            raise BadParametersError("nothing has begun in this world; call reset with the scenarios first")
+
+
+@WORLDS.register("built-in")
+def built_in(width: int, threads: int) -> BuiltInWorld:
+    """Skidpad's own ray-caster: any number side by side, deterministic, nothing to install."""
+    return BuiltInWorld(width, threads)
+
+
+def _scene(scenario: Scenario) -> Scene:
+    try:
+        return build_scene(scenario)
+    except BadParametersError as error:
+        raise BadScenarioError(str(error)) from error
+
+
+def steps_of(scenario: Scenario) -> int:
+    """Returns how many frames a scenario lasts: floor(T / STEP_S).
+
+    Reference: offline and online testing, section II-E.
+    """
+    return int(scenario.duration_s / STEP_S + 1e-9)
+
+
+def sim(scenario: Scenario, camera: Camera | None = None) -> Drive:
+    """Returns the labelled image sequence of a scenario, driven by the ground-truth driver; frames are rendered when they are read.
+
+    Reference: offline and online testing, section II-E, sim(s).
+    """
+    world = BuiltInWorld(1)
+    poses = [world.reset([scenario]).poses[0]]
+    labels = [float(world.truth_rad()[0])]
+    for _ in range(steps_of(scenario) - 1):
+        poses.append(world.step(world.truth_rad()).poses[0])
+        labels.append(float(world.truth_rad()[0]))
+    count = steps_of(scenario)
+    return Drive(
+        name=f"scenario-{scenario.seed}",
+        frame_ids=tuple(f"{index:06d}" for index in range(count)),
+        steering_rad=np.array(labels[:count]),
+        time_s=np.asarray(np.arange(count) * STEP_S, np.float64),
+        source=_Rendered(scenario, np.array(poses[:count]), camera or Camera()),
+    )
+
+
+class _Rendered:
+    """Renders the frames of one driven scenario; the scene is baked at the first. Safe in threads."""
+
+    def __init__(self, scenario: Scenario, poses: FloatArray, camera: Camera) -> None:
+        self._scenario = scenario
+        self._poses = poses
+        self._camera = camera
+        self._lock = Lock()
+
+    @cached_property
+    def _caster(self) -> RayCaster:
+        return RayCaster(build_scene(self._scenario), self._camera)
+
+    def read(self, index: int) -> NumpyFrames:
+        """Renders one frame in the calling thread."""
+        with self._lock:
+            caster = self._caster
+        frame: NumpyFrames = caster.render(self._poses[index : index + 1], np.array([index * STEP_S]))[0]
+        return frame
+
+    def fingerprint(self, index: int) -> str:
+        """Returns everything that the frame depends on."""
+        values = json.dumps(table_of(self._scenario), sort_keys=True)
+        return f"sim {PICTURE_VERSION} {self._camera!r} {values} {index}"

@@ -1,0 +1,240 @@
+"""What every adapter of a world must show before its verdicts mean anything: checks that anyone can run on any world.
+
+In the test of an adapter: `check.run(make)` for each of CHECKS, or `check_world(make)` for all of them, where `make` is a function that
+returns a world in which nothing has begun. A check raises NonconformingError, which says what was expected and what was got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from skidpad.core.errors import SkidpadError
+from skidpad.core.images import FloatArray, NumpyFrames, as_numpy
+from skidpad.worlds.scenario import BadScenarioError, Ego, RoadKind, RoadPlan, Scenario, Side, Surroundings
+from skidpad.worlds.world import STEP_S, EgoState, World
+
+MakeWorld = Callable[[], World]
+
+
+class NonconformingError(SkidpadError):
+    """A world that does not do what worlds must do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far two runs of one scenario may be apart, in metres and in grey levels; zero for a world that is exact to the byte."""
+
+    pose_m: float = 0.0
+    pixel: float = 0.0
+
+
+EXACT = Tolerance()
+
+_CALM = Surroundings(trees=0.2)
+STRAIGHT = Scenario(road=RoadPlan(RoadKind.STRAIGHT), surroundings=_CALM, ego=Ego(speed_m_s=12.0), duration_s=12.0, seed=1)
+BEND = Scenario(
+    road=RoadPlan(RoadKind.CURVED, radius_m=150.0, side=Side.LEFT), surroundings=_CALM, ego=Ego(speed_m_s=12.0), duration_s=12.0, seed=2
+)
+_CHANGED_LANE_M = 3.0
+"""Nearer than this to some other lane's middle, a reference that follows the car would have jumped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a world must do, in a sentence, and what tries it."""
+
+    name: str
+    sentence: str
+    _try: Callable[[MakeWorld, Tolerance], None] = field(repr=False)
+
+    def run(self, make: MakeWorld, tolerance: Tolerance = EXACT) -> None:
+        """Tries it on a new world; raises NonconformingError where it does not hold."""
+        try:
+            self._try(make, tolerance)
+        except NonconformingError as error:
+            raise NonconformingError(f"{self.name}: {self.sentence} {error}") from error
+
+
+def check_world(make: MakeWorld, tolerance: Tolerance = EXACT) -> tuple[str, ...]:
+    """Runs every check, and returns what does not hold, in words; nothing for a world that conforms."""
+    found = []
+    for check in CHECKS:
+        try:
+            check.run(make, tolerance)
+        except NonconformingError as error:
+            found.append(str(error))
+    return tuple(found)
+
+
+def _expect(holds: object, words: str) -> None:
+    if not holds:
+        raise NonconformingError(words)
+
+
+def _sees(world: World) -> NumpyFrames:
+    return as_numpy(world.frames()).copy()
+
+
+def _drive(world: World, scenario: Scenario, steering: Callable[[World, int], FloatArray], steps: int) -> list[EgoState]:
+    return [world.reset([scenario]), *(world.step(steering(world, step)) for step in range(steps))]
+
+
+def _constant(angle_rad: float) -> Callable[[World, int], FloatArray]:
+    return lambda _world, _step: np.array([angle_rad])
+
+
+def _shapes(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    _expect(world.width >= 1, f"got a width of {world.width}.")
+    for moment in ("reset", "step"):
+        state = world.reset([STRAIGHT]) if moment == "reset" else world.step(np.zeros(1))
+        _expect(state.poses.shape == (1, 3), f"After {moment}, poses are of shape {state.poses.shape}.")
+        frames = _sees(world)
+        _expect(frames.dtype == np.uint8 and frames.ndim == 4 and frames.shape[::3] == (1, 3), f"Frames are {frames.dtype} {frames.shape}.")
+        for name in ("lateral_m", "truth_rad", "collided"):
+            values = getattr(world, name)()
+            _expect(np.shape(values) == (1,) and np.all(np.isfinite(values)), f"After {moment}, {name}() gave {values!r}.")
+        for name in ("speed_m_s", "steering_rad"):
+            _expect(np.shape(getattr(state, name)) == (1,), f"After {moment}, {name} is {getattr(state, name)!r}.")
+
+
+def _begins(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    for scenario in (STRAIGHT, BEND):
+        world.reset([scenario])
+        _expect(abs(world.lateral_m()[0]) < 0.3, f"The first distance is {world.lateral_m()[0]:.2f} m.")
+        _expect(not world.collided()[0], "It has already touched something.")
+
+
+def _steps(make: MakeWorld, _tolerance: Tolerance) -> None:
+    states = _drive(make(), STRAIGHT, _constant(0.0), 20)
+    gone = np.linalg.norm(states[-1].poses[0, :2] - states[0].poses[0, :2])
+    wanted = 20 * STEP_S * STRAIGHT.ego.speed_m_s
+    _expect(abs(gone - wanted) < 0.05 * wanted, f"After 20 steps at {STRAIGHT.ego.speed_m_s:g} m/s it is {gone:.2f} m further.")
+
+
+def _signs(make: MakeWorld, _tolerance: Tolerance) -> None:
+    for angle_rad in (0.3, -0.3):
+        world = make()
+        states = _drive(world, STRAIGHT, _constant(angle_rad), 30)
+        turned = states[-1].poses[0, 2] - states[0].poses[0, 2]
+        moved = world.lateral_m()[0]
+        _expect(turned * angle_rad > 0.0, f"Steering {angle_rad:+g} rad turned the heading by {turned:+.3f} rad.")
+        _expect(moved * angle_rad > 0.0, f"Steering {angle_rad:+g} rad moved the car by {moved:+.2f} m.")
+
+
+def _lane_is_fixed(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    world.reset([STRAIGHT])
+    furthest = 0.0
+    for _ in range(160):
+        # Across the road at a slant: left first, then straight on.
+        world.step(np.array([0.5 if furthest < 0.5 else 0.0]))
+        now = float(world.lateral_m()[0])
+        _expect(now > furthest - 0.5, f"The distance fell from {furthest:.2f} m to {now:.2f} m while the car went on to the left.")
+        furthest = max(furthest, now)
+        if furthest > 2.0 * _CHANGED_LANE_M:
+            return
+    _expect(furthest > _CHANGED_LANE_M, f"After 8 s to the left the distance is {furthest:.2f} m.")
+
+
+def _same_again(make: MakeWorld, tolerance: Tolerance) -> None:
+    def wave(_world: World, step: int) -> FloatArray:
+        return np.array([0.4 * np.sin(0.2 * step)])
+
+    first, second = make(), make()
+    one, two = (_drive(world, BEND, wave, 25)[-1] for world in (first, second))
+    apart = float(np.abs(one.poses - two.poses).max())
+    _expect(apart <= tolerance.pose_m, f"Two runs with the same steering ended {apart:g} apart.")
+    _alike(_sees(first), _sees(second), tolerance, "Two runs with the same steering saw")
+
+
+def _forgets(make: MakeWorld, tolerance: Tolerance) -> None:
+    world = make()
+    fresh = world.reset([BEND]).poses.copy()
+    seen = _sees(world)
+    _drive(world, STRAIGHT, _constant(0.4), 40)
+    again = world.reset([BEND]).poses
+    apart = float(np.abs(fresh - again).max())
+    _expect(apart <= tolerance.pose_m, f"After another scenario it began {apart:g} from where it began first.")
+    _expect(not world.collided()[0] and abs(world.lateral_m()[0]) < 0.3, "What happened before the reset is still told.")
+    _alike(seen, _sees(world), tolerance, "Before and after another scenario it saw")
+
+
+def _alike(first: NumpyFrames, second: NumpyFrames, tolerance: Tolerance, words: str) -> None:
+    apart = float(np.abs(first.astype(np.int64) - second.astype(np.int64)).max()) if first.shape == second.shape else float("inf")
+    _expect(apart <= tolerance.pixel, f"{words} pictures that differ by up to {apart:g} grey levels.")
+
+
+def _pictures_move(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    world.reset([BEND])
+    frames = as_numpy(world.frames())
+    kept = frames.copy()
+    for _ in range(10):
+        world.step(np.zeros(1))
+    now = _sees(world)
+    _expect(np.array_equal(frames, kept), "Frames that were handed out changed afterwards; copy them.")
+    _expect(not np.array_equal(kept, now), "After half a second at 12 m/s the picture is the same.")
+    _expect(now.std() > 5.0, "The picture shows hardly anything.")
+
+
+def _truth_keeps(make: MakeWorld, _tolerance: Tolerance) -> None:
+    for scenario in (STRAIGHT, BEND):
+        world = make()
+        world.reset([scenario])
+        furthest = 0.0
+        for _ in range(round(scenario.duration_s / STEP_S) - 1):
+            world.step(world.truth_rad())
+            furthest = max(furthest, abs(float(world.lateral_m()[0])))
+        _expect(furthest < 0.6, f"Steered by truth_rad() on a {scenario.road.kind.value} road, the car strayed {furthest:.2f} m.")
+        _expect(not world.collided()[0], "Steered by truth_rad(), the car touched something.")
+
+
+def _apart(make: MakeWorld, tolerance: Tolerance) -> None:
+    world = make()
+    if world.width < 2:
+        return
+    together = world.reset([STRAIGHT, BEND])
+    for _ in range(20):
+        together = world.step(np.array([0.6, 0.1]))
+    seen, lateral = _sees(world)[1:], world.lateral_m()[1]
+    alone = make()
+    state = _drive(alone, BEND, _constant(0.1), 20)[-1]
+    gap = max(float(np.abs(state.poses[0] - together.poses[1]).max()), abs(float(alone.lateral_m()[0] - lateral)))
+    _expect(gap <= tolerance.pose_m, f"Beside another ego the car ended {gap:g} from where it ends alone.")
+    _alike(seen, _sees(alone), tolerance, "Beside another ego and alone the car saw")
+
+
+def _refuses(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    world.reset([STRAIGHT])
+    for wrong in (np.array([np.nan]), np.array([np.inf]), np.zeros(2)):
+        try:
+            world.step(wrong)
+        except SkidpadError:
+            continue
+        _expect(holds=False, words=f"step({wrong}) was accepted.")
+    try:
+        world.reset([replace(STRAIGHT, ego=replace(STRAIGHT.ego, speed_m_s=float("nan")))])
+    except BadScenarioError:
+        return
+    _expect(holds=False, words="A scenario whose speed is not a number was accepted; raise BadScenarioError.")
+
+
+CHECKS = (
+    Check("shapes", "Every answer has the shape and kind that the protocol says.", _shapes),
+    Check("begins", "A scenario begins in the middle of the ego's lane, touching nothing.", _begins),
+    Check("steps", "One step is STEP_S at the scenario's speed.", _steps),
+    Check("signs", "Steering to the left is positive, and so is the distance to the left of the lane's middle.", _signs),
+    Check("lane-is-fixed", "The lane is the scenario's, and does not follow the car.", _lane_is_fixed),
+    Check("same-again", "The same steering gives the same drive.", _same_again),
+    Check("forgets", "A reset forgets what was before.", _forgets),
+    Check("pictures-move", "Frames show where the car is now, and those handed out stay as they were.", _pictures_move),
+    Check("truth-keeps", "Who steers by truth_rad() keeps the lane.", _truth_keeps),
+    Check("apart", "What one ego does changes nothing for another.", _apart),
+    Check("refuses", "What cannot be steered or begun is refused with one of skidpad's errors.", _refuses),
+)

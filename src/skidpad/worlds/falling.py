@@ -1,0 +1,174 @@
+"""What falls between the camera and the world, and what it leaves on the lens: streaks of rain, flakes, drops.
+
+Streaks and flakes are tiles of one picture each that slide over the frame in layers, nearer ones faster; drops bend the view.
+All of it follows from the scene's seed and the time alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.images import NumpyFrames
+from skidpad.core.seeding import child_rng
+from skidpad.worlds.camera import Camera
+from skidpad.worlds.canvas import Row
+from skidpad.worlds.weather import Look
+
+TILE = 256
+DROP_STEPS = 16
+DROP_STEP_S = 0.2
+"""Drops gather over sixteen steps, then the wiper has passed and they begin anew."""
+
+
+class Falling(NamedTuple):
+    """What falls in one scene.
+
+    kind: 0 nothing, 1 rain, 2 snow. tile: (256, 256). layers: (L, 6): columns and rows of the tile to a pixel, speeds in rows and columns
+    of the tile a second, offset, weight. drops: (DROP_STEPS, height, width), packed; empty without rain.
+    """
+
+    kind: int
+    tile: NDArray[np.uint8]
+    layers: NDArray[np.float64]
+    colour: NDArray[np.float64]
+    drops: NDArray[np.int32]
+    intensity: float
+
+
+@lru_cache(maxsize=1)
+def streak_tile() -> NDArray[np.uint8]:
+    """Returns short slanting streaks, (256, 256), that repeat in both directions."""
+    rng = child_rng(0, "streaks")
+    tile = np.zeros((TILE, TILE))
+    for _ in range(420):
+        x, y, long, light = rng.uniform(0.0, TILE), rng.uniform(0.0, TILE), int(rng.integers(10, 34)), rng.uniform(0.25, 1.0)
+        for step in range(long):
+            row, column = int(y + step) % TILE, int(x + 0.10 * step) % TILE
+            tile[row, column] = max(tile[row, column], light * np.sin(np.pi * (step + 0.5) / long))
+    return np.asarray(255.0 * tile, np.uint8)
+
+
+@lru_cache(maxsize=1)
+def flake_tile() -> NDArray[np.uint8]:
+    """Returns soft flakes, (256, 256), that repeat in both directions."""
+    rng = child_rng(0, "flakes")
+    tile = np.zeros((TILE, TILE))
+    for _ in range(170):
+        x, y, radius, light = rng.uniform(0.0, TILE), rng.uniform(0.0, TILE), rng.uniform(1.2, 3.4), rng.uniform(0.5, 1.0)
+        for row in range(int(y - 4), int(y + 5)):
+            for column in range(int(x - 4), int(x + 5)):
+                near = np.hypot(row + 0.5 - y, column + 0.5 - x) / radius
+                value = light * min(max(1.5 * (1.0 - near), 0.0), 1.0)
+                tile[row % TILE, column % TILE] = max(tile[row % TILE, column % TILE], value)
+    return np.asarray(255.0 * tile, np.uint8)
+
+
+@lru_cache(maxsize=4)
+def drop_maps(width_px: int, height_px: int) -> NDArray[np.int32]:
+    """Returns where drops bend the view, (DROP_STEPS, height, width).
+
+    From the lowest byte: columns and rows away plus 128, the light that passes, from which intensity on the drop is there (255: never).
+    """
+    rng = child_rng(0, "drops", width_px, height_px)
+    maps = np.full((DROP_STEPS, height_px, width_px), (255 << 24) | (255 << 16) | (128 << 8) | 128, np.int64)
+    scale = width_px / 320.0
+    rows, columns = np.mgrid[:height_px, :width_px] + 0.5
+    for _ in range(110):
+        x, y = rng.uniform(0.0, width_px), rng.uniform(0.0, height_px)
+        radius, since, least = scale * rng.uniform(1.6, 6.5) ** 1.0, int(rng.integers(0, DROP_STEPS)), int(255 * rng.uniform(0.0, 0.95))
+        slide = rng.uniform(0.0, 1.1) * scale * (radius > 4.0 * scale)
+        for step in range(since, DROP_STEPS):
+            middle = y + slide * (step - since)
+            top, bottom = max(int(middle - radius - 2), 0), min(int(middle + radius + 3), height_px)
+            left, right = max(int(x - radius - 2), 0), min(int(x + radius + 3), width_px)
+            if top >= bottom or left >= right:
+                continue
+            off_x, off_y = (columns[top:bottom, left:right] - x) / radius, (rows[top:bottom, left:right] - middle) / (1.15 * radius)
+            square = off_x**2 + off_y**2
+            inside = square < 1.0
+            # A drop shows the world upside down and small.
+            away_x, away_y = np.clip(-off_x * radius * 4.5, -127, 127), np.clip(-off_y * radius * 3.5, -127, 127)
+            light = np.clip(255.0 * (1.0 - 0.42 * square**3 - 0.06 * off_y), 0.0, 255.0)
+            packed = (
+                (least << 24) | (light.astype(np.int64) << 16) | ((away_y + 128).astype(np.int64) << 8) | (away_x + 128).astype(np.int64)
+            )
+            part = maps[step, top:bottom, left:right]
+            part[inside] = packed[inside]
+    return np.where(maps >= 1 << 31, maps - (1 << 32), maps).astype(np.int32)
+
+
+def falling_of(look: Look, camera: Camera, seed: int) -> Falling:
+    """Chooses what falls in a scene."""
+    empty = np.empty((0, 1, 1), np.int32)
+    scale = 320.0 / camera.width_px
+    # Not a round number, or texels' edges would fall on pixels' middles and rounding would choose between them.
+    offset = 37.0 * (seed % 101) + 0.37
+    if look.rain > 0.0:
+        weight = 0.25 + 0.75 * look.rain
+        layers = np.array(
+            [(1.7, 0.75, -950.0, 40.0, 11.0, 0.34), (1.1, 0.5, -760.0, 25.0, 83.0, 0.42), (0.6, 0.28, -620.0, 16.0, 171.0, 0.36)]
+        )
+        layers[:, :2] *= scale
+        layers[:, 4] += offset
+        layers[:, 5] *= weight
+        bright = np.array([205.0, 212.0, 220.0]) * (0.30 if look.night else 1.0)
+        return Falling(1, streak_tile(), layers, bright, drop_maps(camera.width_px, camera.height_px), look.rain)
+    if look.flakes > 0.0:
+        layers = np.array(
+            [
+                (2.6, 2.6, -190.0, 60.0, 5.0, 0.55),
+                (1.7, 1.7, -150.0, -40.0, 91.0, 0.75),
+                (1.0, 0.8, -170.0, 70.0, 181.0, 0.85),
+                (0.5, 0.42, -150.0, -50.0, 41.0, 0.8),
+            ]
+        )
+        layers[:, :2] *= scale
+        layers[:, 4] += offset
+        layers[:, 5] *= 0.3 + 0.7 * look.flakes
+        bright = np.array([246.0, 248.0, 251.0]) * (0.62 if look.night else 1.0)
+        return Falling(2, flake_tile(), layers, bright, empty, look.flakes)
+    return Falling(0, np.zeros((1, 1), np.uint8), np.empty((0, 6)), np.zeros(3), empty, 0.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def paint_falling(row: Row, v: int, falling: Falling, time_s: float) -> None:
+    """Adds streaks or flakes to row `v`."""
+    colour = falling.colour
+    red, green, blue = np.float32(colour[0]), np.float32(colour[1]), np.float32(colour[2])
+    tile = falling.tile.ravel()
+    for k in range(len(falling.layers)):
+        layer = falling.layers[k]
+        line = (int(np.floor((v + 0.5) * layer[1] + layer[2] * time_s + 3.0 * layer[4])) & (TILE - 1)) * TILE
+        # In 65536ths of a texel, as the ground's grain.
+        at = np.int64(np.floor((layer[3] * time_s + layer[4] + 0.5 * layer[0]) * 65536.0))
+        go = np.int64(np.floor(layer[0] * 65536.0 + 0.5))
+        weight = np.float32(layer[5] / 255.0)
+        for u in range(row.shape[1]):
+            share = weight * np.float32(tile[np.uintp(line + (((at + u * go) >> 16) & (TILE - 1)))])
+            row[0, u] += share * (red - row[0, u])
+            row[1, u] += share * (green - row[1, u])
+            row[2, u] += share * (blue - row[2, u])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def bend_by_drops(frame: NumpyFrames, drops: NDArray[np.int32], intensity: float, time_s: float) -> None:
+    """Shows, where drops lie on the lens, the part of the frame that they bend there."""
+    step = int(np.floor(time_s / DROP_STEP_S)) % DROP_STEPS
+    source = frame.copy()
+    limit = int(255.0 * intensity)
+    height, width = frame.shape[0], frame.shape[1]
+    for v in range(height):
+        for u in range(width):
+            word = np.int64(drops[step, v, u])
+            if ((word >> 24) & 255) >= limit:
+                continue
+            column = min(max(u + (word & 255) - 128, 0), width - 1)
+            line = min(max(v + ((word >> 8) & 255) - 128, 0), height - 1)
+            light = (word >> 16) & 255
+            for c in range(3):
+                frame[v, u, c] = np.uint8((np.int64(source[line, column, c]) * light) // 255)

@@ -1,0 +1,142 @@
+"""The renderer of scenes on the CPU: poses and times to frames, by compiled kernels that hold no lock.
+
+A frame depends on its scene, camera, pose and time alone, and is painted by the same arithmetic whoever paints it, so that its bytes do
+not depend on the number of threads, the order or the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from math import cos, radians, sin
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.worlds.atlas import atlas
+from skidpad.worlds.backdrop import backdrop
+from skidpad.worlds.camera import Camera
+from skidpad.worlds.casting import Stage, cast_rows
+from skidpad.worlds.falling import bend_by_drops, falling_of
+from skidpad.worlds.lightmap import light_map
+from skidpad.worlds.road import CrossSection
+from skidpad.worlds.roadtable import RoadTable
+from skidpad.worlds.scene import Scene
+from skidpad.worlds.standing import moving_table, standing_cards
+from skidpad.worlds.terrain import Ground
+from skidpad.worlds.texture import noise_levels
+from skidpad.worlds.weather import look_of
+
+SHARP_M = 60.0
+"""The ground is looked up as densely as beside a bend of this radius, even where the road is straight: shadows have edges."""
+
+
+def section_row(section: CrossSection) -> FloatArray:
+    """Returns a cross-section as the kernels read it; see the columns in `surface`."""
+    ramp = section.side_lane
+    side = (0.0, 0.0, 1.0, 1.0, 0.0)
+    if ramp is not None:
+        side = (ramp.start_m, -1.0 if ramp.exits else 1.0, ramp.parallel_m, ramp.taper_m, ramp.leaving_per_m)
+    return np.array([section.edge_m, section.edge_m + section.margin_m, section.outer_m, section.lane_width_m, section.lanes, *side])
+
+
+def stage_of(scene: Scene, camera: Camera) -> Stage:
+    """Bakes a scene for a camera; takes some hundredths of a second."""
+    pictures, look = atlas(), look_of(scene.scenario.conditions, scene.scenario.ego)
+    table = RoadTable.build(scene.road)
+    forward, down, left = camera.rays()
+    sky = backdrop(camera, scene.sun, look, scene.scenario.seed, hills=scene.scenario.surroundings.hills)
+    ahead = forward[down <= 0.0][:, None]
+    rows = len(sky) + camera.focal_px * down[down <= 0.0][:, None] / np.hypot(left, ahead)
+    ground = Ground(
+        nodes=table.nodes,
+        cells=table.cells,
+        origin=table.origin_m,
+        shade=light_map(scene),
+        section=section_row(scene.section),
+        texels=noise_levels(),
+        radius_m=min(max(scene.road.min_radius_m - scene.section.outer_m, 10.0), SHARP_M),
+    )
+    return Stage(
+        ground=ground,
+        look=look,
+        standing=standing_cards(scene, pictures),
+        movers=moving_table(scene),
+        firsts=np.array([pictures.cars, pictures.people, pictures.glow], dtype=np.float64),
+        sprites=pictures.table,
+        texels=pictures.texels.ravel(),
+        forward=forward,
+        down=down,
+        left=left,
+        lens=np.array([camera.focal_px, camera.height_m, cos(radians(camera.pitch_deg)), sin(radians(camera.pitch_deg))]),
+        sky=sky,
+        sky_column=(np.arctan2(left, ahead) * (sky.shape[1] / (2.0 * np.pi))).astype(np.float32),
+        sky_row=np.clip(np.floor(rows), 0, len(sky) - 1).astype(np.int32),
+        sun=scene.sun.direction,
+        falling=falling_of(look, camera, scene.scenario.seed),
+    )
+
+
+class RayCaster:
+    """Renders one scene through one camera; safe in threads."""
+
+    def __init__(self, scene: Scene, camera: Camera) -> None:
+        self.scene = scene
+        self.camera = camera
+        self.stage = stage_of(scene, camera)
+
+    def render(self, poses: FloatArray, time_s: FloatArray, threads: int = 1) -> NumpyFrames:
+        """Returns what is seen from the poses at the times, (N, height, width, 3).
+
+        poses: (N, 3), x, y and heading of the rear axle. time_s: (N,), seconds since the scenario began. threads: how many share the
+        frames, or the rows of a frame where there are fewer frames than threads.
+        """
+        return render_side_by_side([self] * len(poses), poses, time_s, threads)
+
+    def paint(self, frame: NumpyFrames, pose: FloatArray, time_s: float, start: int, stop: int) -> None:
+        """Paints some rows of a frame, all but the drops on the lens."""
+        heading = float(pose[2])
+        x_m = float(pose[0]) + self.camera.forward_m * cos(heading)
+        y_m = float(pose[1]) + self.camera.forward_m * sin(heading)
+        cast_rows(frame, start, stop, self.stage, x_m, y_m, heading, cos(heading), sin(heading), time_s)
+
+    def finish(self, frame: NumpyFrames, time_s: float) -> None:
+        """Puts drops on the lens."""
+        falling = self.stage.falling
+        if falling.kind == 1:
+            bend_by_drops(frame, falling.drops, falling.intensity, time_s)
+
+
+def render_side_by_side(casters: Sequence[RayCaster], poses: FloatArray, time_s: FloatArray, threads: int = 1) -> NumpyFrames:
+    """Returns one frame of each caster, (N, height, width, 3): caster k seen from pose k at time k. All cameras are of one size."""
+    poses = np.ascontiguousarray(poses, dtype=np.float64)
+    times = np.ascontiguousarray(time_s, dtype=np.float64)
+    if (
+        poses.shape != (len(casters), 3)
+        or times.shape != (len(casters),)
+        or not (np.all(np.isfinite(poses)) and np.all(np.isfinite(times)))
+    ):
+        raise BadParametersError(
+            "poses are finite rows of x, y and heading with one finite time each; "
+            f"got poses of shape {poses.shape} and times of shape {times.shape} for {len(casters)} frames"
+        )
+    sizes = {(caster.camera.height_px, caster.camera.width_px) for caster in casters}
+    if len(sizes) > 1:
+        raise BadParametersError(f"frames rendered together are of one size; got cameras of {sorted(sizes)}")
+    height, width = next(iter(sizes)) if sizes else (0, 0)
+    frames = np.empty((len(casters), height, width, 3), np.uint8)
+    jobs = list(zip(casters, frames, poses, times.tolist(), strict=True))
+    if threads <= 1 or not jobs:
+        for caster, frame, pose, time in jobs:
+            caster.paint(frame, pose, time, 0, height)
+            caster.finish(frame, time)
+        return frames
+    edges = np.linspace(0, height, -(-threads // len(jobs)) + 1).astype(int).tolist()
+    with ThreadPoolExecutor(threads) as pool:
+        parts = [pool.submit(caster.paint, frame, pose, time, a, b) for caster, frame, pose, time in jobs for a, b in pairwise(edges)]
+        for part in parts:
+            part.result()
+        list(pool.map(lambda job: job[0].finish(job[1], job[3]), jobs))
+    return frames

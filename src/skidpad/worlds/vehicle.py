@@ -1,0 +1,82 @@
+"""How the egos move: kinematic bicycles whose steering wheel turns late and not at once.
+
+Everything is an array over N egos, and what one does changes nothing for another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray
+from skidpad.worlds.driver import STEERING_RATIO, WHEELBASE_M
+from skidpad.worlds.world import STEP_S, EgoState
+
+_STRAIGHT_RAD = 1e-4
+"""Below this turn of a step its series is more exact than the quotient, and both agree to rounding here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bicycle:
+    """A car as a bicycle: the rear axle follows the arc that the road wheels' angle gives.
+
+    delay_s: how long a command is on its way, whole steps. max_rate_rad_s, max_steering_rad: of the steering wheel.
+    """
+
+    wheelbase_m: float = WHEELBASE_M
+    steering_ratio: float = STEERING_RATIO
+    max_steering_rad: float = 8.2
+    """The wheel's stop, 470 degrees: a radius of 5 m."""
+    max_rate_rad_s: float = 8.7
+    """500 degrees a second, brisk for a servo and too slow to follow an answer that jumps."""
+    delay_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        positive = (self.wheelbase_m, self.steering_ratio, self.max_steering_rad, self.max_rate_rad_s)
+        if not (all(np.isfinite(positive)) and min(positive) > 0.0 and 0.0 <= self.delay_s <= 1.0):
+            raise BadParametersError(f"a vehicle's sizes are above 0 and its delay is within 0 and 1 s; got {self}")
+
+    @property
+    def delay_steps(self) -> int:
+        """How many steps a command is on its way."""
+        return round(self.delay_s / STEP_S)
+
+    def start(self, poses: FloatArray, speed_m_s: FloatArray, steering_rad: FloatArray) -> Motion:
+        """Returns the first moment: each car has been steering like this for a while. poses: (N, 3); the others: (N,)."""
+        return Motion(EgoState(poses, speed_m_s, steering_rad), np.tile(steering_rad, (self.delay_steps, 1)))
+
+    def advance(self, motion: Motion, command_rad: FloatArray) -> Motion:
+        """Lets STEP_S pass. command_rad: (N,), what each driver now wants of the steering wheel.
+
+        The wheel turns towards the command that has come through as far as its rate allows and then stays for the step, in which the
+        integral is exact.
+        """
+        waiting = np.concatenate((motion.waiting_rad, command_rad[None]))
+        wanted = np.clip(waiting[0], -self.max_steering_rad, self.max_steering_rad)
+        most = self.max_rate_rad_s * STEP_S
+        steering = motion.state.steering_rad + np.clip(wanted - motion.state.steering_rad, -most, most)
+        curvature = np.tan(steering / self.steering_ratio) / self.wheelbase_m
+        poses = follow_arc(motion.state.poses, curvature, motion.state.speed_m_s * STEP_S)
+        return Motion(replace(motion.state, poses=poses, steering_rad=steering), waiting[1:])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Motion:
+    """Where N egos are, and the commands on their way to the steering wheels, (delay_steps, N), the oldest first."""
+
+    state: EgoState
+    waiting_rad: FloatArray
+
+
+def follow_arc(poses: FloatArray, curvature_per_m: FloatArray, length_m: FloatArray) -> FloatArray:
+    """Returns the poses, (N, 3), after `length_m` along arcs of constant curvature, exact to rounding; positive bends left."""
+    turn = curvature_per_m * length_m
+    half = 0.5 * turn
+    # The chord of an arc points along its middle heading and is sin(half) / half as long.
+    straight = np.abs(turn) < _STRAIGHT_RAD
+    shorter = np.where(straight, 1.0 - half * half / 6.0, np.sin(half) / np.where(straight, 1.0, half))
+    x_m, y_m, heading = np.ascontiguousarray(poses.T)
+    chord = length_m * shorter
+    return np.stack((x_m + chord * np.cos(heading + half), y_m + chord * np.sin(heading + half), heading + turn), axis=1)

@@ -82,7 +82,7 @@ def test_what_makes_no_sense_is_refused_in_words(skidpad, tmp_path, words, said)
 
 def test_offline_and_online_are_compared_and_replicated(skidpad, tmp_path) -> None:
     run = tmp_path / "run"
-    size = ("--scenarios", "2", "--matched", "2", "--seconds", "0.5", "--drive", "rendered?frames=40")
+    size = ("--scenarios", "2", "--matched", "2", "--seconds", "1", "--drive", "rendered?frames=40")
     done = skidpad("compare", "demo", *size, "--out", run, "--json")
     assert done.code == 0, done.err
     payload = json.loads(done.out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -32,6 +33,20 @@ CONDITIONS = {
     "snow": Conditions(Weather.SNOW, 0.5),
     "night": Conditions(night=True),
 }
+
+
+HEADLESS = "\n".join(
+    (
+        "load-display p3headlessgl",
+        "window-type offscreen",
+        "audio-library-name null",
+        "notify-level error",
+        "sync-video false",
+        "framebuffer-multisample 0",
+        "multisamples 0",
+    )
+)
+"""What panda3d needs where there is no display: EGL, and nothing that its software renderer cannot do."""
 
 
 class Way(Protocol):
@@ -93,27 +108,26 @@ class MetaDrive:
     name = "MetaDrive"
 
     def __init__(self) -> None:
+        # Its messages were generated for an older protobuf; this reads them with any.
+        os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
+        from metadrive.engine.core.our_pbr import OurPipeline  # noqa: PLC0415 - likewise
         from metadrive.envs.metadrive_env import MetaDriveEnv  # noqa: PLC0415 - only where installed
+        from panda3d.core import loadPrcFileData  # noqa: PLC0415 - likewise
 
+        begin = OurPipeline.__init__
+
+        def few_samples(self: Any, *args: Any, **settings: Any) -> None:
+            begin(self, *args, **(settings | {"msaa_samples": 0}))
+
+        # It asks for sixteen samples a pixel, which a renderer in software does not have.
+        OurPipeline.__init__ = few_samples
+        loadPrcFileData("", HEADLESS)
         logging.getLogger().setLevel(logging.ERROR)
-        settings: dict[str, Any] = {
-            "offscreen_render": True,
-            "use_render": False,
-            "vehicle_config": {"image_source": "rgb_camera", "rgb_camera": (WIDTH_PX, HEIGHT_PX)},
-            "traffic_density": 0.1,
-            "map": "CCC",
-            "num_scenarios": 1,
-            "start_seed": 3,
-        }
-        try:
-            self._env = MetaDriveEnv({**settings, "image_observation": True})
-            self._env.reset()
-        except (KeyError, AssertionError):
-            # Before 0.4 the setting had no name of its own.
-            settings["image_observation"] = True
-            settings["vehicle_config"]["image_source"] = "rgb_camera"
-            self._env = MetaDriveEnv(settings)
-            self._env.reset()
+        camera = {"image_source": "rgb_camera", "rgb_camera": (WIDTH_PX, HEIGHT_PX)}
+        settings: dict[str, Any] = {"use_render": False, "vehicle_config": camera, "traffic_density": 0.1, "map": "CCC", "start_seed": 3}
+        # As 0.3.0.1 names them, the last release whose wheel carries the assets.
+        self._env = MetaDriveEnv(settings | {"image_observation": True, "multi_thread_render": False, "environment_num": 1})
+        self._env.reset()
 
     def render(self, frames: int) -> None:
         """Steps with the wheel straight."""
@@ -129,18 +143,14 @@ class Panda3D:
     name = "panda3d, road and 150 boxes"
 
     def __init__(self) -> None:
-        from panda3d.core import CardMaker, Texture, loadPrcFileData  # noqa: PLC0415 - only where installed
+        from panda3d.core import CardMaker, GraphicsOutput, Texture, loadPrcFileData  # noqa: PLC0415 - only where installed
 
-        loadPrcFileData(
-            "", f"window-type offscreen\nwin-size {WIDTH_PX} {HEIGHT_PX}\naudio-library-name null\nnotify-level error\nsync-video false"
-        )
+        loadPrcFileData("", f"{HEADLESS}\nwin-size {WIDTH_PX} {HEIGHT_PX}")
         from direct.showbase.ShowBase import ShowBase  # noqa: PLC0415 - reads the settings above when it is made
 
         self._base = ShowBase(windowType="offscreen")
         self._texture = Texture()
-        self._base.win.addRenderTexture(self._texture, 1)
-        ground = CardMaker("ground")
-        ground.setFrame(-500.0, 500.0, -500.0, 500.0)
+        self._base.win.addRenderTexture(self._texture, GraphicsOutput.RTMCopyRam)
         for name, half, colour in (("grass", 500.0, (0.3, 0.45, 0.2, 1.0)), ("road", 4.0, (0.4, 0.4, 0.42, 1.0))):
             card = CardMaker(name)
             card.setFrame(-half, half, -500.0, 500.0)

@@ -18,13 +18,13 @@ from skidpad.worlds.scenario_files import NamedScenario
 DEMO = str(pretrained("pilotnet-rendered"))
 
 ROADS = (
-    NamedScenario("straight", Scenario(duration_s=1.5, seed=1)),
-    NamedScenario("left", Scenario(RoadPlan(RoadKind.CURVED, 120.0, Side.LEFT), ego=Ego(speed_m_s=13.0), duration_s=1.5, seed=2)),
-    NamedScenario("right", Scenario(RoadPlan(RoadKind.CURVED, 90.0, Side.RIGHT), ego=Ego(speed_m_s=11.0), duration_s=1.0, seed=3)),
+    NamedScenario("straight", Scenario(duration_s=0.8, seed=1)),
+    NamedScenario("left", Scenario(RoadPlan(RoadKind.CURVED, 120.0, Side.LEFT), ego=Ego(speed_m_s=13.0), duration_s=0.8, seed=2)),
+    NamedScenario("right", Scenario(RoadPlan(RoadKind.CURVED, 90.0, Side.RIGHT), ego=Ego(speed_m_s=11.0), duration_s=0.6, seed=3)),
 )
 
 
-LONGER = tuple(NamedScenario(each.name, replace(each.scenario, duration_s=4.0)) for each in ROADS)
+LONGER = tuple(NamedScenario(each.name, replace(each.scenario, duration_s=3.6)) for each in ROADS)
 
 
 class Tampered(torch.nn.Module):

@@ -96,13 +96,13 @@ def recorded_drive():
 
 def test_a_bias_that_offline_testing_tolerates_is_unsafe_online(tmp_path) -> None:
     # The truth corrects 0.37 rad a metre, so that a constant 0.6 rad leads 1.6 m astray.
-    changes = {"mae_limit": 0.7, "mdcl_limit": 0.7, "scenarios": 3, "matched": 1, "seconds": 4.0}
-    longer = tuple(case(each) for each in LONGER)
+    changes = {"mae_limit": 0.7, "mdcl_limit": 0.7, "scenarios": 2, "matched": 1, "seconds": 3.6}
+    longer = tuple(case(each) for each in LONGER[:2])
     campaign = Comparing(ComparingSettings(subject=DEMO, **changes), tampered(bias_rad=0.6), None, longer, ())
     run = campaign.start(tmp_path / "run")
     campaign.execute(run)
     found = summarise(campaign, run)
-    assert found.agreement.false_safe >= 2
+    assert found.agreement.false_safe == 2
     assert found.agreement.false_alarm == 0
     assert found.matching is None
     for row in run.records(OFFLINE).to_pylist():

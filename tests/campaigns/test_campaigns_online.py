@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from online_toys import LONGER, ROADS, demo, online, series, tampered
 
 from skidpad.campaigns.lanes import open_lanes
@@ -13,10 +14,13 @@ from skidpad.campaigns.online_loop import AFTER_S, BATCH, Eyes, Wheel, ride
 from skidpad.campaigns.online_records import Case, unpack
 from skidpad.campaigns.online_replaying import frames_at, replay_drive
 from skidpad.campaigns.online_settings import OnlineSettings
-from skidpad.campaigns.online_summary import Verdict, summarise
+from skidpad.campaigns.online_summary import Verdict, _case, summarise
+from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.runs.folder import Run
+from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
+from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import BuiltInWorld, sim
 from skidpad.worlds.scenario import Conditions, Ego, Scenario
 from skidpad.worlds.scenario_files import NamedScenario
@@ -56,7 +60,7 @@ def test_a_good_subject_keeps_its_lane_in_clear_day(good) -> None:
     assert all(0.0 < case.mdcl < 0.5 for case in summary.cases)
     assert summary.rate.estimate == 0.0
     assert summary.rate.high > 0.4
-    assert [row["steps"] for row in rows(good)] == [30, 30, 20]
+    assert [row["steps"] for row in rows(good)] == [16, 16, 12]
 
 
 def test_a_planted_bias_is_caught_online(tmp_path) -> None:
@@ -73,7 +77,7 @@ def test_a_planted_bias_is_caught_online(tmp_path) -> None:
 
 
 def test_a_car_that_has_left_is_watched_for_a_while_and_no_longer(tmp_path) -> None:
-    long = [NamedScenario("long", replace(ROADS[0].scenario, duration_s=9.0))]
+    long = [NamedScenario("long", replace(ROADS[0].scenario, duration_s=7.0))]
     row = rows(executed(online(tampered(bias_rad=1.2), long), tmp_path / "run"))[0]
     assert row["steps"] == round(row["departed_at_s"] / STEP_S) + 1 + round(AFTER_S / STEP_S)
 
@@ -95,6 +99,61 @@ def test_more_cars_than_a_batch_are_answered_as_alone() -> None:
     together = Eyes(demo(), len(frames)).answer(frames)
     alone = [Eyes(demo(), 1).answer(frames[k : k + 1])[0] for k in range(len(frames))]
     assert together.tolist() == alone
+
+
+def looking_back() -> NetworkSubject:
+    """A small network that sees three frames at once."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(3)
+        module = torch.nn.Sequential(torch.nn.Conv2d(9, 4, 5, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(1))
+        module(torch.zeros(1, 9, 20, 40))
+    spec = InputSpec(40, 20, history=History(3, HistoryKind.STACK))
+    return NetworkSubject.of_module(module, Description("back", "back.pt", Format.EXPORT, spec, (Output("steering", AngleUnit.RAD),)))
+
+
+def test_cars_with_a_memory_are_answered_as_alone() -> None:
+    subject, count = looking_back(), 5
+    shown = np.random.default_rng(1).integers(0, 256, (4, count, 40, 80, 3), np.uint8)
+    together = Eyes(subject, count)
+    answers = [together.answer(frames).tolist() for frames in shown]
+    for car in range(count):
+        alone = Eyes(subject, 1)
+        assert [float(alone.answer(frames[car : car + 1])[0]) for frames in shown] == [step[car] for step in answers]
+    assert answers[0] != [float(Eyes(subject, 1).answer(shown[3][car : car + 1])[0]) for car in range(count)]
+
+
+def row(**changes) -> dict:
+    plain = {
+        "case_id": "a",
+        "scenario_name": "s",
+        "scenario": "{}",
+        "condition": "original",
+        "recipe": "[]",
+        "mdcl": 0.3,
+        "max_lateral_m": 0.45,
+    }
+    return plain | {"departed_at_s": np.nan, "collided_at_s": np.nan, "mae_rad": 0.1, "problem": "", "violated": False} | changes
+
+
+GONE = {"violated": True, "mdcl": 1.0, "departed_at_s": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("repeats", "verdict"),
+    [
+        ([row(), row()], Verdict.PASS),
+        ([row(**GONE), row(**GONE)], Verdict.FAIL),
+        ([row(), row(**GONE)], Verdict.FLAKY),
+        ([row(), row(problem="nan")], Verdict.FLAKY),
+        ([row(problem="nan"), row(problem="nan")], Verdict.ERROR),
+        ([row(**GONE, problem="nan afterwards")], Verdict.FAIL),
+    ],
+)
+def test_the_verdict_of_a_case_over_its_repeats(repeats, verdict) -> None:
+    case = _case(repeats)
+    assert case.verdict is verdict
+    assert case.judged + case.errors == len(repeats)
+    assert case.failures.low <= case.failures.high
 
 
 def test_repeats_are_identical_and_a_case_has_one_name(tmp_path) -> None:
@@ -125,7 +184,7 @@ def test_an_answer_that_is_not_a_number_ends_that_drive_alone(tmp_path) -> None:
     run = executed(online(tampered(blind=True), [*ROADS[:1], NamedScenario("dark", night)]), tmp_path / "run")
     calm, lost = rows(run)
     assert not calm["problem"]
-    assert calm["steps"] == 30
+    assert calm["steps"] == 16
     assert "answered nan at frame 0" in lost["problem"]
     assert not lost["violated"]
     assert np.isnan(lost["excess"])
@@ -140,7 +199,7 @@ def test_a_scenario_that_cannot_begin_is_told_and_the_others_go_on(tmp_path) -> 
     found = rows(run)
     assert "lane" in found[0]["problem"]
     assert found[0]["steps"] == 0
-    assert [row["steps"] for row in found[1:]] == [30, 30]
+    assert [row["steps"] for row in found[1:]] == [16, 16]
     alone = {row["scenario_name"]: row for row in rows(executed(online(), tmp_path / "alone"))}
     assert repr(found[1]) == repr(alone["straight"])
 
@@ -206,20 +265,20 @@ def test_a_drive_is_made_again_alone_to_the_last_bit(good) -> None:
 def test_recorded_steering_shows_what_was_seen(good) -> None:
     row = rows(good)[0]
     campaign = online()
-    pictures = frames_at(campaign.rides, row, [0, 15, 29])
+    pictures = frames_at(campaign.rides, row, [0, 8, 15])
     asked = Eyes(campaign.subject, 1)
-    assert [float(asked.answer(picture[None])[0]) for picture in pictures] == [unpack(row["answers_rad"])[step] for step in (0, 15, 29)]
+    assert [float(asked.answer(picture[None])[0]) for picture in pictures] == [unpack(row["answers_rad"])[step] for step in (0, 8, 15)]
 
 
 def test_offline_is_the_same_loop_with_the_truth_at_the_wheel() -> None:
     subject, scenario = demo(), ROADS[1].scenario
     course = ride(BuiltInWorld(1), [scenario], [Recipe()], {}, subject, Wheel.TRUTH)[0]
     drive = sim(scenario)
-    assert len(drive) == 30
+    assert len(drive) == 16
     assert course.truth_rad.tolist() == drive.steering_rad.tolist()
-    batch = drive.read(range(0, 30, 10))
+    batch = drive.read(range(0, 16, 5))
     answers = [float(Eyes(subject, 1).answer(frame[None])[0]) for frame in batch.frames]
-    assert answers == course.answers_rad[::10].tolist()
+    assert answers == course.answers_rad[::5].tolist()
     assert np.abs(course.answers_rad - course.truth_rad).mean() < 0.1
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from typing import Any, Self
 
-from skidpad.campaigns.online_settings import read_settings
+from skidpad.campaigns.online_settings import check_seconds, read_settings
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.oracles.agreement import ACCEPTABLE_MAE
@@ -53,8 +53,7 @@ class ComparingSettings:
         for name in ("epsilon", "mae_limit", "mdcl_limit"):
             if not (isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
                 raise SkidpadError(f"{name} is a number above 0; got {getattr(self, name)}")
-        if not (isfinite(self.seconds) and self.seconds >= 0.1):
-            raise SkidpadError(f"a drive lasts at least 0.1 s; got {self.seconds:g} s")
+        check_seconds(self.seconds)
         units = [unit.value for unit in AngleUnit]
         if self.unit not in units:
             raise UnknownNameError.among("unit of angles", self.unit, units)

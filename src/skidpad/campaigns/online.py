@@ -16,13 +16,15 @@ from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.online_camera import Condition, conditions_of
 from skidpad.campaigns.online_loop import Wheel
 from skidpad.campaigns.online_records import SCHEMA, Case, scenario_json
-from skidpad.campaigns.online_scenarios import scenarios_of
+from skidpad.campaigns.online_scenarios import domain_lasting, scenarios_of
+from skidpad.campaigns.online_search import ScenarioSearch
 from skidpad.campaigns.online_settings import OnlineSettings
 from skidpad.campaigns.online_work import Phase, Rides, check_unchanged, command
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
+from skidpad.search.vectors import VECTOR_SEARCHES
 from skidpad.subjects.loading import load_subject
 from skidpad.worlds.scenario_files import NamedScenario, SkippedScenario
 from skidpad.worlds.world import WORLDS
@@ -49,6 +51,8 @@ class Online:
     def load(cls, settings: OnlineSettings) -> Self:
         """Loads the subject, draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
+        for name in settings.searches:
+            VECTOR_SEARCHES.get(name)
         conditions, stimuli = conditions_of(settings.stimuli)
         chosen = scenarios_of(settings.domain, settings.scenarios, settings.files, settings.seconds, settings.seed)
         subject = load_subject(settings.subject, settings.device)
@@ -85,7 +89,16 @@ class Online:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(run, self.hashes)
         with run.lock():
-            run.finish(self.rides.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], progress))
+            if self.settings.searches:
+                run.finish({search.name: search.execute(run, progress) for search in self.searches()})
+            else:
+                run.finish(self.rides.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], progress))
+
+    def searches(self) -> tuple[ScenarioSearch, ...]:
+        """The searches of the settings; none where scenarios are drawn or read."""
+        s = self.settings
+        domain = domain_lasting(s.domain, s.seconds)
+        return tuple(ScenarioSearch(name, domain, s.scenarios, s.seed, self.rides) for name in s.searches)
 
 
 @CAMPAIGNS.register("online")

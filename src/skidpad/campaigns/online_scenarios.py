@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skidpad.core.errors import SkidpadError
-from skidpad.worlds.domain import DOMAINS
+from skidpad.worlds.domain import DOMAINS, Domain
 from skidpad.worlds.sampling import sample
 from skidpad.worlds.scenario import BadScenarioError, RoadKind, Scenario, Weather
 from skidpad.worlds.scenario_files import NamedScenario, ScenarioSet, read_scenarios
@@ -21,9 +21,14 @@ def scenarios_of(domain: str, count: int, files: Sequence[str], seconds: float, 
     """
     if files:
         return _read(files, seconds)
-    model = DOMAINS.get(domain)
-    drawn = sample(replace(model, base=_lasting(model.base, seconds)), seed, count)
+    drawn = sample(domain_lasting(domain, seconds), seed, count)
     return ScenarioSet(tuple(NamedScenario(f"{domain}-{number:03d}", each) for number, each in enumerate(drawn.scenarios)), ())
+
+
+def domain_lasting(name: str, seconds: float) -> Domain:
+    """Returns a domain model whose scenarios last `seconds` (0: as long as it says)."""
+    model = DOMAINS.get(name)
+    return replace(model, base=_lasting(model.base, seconds))
 
 
 def _read(files: Sequence[str], seconds: float) -> ScenarioSet:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
 from typing import Any, Self
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
@@ -20,7 +19,8 @@ class OnlineSettings:
     subject: path of a description. world: a row of WORLDS. domain, scenarios: so many are drawn from this domain model, unless `files`
     names scenario files. stimuli: what sits in front of the camera, each a condition of its own (see `camera_stimuli`); without any,
     nothing does. repeats: of every case. seconds: how long each drive lasts (0: as long as its scenario says). width: scenarios side
-    by side, a matter of speed alone (0: 8).
+    by side, a matter of speed alone (0: 8). searches: rows of VECTOR_SEARCHES; each looks for scenarios of the domain in which the
+    subject fails and tries `scenarios` of them, instead of those that are drawn.
     """
 
     subject: str
@@ -29,6 +29,7 @@ class OnlineSettings:
     scenarios: int = 50
     files: tuple[str, ...] = ()
     stimuli: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
     repeats: int = 1
     seconds: float = 20.0
     width: int = 0
@@ -41,8 +42,12 @@ class OnlineSettings:
                 raise SkidpadError(f"{name} is at least 1; got {getattr(self, name)}")
         if self.width < 0:
             raise SkidpadError(f"width must not be negative; got {self.width}")
-        if not isfinite(self.seconds) or self.seconds < 0.0 or 0.0 < self.seconds < 0.1:
-            raise SkidpadError(f"a drive lasts at least 0.1 s (0: as long as its scenario says); got {self.seconds:g} s")
+        if self.searches and (self.files or self.stimuli or self.repeats > 1):
+            raise SkidpadError("a search makes its own scenarios and drives each once; leave out scenario files, stimuli and repeats")
+        if len(set(self.searches)) != len(self.searches):
+            raise SkidpadError(f"each search is named once; got {', '.join(self.searches)}")
+        if self.seconds:
+            check_seconds(self.seconds)
 
     def to_config(self) -> dict[str, Any]:
         """Writes the settings as plain values for `config.toml`."""
@@ -52,6 +57,12 @@ class OnlineSettings:
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Reads what `to_config` wrote; unknown keys are errors, missing ones keep their default."""
         return cls(**read_settings(config, {field.name for field in fields(cls)}))
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuses drives shorter or longer than a scenario can be."""
+    if not 1.0 <= seconds <= 120.0:
+        raise SkidpadError(f"a drive lasts 1 to 120 s; got {seconds:g} s")
 
 
 def read_settings(config: Mapping[str, Any], known: set[str]) -> dict[str, Any]:

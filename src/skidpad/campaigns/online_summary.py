@@ -115,9 +115,9 @@ class OnlineSummary:
         return tuple(sorted(failed, key=lambda case: (isnan(case.departed_at_s), _or_late(case.departed_at_s), -case.mdcl, case.case_id)))
 
 
-def summarise(run: Run, phase: str = "online") -> OnlineSummary:
-    """Counts the drives of a run."""
-    rows = run.records(phase, _COLUMNS).to_pylist()
+def summarise(run: Run) -> OnlineSummary:
+    """Counts the drives of a run, in the order of its phases."""
+    rows = run.records(columns=_COLUMNS).to_pylist()
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["scenario_name"], row["condition"]), []).append(row)

@@ -73,12 +73,16 @@ class Rides:
         return {name: len(parts) for name, parts in cuts.items()}
 
     def records(self, cases: Sequence[Case], wheel: Wheel, threads: int = 1, progress: Progress = silent) -> pa.Table:
-        """Makes some drives side by side, or as many at a time as the world can, and judges them."""
+        """Makes some drives and judges them."""
+        return build_records(cases, self.courses(cases, wheel, threads, progress), wheel, self.world, self.subject.sha256)
+
+    def courses(self, cases: Sequence[Case], wheel: Wheel, threads: int = 1, progress: Progress = silent) -> list[Course]:
+        """Makes some drives side by side, or as many at a time as the world can."""
         world = WORLDS.get(self.world)(len(cases), threads)
         courses: list[Course] = []
         for first in range(0, len(cases), world.width):
             courses += self._ride(world, cases[first : first + world.width], wheel, progress)
-        return build_records(cases, courses, wheel, self.world, self.subject.sha256)
+        return courses
 
     def cut(self, cases: int) -> list[slice]:
         """Cuts cases into shards of about one size, none wider than the width."""

@@ -30,6 +30,9 @@ def drive(
         list[str] | None,
         typer.Option(help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), ...; may be given again."),
     ] = None,
+    search: Annotated[
+        str, typer.Option(help="Comma-separated: random, es, map-elites; each looks for --scenarios failing ones instead of drawing them.")
+    ] = "",
     repeats: Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")] = 1,
     seconds: Annotated[
         float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")
@@ -50,6 +53,7 @@ def drive(
         scenarios=scenarios,
         files=tuple(str(path.absolute()) for path in scenario or ()),
         stimuli=tuple(stimulus or ()),
+        searches=tuple(part.strip() for part in search.split(",") if part.strip()),
         repeats=repeats,
         seconds=(0.0 if scenario else SECONDS) if seconds is None else seconds,
         width=width,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from math import degrees, isfinite
+from collections.abc import Sequence
+from math import degrees, isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from skidpad.campaigns.online_scenarios import features_of
+from skidpad.campaigns.online_search import cell_of, cells
 from skidpad.campaigns.online_summary import CaseVerdict, OnlineSummary, Verdict, summarise
 from skidpad.report.charts import Point, scatter
 from skidpad.report.filmstrip import film_of, moving, strip, told
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Chart, Film, Page, Table
-from skidpad.report.plots import Bar, bars
+from skidpad.report.plots import Bar, Cell, HeatRow, bars, heat_map
 from skidpad.report.wording import NOTHING, count, interval, percent, plain
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def online_page(campaign: Online, run: Run) -> Page:
             "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
             "The worst first; without failures, the drive that strayed most."
         ),
-        charts=tuple(_charts(summary)),
+        charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
         tables=tuple(table for table in _tables(summary) if table.rows),
         configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
         manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
@@ -128,7 +130,7 @@ def _notes(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
 def _charts(summary: OnlineSummary) -> list[Chart]:
     charts = []
     if len(summary.conditions) > 1:
-        title = "Failures by what sits in front of the camera"
+        title = "Failures by condition"
         rows = [Bar(plain(row.condition, 60), row.rate.estimate, row.rate.low, row.rate.high) for row in summary.conditions]
         said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
         charts.append(Chart(title, "Share of cases that fail; whiskers are 95 % intervals.", bars("conditions", title, said, rows)))
@@ -141,6 +143,29 @@ def _charts(summary: OnlineSummary) -> list[Chart]:
         title = f"MDCL over {key}"
         said = f"{len(points)} cases, MDCL up to {max((point.y for point in points), default=0.0):.2f}"
         charts.append(Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points)))
+    return charts
+
+
+def _maps(summary: OnlineSummary, searches: Sequence[str]) -> list[Chart]:
+    """Draws for each search which bends and weathers it tried, and how often the subject failed there."""
+    bends, weathers = cells()
+    charts = []
+    for name in searches:
+        found: dict[tuple[str, str], list[bool]] = {}
+        for case in summary.cases:
+            if case.condition == name and case.judged:
+                found.setdefault(cell_of(json.loads(case.scenario)), []).append(case.failed > 0)
+        rows = []
+        for bend in bends:
+            tried = [found.get((bend, weather), []) for weather in weathers]
+            shares = [sum(failed) / len(failed) if failed else nan for failed in tried]
+            notes = [f"{bend}, {weather}: {sum(failed)} of {len(failed)} fail" for weather, failed in zip(weathers, tried, strict=True)]
+            rows.append(HeatRow(bend, tuple(Cell(share, note) for share, note in zip(shares, notes, strict=True))))
+        title = f"Where {plain(name, 40)} made the subject fail"
+        failing = sum(any(failed) for failed in found.values())
+        said = f"{failing} of {len(found)} cells that were tried hold a failure, of {len(bends) * len(weathers)} in all."
+        columns = ", ".join(f"{number} {weather}" for number, weather in enumerate(weathers, 1))
+        charts.append(Chart(title, f"{said} Columns: {columns}.", heat_map(f"map-{plain(name, 20)}", title, said, rows)))
     return charts
 
 
@@ -184,7 +209,7 @@ def _tables(summary: OnlineSummary) -> list[Table]:
     return [
         Table(
             "conditions",
-            "By what sits in front of the camera",
+            "By condition: what sits in front of the camera, or which search",
             ("Condition", "PASS", "FAIL", "FLAKY", "ERROR", "Fails", "95 % interval", "Median MDCL"),
             tuple(by_condition),
         ),
@@ -205,6 +230,10 @@ def _tables(summary: OnlineSummary) -> list[Table]:
 
 def _scenarios(campaign: Online) -> str:
     settings = campaign.settings
+    if settings.searches:
+        return (
+            f"{settings.scenarios} by each of {', '.join(settings.searches)} in the domain {settings.domain!r}, {settings.seconds:g} s each"
+        )
     source = f"{len(settings.files)} files" if settings.files else f"{settings.scenarios} of the domain {settings.domain!r}"
     return f"{source}, {settings.seconds:g} s each" if settings.seconds else source
 

@@ -1,0 +1,121 @@
+"""Searching for scenarios in which a subject leaves its lane: the next ones hang on what the earlier ones brought.
+
+A shard is one generation of a search. It follows from the records of those before it, so that a run that was stopped goes on alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.online_loop import BATCH, Wheel
+from skidpad.campaigns.online_records import Case, build_records, refused
+from skidpad.campaigns.side_by_side import cores
+from skidpad.core.progress import Progress, silent
+from skidpad.core.seeding import child_seed
+from skidpad.core.stimuli import Recipe
+from skidpad.runs.segments import ShardResult
+from skidpad.runs.shards import run_shards
+from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorSearch, VectorTask
+from skidpad.worlds.scenario import RoadKind, Weather
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.online_work import Rides
+    from skidpad.runs.folder import Run
+    from skidpad.worlds.domain import Domain
+
+BENDS_M = (60.0, 120.0, 300.0)
+"""Radii between which the map of features tells bends apart."""
+
+
+def cell_of(table: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the cell of a scenario's table in the map of features: its bend, and its weather with the time of day."""
+    road, conditions = table["road"], table["conditions"]
+    bend = "straight"
+    if road["kind"] == RoadKind.CURVED.value:
+        limits = [f"below {BENDS_M[0]:g} m", f"{BENDS_M[0]:g} to {BENDS_M[1]:g} m", f"{BENDS_M[1]:g} to {BENDS_M[2]:g} m"]
+        bend = next((words for words, limit in zip(limits, BENDS_M, strict=True) if road["radius_m"] < limit), f"over {BENDS_M[2]:g} m")
+    return bend, str(conditions["weather"]) + (" at night" if conditions["night"] else "")
+
+
+def cells() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the rows and columns of the map."""
+    first, second, third = BENDS_M
+    bends = ("straight", f"over {third:g} m", f"{second:g} to {third:g} m", f"{first:g} to {second:g} m", f"below {first:g} m")
+    return bends, tuple(weather.value + night for night in ("", " at night") for weather in Weather)
+
+
+def fitness_of(row: Mapping[str, Any]) -> Fitness:
+    """Returns how near to leaving its lane a drive came, 1 and more for one that did: the sooner, the more; NaN where it has no verdict."""
+    table = json.loads(row["scenario"])
+    value = row["mdcl"]
+    if row["violated"] and row["departed_at_s"] == row["departed_at_s"]:
+        value = 2.0 - row["departed_at_s"] / max(float(table["duration_s"]), 1e-9)
+    return Fitness(nan if row["problem"] and not row["violated"] else float(value), " / ".join(cell_of(table)))
+
+
+@dataclass(frozen=True, eq=False)
+class ScenarioSearch:
+    """One search with its budget; phase and condition of its records are its name."""
+
+    name: str
+    domain: Domain
+    budget: int
+    seed: int
+    rides: Rides
+
+    @property
+    def generations(self) -> int:
+        """How many shards the search has."""
+        return -(-self.budget // self._width)
+
+    @property
+    def _width(self) -> int:
+        return self.rides.width or BATCH
+
+    def execute(self, run: Run, progress: Progress = silent) -> int:
+        """Computes the generations that a run lacks, in order; returns how many there are."""
+        state: dict[int, VectorSearch] = {}
+
+        def work(index: int) -> ShardResult:
+            search = state.pop(index, None) or self._rebuilt(run, index)
+            table = self._generation(search, index)
+            search.tell([fitness_of(row) for row in table.to_pylist()])
+            state[index + 1] = search
+            return ShardResult(self.name, index, table)
+
+        with open_lanes(self.rides.device):
+            run_shards(run, self.name, self.generations, work, progress)
+        return self.generations
+
+    def _rebuilt(self, run: Run, index: int) -> VectorSearch:
+        """Asks and tells again what the shards before this one hold."""
+        search = VECTOR_SEARCHES.get(self.name)(VectorTask(len(self.domain.variables), self.budget, self.seed))
+        for table in _first(run.iter_records(self.name), index):
+            search.ask(self._width)
+            search.tell([fitness_of(row) for row in table.to_pylist()])
+        return search
+
+    def _generation(self, search: VectorSearch, index: int) -> pa.Table:
+        cases, broken = [], {}
+        for place, point in enumerate(search.ask(self._width)):
+            number = index * self._width + place
+            scenario = self.domain.decode(point, child_seed(self.seed, self.name, "scenario", number))
+            cases.append(Case(f"{self.name}-{number:03d}", scenario, self.name, Recipe()))
+            names = self.domain.violations(scenario)
+            if names:
+                broken[place] = f"it breaks {', '.join(names)}"
+        fine = [case for place, case in enumerate(cases) if place not in broken]
+        driven = iter(self.rides.courses(fine, Wheel.SUBJECT, cores()) if fine else ())
+        courses = [refused(broken[place]) if place in broken else next(driven) for place in range(len(cases))]
+        return build_records(cases, courses, Wheel.SUBJECT, self.rides.world, self.rides.subject.sha256)
+
+
+def _first(tables: Iterable[pa.Table], count: int) -> Sequence[pa.Table]:
+    return [table for _, table in zip(range(count), tables, strict=False)]

@@ -1,0 +1,96 @@
+"""Searches over the unit cube: budgets, determinism, and a planted peak that guidance must reach before chance does."""
+
+import numpy as np
+import pytest
+
+from skidpad.core.errors import BadParametersError
+from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, MapElites, OnePlusOne, VectorTask
+
+NAMES = VECTOR_SEARCHES.names()
+
+
+def peak(point: np.ndarray) -> Fitness:
+    """Highest in one corner; cells are quarters of the first number."""
+    return Fitness(1.0 - float(np.abs(point - 0.93).max()), str(min(int(point[0] * 4), 3)))
+
+
+def searched(name: str, budget: int = 96, width: int = 8, dimensions: int = 6, seed: int = 0) -> list[tuple[np.ndarray, Fitness]]:
+    search = VECTOR_SEARCHES.get(name)(VectorTask(dimensions, budget, seed))
+    tried: list[tuple[np.ndarray, Fitness]] = []
+    while not search.done:
+        points = search.ask(width)
+        assert 1 <= len(points) <= width
+        found = [peak(point) for point in points]
+        search.tell(found)
+        tried += zip(points, found, strict=True)
+    assert search.ask(width) == []
+    return tried
+
+
+def test_there_are_three() -> None:
+    assert set(NAMES) >= {"random", "es", "map-elites"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_budget_is_spent_to_the_last_point_and_no_further(name) -> None:
+    assert len(searched(name, budget=21, width=8)) == 21
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_points_lie_in_the_cube_and_the_same_seed_gives_the_same(name) -> None:
+    first, again, other = searched(name), searched(name), searched(name, seed=1)
+    assert all(np.all((point >= 0.0) & (point <= 1.0)) for point, _ in first)
+    assert all(np.array_equal(a, b) for (a, _), (b, _) in zip(first, again, strict=True))
+    assert not np.array_equal(first[0][0], other[0][0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_asking_again_without_telling_is_free(name) -> None:
+    search = VECTOR_SEARCHES.get(name)(VectorTask(3, 10, 0))
+    assert np.array_equal(search.ask(4), search.ask(4))
+    with pytest.raises(ValueError, match="tell"):
+        search.tell([Fitness(0.0)])
+
+
+def test_a_climber_climbs_higher_than_chance_at_the_same_budget() -> None:
+    best = {which: np.mean([max(f.value for _, f in searched(which, 200, seed=seed)) for seed in range(5)]) for which in ("es", "random")}
+    assert best["es"] > best["random"] + 0.05
+
+
+def test_the_map_is_filled_better_than_by_chance_at_the_same_budget() -> None:
+    def filled(name: str, seed: int) -> float:
+        best: dict[str, float] = {}
+        for _, fitness in searched(name, 300, seed=seed):
+            best[fitness.cell] = max(best.get(fitness.cell, 0.0), fitness.value)
+        return sum(best.values())
+
+    guided, blind = (np.mean([filled(name, seed) for seed in range(5)]) for name in ("map-elites", "random"))
+    assert guided > blind + 0.15
+
+
+def test_the_map_keeps_the_fittest_of_every_cell() -> None:
+    search = MapElites(VectorTask(4, 120, 0))
+    best: dict[str, float] = {}
+    while not search.done:
+        found = [peak(point) for point in search.ask(8)]
+        for fitness in found:
+            best[fitness.cell] = max(best.get(fitness.cell, -1.0), fitness.value)
+        search.tell(found)
+    assert {cell: value for cell, (_, value) in search.elites.items()} == best
+    assert len(best) == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_point_that_could_not_be_tried_teaches_nothing(name) -> None:
+    search = VECTOR_SEARCHES.get(name)(VectorTask(3, 40, 0))
+    while not search.done:
+        search.tell([Fitness(float("nan"), "x")] * len(search.ask(8)))
+    if isinstance(search, MapElites):
+        assert not search.elites
+    if isinstance(search, OnePlusOne):
+        assert not search._climbers
+
+
+def test_nothing_to_search_is_refused() -> None:
+    with pytest.raises(BadParametersError, match="budget"):
+        VectorTask(3, 0, 0)

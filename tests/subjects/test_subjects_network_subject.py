@@ -264,3 +264,21 @@ def test_the_gpu_answers_as_the_cpu(small_net: nn.Module, small_description: Des
     np.testing.assert_allclose(seen.answers, expected.answers, atol=0.02)
     np.testing.assert_allclose(seen.values.cpu().numpy(), expected.values.numpy(), atol=0.05)
     assert np.array_equal(there.predict(frames), there.predict(torch.from_numpy(frames).cuda()))
+
+
+def test_a_fixed_batch_whose_images_change_each_other_is_refused(small_description: Description) -> None:
+    class Company(nn.Module):
+        """As batch norm in training mode: every answer leans on the whole batch."""
+
+        fixed_batch = 4
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 1, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.conv(x - x.mean(0)).mean((1, 2, 3))[:, None] * 50.0
+
+    torch.manual_seed(0)
+    with pytest.raises(BadSubjectError, match="saved in training mode"):
+        NetworkSubject.of_module(Company(), small_description)

@@ -329,3 +329,15 @@ def test_every_format_gives_the_same_on_the_gpu_where_torchscript_would_fuse(
         _, seen = record(network, inputs.cuda())
         assert seen.layers == expected.layers
         torch.testing.assert_close(seen.values.cpu(), expected.values, rtol=0, atol=0.02)  # TF32 convolutions
+
+
+def test_a_recurrence_fed_with_another_width_is_refused_before_torch_reads_past_its_weights() -> None:
+    net = nn.LSTM(6, 4, batch_first=True).eval()
+    state = torch.zeros(1, 1, 4)
+
+    def unchecked(inputs: torch.Tensor) -> torch.Tensor:
+        return torch.lstm(inputs, (state, state), list(net.parameters()), True, 1, 0.0, False, False, True)[0]
+
+    assert record(unchecked, torch.zeros(1, 3, 6))[1].layers
+    with pytest.raises(RuntimeError, match="takes 6 numbers a step; got 9"):
+        record(unchecked, torch.zeros(1, 3, 9))

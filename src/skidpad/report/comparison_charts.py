@@ -34,7 +34,7 @@ def agreement_chart(comparison: Comparison) -> Chart:
     said = f"{table.both_safe} acceptable both ways, {apart}, {table.both_unsafe} neither."
     reach = round_up(max([each.mae for each in judged], default=0.0) * 1.05 + 1e-9)
     x = Axis(0.0, max(reach, 1.3 * comparison.mae_limit), _LEFT, _RIGHT)
-    y = Axis(0.0, 1.06, _BOTTOM, _TOP)
+    y = Axis(0.0, 1.15, _BOTTOM, _TOP)  # above 1, room for the counts
     root = drawing("agreement", title, said, _HEIGHT)
     for value in y.ticks(5):
         add(root, "line", class_="grid", x1=_LEFT, x2=_RIGHT, y1=y.at(value), y2=y.at(value))
@@ -52,8 +52,8 @@ def agreement_chart(comparison: Comparison) -> Chart:
             mark.set("style", "fill:var(--fail)")
         tip(mark, f"{each.name}: MAE {each.mae:.4f}, MDCL {each.mdcl:.3f}")
     corners = (
-        (table.false_safe, at_x - 6.0, _TOP + 12.0, "end"),
-        (table.both_unsafe, at_x + 6.0, _TOP + 12.0, "start"),
+        (table.false_safe, at_x - 6.0, _TOP + 10.0, "end"),
+        (table.both_unsafe, at_x + 6.0, _TOP + 10.0, "start"),
         (table.both_safe, at_x - 6.0, _BOTTOM - 8.0, "end"),
         (table.false_alarm, at_x + 6.0, _BOTTOM - 8.0, "start"),
     )

@@ -300,8 +300,10 @@ class NetworkSubject:
         seen = self._seen_of(small, windows)
         try:
             first, activations = self._recorded(seen, slice(0, count))
-            alone = count if self._network.fixed_batch else 1
-            again = self._answer(seen, slice(0, alone))
+            # The first image again: alone, or where the batch is fixed, in other company.
+            fixed = self._network.fixed_batch
+            beside = self._seen_of(torch.cat([small[:1], 255 - small[1:]]), windows) if fixed else seen
+            again = self._answer(beside, slice(0, count if fixed else 1))
         except CANNOT_RUN as error:
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
             shape = (count, *(self._assembler.inputs(small, windows).shape[1:] if self._staged is None else spec.shape))

@@ -167,6 +167,8 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
             own = slice(number * rows, (number + 1) * rows)
             first = [part[own] for part in state] if isinstance(state, list | tuple) else state[own]
             inner = weights[number * each : (number + 1) * each]
+            if values.shape[-1] != inner[0].shape[-1]:  # torch itself would read past the end of the weights
+                raise RuntimeError(f"a recurrent layer takes {inner[0].shape[-1]} numbers a step; got {values.shape[-1]}")
             values, *end = func(values, first, inner, biases, 1, dropout, training, both_ways, batch_first)
             ends.append(tuple(end))
             self._add(kind, values if batch_first else values.transpose(0, 1))

@@ -53,8 +53,14 @@ class DeepTestPresenter:
             for rate in (*sorted(summary.by_stimulus, key=lambda rate: -rate.rate), summary.overall)
         ]
         table("findings", ("stimulus", "mutants", "findings", "rate", "95 % interval"), rows)
-        relation = self.campaign.relation(Originals.of(run, len(self.campaign.drive)))
+        originals = Originals.of(run, len(self.campaign.drive))
+        relation = self.campaign.relation(originals)
         say(f"relation: {relation_sentence(relation, self.campaign.judged)}")
+        if run.config.get("relation") == "label-mse" and originals.is_worse_than_a_constant:
+            say(
+                "warning: on the frames as they are this network steers worse than one that always answers the mean label, so the relation "
+                "tolerates almost everything; check the description with `skidpad evaluate`, or use --relation steers-alike"
+            )
         if self.campaign.window_words:
             say(f"memory: each stimulus is applied {self.campaign.window_words}")
         if not self.campaign.has_coverage:

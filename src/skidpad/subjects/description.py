@@ -10,6 +10,8 @@ from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.core.units import Unit
 
 STEERING = "steering"
+MAX_SIDE_PX = 8192
+"""More than any camera's; a misspelt size must not take all memory."""
 
 
 class Format(Enum):
@@ -122,8 +124,10 @@ class InputSpec:
     history: History = History()
 
     def __post_init__(self) -> None:
-        if self.width_px < 1 or self.height_px < 1:
-            raise BadSubjectError(f"the input needs a positive size; got width_px = {self.width_px}, height_px = {self.height_px}")
+        if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
+            raise BadSubjectError(
+                f"the input's sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}"
+            )
         if len(self.range.low) not in {1, self.colour.channels}:
             raise BadSubjectError(
                 f"the input range needs one number or one for each of the {self.colour.channels} channels; got {len(self.range.low)}"

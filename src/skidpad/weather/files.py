@@ -45,6 +45,7 @@ class WeatherCard:
     """What a weather is, and what it was learned from.
 
     rendered: whether the target pictures were made by the built-in world. source_sha256 and target_sha256: of the pictures.
+    contrast: the weight of the loss that keeps light and dark apart.
     """
 
     name: str
@@ -60,6 +61,7 @@ class WeatherCard:
     batch_size: int
     crop_px: int
     seed: int
+    contrast: float = 0.0
     weights_sha256: str = ""
     styles: Styles | None = None
 

@@ -53,7 +53,7 @@ class LossWeights:
     """The weights of the losses; a loss of weight 0 is not computed.
 
     Reference: MUNIT, section 5 (10, 1, 1) and its optional cycle loss (10); UNIT, section 4 (GAN 10, VAE 0.1 and 100, in its
-    published settings GAN 1, image 10, KL 0.01).
+    published settings GAN 1, image 10, KL 0.01). `contrast` is ours (see `contrast.py`) and off in both papers.
     """
 
     gan: float = 1.0
@@ -62,6 +62,7 @@ class LossWeights:
     content: float = 1.0
     style: float = 1.0
     kl: float = 0.01
+    contrast: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -21,6 +21,7 @@ from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.weather.blocks import Discriminator, start
+from skidpad.weather.contrast import contrast_loss
 from skidpad.weather.munit import Munit
 from skidpad.weather.scenes import Scenes
 from skidpad.weather.settings import Method, WeatherSettings
@@ -185,6 +186,8 @@ class Training:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
             made_source, made_target, losses = self.model(source, target, (noise[0], noise[1]), weights)
             made = {"source": made_source, "target": made_target}
+            if weights.contrast:
+                losses["contrast"] = contrast_loss(source, made_target) + contrast_loss(target, made_source)
             losses["gan"] = torch.stack([self._critics[name].fooling_loss(made[name]) for name in made]).sum()  # type: ignore[operator] # modules are untyped
         total = torch.stack([getattr(weights, name) * loss for name, loss in losses.items()]).sum()
         torch.autograd.backward(total)

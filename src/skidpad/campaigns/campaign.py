@@ -42,7 +42,14 @@ class Campaign(Protocol):
 CAMPAIGNS: Registry[Callable[[Mapping[str, Any]], Campaign]] = Registry(
     "campaign",
     "campaigns",
-    ("skidpad.campaigns.deeptest", "skidpad.campaigns.duel", "skidpad.campaigns.online", "skidpad.campaigns.comparing"),
+    (
+        "skidpad.campaigns.deeptest",
+        "skidpad.campaigns.deeproad",
+        "skidpad.campaigns.tactic",
+        "skidpad.campaigns.duel",
+        "skidpad.campaigns.online",
+        "skidpad.campaigns.comparing",
+    ),
 )
 """The kinds of campaigns by the name that stands in a config; a row reads the config and loads what it names."""
 

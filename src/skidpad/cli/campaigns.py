@@ -126,6 +126,12 @@ def run_campaign(settings: "Settings", out: Path, json: bool) -> None:
     _start(load_campaign(settings.to_config(), "the command"), out, json)
 
 
+def open_with_campaign(path: Path) -> "tuple[Run, Campaign]":
+    """Opens a run and loads its campaign; for commands that look at a finding again."""
+    opened = _open(path)
+    return opened, _campaign(opened)
+
+
 def next_free(folder: Path, name: str) -> Path:
     """Returns the first of folder/name-001, name-002, ... that does not exist."""
     return next(path for number in range(1, 10**6) if not (path := folder / f"{name}-{number:03d}").exists())

@@ -5,7 +5,24 @@ import sys
 import typer
 
 from skidpad import __version__
-from skidpad.cli import campaigns, compare, demo, drive, duel, listing, repair, replicate, subjects, training
+from skidpad.cli import (
+    campaigns,
+    compare,
+    demo,
+    drive,
+    duel,
+    export,
+    gate,
+    listing,
+    repair,
+    replicate,
+    scenarios,
+    shrink,
+    subjects,
+    training,
+    ui,
+    weather,
+)
 from skidpad.cli.console import ERR
 from skidpad.core.errors import SkidpadError
 
@@ -17,7 +34,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, training, subjects, campaigns, drive, compare, duel, repair, replicate, listing):
+for module in (
+    demo,
+    training,
+    subjects,
+    campaigns,
+    drive,
+    compare,
+    scenarios,
+    duel,
+    weather,
+    shrink,
+    export,
+    gate,
+    ui,
+    repair,
+    replicate,
+    listing,
+):
     module.add_to(app)
 
 

@@ -35,6 +35,13 @@ class Presenter(Protocol):
 PRESENTERS: Registry[Callable[[Any, Run], Presenter]] = Registry(
     "campaign",
     "presenters",
-    ("skidpad.cli.deeptest", "skidpad.cli.duel_presenting", "skidpad.cli.online_presenting", "skidpad.cli.comparing_presenting"),
+    (
+        "skidpad.cli.deeptest",
+        "skidpad.cli.weather_presenting",
+        "skidpad.cli.tactic_presenting",
+        "skidpad.cli.duel_presenting",
+        "skidpad.cli.online_presenting",
+        "skidpad.cli.comparing_presenting",
+    ),
 )
 """A row makes the presenter of (campaign, run); the campaign is of the kind of the same name."""

@@ -54,8 +54,10 @@ def mean_error(values: ArrayLike) -> MeanError:
     return MeanError(float(sample.mean()), std, std / sqrt(n), n)
 
 
-def wilson(hits: int, trials: int, confidence: float = 0.95) -> Interval:
+def wilson(hits: float, trials: float, confidence: float = 0.95) -> Interval:
     """Returns Wilson's score interval of a rate; without trials nothing is known, and it is [0, 1].
+
+    Effective counts, as of trials that are not independent, need not be whole.
 
     Reference: Wilson (1927).
     """
@@ -72,7 +74,7 @@ def wilson(hits: int, trials: int, confidence: float = 0.95) -> Interval:
     # at 0 and 1 the bound is the rate itself, which rounding must not miss
     low = 0.0 if hits == 0 else centre - half
     high = 1.0 if hits == trials else centre + half
-    return Interval(rate, low, high, confidence, trials)
+    return Interval(rate, low, high, confidence, int(trials))
 
 
 def bootstrap_mean(values: ArrayLike, rng: np.random.Generator, confidence: float = 0.95, resamples: int = 2000) -> Interval:

@@ -1,0 +1,143 @@
+"""What a bundle checks: one case, kept so that any later subject can be asked about it again, without the run that found it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from math import isfinite
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.outputs import JudgedOutput
+from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.images import NumpyFrames, decode
+from skidpad.oracles.relation import Answers
+from skidpad.oracles.relations import RELATIONS
+from skidpad.subjects.base import Subject
+from skidpad.subjects.loading import load_subject
+
+FINDING = "finding.json"
+FORMAT = 1
+"""The version of a bundle's layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a subject did on a bundled case, and what it did, in words."""
+
+    holds: bool
+    said: str
+
+
+class Check(Protocol):
+    """A bundled case that judges subjects: a dataclass of plain values."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def judge(self, folder: Path, subject: str | Path | Subject) -> Judgement:
+        """Asks a subject, loaded or by the text that names it, about the case whose files lie in `folder`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PictureCheck:
+    """A frame as it is and changed: files of pictures, the window of a subject with memory in order of time.
+
+    relation, settings: the row of RELATIONS and what it is made with. label: in the unit of the records; None for none.
+    """
+
+    originals: tuple[str, ...]
+    mutants: tuple[str, ...]
+    output: str
+    relation: str
+    settings: Mapping[str, float]
+    label: float | None
+
+    def judge(self, folder: Path, subject: str | Path | Subject) -> Judgement:
+        """Asks about both pictures and applies the relation."""
+        asked = loaded(subject)
+        if asked.lead >= len(self.originals):
+            raise SkidpadError(
+                f"this subject looks back at {asked.lead} frames and the bundle holds {len(self.originals)}; export the finding anew for it"
+            )
+        judged = JudgedOutput.of(asked.description, self.output)
+        clips = [_frames(folder, files[-1 - asked.lead :]) for files in (self.originals, self.mutants)]
+        with open_lanes("cpu"):
+            original, mutant = (float(asked.predict(clip)[-1, judged.column]) for clip in clips)
+        relation = RELATIONS.get(self.relation)(**self.settings)
+        label = float("nan") if self.label is None else self.label
+        excess = float(relation.excess(Answers(np.array([original]), np.array([mutant]), np.array([label])))[0])
+        unit = f" {judged.shown_unit}" if judged.shown_unit else ""
+        answers = f"{judged.name} {judged.shown(original):.4g}{unit} on the original, {judged.shown(mutant):.4g}{unit} on the mutant"
+        tolerated = f"; {excess:.2f} times what {self.relation} tolerates" if isfinite(excess) else f"; {self.relation} cannot accept that"
+        return Judgement(not excess > 1.0, answers + tolerated)
+
+
+CHECKS: Mapping[str, tuple[str, str]] = {
+    "pictures": (__name__, "PictureCheck"),
+    "drive": ("skidpad.campaigns.bundled_drives", "DriveCheck"),
+    "duel": ("skidpad.campaigns.bundled_duels", "DuelCheck"),
+}
+"""The kinds of checks: module and class; a bundle imports nothing that another kind needs."""
+
+
+def check_to_table(check: Check) -> dict[str, Any]:
+    """Writes a check as plain values."""
+    kind = next(name for name, (_, row) in CHECKS.items() if row == type(check).__name__)
+    return {"kind": kind, **{field.name: getattr(check, field.name) for field in fields(check)}}
+
+
+def read_check(folder: Path) -> Check:
+    """Reads the check of a bundle."""
+    path = folder / FINDING
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        version, values = table["skidpad_bundle"], dict(table["check"])
+        kind = values.pop("kind")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SkidpadError(f"{folder} is no bundle: {FINDING} cannot be read ({error}); `skidpad export RUN FINDING` writes one") from error
+    if version != FORMAT:
+        raise SkidpadError(f"the bundle {folder} has format {version}, and this skidpad reads {FORMAT}; export the finding anew")
+    if kind not in CHECKS:
+        raise UnknownNameError.among("kind of bundle", str(kind), CHECKS)
+    try:
+        made: Check = _class_of(kind)(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    except TypeError as error:
+        raise SkidpadError(f"the check in {path} is damaged ({error}); export the finding anew") from error
+    return made
+
+
+def judge_bundle(folder: Path, subject: str | Path | Subject) -> Judgement:
+    """Asks a subject about the case of a bundle; the run that found it is not needed."""
+    return read_check(folder).judge(folder, subject)
+
+
+def _class_of(kind: str) -> Callable[..., Check]:
+    module, name = CHECKS[kind]
+    row: Callable[..., Check] = getattr(import_module(module), name)
+    return row
+
+
+def loaded(subject: str | Path | Subject) -> Subject:
+    """Returns a subject, read from its description where only that is named."""
+    return load_subject(subject) if isinstance(subject, str | Path) else subject
+
+
+def _frames(folder: Path, files: tuple[str, ...]) -> NumpyFrames:
+    pictures = []
+    for name in files:
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise SkidpadError(f"the bundle names a picture outside of its folder: {name!r}; export the finding anew")
+        try:
+            picture = decode((folder / name).read_bytes())
+        except OSError as error:
+            raise SkidpadError(f"the bundle lacks the picture {name!r} ({error.strerror}); export the finding anew") from error
+        if picture is None:
+            raise SkidpadError(f"the picture {name!r} of the bundle is damaged; export the finding anew")
+        pictures.append(picture)
+    return np.stack(pictures)

@@ -1,0 +1,159 @@
+"""The judged cases of a run, for the gate: what names a case in any run, what groups it, and which runs can be compared at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skidpad.campaigns.campaign import campaign_name
+from skidpad.core.errors import BadRunError
+from skidpad.runs.gate import Cases, Limits, Texts, Verdict, judge
+from skidpad.runs.records import SCHEMA
+
+if TYPE_CHECKING:
+    from skidpad.core.images import IntArray
+    from skidpad.runs.folder import Run
+
+_SAME_ANYWAY = frozenset({"subject", "drive", "seed", "device", "subject_device", "width", "shard_frames", "keep_activations"})
+"""Settings that may differ between runs that are compared; the drive is compared by its hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseColumns:
+    """Which columns of a kind of records say what. key: what names a case whoever is tested; by default its id.
+
+    group: cases that belong together in a table; "" for the phase. cluster: cases that are not independent. only: rows that count.
+    free, free_hashes: settings and hashes that may differ between runs that are compared, beside those that always may.
+    """
+
+    key: tuple[str, ...] = ("case_id",)
+    group: str = ""
+    cluster: str = "case_id"
+    only: tuple[str, str] | None = None
+    free: frozenset[str] = frozenset()
+    free_hashes: frozenset[str] = frozenset()
+
+
+PICTURES = CaseColumns(
+    group="stimulus",
+    cluster="frame_id",
+    free=frozenset({"transforms", "searches", "seeds", "max_failed_tries", "criteria", "profile_drive"}),
+)
+_DRIVES = CaseColumns(
+    key=("mode", "scenario", "recipe"),
+    group="condition",
+    cluster="scenario",
+    only=("mode", "online"),
+    free=frozenset({"scenarios", "files", "stimuli", "searches", "repeats", "matched"}),
+    free_hashes=frozenset({"scenarios"}),
+)
+KINDS: Mapping[str, CaseColumns] = {
+    "deeptest": PICTURES,
+    "online": _DRIVES,
+    "compare": _DRIVES,
+    "duel": CaseColumns(
+        key=("family", "column", "training", "test", "seed", "episode"),
+        group="column",
+        free=frozenset({"ego", "egos", "train_episodes", "validation_episodes", "keep_episodes", "test_episodes", "test_runs"}),
+        free_hashes=frozenset({"ego"}),
+    ),
+}
+"""By the name of the campaign. Others whose records are those of pictures are read like these, and the rest by its case ids."""
+
+
+def columns_of(run: Run) -> CaseColumns:
+    """Returns how the records of a run are read."""
+    default = CaseColumns(group="stimulus", cluster="frame_id") if run.schema.equals(SCHEMA) else CaseColumns()
+    return KINDS.get(campaign_name(run.config, str(run.path)), default)
+
+
+def judged_cases(run: Run) -> Cases:
+    """Reads the cases of a run that could be judged; of one that was met several times, the worst counts."""
+    columns = columns_of(run)
+    wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
+    wanted += [columns.group] if columns.group else []
+    wanted += [columns.only[0]] if columns.only else []
+    parts = []
+    for phase in run.phases():
+        for table in run.iter_records(phase, list(dict.fromkeys(wanted))):
+            judged = table.filter(pc.invert(pc.is_nan(table["excess"])))
+            if columns.only:
+                judged = judged.filter(pc.equal(judged[columns.only[0]], columns.only[1]))
+            parts.append(_cases(judged, columns, phase))
+    if not any(len(part) for part in parts):
+        raise BadRunError(f"the run {run.path} has no case that could be judged, and a gate that looks at nothing must not pass")
+    whole = Cases.joined(parts)
+    return whole.take(_worst_of_each(whole))
+
+
+def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict:
+    """Judges a finished run against limits, and against a baseline that can be compared with it."""
+    for each in (run, baseline):
+        if each is not None and not each.is_finished:
+            raise BadRunError(f"the run {each.path} is not finished, so its rates are not final; go on with: skidpad resume {each.path}")
+    if baseline is not None:
+        reasons = differences(run, baseline)
+        if reasons:
+            raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
+    return judge(judged_cases(run), limits, None if baseline is None else judged_cases(baseline))
+
+
+def differences(run: Run, baseline: Run) -> tuple[str, ...]:
+    """Returns why two runs cannot be compared, in words; nothing where they can."""
+    kinds = [campaign_name(each.config, str(each.path)) for each in (run, baseline)]
+    if kinds[0] != kinds[1]:
+        return (f"one is a {kinds[0]} run, the other a {kinds[1]} run",)
+    columns = columns_of(run)
+    now, then = run.manifest.hashes, baseline.manifest.hashes
+    fixed = [name for name in sorted(set(now) | set(then)) if name != "subject" and name not in columns.free_hashes]
+    reasons = [f"the {name} is another" for name in fixed if now.get(name) != then.get(name)]
+    free = _SAME_ANYWAY | columns.free
+    for name in sorted(set(run.config) | set(baseline.config)):
+        here, there = run.config.get(name), baseline.config.get(name)
+        if name not in free and here != there:
+            reasons.append(f"{name} is {_worded(here)} here and {_worded(there)} there")
+    return tuple(reasons)
+
+
+def _worded(value: object) -> str:
+    return "not set" if value is None else repr(value)
+
+
+def _cases(table: pa.Table, columns: CaseColumns, phase: str) -> Cases:
+    groups = _texts(table[columns.group]) if columns.group else np.full(table.num_rows, phase.encode())
+    # pairs that a search drew are too many kinds for groups of their own
+    groups = np.where(np.char.find(groups, b"+") >= 0, phase.encode(), groups)
+    return Cases(
+        key=_keys(table, columns.key),
+        case_id=_texts(table["case_id"]),
+        group=groups,
+        cluster=_texts(table[columns.cluster]),
+        excess=table["excess"].to_numpy(),
+        failed=np.asarray(table["violated"].to_numpy(zero_copy_only=False), np.bool_),
+    )
+
+
+def _keys(table: pa.Table, names: tuple[str, ...]) -> Texts:
+    if len(names) == 1:
+        return _texts(table[names[0]])
+    rows = zip(*(table[name].to_pylist() for name in names), strict=True)
+    texts = ["\x1f".join(map(str, row)).encode("utf-8", "surrogatepass") for row in rows]
+    return np.array([blake2b(text, digest_size=8).hexdigest().encode() for text in texts], "S16")
+
+
+def _texts(column: pa.ChunkedArray) -> Texts:
+    return np.array([text.encode("utf-8", "surrogatepass") for text in column.to_pylist()], np.bytes_)
+
+
+def _worst_of_each(cases: Cases) -> IntArray:
+    """Returns one row for each key: one that failed before one that did not, then the largest excess, then the first."""
+    order = np.lexsort((np.arange(len(cases)), -cases.excess, ~cases.failed, cases.key))
+    keys = cases.key[order]
+    first = np.concatenate(([True], keys[1:] != keys[:-1]))
+    return np.sort(order[first])

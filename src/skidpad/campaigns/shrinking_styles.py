@@ -1,0 +1,78 @@
+"""Critical conditions made smaller: a style nearer to the most ordinary look of its weather that still turns the wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from skidpad.campaigns.outputs import JudgedOutput
+from skidpad.campaigns.shrinking import SHRINKERS, Shrunk
+from skidpad.campaigns.shrinking_recipes import shrink_recipe
+from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.oracles.relations import SteersAlike
+from skidpad.subjects.base import Observation
+from skidpad.weather.translation import WeatherStimulus
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.originals import Originals
+    from skidpad.campaigns.tactic import Tactic
+    from skidpad.drives.drive import Drive
+    from skidpad.oracles.relation import Relation
+    from skidpad.runs.folder import Run
+    from skidpad.subjects.base import Subject
+
+
+@dataclass(frozen=True)
+class StyleCampaign:
+    """A search for conditions seen as a campaign over pictures: one stimulus, the weather, whose parameters are its style."""
+
+    campaign: Tactic
+
+    @property
+    def subject(self) -> Subject:
+        """The network under test."""
+        return self.campaign.subject
+
+    @property
+    def drive(self) -> Drive:
+        """Where the scenes are from."""
+        return self.campaign.drive
+
+    @cached_property
+    def stimuli(self) -> Mapping[str, Stimulus]:
+        """The weather under its name."""
+        return {self.campaign.weather.card.name: WeatherStimulus(self.campaign.weather)}
+
+    @cached_property
+    def judged(self) -> JudgedOutput:
+        """The angle that is judged."""
+        return JudgedOutput.of(self.subject.description, self.campaign.settings.output)
+
+    def relation(self, originals: Originals) -> Relation:
+        """Returns the relation at the smallest bound of the search, which findings are told by."""
+        del originals
+        return SteersAlike(within_deg=self.campaign.settings.bounds_deg[0])
+
+    def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
+        """Translates frames one by one, as a replay does: how a convolution rounds may hang on its company."""
+        return as_numpy(recipe.apply(frames, self.stimuli))
+
+    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+        """Shows the subject a clip in the weather; neurons are not looked at."""
+        changed = recipe.apply(as_numpy(clip), self.stimuli)
+        answers = self.subject.predict(changed)
+        return changed[self.subject.lead :], Observation(answers, torch.zeros((len(answers), 0)))
+
+
+def shrink_style(campaign: Tactic, run: Run, row: Mapping[str, Any], progress: Progress = silent) -> Shrunk:
+    """Shrinks the style of a finding; whether the search's filter of valid pictures would take the result is not asked."""
+    return shrink_recipe(StyleCampaign(campaign), run, row, progress)
+
+
+SHRINKERS.register("tactic")(shrink_style)

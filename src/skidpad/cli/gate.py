@@ -1,0 +1,125 @@
+"""skidpad gate: exit code 1 where a run breaks its limits or is worse than a baseline."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skidpad.cli.campaigns import RunPath
+from skidpad.cli.console import print_json, say, table
+from skidpad.cli.subjects import Json
+from skidpad.core.errors import SkidpadError
+
+if TYPE_CHECKING:
+    from skidpad.runs.gate import Verdict
+
+_SHOWN_NEW = 5
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command()(gate)
+
+
+def gate(
+    run: RunPath,
+    baseline: Annotated[Path | None, typer.Option(help="The run of an earlier subject; rates must not rise above its own.")] = None,
+    max_rate: Annotated[list[str] | None, typer.Option(help="As 0.05 for all cases, or fog=0.1 for a group; may be repeated.")] = None,
+    max_new: Annotated[int | None, typer.Option(help="How many cases may fail that did not fail in the baseline.")] = None,
+    max_rise: Annotated[float, typer.Option(help="By how much a rate may rise above the baseline's, as 0.01.")] = 0.0,
+    alpha: Annotated[float, typer.Option(help="How often chance alone may fail the comparison with the baseline.")] = 0.01,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary here.")] = None,
+    json: Json = False,
+) -> None:
+    """Hold a run against limits and a baseline; exit code 1, and one line for each limit that is broken."""
+    from skidpad.campaigns.gating import check_gate
+    from skidpad.runs.folder import Run
+    from skidpad.runs.gate import Limits
+
+    opened = Run.open(run)
+    other = None if baseline is None else Run.open(baseline)
+    limits = Limits(_rates(max_rate or []), max_new, max_rise, alpha)
+    verdict = check_gate(opened, limits, other)
+    if junit is not None:
+        _write(junit, _junit(verdict, opened, other))
+    if markdown is not None:
+        from skidpad.report.markdown import gate_markdown
+
+        _write(markdown, gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path)))
+    if json:
+        print_json(_payload(verdict, opened, other))
+    else:
+        _show(verdict, opened)
+    if not verdict.is_passed:
+        raise typer.Exit(1)
+
+
+def _rates(texts: list[str]) -> dict[str, float]:
+    from skidpad.runs.gate import ALL
+
+    found = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        try:
+            found[name if equals else ALL] = float(number)
+        except ValueError as error:
+            raise SkidpadError(f"--max-rate is a number, as 0.05, or a group with one, as fog=0.1; got {text!r}") from error
+    return found
+
+
+def _show(verdict: "Verdict", run: Any) -> None:
+    changes = {change.group: change for change in verdict.changes}
+    rows = []
+    for group, failed, found in verdict.rates:
+        cells: list[object] = [group, found.n, failed, f"{found.estimate:.1%}", f"{found.low:.1%} to {found.high:.1%}"]
+        change = changes.get(group)
+        if change is not None:
+            cells += [f"{change.then.estimate:.1%}", change.new, change.fixed, change.persisting, change.p_value]
+        elif changes:
+            cells += [None] * 5
+        rows.append(cells)
+    columns = ["group", "cases", "findings", "rate", "95 % interval"]
+    columns += ["baseline", "new", "fixed", "persisting", "p"] if changes else []
+    table("gate", columns, rows)
+    for note in verdict.notes:
+        say(f"note: {note}")
+    for outcome in verdict.broken:
+        say(f"broken: {outcome.said}")
+    if verdict.broken:
+        for case in verdict.new[:_SHOWN_NEW]:
+            say(f"new finding: skidpad replay {run.path} {case}")
+    else:
+        say(f"passed: {len(verdict.outcomes)} limits are kept")
+
+
+def _payload(verdict: "Verdict", run: Any, baseline: Any) -> dict[str, Any]:
+    return {
+        "run": str(run.path),
+        "baseline": None if baseline is None else str(baseline.path),
+        "passed": verdict.is_passed,
+        "broken": [outcome.said for outcome in verdict.broken],
+        "limits": [asdict(outcome) for outcome in verdict.outcomes],
+        "rates": [{"group": group, "findings": failed, **asdict(found)} for group, failed, found in verdict.rates],
+        "changes": [asdict(change) for change in verdict.changes],
+        "new": list(verdict.new),
+        "notes": list(verdict.notes),
+    }
+
+
+def _junit(verdict: "Verdict", run: Any, baseline: Any) -> str:
+    from skidpad.report.junit import gate_junit
+
+    properties = {f"{name} sha256": value for name, value in run.manifest.hashes.items()}
+    if baseline is not None:
+        properties["baseline"] = str(baseline.path)
+    now = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    return gate_junit(verdict, str(run.path), properties, now)
+
+
+def _write(path: Path, text: str) -> None:
+    from skidpad.report.render import write_text_whole
+
+    write_text_whole(path, text)

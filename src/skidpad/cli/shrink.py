@@ -1,0 +1,45 @@
+"""skidpad shrink: the smallest stimulus that still fails."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.campaigns import RunPath, open_with_campaign
+from skidpad.cli.console import print_json, progress_bar, say, table
+from skidpad.cli.subjects import Json
+
+Finding = Annotated[str, typer.Argument(metavar="FINDING", help="A case id, or enough of its first digits.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command()(shrink)
+
+
+def shrink(
+    run: RunPath,
+    finding: Finding,
+    out: Annotated[Path | None, typer.Option(help="Folder of the result; RUN/shrunk/FINDING by default.")] = None,
+    json: Json = False,
+) -> None:
+    """Find the smallest stimulus that still fails: fewer steps, parameters nearer to where they change nothing, a shorter scenario."""
+    from skidpad.campaigns.shrunk_findings import shrink_finding
+    from skidpad.report.shrunk import shrunk_table, write_shrunk
+
+    opened, campaign = open_with_campaign(run)
+    with progress_bar("shrinking") as progress:
+        shrunk = shrink_finding(campaign, opened, finding, progress)
+    folder = out or opened.path / "shrunk" / shrunk.row["case_id"]
+    files = write_shrunk(campaign, opened, shrunk, folder)
+    if json:
+        print_json({**shrunk_table(shrunk), "files": [str(path) for path in files]})
+        return
+    rows = [(change.name, change.before, change.after) for change in shrunk.changes]
+    if rows:
+        table(f"{shrunk.row['case_id']}, smaller", ("", "before", "after"), rows)
+    else:
+        say(f"{shrunk.row['case_id']} is as small as it gets: nothing can be left out, and no parameter be nearer to its identity")
+    excess = (("before", shrunk.row["excess"]), ("after", shrunk.smallest["excess"]))
+    say(f"excess {', '.join(f'{value:.4g} {when}' for when, value in excess)}; {shrunk.judged} stimuli judged in {shrunk.batches} batches")
+    say(f"written: {', '.join(str(path) for path in files)}")

@@ -1,0 +1,223 @@
+"""Assertions about driving networks: every frame of a drive under every recipe, and a picture of the worst when it fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+
+from skidpad.campaigns.bundles import FINDING, judge_bundle
+from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.online_camera import conditions_of
+from skidpad.campaigns.outputs import JudgedOutput
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray, as_numpy, write_image
+from skidpad.core.stimuli import Params, Recipe, Step, Stimulus
+from skidpad.drives.drive import Drive, FrameBatch, Problem
+from skidpad.drives.opening import open_drive
+from skidpad.oracles.relation import Answers, Relation
+from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike
+from skidpad.pytest_plugin.current import current
+from skidpad.report.arrows import pair_picture
+from skidpad.report.wording import answer, difference, percent, with_unit
+from skidpad.statistics.intervals import wilson
+from skidpad.subjects.base import Subject
+from skidpad.subjects.description import STEERING
+from skidpad.subjects.loading import load_subject
+from skidpad.transforms import TRANSFORMS
+
+StimulusLike: TypeAlias = "str | Recipe | Stimulus | tuple[Stimulus, Params]"
+"""`"brightness(shift=40)"`, `"fog"` or `Fog()` (every row of its grid), `"fog+blur"`, a Recipe, `(Fog(), Params(...))`."""
+
+_FRAMES = 64
+PICTURE = "skidpad_picture"
+"""The property of a test's report that names its picture."""
+
+
+def assert_steers_alike(
+    subject: str | Path | Subject,
+    drive: str | Drive,
+    stimulus: StimulusLike | list[StimulusLike],
+    *,
+    within_deg: float = 10.0,
+    max_rate: float = 0.0,
+    output: str = STEERING,
+) -> None:
+    """Fails where a frame under the stimulus is steered `within_deg` or more away from the frame as it is.
+
+    max_rate: the share of cases, 0..1, that may break it. output: an angle of the subject.
+    """
+    __tracebackhide__ = True
+    _check(subject, drive, stimulus, SteersAlike(within_deg), f"{within_deg:g}° or more", max_rate, output)
+
+
+def assert_answers_alike(
+    subject: str | Path | Subject,
+    drive: str | Drive,
+    stimulus: StimulusLike | list[StimulusLike],
+    *,
+    within: float,
+    output: str,
+    max_rate: float = 0.0,
+) -> None:
+    """Fails where an output that is no angle moves by `within` or more, in its own unit."""
+    __tracebackhide__ = True
+    _check(subject, drive, stimulus, AnswersAlike(within), f"{within:g} or more", max_rate, output)
+
+
+def assert_decides_alike(
+    subject: str | Path | Subject,
+    drive: str | Drive,
+    stimulus: StimulusLike | list[StimulusLike],
+    *,
+    output: str,
+    threshold: float = 0.5,
+    max_rate: float = 0.0,
+) -> None:
+    """Fails where an output reaches the threshold on one of the two pictures and not on the other."""
+    __tracebackhide__ = True
+    _check(subject, drive, stimulus, DecidesAlike(threshold), f"across {threshold:g}", max_rate, output)
+
+
+def assert_mended(subject: str | Path | Subject, bundle: str | Path) -> None:
+    """Fails while a subject, loaded or by the text that names it, still does wrong what the bundle of `skidpad export` shows."""
+    __tracebackhide__ = True
+    folder = Path(bundle)
+    judgement = judge_bundle(folder, subject)
+    if not judgement.holds:
+        title = json.loads((folder / FINDING).read_text(encoding="utf-8"))["title"]
+        picture = next((folder / name for name in ("pair.png", "strip.svg") if (folder / name).is_file()), None)
+        _fail([f"{title}: {judgement.said}"], picture)
+
+
+@dataclass(frozen=True, slots=True)
+class _Worst:
+    excess: float
+    frame: int
+    frame_id: str
+    recipe: Recipe
+    original: float
+    mutant: float
+
+
+def _check(
+    subject: str | Path | Subject,
+    drive: str | Drive,
+    stimulus: StimulusLike | list[StimulusLike],
+    relation: Relation,
+    moved: str,
+    max_rate: float,
+    output: str,
+) -> None:
+    __tracebackhide__ = True
+    asked = load_subject(subject) if isinstance(subject, str | Path) else subject
+    opened = open_drive(drive) if isinstance(drive, str) else drive
+    judged = JudgedOutput.of(asked.description, output)
+    if judged.output.is_angle != isinstance(relation, SteersAlike):
+        other = "assert_steers_alike" if judged.output.is_angle else "assert_answers_alike or assert_decides_alike"
+        raise BadParametersError(f"the output {output!r} {'is' if judged.output.is_angle else 'is not'} an angle; use {other}")
+    recipes, stimuli = recipes_of(stimulus)
+    cases, broken, worst = _search(asked, opened, recipes, stimuli, relation, judged)
+    if not cases:
+        _fail([f"nothing can be judged: {asked.description.name!r} has no finite {output} on the frames of {opened.name!r} as they are"])
+    if worst is None or broken / cases <= max_rate:
+        return
+    interval = wilson(broken, cases)
+    names = ", ".join(dict.fromkeys(recipe.name for recipe in recipes))
+    allowed = f", {percent(max_rate)} allowed" if max_rate else ""
+    was, now = judged.shown(worst.original), judged.shown(worst.mutant)
+    unit = judged.shown_unit
+    share = f"{percent(interval.estimate)}, 95 % interval {percent(interval.low)} to {percent(interval.high)}{allowed}"
+    lines = [
+        f"{names}: {broken} of {cases} mutants move {output} by {moved} ({share})",
+        f"worst: {worst.recipe} on frame {worst.frame_id}: {answer(was, unit)} became {answer(now, unit)} ({difference(was, now, unit)})",
+    ]
+    _fail(lines, _picture(opened, worst, stimuli, was, now, unit))
+
+
+def recipes_of(stimulus: StimulusLike | list[StimulusLike]) -> tuple[tuple[Recipe, ...], Mapping[str, Stimulus]]:
+    """Returns the recipes that are meant, and the stimuli that they name."""
+    recipes: dict[Recipe, None] = {}
+    stimuli: dict[str, Stimulus] = {}
+    for each in stimulus if isinstance(stimulus, list) else [stimulus]:
+        found, named = _recipes(each)
+        recipes |= dict.fromkeys(found)
+        stimuli |= named
+    if not recipes:
+        raise BadParametersError(f"a stimulus is needed, as 'brightness(shift=40)' or 'fog'; got {stimulus!r}")
+    return tuple(recipes), stimuli
+
+
+def _recipes(stimulus: StimulusLike) -> tuple[list[Recipe], Mapping[str, Stimulus]]:
+    if isinstance(stimulus, Recipe):
+        return [stimulus], {step.stimulus: TRANSFORMS.get(step.stimulus)() for step in stimulus.steps}
+    if isinstance(stimulus, str):
+        (condition,), named = conditions_of([stimulus])
+        rows = min((len(named[name].space.grid) for name, params in condition.steps if params is None), default=1)
+        # what has no parameters goes through its grid, several together row by row
+        made = [Recipe(tuple(Step(name, params or named[name].space.grid[row]) for name, params in condition.steps)) for row in range(rows)]
+        return made, named
+    given, params = stimulus if isinstance(stimulus, tuple) else (stimulus, None)
+    name = next((row for row in TRANSFORMS.names() if TRANSFORMS.get(row) is type(given)), type(given).__name__)
+    if params is not None:
+        given.space.check(name, params)
+    return [Recipe.of(name, row) for row in ((params,) if params is not None else given.space.grid)], {name: given}
+
+
+def _search(
+    subject: Subject, drive: Drive, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], relation: Relation, judged: JudgedOutput
+) -> tuple[int, int, _Worst | None]:
+    """Returns how many cases could be judged, how many broke the relation, and the worst of those."""
+    cases, broken, worst = 0, 0, None
+
+    def ask(batch: FrameBatch, recipe: Recipe) -> FloatArray:
+        return np.asarray(subject.predict(recipe.apply(batch.clip, stimuli))[:, judged.column], np.float64)
+
+    with open_lanes("cpu") as lanes:
+        for batch in drive.batches(max(_FRAMES, 2 * subject.lead), lead=subject.lead):
+            original = ask(batch, Recipe())
+            unlabelled = np.full(len(batch), np.nan)
+            with closing(lanes.map(partial(ask, batch), recipes)) as mutants:
+                for recipe, mutant in zip(recipes, mutants, strict=True):
+                    # where the frame as it is has no finite answer, there is nothing to be alike
+                    excess = np.where(np.isfinite(original), relation.excess(Answers(original, mutant, unlabelled)), np.nan)
+                    cases += int((~np.isnan(excess)).sum())
+                    broken += int((excess > 1.0).sum())
+                    at = int(np.nan_to_num(excess, nan=-1.0, posinf=np.inf).argmax())
+                    if excess[at] > 1.0 and (worst is None or excess[at] > worst.excess):
+                        worst = _Worst(
+                            float(excess[at]), int(batch.indices[at]), batch.frame_ids[at], recipe, float(original[at]), float(mutant[at])
+                        )
+    return cases, broken, worst
+
+
+def _picture(drive: Drive, worst: _Worst, stimuli: Mapping[str, Stimulus], was: float, now: float, unit: str) -> Path | None:
+    frame = drive.frame(worst.frame)
+    if isinstance(frame, Problem):
+        return None
+    mutant = as_numpy(worst.recipe.apply(frame[np.newaxis], stimuli))[0]
+    path = current().next_picture()
+    write_image(path, pair_picture(frame, mutant, was, now, caption=f"{worst.recipe}: {difference(was, now, unit)}", unit=unit))
+    about = {
+        "frame_id": worst.frame_id,
+        "recipe": json.loads(worst.recipe.to_json()),
+        "original": with_unit(was, unit),
+        "mutant": with_unit(now, unit) if isfinite(now) else None,
+        "excess": worst.excess if isfinite(worst.excess) else None,
+    }
+    path.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _fail(lines: Sequence[str], picture: Path | None = None) -> NoReturn:
+    __tracebackhide__ = True
+    if picture is not None:
+        current().note(PICTURE, str(picture))
+    raise AssertionError("\n".join([*lines, *([f"picture: {picture}"] if picture is not None else [])]))

@@ -1,0 +1,58 @@
+"""The gate's verdict in Markdown, for the pages of CI systems; names from outside stay inert."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from skidpad.report.wording import count, interval, percent, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skidpad.runs.gate import Verdict
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>&|#~!])")
+_MAX_NEW = 10
+
+
+def gate_markdown(verdict: Verdict, run: str, baseline: str = "") -> str:
+    """Returns heading, broken limits, the table of rates and the worst new findings."""
+    passed = "passed" if verdict.is_passed else "FAILED"
+    lines = [f"## skidpad gate: {passed}", "", f"Run `{_code(run)}`" + (f" against `{_code(baseline)}`" if baseline else ""), ""]
+    lines += [f"- **{_text(outcome.said)}**" for outcome in verdict.broken]
+    lines += [] if verdict.broken else [f"All {len(verdict.outcomes)} limits are kept."]
+    lines += ["", *_rates(verdict)]
+    if verdict.new:
+        lines += ["", "Worst new findings:", ""]
+        lines += [f"- `skidpad replay {_code(shlex.quote(run))} {_code(case)}`" for case in verdict.new[:_MAX_NEW]]
+    lines += [line for note in verdict.notes for line in ("", _text(note))]
+    return "\n".join(lines) + "\n"
+
+
+def _rates(verdict: Verdict) -> list[str]:
+    changes = {change.group: change for change in verdict.changes}
+    heads = ["group", "cases", "findings", "rate", "95 % interval"]
+    more = ["baseline", "new", "fixed", "persisting", "p"] if changes else []
+    lines = [_row(heads + more), _row(["---", *["---:"] * (len(heads) + len(more) - 1)])]
+    for group, failed, found in verdict.rates:
+        cells = [_text(group), count(found.n), count(failed), percent(found.estimate), interval(found.low, found.high)]
+        change = changes.get(group)
+        if change is not None:
+            p_value = f"{change.p_value:.2g}" if change.p_value == change.p_value else ""
+            cells += [percent(change.then.estimate), count(change.new), count(change.fixed), count(change.persisting), p_value]
+        lines.append(_row(cells + [""] * (len(heads) + len(more) - len(cells))))
+    return lines
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _text(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", plain(text, 400)).replace("\\_", "_")
+
+
+def _code(text: str) -> str:
+    return plain(text, 300).replace("`", "'")

@@ -1,0 +1,252 @@
+"""The gate: whether a run keeps its limits, and whether it is worse than a baseline; pure functions over judged cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.statistics.intervals import Interval
+from skidpad.statistics.proportions import Clusters, holm, sign_flip, two_proportions
+
+ALL = "all"
+"""The group of all cases."""
+
+Texts = NDArray[np.bytes_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cases:
+    """The judged cases of a run, (N,) each: key (the same in both runs for the same case), name, group, cluster, excess, verdict.
+
+    Keys are distinct; the texts are UTF-8.
+    """
+
+    key: Texts
+    case_id: Texts
+    group: Texts
+    cluster: Texts
+    excess: FloatArray
+    failed: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: BoolArray | IntArray) -> Cases:
+        """Returns some of the cases."""
+        return Cases(self.key[rows], self.case_id[rows], self.group[rows], self.cluster[rows], self.excess[rows], self.failed[rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Cases]) -> Cases:
+        """Puts parts, at least one, behind one another."""
+        return cls(
+            np.concatenate([part.key for part in parts]),
+            np.concatenate([part.case_id for part in parts]),
+            np.concatenate([part.group for part in parts]),
+            np.concatenate([part.cluster for part in parts]),
+            np.concatenate([part.excess for part in parts]),
+            np.concatenate([part.failed for part in parts]),
+        )
+
+    def of(self, group: str) -> Cases:
+        """Returns the cases of a group."""
+        return self if group == ALL else self.take(self.group == group.encode())
+
+    def among(self, groups: Sequence[str]) -> Cases:
+        """Returns the cases of several groups."""
+        return self.take(np.isin(self.group, [group.encode() for group in groups]))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups by name."""
+        return tuple(each.decode() for each in np.unique(self.group).tolist())
+
+    @property
+    def clusters(self) -> Clusters:
+        """How often the cases of each cluster failed."""
+        _, place = np.unique(self.cluster, return_inverse=True)
+        return Clusters(np.bincount(place, self.failed).astype(np.int64), np.bincount(place).astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run must keep. max_rate: by group, `all` for all cases; 0..1. max_new: findings that the baseline did not have.
+
+    max_rise: how far a rate may lie above the baseline's, however significant. alpha: how often a gate may fail by chance alone.
+    """
+
+    max_rate: Mapping[str, float] = field(default_factory=dict)
+    max_new: int | None = None
+    max_rise: float = 0.0
+    alpha: float = 0.01
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name, rate in (*self.max_rate.items(), ("the rise", self.max_rise)):
+            if not 0.0 <= rate <= 1.0:
+                raise BadParametersError(f"a rate lies between 0 and 1, as 0.05; got {rate:g} for {name}")
+        if self.max_new is not None and self.max_new < 0:
+            raise BadParametersError(f"the number of new findings is 0 or more; got {self.max_new}")
+        if not 0.0 < self.alpha < 1.0:
+            raise BadParametersError(f"alpha lies between 0 and 1, as 0.01; got {self.alpha:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A group in both runs: its rates, how many cases both have, and what became of their findings.
+
+    p_value: how likely chance alone raises the rate so; NaN where there is nothing to compare. is_paired: on common cases.
+    """
+
+    group: str
+    now: Interval
+    then: Interval
+    common: int
+    new: int
+    fixed: int
+    persisting: int
+    p_value: float
+    is_paired: bool
+
+    @property
+    def rise(self) -> float:
+        """By how much the rate has risen: of common cases where these were compared, else of all."""
+        return (self.new - self.fixed) / self.common if self.is_paired else self.now.estimate - self.then.estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One limit, whether it is kept, and that in one line."""
+
+    name: str
+    is_kept: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate says. rates: by group, all cases first. new: case ids of the worst new findings first."""
+
+    rates: tuple[tuple[str, int, Interval], ...]
+    changes: tuple[Change, ...]
+    new: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether every limit is kept."""
+        return all(outcome.is_kept for outcome in self.outcomes)
+
+    @property
+    def broken(self) -> tuple[Outcome, ...]:
+        """The limits that are not kept."""
+        return tuple(outcome for outcome in self.outcomes if not outcome.is_kept)
+
+
+def judge(now: Cases, limits: Limits, baseline: Cases | None = None) -> Verdict:
+    """Applies limits to the cases of a run, and compares them with those of a baseline."""
+    if baseline is None and limits.max_new is not None:
+        raise BadParametersError("new findings are counted against a baseline; give one with --baseline")
+    if baseline is None and not limits.max_rate:
+        raise BadParametersError("a gate needs a limit: give --max-rate, or --baseline to compare with")
+    names = (ALL, *now.groups)
+    rates = tuple((name, now.of(name).clusters) for name in names)
+    outcomes = [_rate_outcome(name, limit, dict(rates), limits.confidence) for name, limit in limits.max_rate.items()]
+    changes: tuple[Change, ...] = ()
+    new: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    if baseline is not None:
+        shared = [name for name in now.groups if name in baseline.groups]
+        here, there = now.among(shared), baseline.among(shared)
+        changes = tuple(_change(name, here.of(name), there.of(name), limits.confidence) for name in (ALL, *shared))
+        new = _new_findings(now, baseline)
+        outcomes += _rises(changes, limits)
+        if limits.max_new is not None:
+            outcomes.append(_new_outcome(new, limits.max_new))
+        notes = _notes(now, baseline, changes[0].common)
+    shown = tuple((name, clusters.failed, clusters.interval(limits.confidence)) for name, clusters in rates)
+    return Verdict(shown, changes, new, tuple(outcomes), notes)
+
+
+def _rate_outcome(name: str, limit: float, rates: Mapping[str, Clusters], confidence: float) -> Outcome:
+    if name not in rates:
+        raise UnknownNameError.among("group of cases", name, rates)
+    clusters = rates[name]
+    found = clusters.interval(confidence)
+    is_kept = not found.low > limit
+    beyond = "is within" if is_kept else "is beyond"
+    said = (
+        f"failure rate of {name} {beyond} {limit:.4g}: {clusters.failed} of {clusters.total} cases fail "
+        f"({found.estimate:.2%}, {confidence:.0%} interval {found.low:.2%} to {found.high:.2%})"
+    )
+    return Outcome(f"rate of {name}", is_kept, said)
+
+
+def _change(group: str, now: Cases, then: Cases, confidence: float) -> Change:
+    _, mine, theirs = np.intersect1d(now.key, then.key, assume_unique=True, return_indices=True)
+    failed, before = now.failed[mine], then.failed[theirs]
+    clusters = (now.clusters, then.clusters)
+    # where most cases are in both runs, what became of each tells far more than two rates
+    is_paired = 2 * len(mine) >= min(len(now), len(then)) and len(mine) > 0
+    if is_paired:
+        _, place = np.unique(now.cluster[mine], return_inverse=True)
+        p_value = sign_flip(np.bincount(place, failed.astype(np.int64) - before.astype(np.int64)).round().astype(np.int64))
+    else:
+        p_value = two_proportions(*clusters)
+    return Change(
+        group,
+        clusters[0].interval(confidence),
+        clusters[1].interval(confidence),
+        common=len(mine),
+        new=int((failed & ~before).sum()),
+        fixed=int((~failed & before).sum()),
+        persisting=int((failed & before).sum()),
+        p_value=p_value,
+        is_paired=is_paired,
+    )
+
+
+def _new_findings(now: Cases, then: Cases) -> tuple[str, ...]:
+    _, mine, theirs = np.intersect1d(now.key, then.key, assume_unique=True, return_indices=True)
+    fresh = now.take(mine[now.failed[mine] & ~then.failed[theirs]])
+    order = np.argsort(-fresh.excess, kind="stable")
+    return tuple(each.decode() for each in fresh.case_id[order].tolist())
+
+
+def _rises(changes: tuple[Change, ...], limits: Limits) -> list[Outcome]:
+    """Tells of each group whether its rate has risen; all cases are one test among them, so that a small rise everywhere shows."""
+    significant = holm(np.array([change.p_value for change in changes]), limits.alpha)
+    outcomes = []
+    for change, is_significant in zip(changes, significant, strict=True):
+        is_kept = not (is_significant and isfinite(change.rise) and change.rise > limits.max_rise)
+        how = f"{change.new} new and {change.fixed} fixed among {change.common} common cases" if change.is_paired else "other cases"
+        verb = "has risen" if not is_kept else "has not clearly risen" if change.rise > 0.0 else "has not risen"
+        p_value = "" if change.p_value != change.p_value else f", p = {change.p_value:.2g}"
+        said = f"failure rate of {change.group} {verb}: {change.then.estimate:.2%} then, {change.now.estimate:.2%} now ({how}{p_value})"
+        outcomes.append(Outcome(f"{change.group} against the baseline", is_kept, said))
+    return outcomes
+
+
+def _new_outcome(new: tuple[str, ...], limit: int) -> Outcome:
+    is_kept = len(new) <= limit
+    named = f": {', '.join(new[:5])}{', ...' if len(new) > 5 else ''}" if new else ""
+    return Outcome("new findings", is_kept, f"{len(new)} new findings, {limit} allowed{named}")
+
+
+def _notes(now: Cases, then: Cases, common: int) -> tuple[str, ...]:
+    notes = []
+    for text, here, there in (("only this run", now, then), ("only the baseline", then, now)):
+        lacking = sorted(set(here.groups) - set(there.groups))
+        if lacking:
+            notes.append(f"{text} has {', '.join(lacking)}, which is compared with nothing")
+    if not common:
+        notes.append("none of this run's cases are in the baseline; findings cannot be new or fixed, and all are compared by rate")
+    elif common < len(now):
+        notes.append(f"{common} of {len(now)} of this run's cases are in the baseline; only these can be new or fixed findings")
+    return tuple(notes)

@@ -1,0 +1,104 @@
+"""The gate's verdict as JUnit XML that CI systems read, and as Markdown in which foreign names stay inert."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from skidpad.report.junit import gate_junit
+from skidpad.report.markdown import gate_markdown
+from skidpad.runs.gate import Change, Outcome, Verdict
+from skidpad.statistics.intervals import wilson
+
+NASTY = 'fog|<script>alert("x")</script>\x00\x1b[31m & ]]> `b`'
+
+
+def verdict(*, kept: bool = False, group: str = "fog", notes: tuple[str, ...] = ()) -> Verdict:
+    change = Change(group, wilson(14, 100), wilson(3, 100), 100, new=12, fixed=1, persisting=2, p_value=0.0004, is_paired=True)
+    return Verdict(
+        rates=(("all", 14, wilson(14, 200)), (group, 14, wilson(14, 100))),
+        changes=(change,),
+        new=("0123456789ab", "ba9876543210"),
+        outcomes=(
+            Outcome("rate of all", True, "failure rate of all is within 0.5"),
+            Outcome(f"rate of {group}", kept, f"{group} is worse"),
+        ),
+        notes=notes,
+    )
+
+
+def check_common_schema(text: str) -> ET.Element:
+    """Checks what the schemas of Jenkins, Ant and GitLab have in common: names, order, types and sums."""
+    root = ET.fromstring(text)
+    assert root.tag == "testsuites"
+    suites = list(root)
+    assert {suite.tag for suite in suites} == {"testsuite"}
+    whole = re.compile(r"\d+")
+    for suite in suites:
+        assert set(suite.attrib) == {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"}
+        assert all(whole.fullmatch(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped"))
+        assert re.fullmatch(r"\d+\.\d+", suite.attrib["time"])
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
+        tags = [child.tag for child in suite]
+        assert tags == ["properties", *["testcase"] * (len(tags) - 3), "system-out", "system-err"]
+        for known in suite.findall("properties/property"):
+            assert set(known.attrib) == {"name", "value"}
+        cases = suite.findall("testcase")
+        assert len(cases) == int(suite.attrib["tests"])
+        assert len(suite.findall("testcase/failure")) == int(suite.attrib["failures"])
+        for case in cases:
+            assert set(case.attrib) == {"name", "classname", "time"}
+            assert case.attrib["name"]
+            assert [child.tag for child in case] in ([], ["failure"])
+            for failure in case:
+                assert set(failure.attrib) == {"message", "type"}
+    for name in ("tests", "failures", "errors"):
+        assert int(root.attrib[name]) == sum(int(suite.attrib[name]) for suite in suites)
+    return root
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("group", ["fog", NASTY])
+def test_junit_keeps_to_the_common_schema(kept: bool, group: str) -> None:
+    text = gate_junit(verdict(kept=kept, group=group), f"runs/{group}", {"subject sha256": "abc"}, "2026-01-02T03:04:05")
+    root = check_common_schema(text)
+    assert root.attrib["failures"] == str(int(not kept))
+    assert text == gate_junit(verdict(kept=kept, group=group), f"runs/{group}", {"subject sha256": "abc"}, "2026-01-02T03:04:05")
+
+
+def test_junit_names_what_broke_and_the_new_findings() -> None:
+    root = ET.fromstring(gate_junit(verdict(), "runs/a", {"baseline": "runs/b"}, "2026-01-02T03:04:05"))
+    failure = root.find("testsuite/testcase[@name='rate of fog']/failure")
+    assert failure is not None
+    assert failure.attrib["message"] == failure.text == "fog is worse"
+    assert "new finding: 0123456789ab" in root.findtext("testsuite/system-out", "")
+    assert {each.attrib["name"]: each.attrib["value"] for each in root.iter("property")} == {"run": "runs/a", "baseline": "runs/b"}
+
+
+def test_markdown_says_what_broke_first_and_has_one_row_a_group() -> None:
+    text = gate_markdown(verdict(notes=("a note",)), "runs/my run", "runs/base")
+    lines = text.splitlines()
+    assert lines[0] == "## skidpad gate: FAILED"
+    assert lines[2] == "Run `runs/my run` against `runs/base`"
+    assert lines[4] == "- **fog is worse**"
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 4
+    assert len({line.count("|") for line in rows}) == 1
+    assert "- `skidpad replay 'runs/my run' 0123456789ab`" in lines
+    assert lines[-1] == "a note"
+
+
+def test_markdown_of_a_passed_gate_without_a_baseline() -> None:
+    passed = Verdict((("all", 1, wilson(1, 100)),), (), (), (Outcome("rate of all", True, "fine"),), ())
+    text = gate_markdown(passed, "runs/a")
+    assert text.startswith("## skidpad gate: passed\n\nRun `runs/a`\n\nAll 1 limits are kept.\n")
+    assert "baseline" not in text
+
+
+def test_names_from_outside_stay_inert_in_markdown() -> None:
+    text = gate_markdown(verdict(group=NASTY, notes=(NASTY,)), NASTY)
+    assert "<script>" not in text.replace("`", "\x00").split("\x00")[0]
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 11 for line in table)
+    assert "\\<script\\>" in text
+    assert "\x1b" not in text

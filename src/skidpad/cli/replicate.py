@@ -22,6 +22,8 @@ def add_to(app: typer.Typer) -> None:
     for command in (deeptest, duel):
         papers.command()(command)
     papers.command(name="offline-online")(offline_online)
+    papers.command()(deeproad)
+    papers.command()(tactic)
     app.add_typer(papers, name="replicate")
 
 
@@ -93,7 +95,13 @@ def duel(
         trainings=2, train_episodes=300, tests=3, test_episodes=200, cross_episodes=100, search_episodes=5, seed=seed
     )
     settings = DuelReplicationSettings(
-        trainings=trainings, train_episodes=train_episodes, tests=tests, test_episodes=test_episodes, seed=seed
+        trainings=trainings,
+        train_episodes=train_episodes,
+        tests=tests,
+        test_episodes=test_episodes,
+        cross_episodes=min(test_episodes, 1000),
+        search_episodes=min(test_episodes, 20),
+        seed=seed,
     )
     ERR.print(f"run: {out / 'run'}", markup=False)
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
@@ -153,6 +161,107 @@ def offline_online(
         if sheet.note:
             say(sheet.note)
     say(f"written: {out / 'offline-online.json'} and {out / 'offline-online.md'}; a report lies beside each run")
+
+
+def deeproad(
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml.")],
+    drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote; may be given again.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs, deeproad.json and .md; goes on where it was stopped, and grows.")],
+    frames: Annotated[int, typer.Option(help="At most so many evenly spaced frames; 0 is all.")] = 0,
+    thresholds: Annotated[str, typer.Option(help="Error bounds in degrees.")] = "10,20,30,40",
+    style: Annotated[str, typer.Option(help="Style of MUNIT weathers: mean, real or random.")] = "mean",
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Make DeepRoad's Table 2: inconsistent behaviours of every subject under every weather, the paper's beside."""
+    from skidpad.campaigns.deeproad_settings import DeepRoadSettings
+    from skidpad.cli.weather import degrees_of
+    from skidpad.drives import open_drive
+    from skidpad.replicate.deeproad.paper import PAPER
+    from skidpad.replicate.deeproad.replication import replicate
+    from skidpad.replicate.render import brief_sheet
+
+    settings = DeepRoadSettings(
+        subject="",
+        drive=open_drive(drive).origin or drive,
+        weathers=tuple(str(Path(file).absolute()) for file in weather),
+        thresholds_deg=degrees_of(thresholds),
+        style=style,
+        seed=seed,
+        device=device,
+    )
+    ERR.print(f"runs: {out}", markup=False)
+    with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
+        answer = replicate([str(Path(subject).absolute()) for subject in subjects], settings, out, frames, progress)
+    if json:
+        print_json(answer.payload())
+        return
+    for fact in answer.facts():
+        say(fact)
+    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()), answer.brief()):
+        table(sheet.title, sheet.columns, sheet.rows)
+        if sheet.note:
+            say(sheet.note)
+    say(f"written: {out / 'deeproad.json'} and {out / 'deeproad.md'}; a report lies beside each run")
+
+
+def tactic(
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml.")],
+    drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train --method munit` wrote; may be given again.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; goes on where it was stopped, and grows.")],
+    criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be given again. nbc by default.")] = None,
+    search: Annotated[str, typer.Option(help="Comma-separated searches.")] = "es,random-styles,random-search",
+    repeats: Annotated[int, typer.Option(help="How often each search is made; a larger number goes on with the same runs.")] = 10,
+    frames: Annotated[int, typer.Option(help="Scenes, evenly spaced over the drive; 0 is all.")] = 0,
+    conditions: Annotated[int, typer.Option(help="Conditions to find, one after the other.")] = 4,
+    patience: Annotated[int, typer.Option(help="Tries without anything better that end a search.")] = 100,
+    racing: Annotated[bool, typer.Option(help="Drop tries that can hardly win before they have seen all scenes.")] = True,
+    profile_drive: Annotated[str, typer.Option(help="Training drive for the bounds of the neurons; the drive itself by default.")] = "",
+    minutes: Annotated[float, typer.Option(help="Stop after so many minutes, with tables of what is finished; 0 is never.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, the paper's beside."""
+    from skidpad.campaigns.tactic_settings import TacticSettings
+    from skidpad.cli.drive import subject_path
+    from skidpad.cli.weather_search import weather_file
+    from skidpad.drives import open_drive
+    from skidpad.replicate.render import brief_sheet
+    from skidpad.replicate.tactic.paper import PAPER
+    from skidpad.replicate.tactic.replication import replicate
+
+    settings = TacticSettings(
+        subject="",
+        drive=open_drive(drive).origin or drive,
+        weather="",
+        conditions=conditions,
+        frames=frames,
+        searches=tuple(part.strip() for part in search.split(",") if part.strip()),
+        repeats=repeats,
+        patience=patience,
+        racing=racing,
+        profile_drive=profile_drive and open_drive(profile_drive).origin,
+        seed=seed,
+        device=device,
+    )
+    ERR.print(f"runs: {out}", markup=False)
+    files = [subject_path(subject) for subject in subjects], [weather_file(text) for text in weather], criterion or ["nbc"]
+    with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
+        answer = replicate(*files, settings, out, minutes, progress)
+    if json:
+        print_json(answer.payload())
+        return
+    for fact in answer.facts():
+        say(fact)
+    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()),):
+        table(sheet.title, sheet.columns, sheet.rows)
+        if sheet.note:
+            say(sheet.note)
+    say(f"written: {out / 'tactic.json'} and {out / 'tactic.md'}; a report lies beside each run")
 
 
 def _staged(progress: "Progress", name: str) -> Callable[..., None]:

@@ -5,6 +5,7 @@ A campaign's own module turns what it measured into a Page; `render` draws any P
 
 from dataclasses import dataclass
 
+from skidpad.report.gallery import Gallery
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.pictures import PairCard
 
@@ -64,3 +65,4 @@ class Page:
     manifest: tuple[Fact, ...]
     commands: tuple[str, ...]
     films: tuple[Film, ...] = ()
+    galleries: tuple[Gallery, ...] = ()

@@ -94,17 +94,17 @@ def save_weather(out: Path, card: WeatherCard, weights: Mapping[str, torch.Tenso
     data: bytes = save(kept)
     whole = WeatherCard(**{**{name: getattr(card, name) for name in card.__slots__}, "weights_sha256": sha256(data).hexdigest()})
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(_beside(out, ".safetensors"), data)
-    write_atomically(_beside(out, ".toml"), whole.to_toml().encode())
+    write_atomically(weather_file(out, ".safetensors"), data)
+    write_atomically(weather_file(out, ".toml"), whole.to_toml().encode())
     return whole
 
 
 def load_weather(path: Path) -> tuple[WeatherCard, dict[str, torch.Tensor]]:
     """Reads a weather; the weights must be those that the card was written for."""
-    card_file, weights_file = _beside(path, ".toml"), _beside(path, ".safetensors")
+    card_file, weights_file = weather_file(path, ".toml"), weather_file(path, ".safetensors")
     for file in (card_file, weights_file):
         if not file.is_file():
-            raise BadWeatherError(f"there is no weather {file}; `skidpad weather train --out {_beside(path, '')}` makes one")
+            raise BadWeatherError(f"there is no weather {file}; `skidpad weather train --out {weather_file(path, '')}` makes one")
     card = WeatherCard.from_toml(card_file.read_text(encoding="utf-8"), str(card_file))
     data = weights_file.read_bytes()
     if sha256(data).hexdigest() != card.weights_sha256:
@@ -115,6 +115,7 @@ def load_weather(path: Path) -> tuple[WeatherCard, dict[str, torch.Tensor]]:
         raise BadWeatherError(f"{weights_file} is no whole safetensors file ({error}); restore it") from error
 
 
-def _beside(out: Path, suffix: str) -> Path:
+def weather_file(out: Path, suffix: str) -> Path:
+    """Returns the file of a weather with a suffix; `out` may be given with or without that of the weather itself."""
     stem = out.name.removesuffix(".toml").removesuffix(".safetensors")
     return out.with_name(stem + suffix)

@@ -10,25 +10,33 @@ from hashlib import sha256
 from io import BytesIO
 from math import isfinite
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from skidpad.core.errors import BadParametersError, SkidpadError
+from skidpad.core.errors import BadParametersError, InterruptedRunError, SkidpadError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.weather.blocks import Discriminator, start
 from skidpad.weather.contrast import contrast_loss
 from skidpad.weather.munit import Munit
+from skidpad.weather.samples import Sample, Sampler, fresh_model, sample_steps
 from skidpad.weather.scenes import Scenes
-from skidpad.weather.settings import Method, WeatherSettings
+from skidpad.weather.settings import WeatherSettings
 from skidpad.weather.unit import Unit
 
 _REPORT_EVERY = 25
-"""Steps between two readings of the losses: each one makes the processor wait for the GPU."""
+"""Steps between two readings of the losses at most: each one makes the processor wait for the GPU."""
+
+_CHECKPOINT_EVERY_S = 60.0
+"""What a training that is killed loses at most; a checkpoint of the paper's sizes is 700 MB."""
+
+_SLOWEST = 10.0
+"""The kept weights follow at least this often over a training, or a short one would keep some of its random first weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +48,30 @@ class LossRow:
 
 
 class Training:
-    """A training between two sets of scenes; `run` goes on from where it stands."""
+    """A training between two sets of scenes; `run` goes on from where it stands.
+
+    batch_size: that of the settings, or half of it and so on where a GPU ran out of memory. samples: translations of the same
+    scenes as training went on.
+    """
 
     def __init__(self, source: Scenes, target: Scenes, settings: WeatherSettings) -> None:
         self.settings = settings
         self.device = torch.device(settings.device)
-        self.step = 0
-        self.curve: list[LossRow] = []
+        self.batch_size = settings.batch_size
+        self.sampler = Sampler(source, settings)
         self._source, self._target = source.to(self.device), target.to(self.device)
         self._key = sha256(f"{source.sha256} {target.sha256} {_without_device(settings)}".encode()).hexdigest()
+        self._follow = max(1.0 - settings.ema, min(1.0, _SLOWEST / settings.steps))
+        self._begin()
+
+    def _begin(self) -> None:
+        settings = self.settings
+        self.step = 0
+        self.curve: list[LossRow] = []
+        self.samples: list[Sample] = []
         with torch.random.fork_rng([]):
             torch.manual_seed(child_seed(settings.seed, "weights"))
-            self.model = fresh_model(settings)
+            self.model: Munit | Unit = fresh_model(settings)
             self._critics = nn.ModuleDict(
                 {name: Discriminator(settings.sizes.filters, settings.sizes.scales) for name in ("source", "target")}
             )
@@ -65,18 +85,64 @@ class Training:
         self._buffers = self._blank_buffers()
         self._replay: Callable[[], None] | None = None
 
-    def run(self, progress: Progress = silent, checkpoint: Path | None = None, checkpoint_every: int = 1_000) -> None:
-        """Trains to the last step; stopped and run again with its checkpoint, it goes on."""
+    def run(
+        self,
+        progress: Progress = silent,
+        checkpoint: Path | None = None,
+        *,
+        checkpoint_every_s: float = _CHECKPOINT_EVERY_S,
+        watch: Callable[[Training], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        """Trains to the last step; stopped or killed and run again with its checkpoint, it goes on.
+
+        watch: called after every new sample. stop: asked after every step; where it says so, the training is written down and
+        left. A GPU that runs out of memory halves the batch, and the training goes on from its checkpoint.
+        """
         if checkpoint is not None and checkpoint.is_file():
             self.restore(checkpoint)
+        saved = monotonic()
+        every = min(_REPORT_EVERY, max(1, self.settings.steps // 100))
+        wanted = sample_steps(self.settings.steps)
         while self.step < self.settings.steps:
-            self._fill_buffers()
-            self._advance()
+            try:
+                self._fill_buffers()
+                self._advance()
+            except torch.cuda.OutOfMemoryError as error:
+                self._halve(checkpoint, error)
+                progress(self.step, self.settings.steps, f"the GPU ran out of memory: {self.batch_size} pictures a step from now on")
+                continue
             self.step += 1
-            if self.step % _REPORT_EVERY == 0 or self.step == self.settings.steps:
+            last = self.step == self.settings.steps
+            if self.step % every == 0 or last:
                 self._note(progress)
-            if checkpoint is not None and (self.step % checkpoint_every == 0 or self.step == self.settings.steps):
+            if self.step in wanted:
+                self.samples.append(self.sampler.sample(self.step, self.kept_weights()))
+                if watch is not None:
+                    watch(self)
+            stopped = stop is not None and stop() and not last
+            if checkpoint is not None and (last or stopped or monotonic() - saved >= checkpoint_every_s):
                 self.save(checkpoint)
+                saved = monotonic()
+            if stopped:
+                raise InterruptedRunError(f"stopped at step {self.step} of {self.settings.steps}")
+
+    def _halve(self, checkpoint: Path | None, error: Exception) -> None:
+        if self.batch_size == 1:
+            raise SkidpadError(
+                f"one picture does not fit into the memory of {self.device}; use a smaller --crop, the preset small, or another device"
+            ) from error
+        self._replay = None
+        self._buffers = ()
+        torch.cuda.empty_cache()
+        self.batch_size = (self.batch_size + 1) // 2
+        halved = self.batch_size
+        # A step that broke off may have changed half of the weights.
+        self._begin()
+        if checkpoint is not None and checkpoint.is_file():
+            self.restore(checkpoint)
+            self.batch_size = min(self.batch_size, halved)
+            self._buffers = self._blank_buffers()
 
     def kept_weights(self) -> dict[str, torch.Tensor]:
         """Returns the slowly following weights of the generators by name, float32 on the CPU."""
@@ -88,7 +154,9 @@ class Training:
         state = {
             "key": self._key,
             "step": self.step,
+            "batch_size": self.batch_size,
             "curve": json.dumps([asdict(row) for row in self.curve]),
+            "samples": [sample.to_tensors() for sample in self.samples],
             "model": self.model.state_dict(),
             "critics": self._critics.state_dict(),
             "kept": self._kept,
@@ -114,8 +182,11 @@ class Training:
                 optimizer.load_state_dict(stored)
             self.step = int(state["step"])
             self.curve = [LossRow(**row) for row in json.loads(state["curve"])]
+            self.samples = [Sample.from_tensors(*stored) for stored in state["samples"]]
+            self.batch_size = int(state["batch_size"])
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
             raise BadParametersError(f"{path} is no whole checkpoint ({error}); remove it to start anew") from error
+        self._buffers = self._blank_buffers()
         self._replay = None
 
     def _adam(self, module: nn.Module) -> torch.optim.Adam:
@@ -125,18 +196,18 @@ class Training:
 
     def _blank_buffers(self) -> tuple[torch.Tensor, ...]:
         settings = self.settings
-        square = (settings.batch_size, 3, settings.crop_px, settings.crop_px)
+        square = (self.batch_size, 3, settings.crop_px, settings.crop_px)
         pictures = [torch.zeros(square, device=self.device) for _ in range(2)]
         if self.device.type == "cuda":
             pictures = [picture.contiguous(memory_format=torch.channels_last) for picture in pictures]
-        shapes = self.model.noise_shapes(settings.batch_size, settings.crop_px, settings.crop_px)
+        shapes = self.model.noise_shapes(self.batch_size, settings.crop_px, settings.crop_px)
         return (*pictures, *(torch.zeros(shape, device=self.device) for shape in shapes))
 
     def _fill_buffers(self) -> None:
         """Draws pictures and noise of the next step; everything random comes from the seed and the step's number."""
         rng = child_rng(self.settings.seed, "step", self.step)
         for buffer, scenes in zip(self._buffers[:2], (self._source, self._target), strict=True):
-            buffer.copy_(scenes.cut(rng, self.settings.batch_size, self.settings.crop_px))
+            buffer.copy_(scenes.cut(rng, self.batch_size, self.settings.crop_px))
         for number, buffer in enumerate(self._buffers[2:]):
             generator = torch.Generator(self.device).manual_seed(child_seed(self.settings.seed, "noise", self.step, number))
             buffer.normal_(generator=generator)
@@ -198,7 +269,7 @@ class Training:
         torch.autograd.backward(judged)
         self._optimizers[1].step()
         with torch.no_grad():
-            torch._foreach_lerp_(self._kept, list(self.model.parameters()), 1.0 - self.settings.ema)
+            torch._foreach_lerp_(self._kept, list(self.model.parameters()), self._follow)
         return {**{name: loss.detach() for name, loss in losses.items()}, "critic": judged.detach()}
 
     def _note(self, progress: Progress) -> None:
@@ -209,11 +280,6 @@ class Training:
             )
         self.curve.append(LossRow(self.step, values))
         progress(self.step, self.settings.steps, _brief(values))
-
-
-def fresh_model(settings: WeatherSettings) -> Munit | Unit:
-    """Builds the generators of both weathers."""
-    return Munit(settings.sizes) if settings.method is Method.MUNIT else Unit(settings.sizes)
 
 
 def _brief(values: dict[str, float]) -> str:

@@ -1,0 +1,139 @@
+"""DeepRoad as a job: every frame under every learned weather, steering compared with that on the frame as it is.
+
+Reference: DeepRoad, sections 3.3 and 4.3.
+Deviates: an answer that moves by exactly the bound is inconsistent here, as in TACTIC; DeepRoad counts what lies beyond it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.deeproad_settings import DeepRoadSettings, StyleChoice
+from skidpad.campaigns.deeproad_weathers import WeatherLooks, open_weathers
+from skidpad.campaigns.deeptest import DeepTest, default_shard_frames
+from skidpad.campaigns.judging import check_relation
+from skidpad.campaigns.outputs import JudgedOutput
+from skidpad.campaigns.settings import DeepTestSettings
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import Frames, as_numpy
+from skidpad.coverage.tracker import CoverageTracker
+from skidpad.drives.opening import open_drive
+from skidpad.oracles.relations import SteersAlike
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.subjects.base import Observation
+from skidpad.subjects.loading import load_subject
+
+if TYPE_CHECKING:
+    from skidpad.core.stimuli import Recipe
+    from skidpad.coverage.profile import Profile
+    from skidpad.drives.drive import Drive
+    from skidpad.subjects.base import Subject
+
+_GPU_SHARD_FRAMES = 256
+"""Long enough that a GPU is not kept waiting for the next shard."""
+
+
+@dataclass(frozen=True)
+class DeepRoad(DeepTest):
+    """A grid of weathers and styles over a drive; neurons are not looked at.
+
+    `settings` are those of the grid underneath, `road` what was asked for.
+    """
+
+    road: DeepRoadSettings = field(kw_only=True)
+    weathers: Mapping[str, WeatherLooks] = field(kw_only=True)
+
+    @classmethod
+    def load_road(cls, road: DeepRoadSettings) -> DeepRoad:
+        """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
+        weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
+        subject, subject_device = _load_subject(road)
+        drive = open_drive(road.drive)
+        check_relation(SteersAlike.name, JudgedOutput.of(subject.description, road.output), drive)
+        shard_frames = road.shard_frames or max(default_shard_frames(subject.lead), _GPU_SHARD_FRAMES if road.device != "cpu" else 0)
+        return cls.of(replace(road, shard_frames=shard_frames, subject_device=subject_device), subject, drive, weathers)
+
+    @classmethod
+    def of(cls, road: DeepRoadSettings, subject: Subject, drive: Drive, weathers: Mapping[str, WeatherLooks]) -> DeepRoad:
+        """Puts a campaign together from parts that are loaded already."""
+        grid = DeepTestSettings(
+            subject=road.subject,
+            drive=road.drive,
+            searches=("grid",),
+            output=road.output,
+            relation=SteersAlike.name,
+            tolerance=road.thresholds_deg[0],
+            criteria=(),
+            stimulus_on=road.stimulus_on,
+            shard_frames=road.shard_frames,
+            seed=road.seed,
+            device=road.device,
+        )
+        return cls(grid, subject, drive, dict(weathers), road=road, weathers=weathers)
+
+    @property
+    def has_coverage(self) -> bool:
+        """DeepRoad asks for answers alone."""
+        return False
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of subject, drive and weathers."""
+        made = {f"weather {name}": looks.weather.card.weights_sha256 for name, looks in self.weathers.items()}
+        return {"subject": self.subject.sha256, "drive": self.drive.sha256, **made}
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        manifest = Manifest.collect(
+            device=self.road.device, seed=self.road.seed, hashes=self.hashes, command=(Path(sys.argv[0]).name, *sys.argv[1:])
+        )
+        return Run.create(out, {**self.road.to_config(), "unit": self.judged.stored_unit}, manifest)
+
+    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+        """Shows the subject a clip of lead + N frames in a weather; returns the N changed frames and its answers to them.
+
+        On a GPU frames stay there from their translation to the answer; a subject on the CPU gets its own copy.
+        """
+        clip = self.on_device(clip)
+        lead = self.subject.lead
+        if self._last_alone:
+            now = recipe.apply(clip[lead:], self.stimuli)
+            answers = self.subject.predict(self._for_subject(clip), self._for_subject(now))
+        else:
+            changed = recipe.apply(clip, self.stimuli)
+            now = changed[lead:]
+            answers = self.subject.predict(self._for_subject(changed))
+        return now, Observation(answers, torch.zeros((len(answers), 0)))
+
+    def blank_tracker(self, profile: Profile | None) -> CoverageTracker:
+        """Returns a tracker that counts pictures alone."""
+        return CoverageTracker((), (), profile)
+
+    def _for_subject(self, frames: Frames) -> Frames:
+        return as_numpy(frames) if self.road.subject_device == "cpu" else frames
+
+
+def _load_subject(road: DeepRoadSettings) -> tuple[Subject, str]:
+    """Loads the subject where the weathers run; one that cannot run there (a format without a GPU) on the CPU."""
+    if road.subject_device:
+        return load_subject(road.subject, road.subject_device), road.subject_device
+    try:
+        return load_subject(road.subject, road.device), road.device
+    except BadSubjectError:
+        if road.device == "cpu":
+            raise
+        return load_subject(road.subject, "cpu"), "cpu"
+
+
+@CAMPAIGNS.register("deeproad")
+def from_config(config: Mapping[str, Any]) -> DeepRoad:
+    """Tests a network on a drive under learned weathers, counted at several error bounds."""
+    return DeepRoad.load_road(DeepRoadSettings.from_config(config))

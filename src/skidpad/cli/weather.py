@@ -1,0 +1,95 @@
+"""skidpad weather: learn a weather from pictures, test under it, search its worst condition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skidpad.cli import weather_realism, weather_search
+from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.subjects import Device, Json
+from skidpad.cli.weather_training import train
+from skidpad.core.errors import SkidpadError
+
+Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the group of commands to the application."""
+    weathers = typer.Typer(no_args_is_help=True, help="Weather learned from pictures: learn it, test under it, search its worst condition.")
+    weathers.command()(train)
+    weathers.command(name="test")(run_test)
+    weathers.command()(rank)
+    weather_realism.add_to(weathers)
+    weather_search.add_to(weathers)
+    app.add_typer(weathers, name="weather")
+
+
+def run_test(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote; may be given again.")],
+    thresholds: Annotated[str, typer.Option(help="Error bounds in degrees; the first one tells what a finding is.")] = "10,20,30,40",
+    style: Annotated[str, typer.Option(help="Styles of MUNIT weathers: mean or real (as real pictures have), or random (N(0, 1)).")] = "",
+    styles: Annotated[
+        int | None, typer.Option(help="How many styles to draw; without --style from N(0, 1). By default the mean alone.")
+    ] = None,
+    output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
+    stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
+    subject_device: Annotated[str, typer.Option(help="Where the subject runs; as --device, or the CPU for one that cannot.")] = "",
+    seed: Seed = 0,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Test a network under learned weathers: every frame translated, steering compared with that on the frame as it is (DeepRoad)."""
+    from skidpad.campaigns.deeproad_settings import DeepRoadSettings
+    from skidpad.drives import open_drive
+    from skidpad.weather.pretrained import weather_path
+
+    opened = open_drive(drive)
+    settings = DeepRoadSettings(
+        subject=str(Path(subject).absolute()),
+        drive=opened.origin or drive,
+        weathers=tuple(str(weather_path(file).absolute()) for file in weather),
+        thresholds_deg=degrees_of(thresholds),
+        style=style or ("mean" if styles is None else "random"),
+        styles=1 if styles is None else styles,
+        output=output,
+        stimulus_on=stimulus_on,
+        seed=seed,
+        device=device,
+        subject_device=subject_device,
+    )
+    run_campaign(settings, out or next_free(Path("runs"), f"{Path(subject).stem}-weather"), json)
+
+
+def rank(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Finished runs of `weather test`, one a subject.")],
+    json: Json = False,
+) -> None:
+    """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first."""
+    from skidpad.campaigns.deeproad import DeepRoad
+    from skidpad.campaigns.deeproad_ranking import check_comparable, ranked
+    from skidpad.campaigns.deeproad_settings import DeepRoadSettings
+    from skidpad.campaigns.deeproad_summary import summarise_road
+    from skidpad.cli.weather_presenting import show_ranking
+    from skidpad.runs.folder import Run
+
+    opened = [Run.open(path) for path in runs]
+    check_comparable(opened)
+    results = []
+    for run in opened:
+        campaign = DeepRoad.load_road(DeepRoadSettings.from_config(run.config))
+        results.append((campaign.subject.description.name, [summarise_road(run, campaign)]))
+    show_ranking(ranked(results), json=json)
+
+
+def degrees_of(text: str) -> tuple[float, ...]:
+    """Reads a list of degrees, in any order, each kept once."""
+    try:
+        return tuple(sorted({float(part) for part in text.split(",") if part.strip()}))
+    except ValueError as error:
+        raise SkidpadError(f"thresholds are degrees, as 10,20,30,40; got {text!r}") from error

@@ -1,0 +1,159 @@
+"""skidpad weather train: learn a weather from two sets of pictures."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skidpad.cli.console import ERR, facts, print_json, progress_bar, say
+from skidpad.cli.subjects import Device, Json
+from skidpad.core.errors import BadParametersError, UnknownNameError
+
+if TYPE_CHECKING:
+    from skidpad.weather.learning import Lesson
+    from skidpad.weather.settings import WeatherSettings
+    from skidpad.weather.training import Training
+
+
+def train(
+    source: Annotated[str, typer.Option("--from", help="A drive, or a folder of pictures, without the weather.")],
+    target: Annotated[str, typer.Option("--to", help="A folder of pictures, or a drive, in the weather.")],
+    out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors, OUT.toml and OUT.html.")],
+    method: Annotated[str, typer.Option(help="munit: any style of a space; unit: one look.")] = "munit",
+    preset: Annotated[str, typer.Option(help="paper: 256 px, 64 filters, for a GPU; small: 64 px, 12 filters, for CPUs.")] = "paper",
+    steps: Annotated[int | None, typer.Option(help="Steps of the training; the preset's by default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures of each weather a step.")] = None,
+    size: Annotated[int | None, typer.Option(help="Shorter side of pictures in pixels, while learning and translating.")] = None,
+    crop: Annotated[int | None, typer.Option(help="Side of the squares that are cut from pictures; at most the size.")] = None,
+    contrast: Annotated[
+        float | None, typer.Option(help="Weight of a loss against scenes that come out as their own negative; not in the papers.")
+    ] = None,
+    rendered: Annotated[
+        bool | None, typer.Option(help="Say that the target pictures were rendered; by default what their folder says.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many pictures of each set, evenly spaced; they are kept in memory.")] = 4000,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Learn a weather by UNIT or MUNIT; stopped or killed, the same command goes on.
+
+    OUT.html grows as training goes on: losses, and the same scenes translated. Look at it before testing under the weather.
+    """
+    from skidpad.subjects.network import usable_device
+    from skidpad.weather.learning import Lesson, check_out, checkpoint_file, learn
+    from skidpad.weather.scenes import load_scenes
+
+    settings = _settings(preset, method, steps, batch_size, size, crop, seed, device)
+    if contrast is not None:
+        settings = replace(settings, weights=replace(settings.weights, contrast=contrast))
+    usable_device(device)
+    check_out(out)
+    command = shlex.join(["skidpad", *sys.argv[1:]])
+    goes_on = f"go on with the same command: {command}"
+    with progress_bar("reading pictures", "nothing was learned yet") as progress:
+        stride = settings.sizes.stride
+        scenes = [load_scenes(text, settings.size_px, stride, limit, progress) for text in (source, target)]
+    lesson = Lesson(scenes[0], scenes[1], source, target, _is_rendered(target) if rendered is None else rendered)
+    if checkpoint_file(out).exists():
+        ERR.print(f"going on from {checkpoint_file(out)}", markup=False)
+    with progress_bar(f"learning {out.name}", goes_on) as progress, stopping() as stop:
+        card, training = learn(
+            lesson,
+            settings,
+            out,
+            progress=progress,
+            watch=lambda training: _write_page(out, lesson, training, command, finished=False),
+            stop=stop,
+        )
+    _write_page(out, lesson, training, command, finished=True)
+    page = _page(out)
+    if json:
+        losses = training.curve[-1].losses
+        names = ("name", "rendered", "steps", "batch_size", "size_px", "crop_px", "source_sha256", "target_sha256", "weights_sha256")
+        shown = {"method": card.method.value, **{name: getattr(card, name) for name in names}}
+        print_json({**shown, "weather": str(out), "report": str(page), "losses": losses})
+        return
+    rows: list[tuple[str, object]] = [
+        ("method", card.method.value.upper()),
+        (
+            "pictures",
+            f"{len(lesson.source)} without the weather, {len(lesson.target)} {'rendered' if card.rendered else 'real'} ones in it",
+        ),
+        ("broken pictures", f"{lesson.source.broken} and {lesson.target.broken}" if lesson.source.broken or lesson.target.broken else None),
+        ("steps", f"{card.steps} of {card.batch_size} pictures"),
+        ("size", f"{card.size_px} px, squares of {card.crop_px} px"),
+        ("losses", ", ".join(f"{name} {value:.3g}" for name, value in training.curve[-1].losses.items())),
+    ]
+    facts(f"weather {card.name}", rows)
+    if card.batch_size != settings.batch_size:
+        say(f"note: the GPU ran out of memory with {settings.batch_size} pictures a step, so the batch was halved to {card.batch_size}")
+    say(f"weather: {out}; look at {page} before testing under it")
+
+
+@contextmanager
+def stopping() -> Iterator[Callable[[], bool]]:
+    """Lets the first Ctrl-C ask for a stop at the end of a step, where the training can be written down; the second one stops at once."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            signal.default_int_handler(number, frame)
+        asked = True
+
+    if current_thread() is not main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _settings(
+    preset: str, method: str, steps: int | None, batch_size: int | None, size: int | None, crop: int | None, seed: int, device: str
+) -> WeatherSettings:
+    from skidpad.weather.settings import PRESETS, Method
+    from skidpad.weather.settings import preset as preset_of
+
+    methods = [each.value for each in Method]
+    if method not in methods:
+        raise UnknownNameError.among("method", method, methods)
+    if size is not None and size < 1:
+        raise BadParametersError(f"--size is a number of pixels; got {size}")
+    if crop is None and size is not None and preset in PRESETS:
+        crop = min(size, PRESETS[preset].crop_px)
+    changes = {"steps": steps, "batch_size": batch_size, "size_px": size, "crop_px": crop, "seed": seed, "device": device}
+    return preset_of(preset, Method(method), **changes)
+
+
+def _is_rendered(target: str) -> bool:
+    from skidpad.worlds.weather_sets import MARK
+
+    return (Path(target) / MARK).is_file() or target.partition("?")[0] == "rendered"
+
+
+def _page(out: Path) -> Path:
+    from skidpad.weather.files import weather_file
+
+    return weather_file(out, ".html")
+
+
+def _write_page(out: Path, lesson: Lesson, training: Training, command: str, *, finished: bool) -> None:
+    from skidpad.report.render import render_page, write_text_whole
+    from skidpad.report.weather_training import TrainingView, training_page
+
+    name = _page(out).stem
+    write_text_whole(_page(out), render_page(training_page(TrainingView(name, lesson, training, command, finished))))

@@ -1,0 +1,146 @@
+"""DeepRoad's Table 2 beside ours, the ranks, and the scoreboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skidpad.replicate.deeproad import paper
+from skidpad.replicate.deeproad.cells import Cell
+from skidpad.replicate.rows import Figure, Row, Sheet
+
+_UNTOLD = "the paper's frames are not told, see the traps"
+
+
+def scoreboard(cells: Sequence[Cell]) -> tuple[Row, ...]:
+    """Returns what can be compared: how many behaviours are inconsistent under each of the paper's weathers, and whether ranks hold."""
+    rows: list[Row] = []
+    for theirs in ("snowy", "rainy"):
+        ours = [cell for cell in cells if counterpart(cell) == theirs]
+        printed = [row for row in paper.TABLE_2 if row.weather == theirs]
+        for place, bound in enumerate(paper.THRESHOLDS_DEG):
+            rows.append(
+                Row.beside(
+                    "Table 2",
+                    f"{theirs}, {bound:g} degrees: inconsistent behaviours",
+                    _range([row.counts[place] for row in printed]),
+                    _range([found for cell in ours if (found := _at(cell, bound)) is not None]),
+                    f"{', '.join(sorted({cell.weather for cell in ours})) or 'no weather of ours'}; {_UNTOLD}",
+                )
+            )
+    rows.append(Row.compared("4.4", "models rank alike in every weather, by the first bound", "yes", _ranks_alike(cells), _orders(cells)))
+    return tuple(rows)
+
+
+def table_2(cells: Sequence[Cell]) -> Sheet:
+    """Returns Table 2, ours: the counts of every subject under every weather."""
+    bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
+    columns = (
+        *("weather", "method", "subject", *(f"{bound:g} deg" for bound in bounds), "frames", f"share at {bounds[0]:g} deg (%)"),
+        *("95 % interval (%)", "mean change (deg)", "spread (deg)", "change / spread", "RMSE (rad)", "RMSE as recorded (rad)"),
+    )
+    rows: list[tuple[Figure, ...]] = []
+    for cell in sorted(cells, key=lambda cell: (cell.weather, cell.method, cell.subject)):
+        first = cell.counts[0]
+        rows.append(
+            (
+                f"{cell.weather} (rendered)" if cell.rendered else cell.weather,
+                f"{cell.method.upper()}, {cell.style}",
+                cell.subject,
+                *cell.inconsistent,
+                cell.cases,
+                round(100.0 * first.rate, 1) if cell.cases else None,
+                f"{100.0 * first.low:.1f} to {100.0 * first.high:.1f}",
+                cell.mean_deg,
+                cell.spread_deg,
+                cell.moved,
+                cell.rmse_rad,
+                cell.original_rmse_rad,
+            )
+        )
+    return Sheet("Table 2: inconsistent behaviours, ours", columns, tuple(rows), "Neighbouring frames are alike: intervals are too narrow.")
+
+
+def brief_table_2(cells: Sequence[Cell]) -> Sheet:
+    """Returns Table 2, ours, with the counts alone."""
+    bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
+    order = sorted(cells, key=lambda cell: (cell.weather, cell.method, cell.subject))
+    rows: list[tuple[Figure, ...]] = [
+        (f"{cell.weather} ({cell.method.upper()})", cell.subject, *cell.inconsistent, cell.cases) for cell in order
+    ]
+    columns = ("weather", "subject", *(f"{bound:g} deg" for bound in bounds), "frames")
+    return Sheet("Table 2: inconsistent behaviours, ours", columns, tuple(rows))
+
+
+def paper_table_2() -> Sheet:
+    """Returns Table 2 as printed."""
+    columns = ("weather", "model", *(f"{bound:g} deg" for bound in paper.THRESHOLDS_DEG))
+    return Sheet(
+        "Table 2: inconsistent behaviours, the paper's", columns, tuple((row.weather, row.model, *row.counts) for row in paper.TABLE_2)
+    )
+
+
+def ranking(cells: Sequence[Cell]) -> Sheet:
+    """Returns the subjects that were tested under every weather, the most consistent first."""
+    weathers = {(cell.weather, cell.weather_sha256, cell.style) for cell in cells}
+    bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
+    subjects = dict.fromkeys(cell.subject for cell in cells)
+    rows: list[tuple[Figure, ...]] = []
+    left_out: list[str] = []
+    for subject in subjects:
+        mine = [cell for cell in cells if cell.subject == subject]
+        if {(cell.weather, cell.weather_sha256, cell.style) for cell in mine} != weathers:
+            left_out.append(subject)
+            continue
+        cases = sum(cell.cases for cell in mine)
+        found = [sum(cell.inconsistent[place] for cell in mine) for place in range(len(bounds))]
+        moved = [cell.moved for cell in mine if cell.moved is not None]
+        share = round(100.0 * found[0] / cases, 1) if cases else None
+        rows.append((subject, *found, cases, share, mine[0].spread_deg, sum(moved) / len(moved) if moved else None))
+    rows.sort(key=lambda row: tuple(row[1 : 1 + len(bounds)]))
+    ranked = tuple((place, *row) for place, row in enumerate(rows, 1))
+    columns = (
+        *("rank", "subject", *(f"{bound:g} deg" for bound in bounds), "cases"),
+        *(f"share at {bounds[0]:g} deg (%)", "spread (deg)", "mean change / spread"),
+    )
+    note = f"Left out, since not every weather was tried on them yet: {', '.join(left_out)}." if left_out else ""
+    return Sheet("Subjects by robustness, the most consistent first", columns, ranked, note)
+
+
+def counterpart(cell: Cell) -> str | None:
+    """Returns the paper's weather that one of ours is most like."""
+    return next((theirs for word, theirs in paper.COUNTERPARTS.items() if word in cell.weather.lower()), None)
+
+
+def _at(cell: Cell, bound: float) -> int | None:
+    return dict(zip(cell.thresholds_deg, cell.inconsistent, strict=True)).get(bound)
+
+
+def _range(values: Sequence[int]) -> str | None:
+    if not values:
+        return None
+    return f"{min(values):,} to {max(values):,}" if len(values) > 1 else f"{values[0]:,}"
+
+
+def _by_weather(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """Returns, for each weather that has several subjects, their names, the most consistent first."""
+    weathers = dict.fromkeys(f"{cell.weather} {cell.method}" for cell in cells)
+    orders: dict[str, list[str]] = {}
+    for weather in weathers:
+        mine = [cell for cell in cells if f"{cell.weather} {cell.method}" == weather]
+        if len(mine) > 1:
+            order = sorted(mine, key=lambda cell: (*(count.rate for count in cell.counts), cell.subject))
+            orders[weather] = [cell.subject for cell in order]
+    return orders
+
+
+def _ranks_alike(cells: Sequence[Cell]) -> str | None:
+    orders = _by_weather(cells)
+    shared = set.intersection(*(set(order) for order in orders.values())) if orders else set()
+    if len(orders) < 2 or len(shared) < 2:
+        return None
+    kept = {tuple(name for name in order if name in shared) for order in orders.values()}
+    return "yes" if len(kept) == 1 else "no"
+
+
+def _orders(cells: Sequence[Cell]) -> str:
+    return "; ".join(f"{weather}: {' < '.join(order)}" for weather, order in _by_weather(cells).items())

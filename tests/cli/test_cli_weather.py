@@ -1,0 +1,151 @@
+"""Learning a weather, testing under it and ranking, as commands."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from skidpad.core.images import encode
+from skidpad.weather.training import Training
+
+SMALL = ("--preset", "small", "--size", 32, "--batch-size", 1, "--steps", 3)
+
+
+def pictures(folder: Path, brightness: int, count: int = 8, colour: float = 20.0) -> Path:
+    folder.mkdir()
+    rng = np.random.default_rng(brightness)
+    for number in range(count):
+        grey = rng.normal(brightness, 30.0, (40, 48, 1)) + np.array([colour, 0.0, -colour])
+        (folder / f"{number}.png").write_bytes(encode(cv2.GaussianBlur(np.clip(grey, 0, 255).astype(np.uint8), (9, 9), 0)))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("sets")
+    return pictures(root / "day", 170), pictures(root / "night", 50)
+
+
+@pytest.fixture
+def night(skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path) -> Path:
+    learned = skidpad("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "night", *SMALL)
+    assert learned.code == 0, learned.err
+    return tmp_path / "night"
+
+
+def test_a_weather_is_learned_tested_under_and_ranked(
+    skidpad: Callable, night: Path, subject: Path, drive_text: str, sets: tuple[Path, Path], tmp_path: Path
+) -> None:
+    page = night.with_suffix(".html").read_text()
+    assert "As training went on" in page
+    assert "Styles of one weather" in page
+    assert "Learned: night, from 8 pictures of it and 8 without it." in page
+    again = skidpad("weather", "train", "--from", sets[0], "--to", sets[1], "--out", night, *SMALL)
+    assert again.code == 2
+    assert "writes over no weather" in again.err
+
+    run = tmp_path / "run"
+    tested = skidpad(
+        "weather", "test", subject, drive_text, "--weather", night, "--thresholds", "5,0.01,40", "--styles", 2, "--out", run, "--json"
+    )
+    figures = json.loads(tested.out)
+    assert figures["thresholds_deg"] == [0.01, 5.0, 40.0]
+    (row,) = figures["by_weather"]
+    assert (row["weather"], row["cases"], len(figures["by_style"])) == ("night", 16, 2)
+    counts = [bound["inconsistent"] for bound in row["counts"]]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > 0
+    assert "What the subject is shown" in (run / "report.html").read_text()
+
+    resumed = skidpad("resume", run)
+    assert "styles of MUNIT weathers: 2 styles drawn from N(0, 1), seed 0" in resumed.out
+    worst = resumed.out.split(f"skidpad replay {run} ")[1].split()[0]
+    replayed = skidpad("replay", run, worst, "--picture", tmp_path / "pair.png")
+    assert replayed.code == 0
+    assert "reproduced" in replayed.out
+    assert (tmp_path / "pair.png").exists()
+
+    ranking = json.loads(skidpad("weather", "rank", run, "--json").out)["ranking"]
+    assert [(each["subject"], each["rank"]) for each in ranking] == [("small", 1)]
+    assert "subjects by robustness" in skidpad("weather", "rank", run).out
+
+
+def test_a_replication_of_deeproad_grows(skidpad: Callable, night: Path, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    out = tmp_path / "rep"
+    rain = night.with_name("rain")
+    for suffix in (".toml", ".safetensors"):
+        rain.with_suffix(suffix).write_bytes(night.with_suffix(suffix).read_bytes())
+    words = ("replicate", "deeproad", subject, "--drive", drive_text, "--frames", 4, "--out", out)
+    first = json.loads(skidpad(*words, "--weather", night, "--json").out)
+    assert [(cell["weather"], cell["cases"]) for cell in first["cells"]] == [("night", 4)]
+    shown = skidpad(*words, "--weather", rain)
+    assert "rainy, 10 degrees: inconsistent behaviours" in shown.out
+    both = json.loads((out / "deeproad.json").read_text())
+    assert {cell["weather"] for cell in both["cells"]} == {"night", "rain"}
+    # the two files hold one weather
+    assert both["cells"][0]["inconsistent"] == both["cells"][1]["inconsistent"]
+    assert "| rainy | Autumn | 5,279 | 5,279 | 5,279 | 5,279 |" in (out / "deeproad.md").read_text()
+    other = skidpad(*words, "--weather", night, "--thresholds", "3")
+    assert (other.code, "was measured with another subject, weather, drive, style or bounds" in other.err) == (2, True)
+
+
+def test_ctrl_c_keeps_what_was_learned(
+    skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, night: Path
+) -> None:
+    advance = Training._advance
+
+    def interrupted(self: Training) -> None:
+        advance(self)
+        if self.step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "dark", *SMALL)
+    monkeypatch.setattr(Training, "_advance", interrupted)
+    stopped = skidpad(*words)
+    assert stopped.code == 130
+    assert "go on with the same command: skidpad weather train --from" in stopped.err
+    assert not (tmp_path / "dark.toml").exists()
+    monkeypatch.setattr(Training, "_advance", advance)
+    resumed = skidpad(*words)
+    assert "going on from" in resumed.err
+    assert (tmp_path / "dark.safetensors").read_bytes() == night.with_suffix(".safetensors").read_bytes()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_bad_pictures_and_settings_end_in_clear_words(skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    one = pictures(tmp_path / "one", 90, count=1)
+    grey = pictures(tmp_path / "grey", 90, colour=0.0)
+    for given, message in (
+        (("--to", tmp_path / "empty"), "is empty"),
+        (("--to", one), "has 1 readable pictures (0 broken); a weather needs at least 8"),
+        (("--to", grey), "are grey; a weather is learned from colour pictures"),
+        (("--to", tmp_path / "nowhere"), "no folder"),
+        (("--to", sets[0]), "hold the same pictures"),
+        (("--to", sets[1], "--crop", 48), "crop_px must be at least 32 and at most size_px"),
+        (("--to", sets[1], "--size", 0), "--size is a number of pixels; got 0"),
+        (("--to", sets[1], "--method", "munich"), "did you mean 'munit'"),
+        (("--to", sets[1], "--preset", "smal"), "did you mean 'small'"),
+        (("--to", sets[1], "--steps", 0), "steps must be at least 1"),
+        (("--to", sets[1], "--device", "cuba"), "no device named 'cuba'"),
+    ):
+        ended = skidpad("weather", "train", "--from", sets[0], "--out", tmp_path / "w", *SMALL, *given)
+        assert (ended.code, message in ended.err) == (2, True), (given, ended.err)
+    assert not list(tmp_path.glob("w.*"))
+
+
+def test_bad_weathers_end_in_clear_words(skidpad: Callable, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    for words, message in (
+        (("--weather", tmp_path / "fog"), "there is no weather"),
+        (("--weather", tmp_path / "fog", "--thresholds", "ten"), "thresholds are degrees, as 10,20,30,40; got 'ten'"),
+        (("--weather", tmp_path / "fog", "--thresholds", "-1"), "thresholds are degrees above 0"),
+        (("--weather", tmp_path / "fog", "--style", "men"), "did you mean 'mean'"),
+    ):
+        ended = skidpad("weather", "test", subject, drive_text, *words, "--out", tmp_path / "run")
+        assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert not (tmp_path / "run").exists()

@@ -36,3 +36,10 @@ def test_the_subjects_benchmark_compares_formats() -> None:
     shares = figures_of("subjects.py")["overhead_share"]
     assert set(shares) >= {"safetensors", "torchscript", "export", "onnx"}
     assert all(math.isfinite(share) for share in shares.values())
+
+
+def test_the_style_search_benchmark_compares_with_one_frame_at_a_time() -> None:
+    figures = figures_of("style_search.py")
+    for name in ("minutes_per_condition", "vs_one_at_a_time", "decoder_frames_per_s", "search_frames_per_s"):
+        assert 0 < figures[name] < math.inf, name
+    assert figures["frames_share"] <= 1.2  # racing saves, running ahead may spend a little

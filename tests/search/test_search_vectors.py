@@ -1,9 +1,11 @@
 """Searches over the unit cube: budgets, determinism, and a planted peak that guidance must reach before chance does."""
 
+import sys
+
 import numpy as np
 import pytest
 
-from skidpad.core.errors import BadParametersError
+from skidpad.core.errors import BadParametersError, MissingExtraError
 from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, MapElites, OnePlusOne, VectorTask
 
 NAMES = VECTOR_SEARCHES.names()
@@ -27,8 +29,8 @@ def searched(name: str, budget: int = 96, width: int = 8, dimensions: int = 6, s
     return tried
 
 
-def test_there_are_three() -> None:
-    assert set(NAMES) >= {"random", "es", "map-elites"}
+def test_there_are_five() -> None:
+    assert set(NAMES) >= {"random", "es", "map-elites", "cma-es", "cma-me"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,6 +47,30 @@ def test_points_lie_in_the_cube_and_the_same_seed_gives_the_same(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_how_many_are_asked_for_at_a_time_may_change(name) -> None:
+    search = VECTOR_SEARCHES.get(name)(VectorTask(4, 30, 0))
+    for width in (3, 8, 1, 8, 5, 8):
+        search.tell([peak(point) for point in search.ask(width)])
+    while not search.done:
+        search.tell([peak(point) for point in search.ask(7)])
+    assert search.ask(4) == []
+
+
+@pytest.mark.parametrize(("name", "package"), [("cma-es", "cmaes"), ("cma-me", "ribs")])
+def test_without_its_library_a_search_names_the_extra(name, package, monkeypatch) -> None:
+    for module in (package, f"{package}.archives"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"skidpad\[search\]"):
+        VECTOR_SEARCHES.get(name)(VectorTask(3, 10, 0))
+
+
+@pytest.mark.parametrize("name", ["cma-es", "cma-me"])
+def test_one_dimension_is_enough(name) -> None:
+    tried = searched(name, budget=40, dimensions=1)
+    assert max(fitness.value for _, fitness in tried) > 0.9
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_asking_again_without_telling_is_free(name) -> None:
     search = VECTOR_SEARCHES.get(name)(VectorTask(3, 10, 0))
     assert np.array_equal(search.ask(4), search.ask(4))
@@ -52,19 +78,21 @@ def test_asking_again_without_telling_is_free(name) -> None:
         search.tell([Fitness(0.0)])
 
 
-def test_a_climber_climbs_higher_than_chance_at_the_same_budget() -> None:
-    best = {which: np.mean([max(f.value for _, f in searched(which, 200, seed=seed)) for seed in range(5)]) for which in ("es", "random")}
-    assert best["es"] > best["random"] + 0.05
+@pytest.mark.parametrize("name", ["es", "cma-es"])
+def test_a_climber_climbs_higher_than_chance_at_the_same_budget(name) -> None:
+    best = {which: np.mean([max(f.value for _, f in searched(which, 200, seed=seed)) for seed in range(5)]) for which in (name, "random")}
+    assert best[name] > best["random"] + 0.05
 
 
-def test_the_map_is_filled_better_than_by_chance_at_the_same_budget() -> None:
+@pytest.mark.parametrize("which", ["map-elites", "cma-me"])
+def test_the_map_is_filled_better_than_by_chance_at_the_same_budget(which) -> None:
     def filled(name: str, seed: int) -> float:
         best: dict[str, float] = {}
         for _, fitness in searched(name, 300, seed=seed):
             best[fitness.cell] = max(best.get(fitness.cell, 0.0), fitness.value)
         return sum(best.values())
 
-    guided, blind = (np.mean([filled(name, seed) for seed in range(5)]) for name in ("map-elites", "random"))
+    guided, blind = (np.mean([filled(name, seed) for seed in range(5)]) for name in (which, "random"))
     assert guided > blind + 0.15
 
 

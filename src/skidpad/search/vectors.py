@@ -41,7 +41,7 @@ class VectorTask:
 
 VectorSearch = Search[FloatArray, Fitness]
 VECTOR_SEARCHES: Registry[Callable[[VectorTask], VectorSearch]] = Registry(
-    "search over scenarios", "vector-searches", ("skidpad.search.vectors",)
+    "search over scenarios", "vector-searches", ("skidpad.search.vectors", "skidpad.search.vector_libraries")
 )
 
 

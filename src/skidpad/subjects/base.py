@@ -25,6 +25,17 @@ class Observation:
     values: torch.Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceObservation:
+    """An observation whose answers stay on the subject's device too, so that nobody waits for them.
+
+    answers: (N, outputs) float64, angles in radians. values: (N, neurons) float32.
+    """
+
+    answers: torch.Tensor
+    values: torch.Tensor
+
+
 class Subject(Protocol):
     """A network under test; every path to it goes through its description.
 

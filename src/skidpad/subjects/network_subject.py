@@ -13,7 +13,7 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, Frames
 from skidpad.subjects.answers import answer_columns
-from skidpad.subjects.base import Observation
+from skidpad.subjects.base import DeviceObservation, Observation
 from skidpad.subjects.description import Description, HistoryKind
 from skidpad.subjects.description_toml import description_hash
 from skidpad.subjects.network import CANNOT_RUN, Network, TorchNetwork, state_hash
@@ -84,6 +84,7 @@ class NetworkSubject:
         self._assembler = Assembler(description.input, network.device)
         self._staged = _two_stages(network, description)
         self._scale = np.array([output.per_answer for output in description.outputs])
+        self._device_scale = torch.tensor(self._scale, dtype=torch.float64, device=network.device)
         self._fixed_batch = network.fixed_batch
         self._fixed_batch, self._layers = self._try_out(network.fixed_batch)
         self.batch_size = self._fixed_batch or batch_size or self._default_batch()
@@ -147,12 +148,21 @@ class NetworkSubject:
 
         Reference: DeepTest, section 3.1.
         """
+        seen = self.observe_on_device(clip, now)
+        return Observation(np.asarray(seen.answers.cpu().numpy(), np.float64), seen.values)
+
+    def observe_on_device(self, clip: Frames, now: Frames | None = None) -> DeviceObservation:
+        """Returns what `observe` does without waiting for the device: for loops that ask about many batches and look at sums."""
         seen = self._seen(clip, now)
         parts = self._batched(len(seen), lambda part: self._answer_and_record(seen, part))
         values = [activations.values for _, activations in parts]
         none = torch.zeros((0, self._layers[-1].stop), device=self._network.device)
         together = values[0] if len(values) == 1 else torch.cat(values) if values else none
-        return Observation(self._scaled([answer for answer, _ in parts]), together)
+        answers = [answer for answer, _ in parts]
+        if not answers:
+            return DeviceObservation(torch.zeros((0, len(self._scale)), dtype=torch.float64, device=none.device), together)
+        scale = self._device_scale.to(answers[0].device)
+        return DeviceObservation(torch.cat(answers).to(torch.float64) * scale, together)
 
     @property
     def assembler(self) -> Assembler:

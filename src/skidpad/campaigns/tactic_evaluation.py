@@ -1,0 +1,267 @@
+"""Looking at styles: scenes are decoded, shown to the subject and counted block by block, without waiting for the device.
+
+The device is waited for once a style, or with racing at a few points on the way (after a sixteenth of the blocks, an eighth, ...),
+where styles that cannot win are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from skidpad.campaigns.tactic_fitness import LARGEST_DIVERGENCE_RAD, FitnessWeights, diversity, fitness
+from skidpad.campaigns.tactic_tally import Tally, sighting
+from skidpad.core.images import FloatArray, as_numpy
+from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
+from skidpad.subjects.base import DeviceObservation
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.weather.decoding import Prepared
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.lanes import Lanes
+    from skidpad.campaigns.tactic_scenes import Block, SceneSet
+    from skidpad.core.images import Frames
+    from skidpad.coverage.criterion import Criterion
+    from skidpad.coverage.profile import Profile
+    from skidpad.subjects.base import Subject
+    from skidpad.weather.decoding import FoldedDecoder
+    from skidpad.weather.validity import SceneFilter
+
+_Block = tuple[torch.Tensor, DeviceObservation, torch.Tensor]
+_Map = Callable[[Callable[[Any], _Block], Sequence[Any]], Iterable[_Block]]
+_RUNGS = 16
+_TOGETHER = {"cpu": 16, "cuda": 64}
+"""Frames at a time that keep a device busy."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A style and what it brought; `value` is -inf where it was dropped.
+
+    sightings: at each rung. seen: how many scenes it was looked at on. measures: mean brightness and colour, where they were asked for.
+    """
+
+    style: FloatArray
+    value: float
+    diversity: float
+    divergence_rad: float
+    newly: int
+    seen: int
+    sightings: tuple[Sighting, ...]
+    tally: Tally
+    measures: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether it was given up before the last scene."""
+        return self.value == -inf
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What styles are looked at for, within one search: what is uncovered, and how much it weighs.
+
+    uncovered: (neurons, sections) bool on the device. racing: whether tries may be dropped. measured: whether brightness and colour
+    are wanted.
+    """
+
+    uncovered: torch.Tensor
+    regions: int
+    neurons: int
+    weights: FitnessWeights
+    racing: bool
+    risk: float
+    measured: bool = False
+
+    @classmethod
+    def of(
+        cls, bits: torch.Tensor, total: int, weights: FitnessWeights, *, racing: bool = False, risk: float = 0.0, measured: bool = False
+    ) -> Goal:
+        """Makes the goal of covering what is not covered; bits: (neurons, sections) bool, total: how many regions can be entered."""
+        open_regions = ~bits
+        covered, neurons = torch.stack([bits.sum(), open_regions.any(1).sum()]).tolist()
+        return cls(open_regions, max(total - int(covered), 0), int(neurons), weights, racing, risk, measured)
+
+
+@dataclass
+class _Entry:
+    style: FloatArray
+    norms: torch.Tensor
+    tally: Tally
+    figures: list[torch.Tensor] = field(default_factory=list)
+    seen: int = 0
+    dropped: bool = False
+
+
+class Evaluator:
+    """Looks at styles for one subject, one weather and one set of scenes."""
+
+    def __init__(
+        self,
+        scenes: SceneSet,
+        decoder: FoldedDecoder,
+        subject: Subject,
+        column: int,
+        criterion: Criterion,
+        profile: Profile,
+        scene_filter: SceneFilter | None = None,
+        lanes: Lanes | None = None,
+    ) -> None:
+        """Takes the parts; lanes: blocks are looked at side by side in them, in order of time without."""
+        self.scenes = scenes
+        self.decoder = decoder
+        self.subject = subject
+        self.criterion = criterion
+        self.profile = profile.to(decoder.device)
+        self._map: _Map = map if lanes is None or lanes.count == 1 else lanes.map
+        self._column = column
+        self._filter = scene_filter
+        self._original = torch.from_numpy(scenes.original).to(decoder.device)
+        counted = scenes.counted
+        self._counted = counted.to(decoder.device)
+        self._all_counted = [bool(counted[block.scenes].all()) for block in scenes.blocks]
+        self._counted_by = [int(counted[: block.scenes.stop].sum()) for block in scenes.blocks]
+        self.frames_seen = 0
+
+    @property
+    def counted(self) -> int:
+        """How many scenes the figures are over."""
+        return self._counted_by[-1]
+
+    @property
+    def width(self) -> int:
+        """How many styles fill a batch."""
+        largest = max(block.count for block in self.scenes.blocks)
+        return max(1, _TOGETHER.get(self.decoder.device.type, 16) // largest)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """After how many blocks styles are compared: a sixteenth, an eighth, ... and all."""
+        blocks = len(self.scenes.blocks)
+        rung = max(1, -(-blocks // _RUNGS))
+        steps: list[int] = []
+        while rung < blocks:
+            steps.append(rung)
+            rung *= 2
+        return (*steps, blocks)
+
+    def look(self, styles: Sequence[FloatArray], goal: Goal, best: Looked | None = None) -> list[Looked]:
+        """Looks at styles side by side; with racing, drops those that cannot beat the best."""
+        norms = self.decoder.norms(torch.from_numpy(np.stack(styles)))
+        entries = [_Entry(style, norms[place : place + 1], Tally(goal.uncovered, len(self.scenes))) for place, style in enumerate(styles)]
+        start = 0
+        for rung, stop in enumerate(self.rungs):
+            alive = [entry for entry in entries if not entry.dropped]
+            if not alive:
+                break
+            self._show(range(start, stop), alive, goal)
+            seen = self.scenes.blocks[stop - 1].scenes.stop
+            for entry in alive:
+                entry.figures.append(entry.tally.figures(best.tally if best is not None else None, seen))
+                entry.seen = seen
+            if goal.racing and best is not None and stop < len(self.scenes.blocks):
+                self._race(rung, alive, goal, best)
+            start = stop
+        return [self._looked(entry, goal) for entry in entries]
+
+    def frames(self, block: Block, norms: torch.Tensor) -> torch.Tensor:
+        """Returns the frames of a block under a style, uint8 (lead + N, height, width, 3) at the drive's size."""
+        return self.decoder.decode(self.scenes.contents.part(block.rows), norms, self.scenes.frame_size)
+
+    def observe(self, clip: Frames) -> DeviceObservation:
+        """Shows the subject a clip; the answers stay on the device where the subject can do so."""
+        if isinstance(self.subject, NetworkSubject):
+            return self.subject.observe_on_device(clip)
+        seen = self.subject.observe(as_numpy(clip))
+        return DeviceObservation(torch.from_numpy(seen.answers), seen.values)
+
+    def accepted(self, block: Block, frames: torch.Tensor) -> torch.Tensor | None:
+        """Tells which of the last N frames the filter takes for scenes of the weather, (N,) bool; None without a filter."""
+        if self._filter is None or self.scenes.sources is None:
+            return None
+        kept = self._filter.accepts(self.scenes.sources[block.scenes], frames[len(frames) - block.count :])
+        return torch.from_numpy(np.asarray(kept, np.bool_)).to(self.decoder.device)
+
+    def divergence_rad(self, scenes: slice, answers: torch.Tensor) -> torch.Tensor:
+        """Returns |f(x) - f(g(x, s))| of the scenes, (N,); at most two turns, and so much for an answer that is no number."""
+        distance = (answers[:, self._column].to(self.decoder.device) - self._original[scenes]).abs()
+        return distance.nan_to_num(nan=LARGEST_DIVERGENCE_RAD).clamp(max=LARGEST_DIVERGENCE_RAD)
+
+    def _show(self, numbers: Sequence[int], entries: list[_Entry], goal: Goal) -> None:
+        together = max(len(entries), 1) if self.scenes.lead == 0 else 1
+        groups = [entries[first : first + together] for first in range(0, len(entries), together)]
+        tasks = [(number, some) for number in numbers for some in groups]
+        for (number, some), (frames, seen, regions) in zip(tasks, self._map(self._shown, tasks), strict=True):
+            count = self.scenes.blocks[number].count
+            for place, entry in enumerate(some):
+                own = slice(place * count, (place + 1) * count)
+                self._count(number, entry, seen.answers[own], regions[own], frames if len(some) == 1 else frames[own], goal)
+            self.frames_seen += len(frames)
+
+    def _shown(self, task: tuple[int, list[_Entry]]) -> tuple[torch.Tensor, DeviceObservation, torch.Tensor]:
+        """Shows the subject one block under some styles, one after the other in a batch; returns frames, answers and regions."""
+        number, some = task
+        block = self.scenes.blocks[number]
+        part = self.scenes.contents.part(block.rows)
+        norms = some[0].norms
+        if len(some) > 1:
+            norms = torch.cat([entry.norms.expand(len(part), *entry.norms.shape[1:]) for entry in some])
+            part = Prepared(_repeated(part.content, len(some)), _repeated(part.first, len(some)))
+        frames = self.decoder.decode(part, norms, self.scenes.frame_size)
+        seen = self.observe(frames)
+        regions = self.criterion.regions(seen.values.to(self.decoder.device), self.subject.layers, self.profile)
+        return frames, seen, regions
+
+    def _count(self, number: int, entry: _Entry, answers: torch.Tensor, regions: torch.Tensor, frames: torch.Tensor, goal: Goal) -> None:
+        block = self.scenes.blocks[number]
+        divergence = self.divergence_rad(block.scenes, answers)
+        kept = self.accepted(block, frames)
+        out = None if self._all_counted[number] else ~self._counted[block.scenes]
+        if kept is not None:
+            entry.tally.rejected += (~kept).sum()
+            out = ~kept if out is None else out | ~kept
+        if out is not None:
+            divergence = divergence.masked_fill(out, 0.0)
+            regions = regions.masked_fill(out[:, None], -1)
+        entry.tally.add(block.scenes, regions, divergence)
+        if goal.measured:
+            pixels = frames[len(frames) - block.count :].float()
+            entry.tally.brightness += torch.stack([pixels.mean(), (pixels.amax(-1) - pixels.amin(-1)).mean()]).double() * block.count
+
+    def _race(self, rung: int, alive: list[_Entry], goal: Goal, best: Looked) -> None:
+        """Drops the styles that cannot win; the one place on the way where the device is waited for."""
+        figures = torch.stack([entry.figures[-1] for entry in alive]).tolist()
+        counted = self._counted_by[self.rungs[rung] - 1]
+        if counted == 0:
+            return
+        for entry, row in zip(alive, figures, strict=True):
+            now = sighting(row, counted)
+            sound = sound_bound(now, self.counted, goal.neurons, goal.regions, LARGEST_DIVERGENCE_RAD)
+            newly, divergence = sound.newly, sound.divergence
+            if goal.risk > 0.0:
+                likely = likely_bound(now, best.sightings[rung], best.sightings[-1], Apart(row[2], int(row[3])), goal.risk)
+                newly, divergence = min(newly, likely.newly), min(divergence, likely.divergence)
+            entry.dropped = fitness(newly, goal.regions, max(divergence, 0.0), goal.weights) <= best.value
+
+    def _looked(self, entry: _Entry, goal: Goal) -> Looked:
+        extra = torch.cat([torch.stack(entry.figures).flatten(), entry.tally.brightness]).tolist()
+        rows = [extra[4 * place : 4 * place + 4] for place in range(len(entry.figures))]
+        seen = [self._counted_by[stop - 1] for stop in self.rungs[: len(rows)]]
+        sightings = tuple(sighting(row, count) for row, count in zip(rows, seen, strict=True))
+        last = sightings[-1]
+        mean = last.divergence_sum / max(last.seen, 1)
+        value = -inf if entry.dropped else fitness(last.newly, goal.regions, mean, goal.weights)
+        shown = max(entry.seen, 1) * 255.0
+        measures = (extra[-2] / shown, extra[-1] / shown)
+        return Looked(
+            entry.style, value, diversity(last.newly, goal.regions), mean, last.newly, entry.seen, sightings, entry.tally, measures
+        )
+
+
+def _repeated(rows: torch.Tensor, times: int) -> torch.Tensor:
+    return rows[None].expand(times, *rows.shape).reshape(times * len(rows), *rows.shape[1:])

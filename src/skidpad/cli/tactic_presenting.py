@@ -1,0 +1,188 @@
+"""Runs of `skidpad weather search` on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import degrees
+from typing import TYPE_CHECKING
+
+from skidpad.cli.console import print_json, say, table
+from skidpad.cli.presenting import PRESENTERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skidpad.campaigns.tactic import Tactic
+    from skidpad.campaigns.tactic_summary import Compared, ConditionSummary, TacticSummary
+    from skidpad.runs.folder import Run
+    from skidpad.runs.replay import ReplayResult
+
+
+@PRESENTERS.register("tactic")
+@dataclass(frozen=True)
+class TacticPresenter:
+    """Shows a run of `skidpad weather search`."""
+
+    campaign: Tactic
+    run: Run
+
+    @cached_property
+    def _summary(self) -> TacticSummary:
+        from skidpad.campaigns.tactic_summary import summarise
+
+        return summarise(self.campaign, self.run)
+
+    def payload(self) -> Mapping[str, object]:
+        """Returns every condition, the means over repeats and the tests."""
+        summary = self._summary
+        first = summary.searches[0] if summary.searches else ""
+        return {
+            "bounds_deg": list(summary.bounds_deg),
+            "criterion": summary.criterion,
+            "conditions": [_condition_json(each) for repeat in summary.repeats for each in repeat.conditions],
+            "repeats": [
+                {"search": repeat.search, "repeat": repeat.number, "coverage": list(repeat.coverage), "errors": list(repeat.errors)}
+                for repeat in summary.repeats
+            ],
+            "tests": {other: [asdict(test) for test in summary.compare(first, other)] for other in summary.searches[1:]},
+        }
+
+    def show(self) -> None:
+        """Prints conditions, means and tests."""
+        from skidpad.report.tactic import search_name
+
+        summary, run = self._summary, self.run
+        bounds = [f"{bound:g} deg" for bound in summary.bounds_deg]
+        for search in summary.searches:
+            repeat = summary.of(search)[0]
+            rows = [
+                (
+                    each.condition.number + 1,
+                    each.condition.fitness,
+                    each.condition.diversity,
+                    degrees(each.condition.divergence_rad),
+                    *each.errors,
+                    each.judged,
+                    len(each.condition.tries),
+                    each.condition.dropped,
+                    each.condition.seconds,
+                )
+                for each in repeat.conditions
+            ]
+            columns = ("condition", "F", "F_c", "F_d (deg)", *bounds, "scenes", "tries", "dropped", "seconds")
+            table(f"{search_name(search)}, guided by {summary.criterion.upper()}: errors at each bound", columns, rows)
+        if len(summary.repeats) > 1:
+            self._show_means(bounds)
+        rejected = [each for repeat in summary.repeats for each in repeat.conditions if each.condition.rejected]
+        if self.campaign.settings.validity:
+            share = sum(each.rejection_rate.estimate for each in rejected) / max(sum(len(r.conditions) for r in summary.repeats), 1)
+            say(f"the filter refused {share:.1%} of the scenes; they count neither as errors nor as covered")
+        worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
+        if worst:
+            say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
+
+    def _show_means(self, bounds: list[str]) -> None:
+        from skidpad.report.tactic import search_name
+
+        summary = self._summary
+        rows = [(search_name(search), len(summary.of(search)), *summary.means(search).tolist()) for search in summary.searches]
+        table("means over repeats, all conditions together", ("search", "repeats", "KMNC", "NBC", *bounds), rows)
+        first = summary.searches[0]
+        for other in summary.searches[1:]:
+            tests = [
+                (
+                    each.metric,
+                    each.mean,
+                    each.other_mean,
+                    *_test_words(each),
+                )
+                for each in summary.compare(first, other)
+            ]
+            table(f"{search_name(first)} against {search_name(other)}", ("metric", first, other, "p", "A12"), tests)
+
+    def write_report(self, path: Path) -> None:
+        """Writes the HTML page."""
+        from skidpad.report.render import render_page, write_text_whole
+        from skidpad.report.tactic import tactic_page
+
+        write_text_whole(path, render_page(tactic_page(self.campaign, self.run)))
+
+    def replay(self, finding: str, picture: Path | None, json: bool) -> bool:
+        """Translates a scene again and compares picture, answers and verdict."""
+        from skidpad.campaigns.tactic_replaying import is_reproduced, replay_scene
+
+        result = replay_scene(self.campaign, self.run, finding)
+        same = is_reproduced(self.campaign, result)
+        if picture is not None:
+            self._write_pair(result, picture)
+        record = result.record
+        if json:
+            print_json(
+                {
+                    "case_id": record.case_id,
+                    "frame_id": record.frame_id,
+                    "recipe": str(record.recipe),
+                    "reproduced": same,
+                    "picture": result.picture.value,
+                    "violated": result.violated,
+                    "original_deg": degrees(result.original),
+                    "mutant_deg": degrees(result.mutant),
+                    "answer_change": result.answer_change,
+                    "version_changes": [str(change) for change in result.version_changes],
+                }
+            )
+            return same
+        rows = [
+            ("original (deg)", degrees(record.original), degrees(result.original)),
+            ("mutant (deg)", degrees(record.mutant), degrees(result.mutant)),
+            ("excess", record.excess, result.excess),
+            ("picture", record.picture or "not stored", result.picture_again),
+        ]
+        table(f"{record.case_id}: {record.recipe} on frame {record.frame_id}", ("", "in the run", "now"), rows)
+        for change in result.version_changes:
+            say(f"changed since: {change}")
+        say("reproduced" if same else "NOT reproduced")
+        return same
+
+    def _write_pair(self, result: ReplayResult, path: Path) -> None:
+        from skidpad.campaigns.tactic_applying import picture as rendered
+        from skidpad.core.images import write_image
+        from skidpad.core.stimuli import Recipe
+        from skidpad.report.arrows import pair_picture
+
+        record = result.record
+        drive, weather = self.campaign.drive, self.campaign.weather
+        original, mutant = (rendered(drive, weather, record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
+        answers = (degrees(result.original), degrees(result.mutant), degrees(record.label))
+        write_image(path, pair_picture(original, mutant, *answers, caption=str(record.recipe), unit="deg"))
+
+
+def _test_words(test: Compared) -> tuple[str | None, str | None]:
+    from skidpad.campaigns.tactic_summary import FAILED
+
+    if test.tested:
+        return f"{test.p_value:.2g}", f"{test.a12:.3g}"
+    return (FAILED, FAILED) if test.failed else (None, None)
+
+
+def _condition_json(each: ConditionSummary) -> dict[str, object]:
+    condition = each.condition
+    return {
+        "search": condition.search,
+        "repeat": condition.repeat,
+        "condition": condition.number,
+        "style": list(condition.style),
+        "fitness": condition.fitness,
+        "diversity": condition.diversity,
+        "divergence_rad": condition.divergence_rad,
+        "errors": list(each.errors),
+        "judged": each.judged,
+        "rejection_rate": each.rejection_rate.estimate,
+        "coverage": list(each.coverage),
+        "tries": len(condition.tries),
+        "dropped": condition.dropped,
+        "frames": condition.frames,
+        "seconds": condition.seconds,
+    }

@@ -1,0 +1,90 @@
+"""skidpad weather search: the conditions of a learned weather under which a network errs most (TACTIC)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.subjects import Device, Json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the group of weather commands."""
+    app.command()(search)
+
+
+def search(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
+    weather: Annotated[str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote.")],
+    criterion: Annotated[str, typer.Option(help="The coverage that guides: kmnc or nbc; both are reported.")] = "nbc",
+    conditions: Annotated[int, typer.Option(help="Conditions to find, one after the other.")] = 4,
+    frames: Annotated[int, typer.Option(help="Scenes, evenly spaced over the drive; 0 is all.")] = 0,
+    search: Annotated[str, typer.Option(help="Comma-separated: es, random-styles (R_c), random-search (RS), cma-es, map-elites.")] = "es",
+    repeats: Annotated[int, typer.Option(help="How often each search is made.")] = 1,
+    patience: Annotated[int, typer.Option(help="Tries without anything better that end a search.")] = 100,
+    iterations: Annotated[int, typer.Option(help="Tries that end a search in any case; 0 is no such limit.")] = 0,
+    racing: Annotated[bool, typer.Option(help="Drop tries that cannot win before they have seen all scenes.")] = True,
+    risk: Annotated[float, typer.Option(help="How willingly: 0 is only where it is certain.")] = 0.001,
+    at_once: Annotated[int, typer.Option(help="Tries looked at together, a matter of speed alone; 0 is as many as fill a batch.")] = 0,
+    thresholds: Annotated[str, typer.Option(help="Error bounds in degrees; the first one tells what a finding is.")] = "10,20,30,40",
+    style_limit: Annotated[float, typer.Option(help="No number of a style goes beyond it; 0 is no limit.")] = 4.0,
+    profile_drive: Annotated[str, typer.Option(help="Training drive for the bounds of the neurons; the drive itself by default.")] = "",
+    validity: Annotated[
+        str, typer.Option(help="Filter of scenes: off, structure, or the file of a classifier; refused scenes count for nothing.")
+    ] = "off",
+    output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Search a learned weather for the conditions under which a network errs most (TACTIC)."""
+    from skidpad.campaigns.tactic_settings import TacticSettings
+    from skidpad.cli.drive import subject_path
+    from skidpad.cli.weather import degrees_of
+    from skidpad.drives import open_drive
+
+    settings = TacticSettings(
+        subject=subject_path(subject),
+        drive=open_drive(drive).origin or drive,
+        weather=weather_file(weather),
+        criterion=criterion,
+        conditions=conditions,
+        frames=frames,
+        searches=tuple(part.strip() for part in search.split(",") if part.strip()),
+        repeats=repeats,
+        patience=patience,
+        iterations=iterations,
+        racing=racing,
+        risk=risk,
+        at_once=at_once,
+        bounds_deg=degrees_of(thresholds),
+        style_limit=style_limit,
+        profile_drive=profile_drive and open_drive(profile_drive).origin,
+        validity=validity_file(validity),
+        output=output,
+        seed=seed,
+        device=device,
+    )
+    run_campaign(settings, out or next_free(Path("runs"), f"{Path(settings.subject).stem}-{Path(settings.weather).stem}"), json)
+
+
+def weather_file(text: str) -> str:
+    """Returns where a weather lies: its file, or that of one that comes along."""
+    from skidpad.weather.pretrained import weather_path
+
+    return str(weather_path(text).absolute())
+
+
+def validity_file(text: str) -> str:
+    """Returns the setting for a filter: nothing for `off`, a word, or where a file lies."""
+    from skidpad.campaigns.tactic_validity import OFF, STRUCTURE
+    from skidpad.weather.pretrained import classifier_path
+
+    if text in {"", OFF}:
+        return ""
+    return text if text == STRUCTURE else str(classifier_path(text).absolute())

@@ -1,0 +1,1 @@
+"""TACTIC: critical conditions of learned weathers, the paper's tables beside ours."""

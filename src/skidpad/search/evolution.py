@@ -1,0 +1,183 @@
+"""Searches over styles: points of R^n whose natural draw is N(0, 1) in every number, asked for and told how fit they are.
+
+Reference: TACTIC, section 3.3 ((1+1)-ES, after Rechenberg) and 4.4 (random search under the same fitness and the same end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray
+from skidpad.core.registry import Registry
+from skidpad.core.seeding import child_rng
+from skidpad.search.protocol import Search, check_feedback, check_width
+
+PATIENCE = 100
+"""TACTIC, section 3.3: the search ends when 100 iterations in a row have brought nothing better."""
+
+STYLE_LIMIT = 4.0
+"""One in 16,000 numbers of N(0, 1) lies beyond; the paper sets no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StyleFitness:
+    """What a style brought: the higher the better, -inf where it was dropped as one that cannot win.
+
+    measures: what a map of styles tells them apart by, each within 0..1.
+    """
+
+    value: float
+    measures: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StyleTask:
+    """One search: it ends after `patience` tries without anything better, or after `budget` tries (0: no budget).
+
+    limit: no number of a style goes beyond it (0: no limit).
+    """
+
+    dimensions: int
+    seed: int
+    patience: int = PATIENCE
+    budget: int = 0
+    limit: float = STYLE_LIMIT
+
+    def __post_init__(self) -> None:
+        if self.dimensions < 1 or self.patience < 1 or self.budget < 0 or not self.limit >= 0.0:
+            raise BadParametersError(
+                "a search over styles needs at least one number, a patience of 1 or more, and a budget and a limit of 0 or more; "
+                f"got {self.dimensions}, {self.patience}, {self.budget}, {self.limit}"
+            )
+
+    def within(self, style: FloatArray) -> FloatArray:
+        """Returns the style with its numbers brought back to the limit."""
+        return np.clip(style, -self.limit, self.limit) if self.limit else style
+
+    def fresh(self, *names: str | int) -> FloatArray:
+        """Draws a style as MUNIT does."""
+        return self.within(child_rng(self.seed, *names).standard_normal(self.dimensions))
+
+
+StyleSearch = Search[FloatArray, StyleFitness]
+STYLE_SEARCHES: Registry[Callable[[StyleTask], StyleSearch]] = Registry(
+    "search over styles", "style-searches", ("skidpad.search.evolution", "skidpad.search.populations")
+)
+
+
+class OneAtATime:
+    """Keeps the best style; a try that is better takes its place. A subclass says what is tried next, and learns the step."""
+
+    name = ""
+    races = True
+    """Whether a try that cannot beat the best may be dropped unfinished."""
+
+    def __init__(self, task: StyleTask) -> None:
+        self.task = task
+        self.best: FloatArray | None = None
+        self.best_fitness = -inf
+        self.tries = 0
+        self.failures = 0
+        self._asked: list[FloatArray] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether patience or budget is spent."""
+        return self.failures >= self.task.patience or 0 < self.task.budget <= self.tries
+
+    def ask(self, width: int) -> list[FloatArray]:
+        """Returns the next tries, each in case those before it fail; the very first comes alone."""
+        check_width(width)
+        left = self.task.patience - self.failures
+        left = min(left, self.task.budget - self.tries) if self.task.budget else left
+        count = 0 if self.done else min(width, left, width if self.best is not None else 1)
+        self._asked = [self._candidate(self.tries + ahead, ahead) for ahead in range(count)]
+        return list(self._asked)
+
+    def tell(self, feedback: Sequence[StyleFitness]) -> int | None:
+        """Takes results up to the first that is better than the best; what was drawn after it is void."""
+        check_feedback(len(self._asked), len(feedback))
+        for place, fitness in enumerate(feedback):
+            self.tries += 1
+            better = isfinite(fitness.value) and fitness.value > self.best_fitness
+            if self.best is not None:
+                self._learn(better=better)
+            if better or self.best is None:
+                self.best, self.best_fitness, self.failures = self._asked[place], fitness.value, 0
+                self._asked = []
+                return place
+            self.failures += 1
+        self._asked = []
+        return None
+
+    def _candidate(self, number: int, _ahead: int, /) -> FloatArray:
+        return self.task.fresh(self.name, number)
+
+    def _learn(self, *, better: bool) -> None:
+        """Learns nothing."""
+
+
+@STYLE_SEARCHES.register("es")
+class OnePlusOneES(OneAtATime):
+    """(1+1)-ES: the best style plus a normal step whose size follows the one-fifth rule.
+
+    The first style is drawn from N(0, 1). A better one makes the step 1.5 times as large, any other 1.5 ** -0.25 times, so that it
+    stays where one try in five succeeds. It lies within 0.1 and 2: styles nearer than that look alike, and telling them apart costs
+    a look at every scene.
+
+    Reference: TACTIC, section 3.3; Rechenberg's rule in the form of Kern et al. (2004).
+    Deviates: the paper leaves the step open, and in its published code an integer division keeps it from ever shrinking.
+    """
+
+    name = "es"
+    FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.5, 0.1, 2.0
+    GROWTH = 1.5
+
+    def __init__(self, task: StyleTask) -> None:
+        super().__init__(task)
+        self.step = self.FIRST_STEP
+
+    def _candidate(self, number: int, ahead: int, /) -> FloatArray:
+        if self.best is None:
+            return self.task.fresh(self.name, number)
+        step = self.step
+        for _ in range(ahead):
+            step = self._after(step, better=False)
+        return self.task.within(self.best + step * child_rng(self.task.seed, self.name, number).standard_normal(self.task.dimensions))
+
+    def _learn(self, *, better: bool) -> None:
+        self.step = self._after(self.step, better=better)
+
+    def _after(self, step: float, *, better: bool) -> float:
+        changed = step * (self.GROWTH if better else self.GROWTH**-0.25)
+        return min(max(changed, self.SMALLEST_STEP), self.LARGEST_STEP)
+
+
+@STYLE_SEARCHES.register("random-search")
+class RandomSearch(OneAtATime):
+    """RS: every try is a fresh draw; fitness, patience and budget are those of the evolution strategy.
+
+    Reference: TACTIC, section 4.4.
+    """
+
+    name = "random-search"
+
+
+@STYLE_SEARCHES.register("random-styles")
+class RandomStyles(OneAtATime):
+    """R_c: one random style, whatever it brings.
+
+    Reference: TACTIC, section 4.2.
+    """
+
+    name = "random-styles"
+
+    @property
+    def done(self) -> bool:
+        """Whether the style was tried."""
+        return self.tries >= 1

@@ -18,7 +18,8 @@ def add_to(app: typer.Typer) -> None:
 
 def list_rows(
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="transforms, criteria, relations, searches, campaigns, units, readers or architectures")
+        str,
+        typer.Argument(metavar="WHAT", help="transforms, criteria, relations, worlds, domains, ...; nothing tells which lists there are"),
     ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
@@ -102,6 +103,50 @@ def _architectures() -> Rows:
     return rows
 
 
+def _weathers() -> Rows:
+    from skidpad.weather.files import WeatherCard
+    from skidpad.weather.pretrained import pretrained_names, pretrained_weather
+    from skidpad.worlds.weather_sets import RENDERED_WEATHERS
+
+    rows = []
+    for name in pretrained_names():
+        path = pretrained_weather(name)
+        card = WeatherCard.from_toml(path.read_text(encoding="utf-8"), str(path))
+        made = "rendered" if card.rendered else "recorded"
+        rows.append((name, f"comes along: learned by {card.method.value} from {made} pictures at {card.size_px} px, for --weather"))
+    return [*rows, *((row.name, f"for `skidpad weather render`: {row.about}") for row in RENDERED_WEATHERS.values())]
+
+
+def _worlds() -> Rows:
+    from skidpad.worlds.world import WORLDS
+
+    return [(name, _summary(WORLDS.get(name))) for name in WORLDS.names()]
+
+
+def _domains() -> Rows:
+    from skidpad.worlds.domain import DOMAINS
+
+    rows = []
+    for name in DOMAINS.names():
+        domain = DOMAINS.get(name)
+        rows.append((name, f"{domain.about}; {len(domain.variables)} variables, {len(domain.constraints)} constraints"))
+        ranges = {variable.pattern: str(variable.parameter).partition(" in ")[2] for variable in domain.variables}
+        rows += [(f"{name}: {pattern}", f"in {values}") for pattern, values in ranges.items()]
+    return rows
+
+
+def _constraints() -> Rows:
+    from skidpad.worlds.constraints import all_constraints
+
+    return [(rule.name, f"{rule.sentence} Way out: {rule.remedy}.") for rule in all_constraints()]
+
+
+def _scenario_searches() -> Rows:
+    from skidpad.search.vectors import VECTOR_SEARCHES
+
+    return [(name, _summary(VECTOR_SEARCHES.get(name))) for name in VECTOR_SEARCHES.names()]
+
+
 _LISTS: dict[str, Callable[[], Rows]] = {
     "transforms": _transforms,
     "criteria": _criteria,
@@ -111,4 +156,9 @@ _LISTS: dict[str, Callable[[], Rows]] = {
     "units": _units,
     "readers": _readers,
     "architectures": _architectures,
+    "weathers": _weathers,
+    "worlds": _worlds,
+    "domains": _domains,
+    "constraints": _constraints,
+    "scenario-searches": _scenario_searches,
 }

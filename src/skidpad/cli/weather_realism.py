@@ -1,0 +1,186 @@
+"""skidpad weather classifier, realism and render: tell weathers apart, measure how real synthesised ones are, render sets of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skidpad.cli.console import print_json, progress_bar, say, table
+from skidpad.cli.subjects import Device, Json
+from skidpad.core.errors import SkidpadError
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.weather_realism import Realism, RealismLine
+    from skidpad.weather.classifier import ClassifierCard
+
+Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
+
+
+def add_to(weathers: typer.Typer) -> None:
+    """Adds the commands to the group `weather`."""
+    for command in (classifier, realism, render):
+        weathers.command()(command)
+
+
+def classifier(
+    pictures: Annotated[
+        list[str], typer.Option("--set", help="CLASS=FOLDER or CLASS=DRIVE, as snow_day=weather/snow_day; given again for every set.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors and OUT.toml.")],
+    epochs: Annotated[int, typer.Option(help="How often to go through --samples.")] = 10,
+    samples: Annotated[int, typer.Option(help="Crops an epoch, evenly from the classes and their sets.")] = 2560,
+    rendered: Annotated[bool, typer.Option(help="Say that the pictures were rendered.")] = False,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Learn to tell weathers apart, and show the confusion on held-out pictures; one or two minutes on a CPU."""
+    from skidpad.weather.classifier import save_classifier
+    from skidpad.weather.classifying import ClassifierSettings, ClassSet, learn_classifier
+
+    sets = [ClassSet(*_pair(text)) for text in pictures]
+    settings = ClassifierSettings(epochs=epochs, samples=samples, seed=seed, device=device)
+    with progress_bar("learning to tell weathers apart") as progress:
+        card, weights = learn_classifier(sets, settings, rendered=rendered, progress=progress)
+    card = save_classifier(out, card, weights)
+    if json:
+        print_json({**asdict(card), "accuracy": card.accuracy, "file": str(out)})
+    else:
+        _show_classifier(card)
+        say(f"classifier: {out}")
+
+
+def realism(
+    source: Annotated[str, typer.Option("--from", metavar="DRIVE", help="The whole drive; its held-out parts are taken.")],
+    judge: Annotated[str, typer.Option("--classifier", metavar="FILE", help="What `skidpad weather classifier` wrote.")],
+    weather: Annotated[
+        list[str] | None, typer.Option(help="FILE, a name of `skidpad list weathers`, or FILE=CLASS; may be given again.")
+    ] = None,
+    real: Annotated[
+        list[str] | None, typer.Option(help="Real pictures: FOLDER of a class's name, or CLASS=FOLDER; may be given again.")
+    ] = None,
+    transforms: Annotated[str, typer.Option(help="DeepTest's weathers to measure beside them; '' for none.")] = "fog,rain",
+    frames: Annotated[int, typer.Option(help="Frames of the drive, evenly from its held-out parts.")] = 64,
+    styles: Annotated[str, typer.Option(help="How a scene's style is drawn: random (N(0, 1)) or real (as real pictures have).")] = "random",
+    pictures: Annotated[Path | None, typer.Option(help="Write a grid of the synthesised scenes to this .png or .jpg.")] = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Measure how real synthesised weather is: the share in the right class, and a test of real against synthesised."""
+    from skidpad.campaigns.weather_realism import RealismSettings, measure_realism
+    from skidpad.weather.pretrained import classifier_path
+
+    settings = RealismSettings(
+        drive=source,
+        classifier=str(classifier_path(judge)),
+        weathers=tuple(weather or ()),
+        real=tuple(real or ()),
+        transforms=tuple(part.strip() for part in transforms.split(",") if part.strip()),
+        frames=frames,
+        styles=styles,
+        seed=seed,
+        device=device,
+    )
+    with progress_bar("measuring realism") as progress:
+        found = measure_realism(settings, progress, grid=pictures)
+    if json:
+        print_json(_payload(found))
+    else:
+        _show_realism(found)
+
+
+def render(
+    weather: Annotated[str, typer.Option(help="clear, rain, snow, fog, night, rain-night or snow-night.")],
+    out: Annotated[Path, typer.Option(help="An empty or new folder for the pictures.")],
+    count: Annotated[int, typer.Option(help="How many pictures, each of another road.")] = 300,
+    size: Annotated[str, typer.Option(help="Width x height in pixels.")] = "256x256",
+    fov_deg: Annotated[float, typer.Option(help="The camera's horizontal field of view.")] = 62.0,
+    supersample: Annotated[int, typer.Option(help="Render so many times as wide and high, and average; smoother.")] = 1,
+    quality: Annotated[int, typer.Option(min=1, max=100, help="Of the JPEG files.")] = 85,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Render pictures of a weather of the built-in world, to learn it from where no recorded set exists."""
+    from skidpad.worlds.camera import Camera
+    from skidpad.worlds.weather_sets import rendered_weather, write_set
+
+    command = shlex.join(["skidpad", *sys.argv[1:]])
+    with progress_bar(f"rendering {weather}") as progress:
+        camera = Camera(*_size(size), fov_deg=fov_deg)
+        row = rendered_weather(weather)
+        written = write_set(out, row, count, camera, seed, quality, supersample=supersample, command=command, progress=progress)
+    if json:
+        print_json({"folder": str(out), "weather": weather, "pictures": count, "bytes": written})
+    else:
+        say(f"{count} pictures of {weather} in {out}, {written / 1e6:.1f} MB")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    label, equals, origin = text.partition("=")
+    if not equals or not label or not origin:
+        raise SkidpadError(f"a set is written CLASS=FOLDER, as night=weather/night; got {text!r}")
+    return label, origin
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)x(\d+)", text.strip())
+    if found is None:
+        raise SkidpadError(f"a size is written WIDTHxHEIGHT, as 256x256; got {text!r}")
+    return int(found[1]), int(found[2])
+
+
+def _show_classifier(card: ClassifierCard) -> None:
+    rows = [(label, *card.confusion[place], f"{card.recall(label):.1%}") for place, label in enumerate(card.classes)]
+    table("held-out pictures: what they are, and what they were called", ("is", *card.classes, "right"), rows)
+    sets = [
+        (each.label, each.origin, each.training, each.held_out, f"{each.held_out_right / max(each.held_out, 1):.1%}") for each in card.sets
+    ]
+    table("sets", ("class", "from", "learned", "held out", "right"), sets)
+    say(f"accuracy {card.accuracy:.1%}; held out: {card.split}")
+
+
+def _show_realism(found: Realism) -> None:
+    say(f"The classifier puts {found.classifier.accuracy:.1%} of held-out real pictures in their class.")
+    columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
+    table("realism", columns, [_cells(line) for line in found.lines])
+    say("told from real: 50 % is not at all; nearer: how much of the way from the scenes as they were to real ones (MMD)")
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+def _cells(line: RealismLine) -> tuple[object, ...]:
+    row, test = line.row, line.row.against_real
+    return (
+        row.target,
+        row.name,
+        f"{row.right} of {row.total} ({line.share.low:.0%}-{line.share.high:.0%})",
+        None if row.kept is None else f"{row.kept} of {row.total}",
+        None if test is None else f"{test.accuracy:.0%}, p {test.accuracy_p:.3f}",
+        None if line.nearer is None or row.kind == "untranslated" else f"{line.nearer:.0%}",
+    )
+
+
+def _payload(found: Realism) -> dict[str, Any]:
+    return {
+        "classes": list(found.classifier.classes),
+        "classifier_accuracy": found.classifier.accuracy,
+        "split": found.split,
+        "notes": list(found.notes),
+        "rows": [
+            {
+                **asdict(line.row),
+                "share": line.share.estimate,
+                "share_low": line.share.low,
+                "share_high": line.share.high,
+                "nearer": line.nearer,
+            }
+            for line in found.lines
+        ],
+    }

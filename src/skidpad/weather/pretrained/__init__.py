@@ -1,0 +1,32 @@
+"""Weathers that come with skidpad, small, learned from its own rendered roads; README.md holds the commands."""
+
+from pathlib import Path
+
+from skidpad.core.errors import UnknownNameError
+
+CLASSIFIER = "demo-classifier"
+"""Tells the rendered weathers apart; see `weather.classifier`."""
+
+
+def pretrained_names() -> tuple[str, ...]:
+    """Returns the names of the weathers that come along."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml") if path.stem != CLASSIFIER))
+
+
+def pretrained_weather(name: str) -> Path:
+    """Returns the card of a weather that comes along."""
+    if name not in pretrained_names():
+        raise UnknownNameError.among("weather that comes along", name, pretrained_names())
+    return Path(__file__).parent / f"{name}.toml"
+
+
+def weather_path(text: str) -> Path:
+    """Returns where a weather is: a file, with or without its suffix, or the name of one that comes along (`demo-rain`)."""
+    path = Path(text)
+    is_file = any(path.with_name(path.name + suffix).exists() for suffix in ("", ".toml", ".safetensors"))
+    return pretrained_weather(text) if not is_file and text in pretrained_names() else path
+
+
+def classifier_path(text: str) -> Path:
+    """Returns where a weather classifier is: a file, or `demo-classifier` for the one that comes along."""
+    return Path(__file__).parent / f"{CLASSIFIER}.toml" if text == CLASSIFIER and not Path(text).exists() else Path(text)

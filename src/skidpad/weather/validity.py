@@ -1,0 +1,64 @@
+"""Is a translated scene still a test? It is where the scene was kept, and the weather is the wanted one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import BoolArray, Frames
+from skidpad.weather.classifier import WeatherClassifier
+from skidpad.weather.structure import Structure, structure_of
+
+LEAST_LIKENESS = 0.45
+"""Calibrated on real pairs (docs/weather-realism.md): scenes of another place, mirrored, flat or blurred out lie below, the same scene
+in light or darkness, in DeepTest's fog and rain and in learned weathers above."""
+
+LEAST_POLARITY = 0.0
+"""More edges keep their sign than turn it. Translators like to paint negatives, with black lane markings, which no weather does."""
+
+
+class SceneFilter(Protocol):
+    """Tells which translations may count."""
+
+    def accepts(self, sources: Frames, translated: Frames) -> BoolArray:
+        """Returns one truth value for each pair, (N,); frames are uint8 (N, height, width, 3), the two of any sizes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StructureKept:
+    """Accepts what kept the scene, whatever weather it shows."""
+
+    least_likeness: float = LEAST_LIKENESS
+    least_polarity: float = LEAST_POLARITY
+
+    def __post_init__(self) -> None:
+        for name in ("least_likeness", "least_polarity"):
+            if not -1.0 <= getattr(self, name) <= 1.0:
+                raise BadParametersError(f"{name} lies within -1 and 1; got {getattr(self, name)}")
+
+    def accepts(self, sources: Frames, translated: Frames) -> BoolArray:
+        """Returns which translations kept the scene."""
+        return self.judges(structure_of(sources, translated))
+
+    def judges(self, found: Structure) -> BoolArray:
+        """Returns which measured pairs are the same scene."""
+        return np.asarray((found.likeness >= self.least_likeness) & (found.polarity >= self.least_polarity))
+
+
+class StructureAndClass:
+    """Accepts what kept the scene and is classified as the target weather; target: a class, or a weather named after one."""
+
+    def __init__(self, classifier: WeatherClassifier, target: str, structure: StructureKept | None = None) -> None:
+        self.structure = structure or StructureKept()
+        self.classifier = classifier
+        self.target = classifier.card.class_named(target)
+        self._place = classifier.card.place(self.target)
+
+    def accepts(self, sources: Frames, translated: Frames) -> BoolArray:
+        """Returns which translations kept the scene and show the target weather."""
+        right = np.asarray(self.classifier.labels(translated) == self._place, np.bool_)
+        return np.logical_and(self.structure.accepts(sources, translated), right)

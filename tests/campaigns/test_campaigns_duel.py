@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skidpad.campaigns.campaign import load_campaign
 from skidpad.campaigns.duel import Duel
 from skidpad.campaigns.duel_drivers import TrainingRecord
-from skidpad.campaigns.duel_phases import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, read_counts
+from skidpad.campaigns.duel_phases import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, _least, read_counts
 from skidpad.campaigns.duel_records import LETTERS, SCHEMA, Bout, actions_of, build_records, case_id
 from skidpad.campaigns.duel_replaying import replay_episode
 from skidpad.campaigns.duel_settings import DuelSettings
@@ -70,12 +70,20 @@ def test_repaired_egos_meet_everyone(whole) -> None:
 def test_the_best_are_chosen_by_their_tests(whole) -> None:
     rates = {}
     for count in counts(whole, "test-ego"):
-        rates.setdefault(count.bout.ego, []).append((count.failure_rate, -count.ego_mps))
-    assert whole.best_ego() == min(rates, key=lambda name: tuple(np.mean(rates[name], axis=0)))
+        rates.setdefault(count.bout.ego, []).append(count.failure_rate)
+    assert whole.best_ego() == min(rates, key=lambda name: (np.mean(rates[name]), name))
     adversary = {count.bout.training: 0.0 for count in counts(whole, "test-sound")}
     for count in counts(whole, "test-sound"):
         adversary[count.bout.training] -= count.crashes
     assert whole.best_front("sound") == min(adversary, key=lambda index: (adversary[index], index))
+
+
+def test_a_training_whose_tests_say_nothing_is_never_the_best(whole) -> None:
+    tests = counts(whole, "test-sound")[:2]
+    nothing = [replace(count, crashes=0, errors=count.bout.episodes) for count in tests]
+    assert isnan(nothing[0].failure_rate)
+    for sign in (1.0, -1.0):
+        assert _least({0: nothing, 1: tests, 2: tests}, sign) == 1
 
 
 def test_columns_share_their_starts(whole) -> None:
@@ -204,6 +212,8 @@ def test_settings_go_into_a_config_and_back(whole) -> None:
         ({"test_runs": 0}, "test_runs is at least 1"),
         ({"egos": 0}, "needs an ego"),
         ({"rewards": ("given",)}, "--front"),
+        ({"ego_selection": "windw"}, "did you mean 'window'"),
+        ({"ego_selection": "window", "env": "merge"}, "kept by validation"),
     ],
 )
 def test_bad_settings_are_refused(changes, words) -> None:

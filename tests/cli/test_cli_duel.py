@@ -1,7 +1,9 @@
 """skidpad duel from the command line: one's own ego, replay with a film, repair from files, clear refusals."""
 
+import html
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +13,22 @@ import numpy as np
 def reckless(seen):
     return np.full(len(seen), 3)
 
-def broken(seen):
-    raise RuntimeError("no brakes")
+def far(seen):
+    return (seen[:, 4] - seen[:, 0]) * 1200 > 40
+
+def raising(seen):
+    if far(seen).any():
+        raise RuntimeError("no brakes")
+    return reckless(seen)
+
+def shapeless(seen):
+    return np.zeros((len(seen), 2)) if far(seen).any() else reckless(seen)
+
+def undecided(seen):
+    return np.where(far(seen), np.nan, 3.0)
+
+def reaching(seen):
+    return np.where(far(seen), 5, 3)
 """
 
 
@@ -55,8 +71,30 @@ def test_an_own_ego_is_tested_replayed_and_drawn(skidpad, policies, tmp_path) ->
     assert "failure rates" in resumed.out
 
 
-def test_a_broken_ego_is_counted_and_named(skidpad, policies, tmp_path) -> None:
-    done = skidpad("duel", "--ego", f"{policies}:broken", "--rewards", "", "--test-episodes", 4, "--out", tmp_path / "run")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raising", "the policy raised RuntimeError: no brakes"),
+        ("shapeless", "the policy answered with shape (1, 2) to 1 observations; answer with (1,)"),
+        ("undecided", "the policy answered nan; answer with whole numbers within 0 .. 4"),
+        ("reaching", "the policy answered 5; answer with whole numbers within 0 .. 4"),
+    ],
+)
+def test_a_policy_that_breaks_far_off_loses_those_episodes_and_the_others_go_on(skidpad, policies, tmp_path, name, said) -> None:
+    done = skidpad("duel", "test", "--ego", f"{policies}:{name}", "--test-episodes", 24, "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    column = next(column for column in json.loads(done.out)["columns"] if (column["family"], column["column"]) == ("ego", "random"))
+    assert 0 < column["errors"] < column["episodes"]
+    assert column["crashes"] + column["overtaken"] + column["timeouts"] + column["errors"] == column["episodes"]
+    assert column["failure_rate"] == pytest.approx(column["crashes"] / (column["episodes"] - column["errors"]))
+    assert column["problem"] == said
+    shown = skidpad("report", tmp_path / "run")
+    assert shown.code == 0
+    assert html.escape(said.split(";")[0], quote=False) in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_function_is_tested_and_not_retrained(skidpad, policies, tmp_path) -> None:
+    done = skidpad("duel", "--ego", f"{policies}:raising", "--rewards", "", "--test-episodes", 4, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     assert "cannot be retrained" in done.out
     assert "the policy raised RuntimeError: no brakes" in done.out
@@ -109,3 +147,17 @@ def test_a_scenario_of_ones_own_is_a_file(skidpad, policies, tmp_path) -> None:
     done = skidpad("duel", "test", *words, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     assert "three lanes" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_the_same_seed_replicates_to_the_same_bytes_on_one_core_and_on_two(skidpad, tmp_path, monkeypatch) -> None:
+    small = ("--trainings", 2, "--train-episodes", 5, "--tests", 2, "--test-episodes", 4, "--seed", 3)
+    one, two = tmp_path / "one", tmp_path / "two"
+    for cores, out in ((1, one), (2, two)):
+        monkeypatch.setattr("skidpad.campaigns.side_by_side.cores", lambda cores=cores: cores)
+        done = skidpad("replicate", "duel", *small, "--out", out)
+        assert done.code == 0, done.err
+        assert "Scoreboard" in done.out
+    kept = {path.relative_to(one): path.read_bytes() for path in (one / "run" / "segments").iterdir()}
+    kept |= {Path(name): (one / name).read_bytes() for name in ("duel.json", "duel.md")}
+    assert len(kept) > 20
+    assert kept == {name: (two / name).read_bytes() for name in kept}

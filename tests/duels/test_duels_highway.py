@@ -17,8 +17,10 @@ from skidpad.duels.layout import CRASHED, Action, Outcome, Side
 from skidpad.duels.opponents import ConstantActions, Driver, Idm, RandomActions
 from skidpad.duels.policies import CallablePolicy, random_policy
 from skidpad.duels.presets import PRETRAINING, RELEASED
+from skidpad.duels.rewards import REWARDS
 from skidpad.duels.scenario import Scenario
 from skidpad.duels.scenes import SCENES, Scene
+from skidpad.duels.training import TrainingSettings, retrain_ego, train_ego, train_front
 
 FAST = replace(RELEASED, simulation_hz=5)
 FASTER, SLOWER = ConstantActions(Action.FASTER), ConstantActions(Action.SLOWER)
@@ -56,6 +58,21 @@ def test_networks_end_a_hundred_episodes_alike(pair: int) -> None:
     ego, front = network(Side.EGO, 2 * pair), network(Side.FRONT, 2 * pair + 1)
     scenario = FAST if pair else RELEASED
     assert_same(play_on(highway_backend(scenario), ego, front, 8, numbers), evaluate(scenario, ego, front, 100, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_trained_networks_end_a_hundred_episodes_alike_in_highway_env_with_its_own_observation() -> None:
+    settings = TrainingSettings(episodes=600)
+    ego = train_ego(PRETRAINING, settings, 0).policy
+    front = train_front(RELEASED, ego, REWARDS.get("sound")(), settings, 0).policy
+    repaired = retrain_ego(RELEASED, ego, front, replace(settings, episodes=200), 0).policy
+    crashes = []
+    for scenario, driver, other in ((PRETRAINING, ego, Idm()), (RELEASED, ego, front), (RELEASED, repaired, front)):
+        engine = evaluate(scenario, driver, other, 100, 8)
+        assert_same(play_on(highway_backend(scenario, is_stock_observed=True), driver, other, 8, np.arange(100)), engine)
+        crashes.append(engine.count(Outcome.CRASH))
+    assert crashes[1] > 60, "networks that have learned nothing would prove little"
 
 
 def test_a_broken_policy_ends_its_episode_as_an_error() -> None:

@@ -21,7 +21,8 @@ from skidpad.duels.policies import CallablePolicy, LearnedPolicy, random_policy
 from skidpad.duels.presets import PRETRAINING, RELEASED
 from skidpad.duels.replay_memory import WRITTEN, draw, new_memory, remember
 from skidpad.duels.rewards import REWARDS, driving_reward
-from skidpad.duels.training import Selection, TrainingSettings, retrain_ego, train_ego, train_front
+from skidpad.duels.selection import Selection
+from skidpad.duels.training import TrainingSettings, retrain_ego, train_ego, train_front
 
 SMALL = DqnSettings(hidden=(16, 24), memory=200)
 SHORT = TrainingSettings(episodes=12, dqn=SMALL, validate_every=4, validation_episodes=6)

@@ -10,7 +10,9 @@ import pytest
 from report_samples import PageReader
 
 from skidpad.campaigns.duel import Duel
+from skidpad.campaigns.duel_phases import OWN, repair_family
 from skidpad.campaigns.duel_settings import DuelSettings
+from skidpad.campaigns.duel_summary import summarise
 from skidpad.duels.avoidability import last_escapes
 from skidpad.duels.evaluation import evaluate
 from skidpad.duels.layout import CRASH, EGO, FRONT, VEHICLE_LENGTH_M, Action, X
@@ -20,7 +22,9 @@ from skidpad.duels.tracing import trace
 from skidpad.report.duel import duel_page
 from skidpad.report.duel_film import Film, animation, film_strip, standalone
 from skidpad.report.duel_plots import Band, Ends, bands, stacked
+from skidpad.report.duel_tables import duel_tables
 from skidpad.report.render import render_page
+from skidpad.report.wording import percent
 
 EVIL = "\"'><script>alert(1)</script>&\u202e"
 
@@ -159,6 +163,19 @@ def test_the_page_has_everything_in_its_place(work) -> None:
     assert "No pictures" not in html
     assert all(f"skidpad replay {work.run.path} {film.case_id}" in film.replay for film in page.films)
     assert render_page(duel_page(work)) == html, "the same run gives the same page"
+
+
+def test_trainings_are_named_in_words_and_stand_beside_their_own_tests(work) -> None:
+    summary = summarise(work)
+    tables = {table.key: table for table in duel_tables(summary, work.settings)}
+    rows = {row[0]: row for row in tables["trainings"].rows}
+    assert list(rows) == ["repaired, w_col -1", "repaired, w_col -0.1", "ego", "sound"]
+    tested = {"ego": ("ego", "idm"), "sound": ("ego", "sound")}
+    for place, weight in enumerate(work.settings.w_col):
+        tested[f"repaired, w_col {weight:g}"] = repair_family(work.settings, "sound", place), OWN
+    for words, (family, column) in tested.items():
+        assert rows[words][3] == percent(summary.column(family, column).across_trainings.mean)
+    assert "always slower against IDM" in [row[0] for row in tables["rates"].rows]
 
 
 def test_a_run_that_only_trained_has_a_page(tmp_path) -> None:

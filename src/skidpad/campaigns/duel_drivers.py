@@ -25,7 +25,8 @@ from skidpad.duels.policy_files import load_policy, policy_bytes
 
 if TYPE_CHECKING:
     from skidpad.duels.scenario import Scenario
-    from skidpad.duels.training import Training, Validation
+    from skidpad.duels.selection import Validation
+    from skidpad.duels.training import Training
     from skidpad.runs.folder import Run
 
 IDM, RANDOM, SEARCH, SLOW = "idm", "random", "search", "slow"

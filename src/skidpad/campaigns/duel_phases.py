@@ -19,6 +19,7 @@ from skidpad.core.progress import Progress
 from skidpad.core.seeding import child_seed
 from skidpad.duels.layout import Side
 from skidpad.duels.rewards import REWARDS, driving_reward
+from skidpad.duels.selection import Selection
 from skidpad.duels.training import TrainingSettings
 from skidpad.runs.segments import ShardResult
 
@@ -106,20 +107,18 @@ class DuelWork:
         return is_there and (members == 1 or len(done(f"test-{group}")) == members)
 
     def best_ego(self) -> str:
-        """Returns the ego with the lowest failure rate against IDM, of equals the fastest: one that crawls is safe for nothing."""
+        """Returns the ego with the lowest failure rate against IDM, of equals the first: to choose by speed would be to choose by risk."""
         if self.settings.ego:
             return GIVEN
         if self.settings.egos == 1:
             return trained_name(TRAIN_EGO, 0)
-        scores = [(_mean(counts, "failure_rate"), -_mean(counts, "ego_mps"), index) for index, counts in self._by_training(EGO).items()]
-        return trained_name(TRAIN_EGO, min(scores)[2])
+        return trained_name(TRAIN_EGO, _least(self._by_training(EGO), sign=1.0))
 
     def best_front(self, group: str) -> int:
         """Returns the adversary of a group with the highest failure rate of the ego, of equals the first."""
         if self.settings.members(group) == 1:
             return 0
-        scores = [(-_mean(counts, "failure_rate"), index) for index, counts in self._by_training(group).items()]
-        return min(scores)[1]
+        return _least(self._by_training(group), sign=-1.0)
 
     def _by_training(self, column: str) -> dict[int, list[BoutCounts]]:
         found: dict[int, list[BoutCounts]] = {}
@@ -127,14 +126,18 @@ class DuelWork:
             found.setdefault(counts.bout.training, []).append(counts)
         return found
 
-    def _training_settings(self) -> TrainingSettings:
+    def _training_settings(self, selection: Selection = Selection.VALIDATION) -> TrainingSettings:
         s = self.settings
         return TrainingSettings(
-            episodes=s.train_episodes, validate_every=min(50, s.train_episodes), validation_episodes=s.validation_episodes
+            episodes=s.train_episodes,
+            selection=selection,
+            validate_every=min(50, s.train_episodes),
+            validation_episodes=s.validation_episodes,
         )
 
     def _train_ego(self, index: int, progress: Progress) -> ShardResult:
-        training = self.arena.train_ego(self._training_settings(), self._seed(TRAIN_EGO, index), progress)
+        settings = self._training_settings(Selection(self.settings.ego_selection))
+        training = self.arena.train_ego(settings, self._seed(TRAIN_EGO, index), progress)
         return _kept(TRAIN_EGO, index, training)
 
     def _train_front(self, group: str, index: int, progress: Progress) -> ShardResult:
@@ -264,7 +267,7 @@ def _kept(phase: str, index: int, training: Training) -> ShardResult:
     return ShardResult(phase, index, SCHEMA.empty_table(), packed_training(trained_name(phase, index), training))
 
 
-def _mean(counts: list[BoutCounts], name: str) -> float:
-    """Returns a mean over tests; where no episode could be judged, the worst."""
-    values = [getattr(count, name) for count in counts]
-    return float("inf") if any(isnan(value) for value in values) else sum(values) / len(values)
+def _least(found: dict[int, list[BoutCounts]], sign: float) -> int:
+    """Returns the training with the least sign x failure rate, of equals the first; one with a test that nothing can be said of is last."""
+    rates = {index: sign * sum(counts.failure_rate for counts in tests) / len(tests) for index, tests in found.items()}
+    return min(rates, key=lambda index: (isnan(rates[index]), rates[index], index))

@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, Self
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.duels.selection import Selection
 
 GIVEN = "given"
 """The group of the adversaries that a user brings."""
@@ -21,7 +22,8 @@ class DuelSettings:
     scenario, pretraining: presets or TOML files; the second is where the ego learns and meets IDM. env: a scene of highway-env
     instead of the highway, "" for the engine. ego: a policy file or `module:function` to test instead of trained egos. fronts: policy
     files of adversaries to test against besides trained ones. egos, adversaries, repairs: trainings of each kind; adversaries are
-    counted for each reward, repairs for each reward in `repair_against` (empty: all) and each weight in `w_col`. test_runs x
+    counted for each reward, repairs for each reward in `repair_against` (empty: all) and each weight in `w_col`. ego_selection: which
+    weights of an ego's training are kept, `validation` or the paper's `window` (see `duels.selection`). test_runs x
     test_episodes: tests of every trained policy. cross_episodes: episodes of an ego against each of the other opponents.
     keep_episodes: records kept of each test; counts are of all.
     """
@@ -37,6 +39,7 @@ class DuelSettings:
     egos: int = 1
     adversaries: int = 1
     repairs: int = 1
+    ego_selection: str = Selection.VALIDATION.value
     is_tested: bool = True
     train_episodes: int = 2000
     validation_episodes: int = 200
@@ -59,6 +62,14 @@ class DuelSettings:
             raise SkidpadError("a duel needs an ego: give one with --ego, or train at least one")
         if not self.w_col or any(not isfinite(weight) or weight > 0 for weight in self.w_col):
             raise SkidpadError(f"w_col holds weights of at most 0, such as -1 (the paper's) or -0.1; got {list(self.w_col)}")
+        self._check_names()
+
+    def _check_names(self) -> None:
+        rules = [rule.value for rule in Selection]
+        if self.ego_selection not in rules:
+            raise UnknownNameError.among("rule by which weights are kept", self.ego_selection, rules)
+        if self.env and self.ego_selection != Selection.VALIDATION.value:
+            raise SkidpadError(f"in a scene of highway-env weights are kept by validation; got ego_selection={self.ego_selection!r}")
         if GIVEN in self.rewards:
             raise SkidpadError(f"{GIVEN!r} is the name of the adversaries given with --front; give the reward another name")
         for what, names in (("reward", self.rewards), ("w_col", tuple(map(str, self.w_col)))):

@@ -97,7 +97,7 @@ class DuelPresenter:
                 (
                     column.family,
                     column.column,
-                    column.across_trainings.mean,
+                    f"{column.across_trainings.mean:.1%}" if isfinite(column.across_trainings.mean) else "-",
                     f"{column.interval.low:.1%} to {column.interval.high:.1%}",
                     f"{column.ego_mps:.1f}",
                     column.episodes,

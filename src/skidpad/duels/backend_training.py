@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skidpad.core.errors import BadSubjectError
+from skidpad.core.errors import BadParametersError, BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.duels.asking import ask, check_fit
@@ -23,7 +23,8 @@ from skidpad.duels.opponents import Driver, Idm, RandomActions, SearchedActions,
 from skidpad.duels.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.duels.replay_memory import WRITTEN, draw, remember
 from skidpad.duels.rewards import Reward, begin_episode, driving_reward, pay
-from skidpad.duels.training import Training, TrainingSettings, Validation
+from skidpad.duels.selection import Selection, Validation
+from skidpad.duels.training import Training, TrainingSettings
 
 
 def train_ego_on(backend: Backend, settings: TrainingSettings, seed: int, *, progress: Progress = silent) -> Training:
@@ -137,6 +138,8 @@ def _train(
     side, scenario = start.role, backend.scenario
     if isinstance(opponent, SearchedActions):
         raise BadSubjectError("nobody can be trained against a search, which answers to one frozen ego; train against a policy")
+    if settings.selection is not Selection.VALIDATION:
+        raise BadParametersError(f"on a backend weights are kept by validation; got {settings.selection.value!r}")
     check_fit(start, side, scenario)
     check_fit(opponent, side.other, scenario)
     paid = _scaled(reward, scenario.target_speeds_mps)
@@ -144,7 +147,7 @@ def _train(
     trainee = new_trainee(start.weights, start.shape, settings.dqn)
     lesson = _Lesson(backend, game, trainee, opponent, np.zeros_like(trainee.x[0]))
     curve = new_curve(settings.episodes)
-    best, weights, chosen = (-np.inf, -np.inf), start.weights, 0
+    best, weights, chosen = (-np.inf, -np.inf, 0), start.weights, 0
     validations: list[Validation] = []
     for episode in range(settings.episodes):
         curve.returns[episode], curve.outcomes[episode], curve.steps[episode] = lesson.play(episode, game.seed, is_learning=True)
@@ -155,8 +158,8 @@ def _train(
             ]
             mean, crashed = float(np.mean([total for total, _, _ in seen])), float(np.mean([code == CRASH for _, code, _ in seen]))
             validations.append(Validation(episode + 1, mean, crashed))
-            rank = (-crashed if side is Side.EGO else 0.0, mean)
-            if rank >= best:
+            rank = validations[-1].rank(side)
+            if rank > best:
                 best, weights, chosen = rank, lesson.trainee.learner.online.copy(), episode + 1
         progress(episode + 1, settings.episodes, f"failure rate {_recent(curve, episode + 1):.2f}")
     facts = TrainingFacts(scenario.name, reward.name, seed, settings.episodes, chosen)

@@ -132,6 +132,7 @@ class ObservationSpec:
     is_clipped: bool = True
     """Whether scaled values are held within [-1, 1]."""
     sees_behind: bool = True
+    """True in the published program, which changes highway-env's own default for it: an adversary has to see the ego behind it."""
     perception_m: float = 200.0
 
     def __post_init__(self) -> None:

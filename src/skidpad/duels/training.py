@@ -5,13 +5,11 @@ Reference: adversarial testing, section V-A.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.duels.asking import check_fit
-from skidpad.duels.dense import Vector
 from skidpad.duels.dqn import UPDATES, DqnSettings
 from skidpad.duels.episodes import Episodes
 from skidpad.duels.evaluation import evaluate, scenario_against
@@ -21,27 +19,14 @@ from skidpad.duels.opponents import Driver, Idm, RandomActions, SearchedActions
 from skidpad.duels.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.duels.rewards import Reward, driving_reward
 from skidpad.duels.scenario import Scenario
-
-
-class Selection(Enum):
-    """Which weights of a training are kept."""
-
-    VALIDATION = "validation"
-    """Those that do best when acting greedily on the same validation episodes; of equals the later.
-
-    An ego's are those with the fewest crashes and then the greatest mean return, because a crash that is dear to a tester costs
-    the return little; a front vehicle's are those with the greatest mean return.
-    All are scored when the training is over: a reward whose sum is never cleared pays each with the same, final sum.
-    """
-    LAST = "last"
-    """Those after the last episode."""
+from skidpad.duels.selection import Candidate, RunningMean, Selection, Validation
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
     """How long and by what rule; the defaults are the paper's but for the choice of weights.
 
-    Deviates: the paper keeps the weights whose last 50 training episodes had the best mean reward. That mean is taken while the
+    Deviates: the paper keeps weights by the mean reward of 50 training episodes (`Selection.WINDOW`). That mean is taken while the
     weights change and while actions are explored, and picked egos with failure rates of up to 0.27 against IDM.
     """
 
@@ -55,15 +40,6 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         if min(self.episodes, self.validate_every, self.validation_episodes) < 1:
             raise BadParametersError(f"episodes, validate_every and validation_episodes are at least 1; got {self}")
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """How the weights after some episodes did on the validation episodes, acting greedily."""
-
-    episode: int
-    mean_return: float
-    failure_rate: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,15 +107,6 @@ def retrain_ego(
     return _train(scenario, ego, front, reward or driving_reward(), settings, seed, progress)
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """Weights that could be kept, and how they drove the validation episodes."""
-
-    episode: int
-    weights: Vector
-    seen: Episodes | None = None
-
-
 def _train(
     scenario: Scenario,
     start: LearnedPolicy,
@@ -158,34 +125,30 @@ def _train(
     game = new_game(scenario.compiled(), reward.compiled(), settings.dqn, side, child_seed(seed, "training"))
     trainee, curve = new_trainee(start.weights, start.shape, settings.dqn), new_curve(settings.episodes)
     run = _runner(game, trainee, opponent, curve, side)
-    candidates = []
-    for first in range(0, settings.episodes, settings.validate_every):
-        done = min(first + settings.validate_every, settings.episodes)
+    candidates: list[Candidate] = []
+    rule, is_window = RunningMean(), settings.selection is Selection.WINDOW
+    stride = 1 if is_window else settings.validate_every
+    for first in range(0, settings.episodes, stride):
+        done = min(first + stride, settings.episodes)
         run(first, done)
-        candidate = _Candidate(done, trainee.learner.online.copy())
         if settings.selection is Selection.VALIDATION:
-            now = replace(start, weights=candidate.weights)
+            now = replace(start, weights=trainee.learner.online.copy())
             seen = _validate(scenario, now, opponent, settings.validation_episodes, child_seed(seed, "validation"))
-            candidates.append(replace(candidate, seen=seen))
-        else:
-            candidates = [candidate]
+            candidates.append(Candidate(done, now.weights, seen))
+        elif is_window and rule.is_kept(first, float(curve.returns[first])):
+            candidates = [Candidate(done, trainee.learner.online.copy())]
         progress(done, settings.episodes, f"failure rate {(curve.outcomes[max(0, done - 100) : done] == CRASH).mean():.2f}")
+    best = candidates[-1] if candidates else Candidate(settings.episodes, trainee.learner.online.copy())
     validations = tuple(
         Validation(candidate.episode, float(candidate.seen.returns(reward, side, trainee.earned).mean()), candidate.seen.failure_rate)
         for candidate in candidates
         if candidate.seen is not None
     )
-    best = candidates[-1]
     if validations:
-        ranked = zip((_rank(side, validation) for validation in validations), candidates, strict=True)
+        ranked = zip((validation.rank(side) for validation in validations), candidates, strict=True)
         best = max(ranked, key=lambda pair: pair[0])[1]
     facts = TrainingFacts(scenario.name, reward.name, seed, settings.episodes, best.episode)
     return Training(replace(start, weights=best.weights, facts=facts), curve, validations, int(trainee.learner.counts[UPDATES]))
-
-
-def _rank(side: Side, validation: Validation) -> tuple[float, float, int]:
-    crashes = -validation.failure_rate if side is Side.EGO else 0.0
-    return crashes, validation.mean_return, validation.episode
 
 
 def _validate(scenario: Scenario, policy: LearnedPolicy, opponent: Driver | Idm, episodes: int, seed: int) -> Episodes:

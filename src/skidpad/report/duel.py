@@ -38,7 +38,7 @@ def duel_page(work: DuelWork) -> Page:
         pictures=(),
         pictures_note=_PICTURES,
         charts=tuple(duel_charts(work, summary)),
-        tables=tuple(table for table in duel_tables(summary) if table.rows),
+        tables=tuple(table for table in duel_tables(summary, work.settings) if table.rows),
         configuration=tuple(Fact(name, _plain(value)) for name, value in work.run.config.items()),
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(work.run.manifest.to_json()).items()),
         commands=_commands(work),
@@ -72,7 +72,9 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
     if repaired and calm:
         against = repaired.family.removeprefix("repaired-")
         whom = "it" if groups and against == groups[0] else f"the adversary ({against})"
-        words += f"; retrained against {whom}, it crashes in {_mean(repaired)}, at {repaired.ego_mps:.1f} instead of {calm.ego_mps:.1f} m/s"
+        words += (
+            f"; retrained against {whom}, the ego crashes in {_mean(repaired)}, at {repaired.ego_mps:.1f} instead of {calm.ego_mps:.1f} m/s"
+        )
     errors = f" {count(summary.errors)} episodes ended because a policy failed." if summary.errors else ""
     return f"{state}{words[:1].upper()}{words[1:]}.{errors}"
 

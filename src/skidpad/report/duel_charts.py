@@ -10,6 +10,7 @@ from skidpad.campaigns.duel_summary import WINDOW
 from skidpad.report.charts import curves
 from skidpad.report.duel_plots import Ends, stacked
 from skidpad.report.duel_speeds import speed_plots
+from skidpad.report.duel_words import ego_words, front_words, phase_words
 from skidpad.report.model import Curve
 from skidpad.report.page import Chart
 from skidpad.report.wording import percent, plain
@@ -26,7 +27,11 @@ def duel_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
     """Returns how episodes ended, Figures 4 and 6, until when crashes could be avoided, and the sweep of w_col."""
     charts = []
     shown = {EGO, SLOW, *(repair_family(work.settings, group, 0) for group in work.settings.repaired)}
-    rows = [Ends(f"{c.family} · {c.column}", (c.crashes, c.overtaken, c.timeouts, c.errors)) for c in summary.columns if c.family in shown]
+    rows = [
+        Ends(f"{ego_words(work.settings, c.family)} · {front_words(c.column)}", (c.crashes, c.overtaken, c.timeouts, c.errors))
+        for c in summary.columns
+        if c.family in shown
+    ]
     if rows:
         title, caption = "How episodes ended", "Each row is an ego and the front vehicle that it met."
         said = "; ".join(f"{row.label}: {percent(row.counts[0] / max(sum(row.counts), 1))} crashes" for row in rows)
@@ -54,7 +59,7 @@ def _training_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
             # the first points are means of few episodes, and would only stretch the axis
             first, every = WINDOW // 2 if len(values) > 2 * WINDOW else 0, max(1, len(values) // _POINTS)
             places = range(first, len(values), every)
-            label = trainings.phase.removeprefix("train-")
+            label = phase_words(work.settings, trainings.phase)
             lines.append(Curve(label, tuple(float(n + 1) for n in places), tuple(float(values[n]) for n in places)))
         if lines:
             caption = "Mean over trainings, each point the mean of the last 50 episodes; exploration included."
@@ -69,7 +74,10 @@ def _notice_chart(summary: DuelSummary) -> list[Chart]:
     if not wanted:
         return []
     times = [tenth / 10.0 for tenth in range(41)]
-    lines = [Curve(crashes.column, tuple(times), tuple(100.0 * crashes.avoidable_before(time) for time in times)) for crashes in wanted]
+    lines = [
+        Curve(front_words(crashes.column), tuple(times), tuple(100.0 * crashes.avoidable_before(time) for time in times))
+        for crashes in wanted
+    ]
     title = "Until when crashes could be avoided"
     said = "; ".join(f"{crashes.column}: {percent(crashes.avoidable_before(1.0))} one second before" for crashes in wanted)
     caption = "Share of the crashes from which the ego could still have escaped so many seconds before the impact."
@@ -92,7 +100,7 @@ def _sweep_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
         lines = []
         for name in (OWN, RANDOM, IDM):
             points = [(weights[place], column.across_trainings.mean) for place in order if (column := found[name, place])]
-            lines.append(Curve(f"failure rate, {name}", tuple(x for x, _ in points), tuple(y for _, y in points)))
+            lines.append(Curve(f"failure rate, {front_words(name)}", tuple(x for x, _ in points), tuple(y for _, y in points)))
         speeds = [(weights[place], (column.ego_mps - 20.0) / 10.0) for place in order if (column := found[OWN, place])]
         lines.append(Curve("ego's speed, 0 = 20 m/s, 1 = 30 m/s", tuple(x for x, _ in speeds), tuple(y for _, y in speeds)))
         title = f"Risk aversion: egos retrained against {group}"

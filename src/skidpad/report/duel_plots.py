@@ -11,7 +11,7 @@ from skidpad.report.svg import WIDTH, Axis, Unit, add, drawing, short, tip, writ
 from skidpad.report.wording import count, percent
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 52.0, WIDTH - 10.0, 14.0, 226.0, 268.0
-_ROW, _GUTTER = 24.0, 206.0
+_ROW, _GUTTER = 24.0, 226.0
 OUTCOMES = ("crash", "overtaken", "timeout", "error")
 
 
@@ -59,7 +59,7 @@ def stacked(key: str, title: str, description: str, rows: Sequence[Ends]) -> str
     axis = Axis(0.0, 1.0, _GUTTER, WIDTH - 8.0, Unit.PERCENT)
     for index, row in enumerate(rows):
         top, total, done = 6.0 + index * _ROW, sum(row.counts), 0
-        tip(add(root, "text", short(row.label, 32), class_="label", x=_GUTTER - 8.0, y=top + 14.0, text_anchor="end"), row.label)
+        tip(add(root, "text", short(row.label, 36), class_="label", x=_GUTTER - 8.0, y=top + 14.0, text_anchor="end"), row.label)
         for outcome, number in zip(OUTCOMES, row.counts, strict=True):
             if number and total:
                 left, right = axis.at(done / total), axis.at((done + number) / total)
@@ -67,7 +67,7 @@ def stacked(key: str, title: str, description: str, rows: Sequence[Ends]) -> str
                 tip(mark, f"{row.label}: {outcome} {percent(number / total)} ({count(number)} of {count(total)})")
                 done += number
     for index, outcome in enumerate(OUTCOMES):
-        x = _GUTTER + index * 70.0
+        x = 90.0 + index * 96.0
         add(root, "rect", class_=outcome, x=x, y=bottom + 8.0, width=11.0, height=11.0, rx=2.0)
         add(root, "text", outcome, class_="tick", x=x + 16.0, y=bottom + 17.5)
     return write(root)

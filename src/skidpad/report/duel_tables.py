@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM
 from skidpad.campaigns.duel_phases import EGO, OWN, TRAIN_EGO
+from skidpad.report.duel_words import ego_words, front_words, phase_words, repairs_of
 from skidpad.report.page import Table
 from skidpad.report.wording import NOTHING, count, interval, percent
 
 if TYPE_CHECKING:
-    from skidpad.campaigns.duel_summary import Column, Crashes, DuelSummary
+    from skidpad.campaigns.duel_settings import DuelSettings
+    from skidpad.campaigns.duel_summary import Crashes, DuelSummary
 
 _NOTICE_S = (0.5, 1.0, 1.5, 2.0, 3.0)
 
 
-def duel_tables(summary: DuelSummary) -> list[Table]:
+def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
     """Returns the tables: failure rates, trainings, comparisons with chance, crashes."""
     rates = [
         (
-            _label(column),
+            _label(settings, column.family, column.column),
             percent(column.across_trainings.mean),
             _sem(column.across_trainings.sem),
             interval(column.interval.low, column.interval.high),
@@ -44,7 +46,13 @@ def duel_tables(summary: DuelSummary) -> list[Table]:
         "Errors",
     )
     trainings = [
-        (found.phase, f"{index + 1}", f"{record.failure_rate:.2f}", *_tested(summary, found.phase, index), count(record.updates))
+        (
+            phase_words(settings, found.phase),
+            f"{index + 1}",
+            percent(record.failure_rate),
+            *_tested(summary, settings, found.phase, index),
+            count(record.updates),
+        )
         for found in summary.trainings
         for index, record in enumerate(found.records)
     ]
@@ -57,14 +65,14 @@ def duel_tables(summary: DuelSummary) -> list[Table]:
         for against in summary.versus
         for test, effect in (against.over_trainings,)
     ]
-    crashes = [_crash_row(found) for found in summary.crashes]
+    crashes = [_crash_row(settings, found) for found in summary.crashes]
     seconds = tuple(f"{second:g} s before" for second in _NOTICE_S)
     return [
         Table("rates", "Failure rates", names, tuple(rates), 1),
         Table(
             "trainings",
             "Trainings",
-            ("Phase", "Training", "Train failure rate", "Test failure rate", "SEM over tests", "Updates"),
+            ("Who learns", "Training", "Train failure rate", "Test failure rate", "SEM over tests", "Updates"),
             tuple(trainings),
             1,
         ),
@@ -81,29 +89,23 @@ def duel_tables(summary: DuelSummary) -> list[Table]:
     ]
 
 
-def _tested(summary: DuelSummary, phase: str, index: int) -> tuple[str, str]:
+def _tested(summary: DuelSummary, settings: DuelSettings, phase: str, index: int) -> tuple[str, str]:
     """Words the tests of one training: an ego's against IDM, an adversary's against the ego, a repaired ego's against its adversary."""
-    if phase == TRAIN_EGO:
-        column = summary.column(EGO, IDM)
-    elif phase.startswith("train-"):
-        column = summary.column(EGO, phase.removeprefix("train-"))
-    else:
-        families = [c.family for c in summary.columns if c.column == OWN]
-        phases = dict.fromkeys(found.phase for found in summary.trainings if found.phase.startswith("repair-"))
-        matched = dict(zip(phases, families, strict=False))
-        column = summary.column(matched.get(phase, ""), OWN)
+    of_ego = EGO, IDM if phase == TRAIN_EGO else phase.removeprefix("train-")
+    family, name = (repairs_of(settings)[phase][0], OWN) if phase in repairs_of(settings) else of_ego
+    column = summary.column(family, name)
     if column is None or index >= len(column.rates):
         return NOTHING, NOTHING
     tested = column.by_training[index]
     return percent(tested.mean), _sem(tested.sem)
 
 
-def _crash_row(crashes: Crashes) -> tuple[str, ...]:
+def _crash_row(settings: DuelSettings, crashes: Crashes) -> tuple[str, ...]:
     who = dict(crashes.broken_by)
     shares = tuple(percent(crashes.avoidable_before(second)) for second in _NOTICE_S)
     broke = tuple(count(who.get(name, 0)) for name in ("start", "ego", "front"))
     return (
-        f"{crashes.family} against {crashes.column}",
+        _label(settings, crashes.family, crashes.column),
         count(crashes.count),
         *shares,
         count(crashes.never),
@@ -116,5 +118,5 @@ def _sem(value: float) -> str:
     return f"{100.0 * value:.2f} %" if isfinite(value) else NOTHING
 
 
-def _label(column: Column) -> str:
-    return f"{column.family} against {column.column}"
+def _label(settings: DuelSettings, family: str, column: str) -> str:
+    return f"{ego_words(settings, family)} against {front_words(column)}"

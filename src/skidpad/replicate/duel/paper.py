@@ -52,16 +52,26 @@ TRAPS = (
         "follows the program, `paper` the text."
     ),
     (
+        "How often a random front vehicle makes an ego crash depends on the ego more than on chance: the table's 0.17 % is the error of "
+        "one ego tested again and again. Of egos that never crash with IDM, the paper does not say which it takes; ours is the first."
+    ),
+    (
+        "The weights that are kept decide it too. Egos here are kept by the rule of the paper's program: a running mean of training "
+        "returns with a weight of 1 / 50, kept when it is a tenth above the one kept before. Kept by the return on validation episodes, "
+        "egos pass more closely, and chance makes them crash more often. Adversaries and retrained egos are kept by validation: the "
+        "program looks at a running mean of R_diff there, which is negative, and writes the adversary's network, not the ego's."
+    ),
+    (
+        "The published program changes highway-env's observation so that a driver sees what is behind it; as it comes, an adversary would "
+        "see the ego within 10 m only. Drivers here see behind, too."
+    ),
+    (
         "The bonus R_ep (Eq. 4), computed per episode as printed, does not pay for what a crash gives up: every step's reward is usually "
         "positive, and a tenth of a short sum is less than the steps that are lost. The reward `paper` therefore teaches to keep clear. "
         "In the published program the sum is never cleared, so that the bonus grows over the training (`released`); `sound` is a small "
-        "running cost and a fixed bonus."
+        "running cost and a fixed bonus. As it was published, the program has R_diff commented out; `released` keeps it as printed."
     ),
     "D_vy != 0 in Eq. 3 is a test of floats that never become 0 again after a lane change; ours has a tolerance of 0.05 m/s.",
-    (
-        "The paper keeps the weights whose last 50 training episodes had the best mean reward; ours validates greedily on 200 episodes "
-        "that stay the same (an ego by the fewest crashes, then the return; an adversary by the return)."
-    ),
     (
         "The text says that the random agent 'does not go above 40 %' and that the adversary's training failure rate is at least 0.87; "
         "Table I has 0.41 and 0.86."
@@ -69,6 +79,7 @@ TRAPS = (
     "With ten values each and no overlap the exact two-sided p-value is 2 / 184,756 = 1.08e-5, the table's 10^-5: it cannot be smaller.",
     (
         "Vehicles here drive at least 20 m/s, so that an ego that is always slower has a failure rate of 0 as well; the table's 0.00 after "
-        "retraining has to be read beside the speed that it costs."
+        "retraining has to be read beside the speed that it costs. The network that the published program writes while it retrains is the "
+        "adversary's; put into the ego, an adversary hardly ever crashes with itself either."
     ),
 )

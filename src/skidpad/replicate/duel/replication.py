@@ -13,6 +13,7 @@ from skidpad.campaigns.duel_summary import DuelSummary, summarise
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
+from skidpad.duels.selection import Selection
 from skidpad.replicate.duel import paper, tables
 from skidpad.replicate.render import markdown, plain, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
@@ -58,6 +59,7 @@ class DuelReplicationSettings:
             egos=self.trainings,
             adversaries=self.trainings,
             repairs=self.trainings,
+            ego_selection=Selection.WINDOW.value,
             train_episodes=self.train_episodes,
             test_runs=self.tests,
             test_episodes=self.test_episodes,
@@ -100,7 +102,7 @@ class DuelReplication:
         return (
             f"trainings of each kind: {s.trainings} x {s.train_episodes} episodes; tests of each: {s.tests} x {s.test_episodes}",
             f"rewards: {', '.join(s.rewards)}; egos retrained against the best adversary of: {', '.join(self.campaign.repaired)}",
-            f"ego: {self.summary.best_ego}, the one with the lowest failure rate against IDM, of equals the fastest",
+            f"ego: {self.summary.best_ego}, the one with the lowest failure rate against IDM, of equals the first",
             f"episodes tested: {self.summary.episodes:,}; ended by a policy that failed: {self.summary.errors}",
             f"seed {s.seed}",
         )

@@ -1,0 +1,42 @@
+"""How the page of a run of duels calls egos, front vehicles and trainings, whose names in a run are made for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skidpad.campaigns.duel_drivers import IDM, SLOW
+from skidpad.campaigns.duel_phases import TRAIN_EGO, repair_family, repair_phase
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.duel_settings import DuelSettings
+
+
+def repairs_of(settings: DuelSettings) -> dict[str, tuple[str, str]]:
+    """Returns each phase that retrains egos, with the family of those egos and the words for them."""
+    found = {}
+    for group in settings.repaired:
+        whom = f"repaired ({group})" if len(settings.repaired) > 1 else "repaired"
+        for place, weight in enumerate(settings.w_col):
+            words = f"{whom}, w_col {weight:g}" if len(settings.w_col) > 1 else whom
+            found[repair_phase(group, place)] = repair_family(settings, group, place), words
+    return found
+
+
+def ego_words(settings: DuelSettings, family: str) -> str:
+    """Returns what a family of egos is called."""
+    if family == SLOW:
+        return "always slower"
+    return dict(repairs_of(settings).values()).get(family, family)
+
+
+def front_words(column: str) -> str:
+    """Returns what a kind of front vehicle is called."""
+    return "IDM" if column == IDM else column
+
+
+def phase_words(settings: DuelSettings, phase: str) -> str:
+    """Returns what a phase of trainings is called."""
+    if phase == TRAIN_EGO:
+        return "ego"
+    _, words = repairs_of(settings).get(phase, ("", phase.removeprefix("train-")))
+    return words

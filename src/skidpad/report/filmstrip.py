@@ -20,7 +20,7 @@ from skidpad.report.svg import Axis, add, drawing, write
 from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
-    from skidpad.campaigns.online_work import Rides
+    from skidpad.campaigns.online_replaying import Stage
 
 WIDTH = 960.0
 _PANELS = 5
@@ -51,7 +51,7 @@ class DriveFilm:
         return departure_step(self.lateral_m)
 
 
-def film_of(rides: Rides, row: Mapping[str, Any]) -> DriveFilm:
+def film_of(stage: Stage, row: Mapping[str, Any]) -> DriveFilm:
     """Drives a record's steering again and takes pictures: some for the strip, and the end of the drive as it moves."""
     lateral = unpack(row["lateral_m"])
     last = len(lateral) - 1
@@ -60,7 +60,7 @@ def film_of(rides: Rides, row: Mapping[str, Any]) -> DriveFilm:
     moments = tuple(range(last % _EVERY_STEPS if first else 0, last + 1, _EVERY_STEPS))
     moments = tuple(step for step in moments if step >= first)
     wanted = sorted({*stills, *moments})
-    pictures = dict(zip(wanted, frames_at(rides, row, wanted), strict=True))
+    pictures = dict(zip(wanted, frames_at(stage, row, wanted), strict=True))
     lane_width_m = float(json.loads(row["scenario"])["road"]["lane_width_m"])
     return DriveFilm(pictures, stills, moments, lateral, lane_width_m)
 
@@ -129,7 +129,8 @@ def told(film: DriveFilm) -> str:
 
 def worded_m(lateral_m: float) -> str:
     """Words a distance from the middle of the lane with its side."""
-    return f"{abs(lateral_m):.2f} m {'left' if lateral_m > 0 else 'right'}"
+    words = f"{abs(lateral_m):.2f} m"
+    return words if words == "0.00 m" else f"{words} {'left' if lateral_m > 0 else 'right'}"
 
 
 def _gauge(parent: ET.Element, film: DriveFilm, step: int, width: float) -> None:

@@ -9,7 +9,7 @@ from math import degrees, isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from skidpad.campaigns.online_scenarios import features_of
-from skidpad.campaigns.online_search import cell_of, cells
+from skidpad.campaigns.online_search import cell_of, cells, reach_of
 from skidpad.campaigns.online_summary import CaseVerdict, OnlineSummary, Verdict, summarise
 from skidpad.report.charts import Point, scatter
 from skidpad.report.filmstrip import film_of, moving, strip, told
@@ -46,7 +46,7 @@ def online_page(campaign: Online, run: Run) -> Page:
             "The worst first; without failures, the drive that strayed most."
         ),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
-        tables=tuple(table for table in _tables(summary) if table.rows),
+        tables=tuple(table for table in (_reach(summary, campaign.settings.searches), *_tables(summary)) if table.rows),
         configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
         manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
@@ -167,6 +167,18 @@ def _maps(summary: OnlineSummary, searches: Sequence[str]) -> list[Chart]:
         columns = ", ".join(f"{number} {weather}" for number, weather in enumerate(weathers, 1))
         charts.append(Chart(title, f"{said} Columns: {columns}.", heat_map(f"map-{plain(name, 20)}", title, said, rows)))
     return charts
+
+
+def _reach(summary: OnlineSummary, searches: Sequence[str]) -> Table:
+    """Compares the searches, which all had the same budget."""
+    rows = []
+    for reach in (reach_of(summary, name) for name in searches):
+        numbers = (reach.drives, reach.failures, reach.cells_tried, reach.cells_failing)
+        rows.append((plain(reach.name, 40), *(count(number) for number in numbers), count(reach.first) if reach.first else NOTHING))
+    columns = ("Search", "Drives", "Failures", "Cells tried", "Cells with a failure", "First failure after")
+    return Table(
+        "searches", "Searches at the same budget", columns, tuple(rows), note="One failure found a hundred times is one: cells count."
+    )
 
 
 def _feature(case: CaseVerdict, key: str) -> float:

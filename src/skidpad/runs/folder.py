@@ -26,6 +26,7 @@ from skidpad.runs.config import Config, read_config, write_config
 from skidpad.runs.locking import LOCK_FILE, exclusive
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, findings_of, worst_first
+from skidpad.runs.remote import MARK, Mirror
 from skidpad.runs.schemas import check_columns, check_schema, no_rows, schema_from_json, schema_to_json
 from skidpad.runs.segments import Segment, ShardResult, encode_segment, segment_name
 
@@ -42,10 +43,10 @@ class Run:
     """A campaign's folder; make one with `create`, look at one with `open`.
 
     Reading needs no lock. Every write takes it; hold `lock` around a campaign so that no second writer slips in
-    between. One object belongs to one thread.
+    between. One object belongs to one thread. A path may be a URL (see `remote`); `path` is then the working folder.
     """
 
-    def __init__(self, path: Path, config: Config, manifest: Manifest, schema: pa.Schema = SCHEMA) -> None:
+    def __init__(self, path: Path, config: Config, manifest: Manifest, schema: pa.Schema = SCHEMA, mirror: Mirror | None = None) -> None:
         self.path = path
         self.config = config
         self.manifest = manifest
@@ -53,6 +54,7 @@ class Run:
         self._segments: dict[tuple[str, int], Segment] = {}
         self._bad: list[Path] = []
         self._lock_depth = 0
+        self._mirror = mirror
 
     @classmethod
     def create(cls, path: Path, config: Config, manifest: Manifest, schema: pa.Schema = SCHEMA) -> Self:
@@ -62,12 +64,16 @@ class Run:
         """
         check_schema(schema)
         settings = write_config(config)
+        mirror = Mirror.of(path)
+        if mirror is not None:
+            mirror.begin()
+            path = mirror.folder
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadRunError(f"cannot make the run folder {path}: {error.strerror}; choose another --out") from error
         _refuse_used(path)
-        run = cls(path, read_config(settings, str(path)), manifest, schema)
+        run = cls(path, read_config(settings, str(path)), manifest, schema, mirror)
         with exclusive(path):
             _refuse_used(path)  # another writer may have been faster
             run._write(path / _CONFIG, settings)
@@ -79,8 +85,15 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Opens a run and checks every segment; damaged ones are set aside, so their shards count as not computed."""
+    def open(cls, path: Path, *, set_aside: bool = True) -> Self:
+        """Opens a run and checks every segment; damaged ones are set aside, so their shards count as not computed.
+
+        set_aside: False for one who only looks; damaged segments then stay where they are, and are not read.
+        """
+        mirror = Mirror.of(path)
+        if mirror is not None:
+            mirror.pull()
+            path = mirror.folder
         if not path.is_dir():
             raise BadRunError(f"no run folder at {path}; `skidpad test SUBJECT DRIVE --out {shlex.quote(str(path))}` makes one")
         try:
@@ -93,9 +106,9 @@ class Run:
             raise BadRunError(f"{path} is not a skidpad run: it has no {Path(error.filename).name}; {way_out}") from error
         except OSError as error:
             raise BadRunError(f"cannot read the run {path}: {error.strerror}; check its permissions") from error
-        run = cls(path, config, manifest, schema)
+        run = cls(path, config, manifest, schema, mirror)
         run.refresh()
-        if run._bad:
+        if run._bad and set_aside:
             run._try_set_aside()
         return run
 
@@ -144,6 +157,10 @@ class Run:
     def completed(self, phase: str) -> set[int]:
         """Returns the shards of a phase that are kept."""
         return {index for name, index in self._segments if name == phase}
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Returns the files of the kept shards, ordered by phase and shard."""
+        return tuple(self._ordered(None))
 
     def commit(self, result: ShardResult) -> None:
         """Keeps a shard, all of it or nothing; a shard that is kept already must be the same one."""
@@ -244,6 +261,16 @@ class Run:
         except FileNotFoundError:
             return None
 
+    @property
+    def place(self) -> str:
+        """Where the run is kept: its URL or its folder."""
+        return str(self.path) if self._mirror is None else self._mirror.remote.url
+
+    def publish(self, path: Path) -> None:
+        """Puts a file that stands in the folder, a report say, beside the run at its URL; nothing where the run has none."""
+        if self._mirror is not None and path.is_relative_to(self.path):
+            self._mirror.push(path, path.read_bytes())
+
     def finish(self, shards: Mapping[str, int]) -> None:
         """Marks the run as finished, given the number of shards of each phase."""
         missing = _missing(self, shards)
@@ -274,9 +301,11 @@ class Run:
                 f"writing {len(data)} bytes to {path.name} in {self.path}: {trouble}; {len(self._segments)} shards are kept; "
                 f"free some space or mend the disk, then {self._resume()}"
             ) from error
+        if self._mirror is not None:
+            self._mirror.push(path, data)
 
     def _resume(self) -> str:
-        return f"go on with: skidpad resume {shlex.quote(str(self.path))}"
+        return f"go on with: skidpad resume {shlex.quote(self.place)}"
 
     def _clear_away(self) -> None:
         for folder in (self.path / _SEGMENTS, self.path / _STATE):
@@ -303,7 +332,7 @@ def _refuse_used(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()}
     if LOCK_FILE in names and _MANIFEST not in names:
         return  # a `create` that was stopped before its last step; nothing was computed yet
-    if names - {LOCK_FILE}:
+    if names - {LOCK_FILE, MARK}:
         raise BadRunError(
             f"the folder {path} is not empty; go on with that run (skidpad resume {shlex.quote(str(path))}) or choose another --out"
         )

@@ -1,0 +1,127 @@
+"""What a person says about findings after looking at them, and the rates that this leaves.
+
+Reference: DeepTest 5 (RQ4, Figure 8), where the authors look at findings by hand and count the false positives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skidpad.core.errors import UnknownNameError
+from skidpad.runs.journal import Journal
+from skidpad.runs.records import CASE_ID_DIGITS
+from skidpad.statistics.intervals import Interval, wilson
+
+if TYPE_CHECKING:
+    from skidpad.runs.folder import Run
+
+FILE = "tags.jsonl"
+_CASE = re.compile(rf"[0-9a-f]{{1,{CASE_ID_DIGITS}}}", re.ASCII)
+
+
+class Tag(Enum):
+    """What a finding turned out to be."""
+
+    REAL_FAULT = "real fault"
+    FALSE_ALARM = "false alarm"
+    UNCLEAR = "unclear"
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Reads a tag by its words."""
+        try:
+            return cls(text)
+        except ValueError:
+            raise UnknownNameError.among("tag", text, [tag.value for tag in cls]) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The tags of one run, an append-only journal in its folder; the last word about a case counts.
+
+    Tagging takes no lock of the run, so that the findings of a campaign can be tagged while it goes on.
+    """
+
+    journal: Journal
+
+    @classmethod
+    def of(cls, run_folder: Path) -> Self:
+        """Returns the tags of the run in a folder; nothing is read yet."""
+        return cls(Journal(run_folder / "state" / FILE))
+
+    def put(self, case_id: str, tag: Tag | None) -> None:
+        """Tags a case, or with None takes its tag away; kept when this returns."""
+        if not _CASE.fullmatch(case_id):
+            raise UnknownNameError(f"a case id is up to {CASE_ID_DIGITS} digits of 0-9a-f; got {case_id!r}")
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.journal.append({"case_id": case_id, "tag": tag.value if tag is not None else "", "at": at})
+
+    def current(self) -> Mapping[str, Tag]:
+        """Returns the tag of every case that has one."""
+        known = {tag.value: tag for tag in Tag}
+        latest = {row["case_id"]: row.get("tag", "") for row in self.journal.read().rows if "case_id" in row}
+        return {case_id: known[text] for case_id, text in latest.items() if text in known}
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedRates:
+    """How often cases fail once people have looked: of `cases` judged, `findings` failed, and some of those are tagged."""
+
+    cases: int
+    findings: int
+    real_faults: int = 0
+    false_alarms: int = 0
+    unclear: int = 0
+
+    @property
+    def untagged(self) -> int:
+        """Findings that nobody has looked at."""
+        return self.findings - self.real_faults - self.false_alarms - self.unclear
+
+    @property
+    def rate(self) -> Interval:
+        """The share of findings, as the relation judges."""
+        return wilson(self.findings, self.cases)
+
+    @property
+    def confirmed(self) -> Interval:
+        """The confirmed rate: the share of cases that a person called a real fault; what is not yet tagged counts as none."""
+        return wilson(self.real_faults, self.cases)
+
+    @property
+    def without_false_alarms(self) -> Interval:
+        """The share of findings that nobody called a false alarm; the confirmed rate can only rise to this one."""
+        return wilson(self.findings - self.false_alarms, self.cases)
+
+    @property
+    def precision(self) -> Interval:
+        """Of the findings that were decided, the share of real faults; unclear ones decide nothing."""
+        return wilson(self.real_faults, self.real_faults + self.false_alarms)
+
+
+def tagged_rates(run: Run, without_phases: Collection[str] = ()) -> TaggedRates:
+    """Counts the judged cases of a run, its findings and their tags, shard by shard; some phases judge nothing and are left out."""
+    tags = Tags.of(run.path).current()
+    ids = pa.array(list(tags), pa.string())
+    cases = findings = 0
+    said: Counter[Tag] = Counter()
+    for phase in run.phases():
+        if phase in without_phases:
+            continue
+        for table in run.iter_records(phase, ("case_id", "excess", "violated")):
+            found = table.filter(table["violated"])["case_id"]
+            cases += int(np.count_nonzero(table["violated"].to_numpy() | ~np.isnan(table["excess"].to_numpy())))
+            findings += len(found)
+            said.update(tags[case_id] for case_id in found.filter(pc.is_in(found, ids)).to_pylist())
+    return TaggedRates(cases, findings, said[Tag.REAL_FAULT], said[Tag.FALSE_ALARM], said[Tag.UNCLEAR])

@@ -1,0 +1,1 @@
+"""The local page over a folder of runs: look, filter, compare, tag; and the realism questionnaire."""

@@ -1,0 +1,188 @@
+"""Questions about one run's table, answered: pages of rows, rates with tags, and the words worth choosing among."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skidpad.report.wording import plain
+from skidpad.runs.tags import Tag, TaggedRates
+from skidpad.ui.asking import PAGE_ROWS, Question, sql_of
+from skidpad.ui.columns import Column, Form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skidpad.ui.rows import Database
+
+MAX_CHOICES = 40
+MAX_GROUPS = 16
+_CHOICE_LETTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of an answer: where it stands in the order, its values by column name, its phase and its tag ("": none)."""
+
+    number: int
+    values: Mapping[str, Any]
+    phase: str
+    tag: str
+
+    @property
+    def case_id(self) -> str:
+        """Names the case."""
+        return str(self.values["case_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A page of rows, and how many there are in all."""
+
+    lines: tuple[Line, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The few words that a column holds, most frequent first, with how often each occurs."""
+
+    column: Column
+    words: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRate:
+    """The rates of the rows that share the values of some columns."""
+
+    values: tuple[str, ...]
+    rates: TaggedRates
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Asks one table. Names in its SQL are the page's own (c0, c1, ..., phase, tag); values from outside are always bound.
+
+    source: the table, for a FROM. unjudged: phases whose rows are no cases.
+    """
+
+    database: Database
+    source: str
+    columns: tuple[Column, ...]
+    unjudged: tuple[str, ...] = ()
+
+    def rates(self) -> TaggedRates:
+        """Counts judged cases, findings and their tags."""
+        return TaggedRates(*self._ask(f"SELECT {self._counts()} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0])
+
+    def rates_by(self, names: Sequence[str]) -> tuple[GroupRate, ...]:
+        """Counts the same for the largest groups of equal values of some columns, the highest rate first."""
+        columns = [column for column in self.columns if column.name in names]
+        if not columns:
+            return ()
+        keys = ", ".join(f"c{column.place}" for column in columns)
+        rows = self._ask(
+            f"SELECT {keys}, {self._counts()} FROM {self.source} WHERE {self._judged()} GROUP BY {keys} "
+            f"ORDER BY count(*) DESC, {keys} LIMIT ?",
+            (*self.unjudged, MAX_GROUPS),
+        )
+        width = len(columns)
+        groups = [
+            GroupRate(tuple(column.word(value) for column, value in zip(columns, row, strict=False)), TaggedRates(*row[width:]))
+            for row in rows
+        ]
+        return tuple(sorted(groups, key=lambda group: -group.rates.findings / max(group.rates.cases, 1)))
+
+    def page(self, question: Question, rows: int = PAGE_ROWS) -> Answer:
+        """Answers a question with one page of rows."""
+        sql = sql_of(question, self.columns, self.unjudged)
+        total = self._ask(f"SELECT count(*) FROM {self.source} WHERE {sql.where}", sql.values)[0][0]
+        first = question.page * rows
+        return Answer(self._lines(question, first, rows) if total > first else (), total)
+
+    def at(self, question: Question, number: int) -> Line | None:
+        """Returns the row at a place of an answer, None beyond its ends."""
+        return next(iter(self._lines(question, number, 1)), None) if number >= 0 else None
+
+    def choices(self) -> tuple[Choices, ...]:
+        """Returns the columns of words that hold only a few, which are worth a choice."""
+        return tuple(self._choices())
+
+    def failing(self) -> list[str]:
+        """Returns the case ids of all findings, worst first."""
+        case, excess, violated = (self._c(name) for name in ("case_id", "excess", "violated"))
+        rows = self._ask(
+            f"SELECT {case} FROM {self.source} WHERE {self._judged()} AND {violated} ORDER BY isnan({excess}), {excess} DESC, {case}",
+            self.unjudged,
+        )
+        return list(dict.fromkeys(row[0] for row in rows))
+
+    def worst_of_each(self, names: Sequence[str], limit: int) -> tuple[Line, ...]:
+        """Returns the worst finding of each group of equal values of some columns, worst first; without columns the worst of all."""
+        keys = [f"c{column.place}" for column in self.columns if column.name in names]
+        if not keys:
+            return self._lines(Question(), 0, limit)
+        grouped, excess, found = ", ".join(keys), self._c("excess"), f"{self._judged()} AND {self._c('violated')}"
+        same = " AND ".join([f"{excess} = top", *(f"{key} = k{place}" for place, key in enumerate(keys))])
+        named = ", ".join(f"{key} AS k{place}" for place, key in enumerate(keys))
+        source = (
+            f"(SELECT * FROM {self.source} JOIN (SELECT {named}, max({excess}) AS top FROM {self.source} WHERE {found} GROUP BY {grouped}) "
+            f"ON {same} WHERE {found} QUALIFY row_number() OVER (PARTITION BY {grouped} ORDER BY phase, shard, place) = 1)"
+        )
+        return self._rows_of(f"{source} ORDER BY {excess} DESC, phase, shard, place LIMIT ?", (*self.unjudged, *self.unjudged, limit), 0)
+
+    def whereabouts(self, case_id: str) -> tuple[str, int, int] | None:
+        """Returns phase, shard and place of a case, of a finding first where it was met more than once; None where it is unknown."""
+        rows = self._ask(
+            f"SELECT phase, shard, place FROM {self.source} WHERE {self._c('case_id')} = ? "
+            f"ORDER BY {self._c('violated')} DESC, phase, shard, place LIMIT 1",
+            (case_id,),
+        )
+        return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
+
+    def _lines(self, question: Question, first: int, count: int) -> tuple[Line, ...]:
+        sql = sql_of(question, self.columns, self.unjudged)
+        # Sorted by what is sorted by alone: only the rows of the page are then read whole.
+        chosen = f"SELECT number FROM {self.source} WHERE {sql.where} ORDER BY {sql.order} LIMIT ? OFFSET ?"
+        return self._rows_of(f"{self.source} WHERE number IN ({chosen}) ORDER BY {sql.order}", (*sql.values, count, first), first)
+
+    def _rows_of(self, source: str, values: Sequence[Any], first: int) -> tuple[Line, ...]:
+        shown = [column for column in self.columns if column.form is not Form.HIDDEN]
+        wanted = ", ".join(f"c{column.place}" for column in shown)
+        rows = self._ask(f"SELECT {wanted}, phase, tag FROM {source}", values)
+        names = [column.name for column in shown]
+        return tuple(Line(first + index, dict(zip(names, row, strict=False)), row[-2], row[-1] or "") for index, row in enumerate(rows))
+
+    def _choices(self) -> Iterator[Choices]:
+        texts = [column for column in self.columns if column.form is Form.TEXT and column.name != "case_id"]
+        if not texts:
+            return
+        sizes = ", ".join(f"approx_count_distinct(c{column.place}), max(length(c{column.place}))" for column in texts)
+        found = self._ask(f"SELECT {sizes} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0]
+        for place, column in enumerate(texts):
+            distinct, letters = found[2 * place] or 0, found[2 * place + 1] or 0
+            if not 1 < distinct <= MAX_CHOICES or letters > _CHOICE_LETTERS:
+                continue
+            key = f"c{column.place}"
+            words = self._ask(
+                f"SELECT {key}, count(*) FROM {self.source} WHERE {self._judged()} GROUP BY {key} ORDER BY 2 DESC, 1 LIMIT ?",
+                (*self.unjudged, MAX_CHOICES),
+            )
+            known = tuple((word, count) for word, count in words if word and plain(word) == word)
+            if len(known) > 1:
+                yield Choices(column, known)
+
+    def _counts(self) -> str:
+        excess, violated = self._c("excess"), self._c("violated")
+        tags = ", ".join(f"count(*) FILTER ({violated} AND tag = '{tag.value}')" for tag in Tag)
+        return f"count(*) FILTER ({violated} OR NOT isnan({excess})), count(*) FILTER ({violated}), {tags}"
+
+    def _judged(self) -> str:
+        return f"phase NOT IN ({', '.join('?' * len(self.unjudged))})" if self.unjudged else "true"
+
+    def _c(self, name: str) -> str:
+        return f"c{next(column.place for column in self.columns if column.name == name)}"
+
+    def _ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.database.ask(sql, values)

@@ -1,0 +1,246 @@
+"""The pages of one run: its findings, one of them, its pictures, its progress, its report."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.images import decode
+from skidpad.report.wording import plain
+from skidpad.runs.tags import Tag
+from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
+from skidpad.ui.columns import Form
+from skidpad.ui.exhibits import Motion, Side, Sight
+from skidpad.ui.guarding import checked_file
+from skidpad.ui.safety import FOREIGN_POLICY
+from skidpad.ui.templating import page
+from skidpad.ui.views import fact_rows, pair_view, rate_words, run_line, setting_rows
+
+if TYPE_CHECKING:
+    from skidpad.ui.library import Library
+    from skidpad.ui.reading import Line
+    from skidpad.ui.volumes import Digest, Volume
+
+CARDS = 24
+WORST_FILMS = 2
+_REPORT_BYTES = 64 << 20
+_FRESH = {"cache-control": "private, max-age=300"}
+
+
+def run_routes(library: Library) -> APIRouter:
+    """Returns the addresses below /runs."""
+    router = APIRouter(prefix="/runs/{key}")
+
+    @router.get("")
+    def show_run(request: Request, key: str) -> HTMLResponse:
+        volume = library.volume(key)
+        question = _question(request)
+        digest = volume.digest()
+        groups = [
+            (group, rate_words(group.rates.rate, group.rates.findings, group.rates.cases, f"group-{number}"))
+            for number, group in enumerate(digest.groups)
+        ]
+        return page(
+            "run.jinja",
+            line=run_line(library.summary(volume.found, counted=False)),
+            groups=groups,
+            worst=_worst(volume, digest),
+            choices=digest.choices,
+            phases=volume.run.phases(),
+            settings=setting_rows(volume.run.config),
+            damaged=[plain(name, 120) for name in volume.run.damaged],
+            has_report=checked_file(volume.found.path / "report.html", _REPORT_BYTES),
+            untagged=UNTAGGED,
+            **_status(volume),
+            **_results(volume, question),
+        )
+
+    @router.get("/rows")
+    def show_rows(request: Request, key: str) -> HTMLResponse:
+        return page("results.jinja", **_results(library.volume(key), _question(request)))
+
+    @router.get("/status")
+    def show_status(key: str) -> HTMLResponse:
+        volume = library.volume(key)
+        return page("status.jinja", **_status(volume))
+
+    @router.get("/line")
+    def show_line(key: str) -> HTMLResponse:
+        return page("line.jinja", line=run_line(library.summary(library.shelf.find(key))))
+
+    @router.get("/report")
+    def show_report(key: str) -> Response:
+        file = library.volume(key).found.path / "report.html"
+        if not checked_file(file, _REPORT_BYTES):
+            raise UnknownNameError("this run has no report.html; `skidpad report RUN` writes it")
+        return Response(file.read_bytes(), media_type="text/html; charset=utf-8", headers={"content-security-policy": FOREIGN_POLICY})
+
+    @router.get("/at/{number}")
+    def go_to(request: Request, key: str, number: int) -> RedirectResponse:
+        volume, question = library.volume(key), _question(request)
+        line = volume.reader().at(question, number)
+        if line is None:
+            raise UnknownNameError("there is no finding at this place (any more); go back to the list")
+        return RedirectResponse(_case_address(volume, line, question), 303)
+
+    @router.get("/cases/{case_id}")
+    def show_case(request: Request, key: str, case_id: str) -> HTMLResponse:
+        volume, question = library.volume(key), _question(request)
+        return page("case.jinja", **_case(library, volume, case_id, question, _whole(request.query_params.get("at", ""))))
+
+    @router.post("/cases/{case_id}/tag")
+    async def put_tag(request: Request, key: str, case_id: str) -> Response:
+        given = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
+        said = given.get("tag", [""])[0]
+
+        def put() -> None:
+            library.volume(key).put_tag(case_id, Tag.of(said) if said else None)
+
+        await run_in_threadpool(put)
+        if request.headers.get("x-skidpad") == "script":
+            return Response(status_code=204)
+        return RedirectResponse(f"/runs/{key}/cases/{case_id}?{given.get('back', [''])[0]}", 303)
+
+    @router.get("/cases/{case_id}/{side}.jpg")
+    def show_picture(key: str, case_id: str, side: Side) -> Response:
+        return Response(library.picture(library.volume(key), case_id, side), media_type="image/jpeg", headers=_FRESH)
+
+    @router.get("/cases/{case_id}/{motion}.svg")
+    def show_film(key: str, case_id: str, motion: Motion) -> Response:
+        data = library.film(library.volume(key), case_id, motion)
+        return Response(data, media_type="image/svg+xml", headers={**_FRESH, "content-security-policy": FOREIGN_POLICY})
+
+    return router
+
+
+def _question(request: Request) -> Question:
+    return Question.of(dict(request.query_params))
+
+
+def _results(volume: Volume, question: Question) -> dict[str, Any]:
+    rows = CARDS if question.view is View.PICTURES else PAGE_ROWS
+    found = volume.reader().page(question, rows)
+    pages = max(1, -(-found.total // rows))
+    shown = [column for column in volume.columns if column.form is not Form.HIDDEN]
+    exhibit = volume.exhibit
+    sights = [Sight.NOTHING if question.view is View.TABLE else _sight(volume, line) for line in found.lines]
+    return {
+        "key": volume.found.key,
+        "question": question,
+        "exhibit": exhibit,
+        "columns": shown,
+        "lines": [
+            (line, _case_address(volume, line, question), sight, exhibit.title(line.values) if question.view is View.PICTURES else "")
+            for line, sight in zip(found.lines, sights, strict=True)
+        ],
+        "total": found.total,
+        "first": question.page * rows + 1 if found.lines else 0,
+        "last": question.page * rows + len(found.lines),
+        "pages": pages,
+        "cases": exhibit.cases if question.show is Show.ALL else "findings",
+        "sort_words": {column.name: _turned(question, column.name, is_number=column.is_number) for column in shown},
+    }
+
+
+def _worst(volume: Volume, digest: Digest) -> list[tuple[str, Line, Sight, str]]:
+    """Returns the worst finding of each group, to be looked at first; none where the kind has nothing to look at."""
+    shown = [
+        (f"/runs/{volume.found.key}/cases/{line.case_id}", line, _sight(volume, line), volume.exhibit.title(line.values))
+        for line in digest.worst
+    ]
+    films = any(sight is Sight.FILM for _, _, sight, _ in shown)
+    return [each for each in shown if each[2] is not Sight.NOTHING][: WORST_FILMS if films else None]
+
+
+def _sight(volume: Volume, line: Line) -> Sight:
+    """Tells what a line shows; packed columns are not at hand here, so that a film is taken for granted where the kind has films."""
+    packed = {column.name: b"        " for column in volume.columns if column.form is Form.HIDDEN}
+    return volume.exhibit.sight({**packed, **line.values})
+
+
+def _turned(question: Question, name: str, *, is_number: bool) -> str:
+    descending = not question.descending if question.sort == name else is_number
+    return question.parameters(sort=name, descending=descending, page=0)
+
+
+def _case_address(volume: Volume, line: Line, question: Question) -> str:
+    parameters = question.parameters(page=0)
+    return f"/runs/{volume.found.key}/cases/{line.case_id}?at={line.number}{'&' if parameters else ''}{parameters}"
+
+
+def _status(volume: Volume) -> dict[str, Any]:
+    rates, state = volume.digest().rates, volume.state
+    try:
+        shards = volume.shards()
+    except SkidpadError:
+        shards = {}  # the drive cannot be opened to see how long it is
+    done, total = (sum(each[place] for each in shards.values()) for place in (0, 1))
+    return {
+        "volume": volume,
+        "state": state.value,
+        "shards": shards,
+        "done": done,
+        "total_shards": total if all(each[1] for each in shards.values()) else 0,
+        "rates": rates,
+        "rate": rate_words(rates.rate, rates.findings, rates.cases, "rate"),
+        "confirmed": rate_words(rates.confirmed, rates.real_faults, rates.cases, "confirmed"),
+        "possible": rate_words(rates.without_false_alarms, rates.findings - rates.false_alarms, rates.cases, "possible"),
+        "precision": rate_words(rates.precision, rates.real_faults, rates.real_faults + rates.false_alarms, "precision"),
+    }
+
+
+def _case(library: Library, volume: Volume, case_id: str, question: Question, at: int | None) -> dict[str, Any]:
+    row = volume.row(case_id)
+    exhibit, sight = volume.exhibit, volume.exhibit.sight(row)
+    problem = ""
+    pair = None
+    if sight is Sight.PAIR:
+        try:
+            pair = pair_view(exhibit.answers(row), *_size(library.picture(volume, case_id, Side.ORIGINAL)))
+        except SkidpadError as error:
+            problem = plain(str(error), 400)
+    asked = replace(question, page=0)
+    total = volume.reader().page(asked, 1).total if at is not None else 0
+    tag = volume.tag_of(case_id)
+    parameters = asked.parameters()
+    rows = CARDS if question.view is View.PICTURES else PAGE_ROWS
+    return {
+        "volume": volume,
+        "key": volume.found.key,
+        "case_id": case_id,
+        "title": exhibit.title(row),
+        "told": exhibit.told(row),
+        "verdict": exhibit.verdict(row),
+        "violated": bool(row["violated"]),
+        "sight": sight,
+        "pair": pair,
+        "problem": problem,
+        "facts": [("phase", plain(str(row["phase"]), 40)), *fact_rows(volume.columns, row)],
+        "tag": tag.value if tag is not None else "",
+        "at": at,
+        "total": total,
+        "parameters": parameters,
+        "back": f"/runs/{volume.found.key}?{asked.parameters(page=(at or 0) // rows)}",
+        "stay": f"at={at}&{parameters}" if at is not None else parameters,
+        "replay": f"skidpad replay {_quoted(volume)} {case_id}",
+    }
+
+
+def _quoted(volume: Volume) -> str:
+    return plain(shlex.quote(str(volume.found.path)), 400)
+
+
+def _size(jpeg: bytes) -> tuple[int, int]:
+    frame = decode(jpeg)
+    return (frame.shape[1], frame.shape[0]) if frame is not None else (640, 480)
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

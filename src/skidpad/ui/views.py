@@ -1,0 +1,175 @@
+"""What the templates show, worded: every text here is safe to print once it is escaped, and every drawing escapes its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skidpad.report.arrows import LABEL_WIDTH, cross, exaggeration_for, outline
+from skidpad.report.svg import Axis, add, drawing, write
+from skidpad.report.wording import DEGREES, NOTHING, answer, count, difference, interval, percent, plain
+from skidpad.ui.columns import Form
+
+if TYPE_CHECKING:
+    from skidpad.core.images import FloatArray
+    from skidpad.runs.tags import TaggedRates
+    from skidpad.statistics.intervals import Interval
+    from skidpad.ui.columns import Column
+    from skidpad.ui.exhibits import PairAnswers, Row
+    from skidpad.ui.library import Summary
+
+_BAR_WIDTH, _BAR_HEIGHT = 120.0, 18.0
+
+
+@dataclass(frozen=True, slots=True)
+class RateWords:
+    """A rate as words and as a small bar with its interval."""
+
+    share: str
+    range: str
+    of: str
+    bar: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run in a list."""
+
+    key: str
+    name: str
+    kind: str
+    subject: str
+    drive: str
+    date: str
+    state: str
+    cases: str
+    findings: str
+    rate: RateWords | None
+    tagged: str
+    problem: str
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its figures are known, or never will be."""
+        return self.rate is not None or bool(self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowView:
+    """One arrow over a picture: its CSS class, and the polygon's points in a frame of 100 by `height`."""
+
+    kind: str
+    points: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """A pair with its answers as words and arrows."""
+
+    original: str
+    mutant: str
+    label: str
+    apart: str
+    arrows: tuple[ArrowView, ...]
+    width: int
+    height: int
+    exaggeration: str
+
+
+def rate_words(rate: Interval, hits: int, trials: int, key: str) -> RateWords:
+    """Words a rate with its interval."""
+    share, words = percent(rate.estimate), interval(rate.low, rate.high)
+    return RateWords(share, words, f"{count(hits)} of {count(trials)}", _bar(key, share, words, rate) if trials else "")
+
+
+def run_line(summary: Summary) -> RunLine:
+    """Words one run of the list."""
+    found, rates = summary.found, summary.rates
+    return RunLine(
+        key=found.key,
+        name=plain(found.name, 120),
+        kind=summary.kind,
+        subject=summary.subject or NOTHING,
+        drive=summary.drive or NOTHING,
+        date=date_words(summary.created),
+        state=summary.state.value if summary.state is not None else "unreadable",
+        cases=f"{count(rates.cases)} {summary.cases}" if rates is not None else "",
+        findings=count(rates.findings) if rates is not None else "",
+        rate=rate_words(rates.rate, rates.findings, rates.cases, f"rate-{found.key}") if rates is not None else None,
+        tagged=tagged_words(rates) if rates is not None else "",
+        problem=summary.problem,
+    )
+
+
+def place_words(path: Path) -> str:
+    """Words a path, as seen from where the page was started where it lies below."""
+    here = Path.cwd()
+    return plain(str(path.relative_to(here)) if path != here and path.is_relative_to(here) else str(path), 300)
+
+
+def date_words(created: str) -> str:
+    """Words a time of ISO 8601 to the minute."""
+    return f"{created[:10]} {created[11:16]}" if len(created) >= 16 else created
+
+
+def tagged_words(rates: TaggedRates) -> str:
+    """Words how many findings were looked at, "" where none."""
+    done = rates.findings - rates.untagged
+    return f"{count(done)} tagged, {count(rates.real_faults)} real" if done else ""
+
+
+def fact_rows(columns: Sequence[Column], row: Row) -> list[tuple[str, str]]:
+    """Returns every column that can be read, with its value."""
+    return [(column.title, column.word(row.get(column.name))) for column in columns if column.form is not Form.HIDDEN]
+
+
+def pair_view(said: PairAnswers, width: int, height: int) -> PairView:
+    """Words the answers of a pair, and draws those that are angles as arrows over a picture of this size."""
+    arrows: list[ArrowView] = []
+    factor = 1.0
+    if said.unit == DEGREES:
+        factor = exaggeration_for((said.original, said.mutant))
+        for kind, angle, thickness in (
+            ("label", said.label, LABEL_WIDTH),
+            ("original", said.original, 1.0),
+            ("mutant", said.mutant, 1.0),
+        ):
+            if isfinite(angle):
+                arrows.append(ArrowView(kind, _points(outline(angle, width, height, factor, thickness))))
+            elif kind == "mutant":
+                arrows.append(ArrowView(kind, _points(cross(width, height))))
+    return PairView(
+        original=answer(said.original, said.unit),
+        mutant=answer(said.mutant, said.unit),
+        label=answer(said.label, said.unit) if isfinite(said.label) else "",
+        apart=difference(said.original, said.mutant, said.unit),
+        arrows=tuple(arrows),
+        width=width,
+        height=height,
+        exaggeration=f"{factor:g}" if factor != 1.0 and arrows else "",
+    )
+
+
+def setting_rows(config: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Words a run's settings."""
+    return [(plain(str(name), 60), plain(value if isinstance(value, str) else str(value), 300)) for name, value in config.items()]
+
+
+def _points(corners: FloatArray) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+
+
+def _bar(key: str, share: str, words: str, rate: Interval) -> str:
+    axis = Axis(0.0, 1.0, 1.0, _BAR_WIDTH - 1.0)
+    middle = _BAR_HEIGHT / 2.0
+    root = drawing(key, share, f"95 % interval {words}", _BAR_HEIGHT, _BAR_WIDTH)
+    root.set("class", "ratebar")
+    add(root, "rect", x=0.0, y=middle - 4.0, width=_BAR_WIDTH, height=8.0, rx=4.0, class_="ground")
+    add(root, "rect", x=0.0, y=middle - 4.0, width=max(axis.at(rate.estimate), 1.5), height=8.0, rx=4.0, class_="bar")
+    add(root, "line", x1=axis.at(rate.low), x2=axis.at(rate.high), y1=middle, y2=middle, class_="whisker")
+    for end in (rate.low, rate.high):
+        add(root, "line", x1=axis.at(end), x2=axis.at(end), y1=middle - 4.0, y2=middle + 4.0, class_="whisker")
+    return write(root)

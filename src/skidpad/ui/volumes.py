@@ -1,0 +1,190 @@
+"""One run as the page holds it: opened once, looked at again before every answer, asked by any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from skidpad.core.errors import BadRunError, UnknownNameError
+from skidpad.core.images import encode
+from skidpad.report.wording import plain
+from skidpad.runs.folder import Run
+from skidpad.runs.locking import is_held
+from skidpad.runs.tags import Tag, TaggedRates, Tags
+from skidpad.ui.columns import columns_of
+from skidpad.ui.exhibits import Exhibit, Motion, Row, Side, exhibit_of
+from skidpad.ui.guarding import check_run
+from skidpad.ui.reading import Choices, GroupRate, Line, Reader
+from skidpad.ui.rows import FAILURES, Database, Rows, count_directly
+
+if TYPE_CHECKING:
+    from skidpad.ui.shelf import Found
+
+JPEG_QUALITY = 92
+WORST = 8
+_BROKEN = (*FAILURES, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
+"""What a damaged or hostile run folder can raise, besides our own errors."""
+
+
+class State(Enum):
+    """How far a run is."""
+
+    FINISHED = "finished"
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The figures of a run: overall, of each group, the worst finding of each, and the columns worth a choice."""
+
+    rates: TaggedRates
+    groups: tuple[GroupRate, ...]
+    worst: tuple[Line, ...]
+    choices: tuple[Choices, ...]
+
+
+class Volume:
+    """A run on the shelf. What is wrong with its folder is a BadRunError; nothing changes the run, except that tags are added to it."""
+
+    def __init__(self, found: Found, database: Database) -> None:
+        self.found = found
+        self.tags = Tags.of(found.path)
+        self._database = database
+        self._lock = Lock()
+        self._drawing = Lock()
+        with self._told():
+            check_run(found.path)
+            self.run = Run.open(found.path, set_aside=False)
+            self.exhibit: Exhibit = exhibit_of(self.run.config)
+            self.columns = columns_of(self.run.schema, self.exhibit.config)
+        self._rows: Rows | None = None
+        self._tagged: tuple[int, int] | None = None
+        self._digest: Digest | None = None
+        self._counted: tuple[object, TaggedRates] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of its campaign."""
+        return plain(str(self.run.config.get("campaign", "unknown")), 40)
+
+    def setting(self, name: str) -> str:
+        """Returns a setting as words, "" where there is none."""
+        value = self.run.config.get(name, "")
+        return plain(value, 200) if isinstance(value, str) else plain(str(value), 200)
+
+    @property
+    def state(self) -> State:
+        """Whether it is finished, or somebody works on it now."""
+        with self._told():
+            if self.run.is_finished:
+                return State.FINISHED
+            return State.RUNNING if is_held(self.found.path) else State.STOPPED
+
+    def shards(self) -> Mapping[str, tuple[int, int]]:
+        """Returns for each phase how many shards are kept and how many there will be, 0 where that is not known."""
+        with self._told():
+            kept = {phase: len(self.run.completed(phase)) for phase in self.run.phases()}
+            # A finished run has them all; only for one under way is the drive opened to see how long it is.
+            expected = dict.fromkeys(kept, 0) | dict(kept if self.run.is_finished else self.exhibit.shards())
+        return {phase: (kept.get(phase, 0), total) for phase, total in expected.items()}
+
+    def reader(self) -> Reader:
+        """Looks at the folder, brings the table and its tags up to date, and returns what answers questions about it."""
+        with self._told(), self._lock:
+            check_run(self.found.path)
+            self.run.refresh()
+            segments = self.run.segments()
+            names = {segment.path.name for segment in segments}
+            if self._rows is not None and not self._rows.kept <= names:
+                self._forget()
+            if self._rows is None:
+                self._rows, self._tagged = Rows(self._database, self.columns), None
+            if not names <= self._rows.kept:
+                self._rows.add(segments)
+                self._digest = None
+            signature = self.tags.journal.signature
+            if signature != self._tagged:
+                self._rows.tag({case_id: tag.value for case_id, tag in self.tags.current().items()})
+                self._tagged = signature
+                self._digest = None
+            return Reader(self._database, self._rows.source, self.columns, tuple(sorted(self.exhibit.unjudged)))
+
+    def rates(self) -> TaggedRates:
+        """Counts cases, findings and tags; for a run whose rows nobody asked for without copying them."""
+        if self._rows is not None:
+            return self.digest().rates
+        with self._told():
+            check_run(self.found.path)
+            self.run.refresh()
+            judged = [segment for segment in self.run.segments() if segment.phase not in self.exhibit.unjudged]
+            key = (tuple(segment.path.name for segment in judged), self.tags.journal.signature)
+            if self._counted is None or self._counted[0] != key:
+                self._counted = (key, count_directly(self._database, judged, self.tags.current()))
+            return self._counted[1]
+
+    def digest(self) -> Digest:
+        """Returns what the page of the run shows above its rows; found out once for each state of the folder."""
+        reader = self.reader()
+        kept = self._digest
+        if kept is None:
+            groups = self.exhibit.groups
+            with self._told():
+                kept = Digest(reader.rates(), reader.rates_by(groups), reader.worst_of_each(groups, WORST), reader.choices())
+            self._digest = kept
+        return kept
+
+    def row(self, case_id: str) -> Row:
+        """Returns the whole record of a case, packed bytes included, with its phase."""
+        reader = self.reader()
+        with self._told():
+            where = reader.whereabouts(case_id)
+            if where is None:
+                raise UnknownNameError(f"no case {plain(case_id, 20)} in the run {plain(self.found.name, 80)}")
+            phase, shard, place = where
+            segment = next(segment for segment in self.run.segments() if (segment.phase, segment.index) == (phase, shard))
+            record: Row = {**segment.records().slice(place, 1).to_pylist()[0], "phase": phase}
+        return record
+
+    def picture(self, case_id: str, side: Side) -> bytes:
+        """Renders one picture of a case as JPEG."""
+        row = self.row(case_id)
+        with self._told(), self._drawing:
+            return encode(self.exhibit.picture(row, side), ".jpg", JPEG_QUALITY)
+
+    def film(self, case_id: str, motion: Motion) -> bytes:
+        """Draws the film of a case as SVG."""
+        row = self.row(case_id)
+        with self._told(), self._drawing:
+            return self.exhibit.film(row, motion).encode()
+
+    def put_tag(self, case_id: str, tag: Tag | None) -> None:
+        """Tags a case that the run has."""
+        self.row(case_id)
+        self.tags.put(case_id, tag)
+
+    def tag_of(self, case_id: str) -> Tag | None:
+        """Returns the tag of a case."""
+        return self.tags.current().get(case_id)
+
+    def close(self) -> None:
+        """Lets go of the table."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._rows is not None:
+            self._rows.drop()
+        self._rows, self._digest = None, None
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turns whatever a broken folder raises into one kind of error."""
+        try:
+            yield
+        except _BROKEN as error:
+            raise BadRunError(f"the run {plain(self.found.name, 80)} cannot be read: {plain(str(error) or repr(error), 200)}") from error

@@ -1,0 +1,264 @@
+"""The pages of every kind of run: what they say, what they show, what they keep."""
+
+import json
+import re
+from collections.abc import Iterator
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from ui_runs import Server, make_drive, make_odd_run, make_picture_run, manifest, picture_records, serve
+
+from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.core.images import encode
+from skidpad.core.stimuli import Recipe
+from skidpad.drives.opening import open_drive
+from skidpad.runs.folder import Run
+from skidpad.runs.segments import ShardResult
+from skidpad.runs.tags import Tag, Tags
+from skidpad.transforms import stimuli
+from skidpad.ui.exhibits import EXHIBITS, Side, Sight, exhibit_of
+from skidpad.ui.volumes import JPEG_QUALITY
+
+
+@pytest.fixture(scope="module")
+def drive(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_drive(tmp_path_factory.mktemp("drive"))
+
+
+@pytest.fixture
+def server(tmp_path: Path, drive: str) -> Iterator[Server]:
+    make_picture_run(tmp_path / "first", drive, seed=1)
+    make_picture_run(tmp_path / "second", drive, seed=2)
+    with serve(tmp_path) as server:
+        yield server
+
+
+def worst(server: Server, name: str) -> str:
+    return server.library.volume(server.key(name)).reader().failing()[0]
+
+
+def test_every_kind_of_campaign_has_an_exhibit() -> None:
+    assert set(EXHIBITS.names()) == set(CAMPAIGNS.names())
+
+
+def test_the_list_tells_what_each_run_found(server: Server) -> None:
+    text = server.get("/").text
+    for name in ("first", "second"):
+        rates = server.library.volume(server.key(name)).rates()
+        assert f"<b>{rates.findings}</b>" in text
+    assert text.count('class="state finished"') == 2
+    assert server.get(f"/runs/{server.key('first')}/line").text.startswith('<tr class="run"')
+
+
+def test_a_run_that_is_not_counted_in_time_is_asked_for_later(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skidpad.ui.library.FIRST_SCREEN_S", -1.0)
+    text = server.get("/").text
+    assert text.count("data-count=") == 2
+    assert f'data-count="/runs/{server.key("first")}/line"' in text
+
+
+def test_rows_are_a_part_of_the_page_and_answer_filters(server: Server) -> None:
+    key = server.key("first")
+    whole, part = (server.get(f"/runs/{key}{rest}?is.stimulus=rotation&sort=frame_index").text for rest in ("", "/rows"))
+    cases = re.findall(r"cases/([0-9a-f]{12})", part)
+    assert cases
+    assert all(case in whole for case in cases)
+    assert "brightness" not in part
+    assert "rotation(angle_deg=" in part
+    assert server.get(f"/runs/{key}/rows?sort=nothing").status_code == 404
+    assert server.get(f"/runs/{key}/rows?page=x").status_code == 400
+    assert "No findings match" in server.get(f"/runs/{key}/rows?q=nowhere").text
+
+
+def test_angles_are_degrees_at_the_surface(server: Server) -> None:
+    key = server.key("first")
+    row = server.library.volume(key).row(worst(server, "first"))
+    page = server.get(f"/runs/{key}/cases/{row['case_id']}").text
+    assert "original (°)" in page
+    assert f"{np.degrees(row['original']):.4g}".replace("-", "−") in page
+
+
+@pytest.mark.parametrize("stimulus", ["brightness", "rotation", "blur+contrast"])
+def test_pictures_are_those_of_the_run(server: Server, drive: str, stimulus: str) -> None:
+    volume = server.library.volume(server.key("first"))
+    row = next(row for row in volume.run.records("grid").to_pylist() if row["stimulus"] == stimulus)
+    recipe = Recipe.from_json(row["recipe"])
+    frame = open_drive(drive).frame(row["frame_index"])
+    expected = recipe.apply(frame[np.newaxis], stimuli(None))[0]
+    assert np.array_equal(volume.exhibit.picture(row, Side.ORIGINAL), frame)
+    assert np.array_equal(volume.exhibit.picture(row, Side.MUTANT), expected)
+    answer = server.get(f"/runs/{server.key('first')}/cases/{row['case_id']}/mutant.jpg")
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert answer.content == encode(expected, ".jpg", JPEG_QUALITY)
+
+
+def test_a_picture_is_rendered_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, case = server.key("first"), worst(server, "first")
+    address = f"/runs/{key}/cases/{case}/mutant.jpg"
+    first = server.get(address).content
+    monkeypatch.setattr(type(server.library.volume(key).exhibit), "picture", None)
+    assert server.get(address).content == first
+
+
+def test_a_finding_whose_drive_is_gone_says_so(tmp_path: Path) -> None:
+    make_picture_run(tmp_path / "run", str(tmp_path / "nowhere"), rows=4)
+    with serve(tmp_path) as server:
+        address = f"/runs/{server.key('run')}/cases/{worst(server, 'run')}"
+        page = server.get(address)
+        assert page.status_code == 200
+        assert "no folder" in page.text
+        assert server.get(f"{address}/mutant.jpg").status_code == 400
+
+
+def test_one_steps_through_the_answer_one_filtered(server: Server) -> None:
+    key = server.key("first")
+    asked = "is.stimulus=brightness"
+    answer = server.library.volume(key).reader()
+    first = server.get(f"/runs/{key}/at/0?{asked}")
+    assert first.status_code == 303
+    page = server.get(first.headers["location"]).text
+    assert f'href="/runs/{key}/at/1?{asked}"' in page
+    assert 'rel="prev"' not in page
+    total = int(re.search(r"1 of (\d+)", page)[1])
+    assert total == sum(line["violated"] for line in records(server, "first") if line["stimulus"] == "brightness")
+    last = server.get(server.get(f"/runs/{key}/at/{total - 1}?{asked}").headers["location"]).text
+    assert 'rel="next"' not in last
+    assert server.get(f"/runs/{key}/at/{total}?{asked}").status_code == 404
+    assert answer.rates().findings > total
+
+
+def records(server: Server, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = server.library.volume(server.key(name)).run.records("grid").to_pylist()
+    return rows
+
+
+def test_tags_are_kept_shown_and_counted(server: Server) -> None:
+    key = server.key("first")
+    cases = server.library.volume(key).reader().failing()
+    for case, tag in zip(cases, ("real fault", "real fault", "false alarm", "unclear"), strict=False):
+        assert server.post(f"/runs/{key}/cases/{case}/tag", content=f"tag={tag}", headers={"x-skidpad": "script"}).status_code == 204
+    assert list(Tags.of(server.root / "first").current().values()) == [Tag.REAL_FAULT, Tag.REAL_FAULT, Tag.FALSE_ALARM, Tag.UNCLEAR]
+    assert 'value="real fault" aria-pressed="true"' in server.get(f"/runs/{key}/cases/{cases[0]}").text
+    status = server.get(f"/runs/{key}/status").text
+    assert "2 real faults, 1 false alarms, 1 unclear; 66.7" in status
+    rates = server.library.volume(key).rates()
+    assert (rates.real_faults, rates.false_alarms, rates.unclear) == (2, 1, 1)
+    assert f"{100 * rates.confirmed.estimate:.1f}" in status
+    assert server.get(f"/runs/{key}/rows?tag=false+alarm").text.count("/cases/") == 1
+    assert "4 tagged, 2 real" in server.get("/").text
+    server.post(f"/runs/{key}/cases/{cases[0]}/tag", content="tag=")
+    assert "1 real faults" in server.get(f"/runs/{key}/status").text
+
+
+@pytest.mark.parametrize(("case", "tag"), [("ffffffffffff", "unclear"), ("..", "unclear"), (None, "lovely")])
+def test_what_is_not_there_is_not_tagged(server: Server, case: str | None, tag: str) -> None:
+    key = server.key("first")
+    answer = server.post(f"/runs/{key}/cases/{case or worst(server, 'first')}/tag", content=f"tag={tag}")
+    assert answer.status_code in {404, 405}
+    assert not Tags.of(server.root / "first").current()
+
+
+def test_a_running_campaign_is_watched(tmp_path: Path, drive: str) -> None:
+    run = make_picture_run(tmp_path / "run", drive, shards=1, finish=False)
+    with serve(tmp_path) as server:
+        key = server.key("run")
+        assert 'class="state stopped"' in server.get("/").text
+        with run.lock():
+            page = server.get(f"/runs/{key}").text
+            assert f'data-live="/runs/{key}/status"' in page
+            assert "2 of 6 shards" in page  # six frames by two a shard, as originals and as a grid
+            found = server.library.volume(key).rates().findings
+            run.commit(ShardResult("grid", 1, picture_records(40, 77, 40)))
+            status = server.get(f"/runs/{key}/status").text
+            assert "3 of 6 shards" in status
+            assert 'value="3"' in status
+            assert server.library.volume(key).rates().findings > found
+        assert 'class="state stopped"' in server.get(f"/runs/{key}/status").text
+
+
+def test_runs_are_compared_case_by_case(server: Server) -> None:
+    one, two = ({row["case_id"] for row in records(server, name) if row["violated"]} for name in ("first", "second"))
+    page = server.get(f"/compare?run={server.key('first')}&run={server.key('second')}").text
+    shown = re.findall(r'<span class="name">(\w+)</span><strong>(\d+)</strong>', page)
+    assert dict(shown) == {"new": str(len(two - one)), "fixed": str(len(one - two)), "persisting": str(len(one & two))}
+    assert all(name in page for name in ("brightness", "rotation", "blur+contrast"))
+    assert "Choose two runs" in server.get(f"/compare?run={server.key('first')}").text
+    assert server.get("/compare?run=nothing").status_code == 404
+
+
+def test_findings_of_different_drives_are_not_matched(server: Server, tmp_path: Path) -> None:
+    other = Run.create(tmp_path / "third", {"campaign": "deeptest", "drive": "elsewhere"}, manifest(drive="another"))
+    other.commit(ShardResult("grid", 0, picture_records(10)))
+    page = server.get(f"/compare?run={server.key('first')}&run={server.key('third')}").text
+    assert "cannot be matched" in page
+    assert "persisting" not in page
+
+
+def test_an_unknown_kind_is_shown_as_a_table(tmp_path: Path) -> None:
+    make_odd_run(tmp_path / "odd")
+    with serve(tmp_path) as server:
+        key = server.key("odd")
+        page = server.get(f"/runs/{key}?show=all").text
+        assert page.count('<th scope="row"><a href="/runs/') == 5
+        assert "speed (°)" in page
+        case = server.get(f"/runs/{key}/cases/0003").text
+        assert "∞" in case
+        assert server.get(f"/runs/{key}/cases/0003/mutant.jpg").status_code == 404
+        assert server.get(f"/runs/{key}/cases/0003/strip.svg").status_code == 404
+
+
+@pytest.mark.parametrize("kind", CAMPAIGNS.names())
+def test_an_empty_run_of_every_kind_is_shown(tmp_path: Path, kind: str) -> None:
+    Run.create(tmp_path / "run", {"campaign": kind}, manifest())
+    with serve(tmp_path) as server:
+        assert server.get("/").status_code == 200
+        page = server.get(f"/runs/{server.key('run')}")
+        assert page.status_code == 200
+        assert "No findings" in page.text
+
+
+def drive_row(**changes: Any) -> dict[str, Any]:
+    series = np.zeros(20).astype("<f8").tobytes()
+    row = {
+        "case_id": "ab12",
+        "mode": "online",
+        "scenario_name": "bend",
+        "scenario": json.dumps({}),
+        "condition": "original",
+        "recipe": "[]",
+        "max_lateral_m": 0.4,
+        "departed_at_s": nan,
+        "collided_at_s": nan,
+        "lateral_m": series,
+        "answers_rad": series,
+        "truth_rad": series,
+        "problem": "",
+        "excess": 0.3,
+        "violated": False,
+    }
+    return {**row, **changes}
+
+
+def test_drives_say_how_they_ended() -> None:
+    exhibit = exhibit_of({"campaign": "online"})
+    assert exhibit.sight(drive_row()) is Sight.FILM
+    assert exhibit.sight(drive_row(lateral_m=b"")) is Sight.NOTHING
+    assert exhibit.verdict(drive_row()) == "strays 0.40 m at most"
+    assert exhibit.verdict(drive_row(violated=True, departed_at_s=2.0)) == "left its lane after 2.0 s"
+    assert exhibit.verdict(drive_row(violated=True, collided_at_s=3.5)) == "touched something after 3.5 s"
+    assert "leaves its lane after 2.0 s" in exhibit.told(drive_row(violated=True, departed_at_s=2.0))
+    compared = exhibit_of({"campaign": "compare"})
+    assert compared.unjudged == {"matched", "offline"}
+    assert compared.title(drive_row()) == "bend, online"
+
+
+def test_a_run_without_records_of_a_finding_has_none_to_step_to(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"campaign": "deeptest"}, manifest())
+    run.commit(ShardResult("grid", 0, picture_records(0)))
+    assert isinstance(run.records(), pa.Table)
+    with serve(tmp_path) as server:
+        assert server.get(f"/runs/{server.key('run')}/at/0").status_code == 404

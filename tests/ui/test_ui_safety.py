@@ -1,0 +1,146 @@
+"""Who may ask, and what an answer may do: host, origin, policy, size."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ui_runs import ADDRESS, Server, make_picture_run, serve
+
+from skidpad.runs.tags import Tags
+from skidpad.ui.safety import FOREIGN_POLICY, MAX_BODY_BYTES, POLICY
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("runs")
+    make_picture_run(root / "run", rows=8)
+    with serve(root) as server:
+        yield server
+
+
+@pytest.fixture
+def tag(server: Server) -> str:
+    key = server.key("run")
+    return f"/runs/{key}/cases/{server.library.volume(key).reader().failing()[0]}/tag"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8321", "evil.example:8321", "[::1]:8321", "0.0.0.0:8321", ""])
+def test_a_name_that_only_resolves_to_this_machine_is_refused(server: Server, host: str) -> None:
+    answer = server.get("/", headers={"host": host})
+    assert answer.status_code == 421
+    assert "run" not in answer.text.replace("running", "")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:9", "localhost:8321", "LOCALHOST"])
+def test_this_machine_is_answered(server: Server, host: str) -> None:
+    assert server.get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "null"},
+        {"origin": "http://evil.example"},
+        {"origin": "https://127.0.0.1:8321"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "http://localhost:8321"},
+        {"origin": ADDRESS, "sec-fetch-site": "cross-site"},
+        {"origin": ADDRESS, "sec-fetch-site": "same-site"},
+        {"referer": f"{ADDRESS}/"},
+    ],
+)
+def test_no_other_page_may_change_anything(server: Server, tag: str, headers: dict[str, str]) -> None:
+    answer = server.ask("POST", tag, content="tag=unclear", headers=headers)
+    assert answer.status_code == 403
+    assert not Tags.of(server.root / "run").current()
+
+
+def test_this_page_may(server: Server, tag: str, tmp_path: Path) -> None:
+    assert server.post(tag, content="tag=unclear", headers={"sec-fetch-site": "same-origin"}).status_code == 303
+    assert server.post(tag, content="tag=", headers={"x-skidpad": "script"}).status_code == 204
+    assert not Tags.of(server.root / "run").current()
+
+
+def test_after_a_tag_one_stays_on_this_page_whatever_the_form_says(server: Server, tag: str) -> None:
+    answer = server.post(tag, content="tag=&back=//evil.example%0d%0aset-cookie:x")
+    assert answer.headers["location"].startswith("/runs/")
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_other_methods_do_nothing(server: Server, method: str) -> None:
+    assert server.ask(method, "/", headers={"origin": ADDRESS, "content-length": "0"}).status_code == 405
+
+
+def test_a_large_body_is_refused(server: Server, tag: str) -> None:
+    assert server.post(tag, content=b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
+
+
+def test_a_body_of_unknown_size_is_refused(server: Server, tag: str) -> None:
+    async def pieces() -> object:
+        yield b"tag=unclear"
+
+    assert server.post(tag, content=pieces()).status_code == 413
+
+
+@pytest.mark.parametrize("address", ["/", "/nowhere", "/static/page.js", "/static/report.css", "/study", "/compare", "/runs/none"])
+def test_every_answer_forbids_what_comes_from_outside(server: Server, address: str) -> None:
+    answer = server.get(address)
+    assert answer.headers["content-security-policy"] == POLICY
+    assert POLICY.startswith("default-src 'self'; ")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert "http://" not in answer.text.replace("http://www.w3.org/", "")
+    assert "https://" not in answer.text
+
+
+def test_pages_have_no_inline_script_or_style(server: Server) -> None:
+    key = server.key("run")
+    case = server.library.volume(key).reader().failing()[0]
+    for address in ("/", f"/runs/{key}", f"/runs/{key}/cases/{case}?at=0", f"/compare?run={key}"):
+        text = server.get(address).text
+        assert "<style" not in text
+        assert "style=" not in text
+        assert text.count("<script") == text.count('<script src="/static/page.js" defer></script>') == 1
+        assert " onclick=" not in text
+
+
+def test_a_report_that_a_run_brings_is_shut_in(server: Server) -> None:
+    key = server.key("run")
+    assert server.get(f"/runs/{key}/report").status_code == 404
+    report = server.root / "run" / "report.html"
+    report.write_text("<script>alert(1)</script>")
+    answer = server.get(f"/runs/{key}/report")
+    assert answer.headers["content-security-policy"] == FOREIGN_POLICY
+    assert "sandbox" in FOREIGN_POLICY
+    assert "script-src" not in FOREIGN_POLICY
+    report.unlink()
+    report.symlink_to("/etc/hostname")
+    assert server.get(f"/runs/{key}/report").status_code == 404
+    report.unlink()
+
+
+@pytest.mark.parametrize("name", ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "templates/run.jinja", "style.css", ""])
+def test_only_known_files_are_served(server: Server, name: str) -> None:
+    assert server.get(f"/static/{name}").status_code in {404, 307}
+
+
+@pytest.mark.parametrize("address", ["/docs", "/redoc", "/openapi.json"])
+def test_there_is_no_generated_documentation(server: Server, address: str) -> None:
+    assert server.get(address).status_code == 404
+
+
+def test_the_address_of_the_server_is_this_machine_alone() -> None:
+    from skidpad.core.errors import SkidpadError
+    from skidpad.ui.serving import HOST, bound_socket
+
+    assert HOST == "127.0.0.1"
+    with bound_socket(0) as taken:
+        host, port = taken.getsockname()
+        assert host == "127.0.0.1"
+        with pytest.raises(SkidpadError, match="choose another --port"):
+            bound_socket(port)
+    with pytest.raises(SkidpadError, match="choose another --port"):
+        bound_socket(70_000)

@@ -7,34 +7,58 @@ from hypothesis import strategies as st
 from worlds_truths import polyline_projection, straight
 
 from skidpad.core.seeding import child_rng
+from skidpad.worlds.canvas import CHUNK
 from skidpad.worlds.cards import place_on
+from skidpad.worlds.chunks import ALONG, LATERAL, LINES
+from skidpad.worlds.knots import SPAN_M, Ground, knot_at, place_chunk, span_at
 from skidpad.worlds.road import Piece, Road, RoadStyle, random_road
 from skidpad.worlds.roadtable import RoadTable
-from skidpad.worlds.terrain import SPAN_ERROR_M, span_at
+
+
+def winding(seed: int, radius_m: float) -> Road:
+    return random_road(child_rng(seed, "road"), 150.0, RoadStyle(min_radius_m=radius_m, max_radius_m=2.0 * radius_m))
 
 
 @given(st.integers(0, 10**6), st.floats(30.0, 300.0))
 @settings(max_examples=12, deadline=None)
 def test_the_lateral_position_is_within_a_millimetre_of_brute_force(seed: int, radius_m: float) -> None:
-    rng = np.random.default_rng(seed)
-    road = random_road(child_rng(seed, "road"), 150.0, RoadStyle(min_radius_m=radius_m, max_radius_m=2.0 * radius_m))
+    rng, road = np.random.default_rng(seed), winding(seed, radius_m)
     points = road.at(rng.uniform(2.0, road.length_m - 2.0, 40)).beside(rng.uniform(-16.0, 16.0, 40))
     along, beside = polyline_projection(road, points)
     found = RoadTable.build(road).look_up(points)
-    # Between knots the renderer interpolates, which adds no more than SPAN_ERROR_M.
-    assert np.abs(found[:, 0] - beside).max() < 0.001 - SPAN_ERROR_M
+    assert np.abs(found[:, 0] - beside).max() < 0.0005
     assert np.abs(found[:, 1] - along).max() < 0.05
 
 
-@given(st.floats(0.005, 0.5), st.floats(20.0, 400.0))
+@given(st.integers(0, 10**6), st.floats(30.0, 300.0), st.floats(0.006, 0.5), st.floats(-0.7, 0.7))
+@settings(max_examples=30, deadline=None)
+def test_every_pixel_between_knots_is_within_a_millimetre_of_brute_force(seed: int, radius_m: float, across_px: float, turn: float) -> None:
+    """A chunk of a row as the renderer fills it: a line of pixels across a view that looks along the road, more or less."""
+    rng, road = np.random.default_rng(seed), winding(seed, radius_m)
+    here = road.at(np.array([rng.uniform(20.0, road.length_m - 20.0)]))
+    heading = float(here.heading_rad[0]) + turn
+    cosine, sine = np.cos(heading), np.sin(heading)
+    x, y = here.beside(rng.uniform(-6.0, 6.0))[0] - 32.0 * across_px * np.array([sine, -cosine])
+    points = np.array([x, y]) + across_px * np.arange(CHUNK)[:, None] * np.array([sine, -cosine])
+    along, beside = polyline_projection(road, points)
+    shown = (np.abs(beside) < 16.0) & (along > 1.0) & (along < road.length_m - 1.0)
+    scratch, steps = np.zeros(LINES * CHUNK, np.float32), (cosine, sine, across_px, 0.1)
+    table = RoadTable.build(road)
+    ground = Ground(table.nodes, table.cells, table.origin_m, np.zeros((2, 2), np.uint8), False, np.zeros(10), np.zeros(4, np.float32))
+    last = place_chunk(scratch, ground, x, y, 0.0, 200.0, steps, span_at(across_px, SPAN_M, CHUNK), knot_at(ground, x, y, 0.0, steps))
+    assert np.abs(scratch[LATERAL : LATERAL + CHUNK] - beside)[shown].max(initial=0.0) < 0.001
+    assert np.abs(scratch[ALONG : ALONG + CHUNK] - along)[shown].max(initial=0.0) < 0.05
+    end = np.array([[x, y]]) + across_px * CHUNK * np.array([sine, -cosine])
+    assert last[0] == pytest.approx(table.look_up(end)[0, 0], abs=1e-9)
+
+
+@given(st.floats(0.005, 5.0))
 @settings(max_examples=60, deadline=None)
-def test_a_straight_line_between_knots_is_within_the_rest_of_the_millimetre(across_px: float, radius_m: float) -> None:
-    span = span_at(across_px, radius_m)
-    assert span in {1, 2, 4, 8, 16}
-    width = span * across_px
-    assert span == 1 or width * width / (8.0 * radius_m) <= SPAN_ERROR_M * (1.0 + 1e-9)
-    # No finer than needed: twice the span would be too far off.
-    assert span == 16 or (2.0 * width) ** 2 / (8.0 * radius_m) > SPAN_ERROR_M
+def test_knots_are_as_far_apart_as_they_may_be(across_px: float) -> None:
+    span = span_at(across_px, SPAN_M, CHUNK)
+    assert span in {1, 2, 4, 8, 16, 32, 64}
+    assert span == 1 or span * across_px <= SPAN_M
+    assert span == CHUNK or 2 * span * across_px > SPAN_M
 
 
 def test_the_road_goes_on_straight_beyond_its_ends() -> None:

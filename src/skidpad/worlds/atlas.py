@@ -7,7 +7,7 @@ much it shines by itself, and how much it takes a card's tint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,7 +29,7 @@ class Sprite(NamedTuple):
     height_px: int
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Atlas:
     """texels: (T, 8) bytes. The numbers of the first sprites: trees, cars by angle, people by phase, facades, and single ones."""
 
@@ -44,6 +44,12 @@ class Atlas:
     post: int
     delineator: int
     glow: int
+
+    @cached_property
+    def words(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The halves of the texels as whole numbers, (T,): colours and coverage; directions, shine and tint."""
+        pairs = np.ascontiguousarray(self.texels).view("<i4").reshape(-1, 2)
+        return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
 
     @property
     def table(self) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ from skidpad.worlds.touching import near, touches
 from skidpad.worlds.vehicle import Bicycle, Motion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState
 
-PICTURE_VERSION = 1
+PICTURE_VERSION = 2
 """Raised when the same scenario gives other pictures or labels, so that drives made before and after differ in hash."""
 
 _REACH_M = 4.5

@@ -6,7 +6,7 @@ A ray meets a card by two products and a quotient, the same for all of them.
 
 from __future__ import annotations
 
-from math import pi
+from math import atan2, exp, floor, pi, sqrt
 
 import numpy as np
 from numba import njit
@@ -18,6 +18,7 @@ from skidpad.worlds.objects import CAR_WIDTH_M
 from skidpad.worlds.sprites_built import FACADE_M
 from skidpad.worlds.sprites_cars import CAR_ANGLES, CARD_FOOT_M, CARD_M
 from skidpad.worlds.sprites_living import PERSON_M, WALK_PHASES
+from skidpad.worlds.surface import f, whole
 from skidpad.worlds.weather import Look
 
 FACING, X, Y, DX, DY, LENGTH, LOW, HIGH, SPRITE, RED, GREEN, BLUE, ACROSS, EMIT, FAR = range(15)
@@ -66,7 +67,7 @@ GLOW_FROM_M = 4.0
 @njit(nogil=True, cache=True, error_model="numpy")
 def place_on(nodes: FloatArray, s: float, lateral: float) -> tuple[float, float, float, float]:
     """Returns x, y and the direction (cosine, sine) of a place beside the road; within a tenth of a millimetre."""
-    node = min(max(int(np.floor(s)) + 1, 0), len(nodes) - 1)
+    node = min(max(whole(floor(s)) + 1, 0), len(nodes) - 1)
     step = s - nodes[node, 5]
     half = 0.5 * nodes[node, 4] * step
     cos_half = 1.0 - 0.5 * half * half
@@ -92,8 +93,8 @@ def moving_cards(
     firsts: FloatArray,
     out: FloatArray,
     shadows: FloatArray,
-) -> tuple[int, int]:
-    """Fills the cards of who moves, and the places of their shadows; returns how many of each.
+) -> int:
+    """Fills the cards of who moves, and the places of their shadows; returns how many cards.
 
     firsts: the numbers of the first sprite of cars, people and of the glow. out: (3 K, STANDING). shadows: (K, 6): x, y, direction,
     half length, half width.
@@ -104,26 +105,27 @@ def moving_cards(
         if movers[k, 2] < 0.0:
             cos, sin = -cos, -sin
         away_x, away_y = x - eye_x, y - eye_y
-        distance = np.sqrt(away_x * away_x + away_y * away_y) + 1e-6
+        distance = sqrt(away_x * away_x + away_y * away_y) + 1e-6
         person = movers[k, 3] > 0.5
         shadows[k, 0], shadows[k, 1], shadows[k, 2], shadows[k, 3] = x, y, cos, sin
         shadows[k, 4], shadows[k, 5] = (0.28, 0.28) if person else (2.25, 0.92)
         card = out[count]
-        card[:] = 0.0
+        for column in range(STANDING):
+            card[column] = 0.0
         card[FACING], card[X], card[Y] = 1.0, x, y
         card[RED], card[GREEN], card[BLUE] = movers[k, 4], movers[k, 5], movers[k, 6]
         card[ACROSS], card[FAR] = 1.0, 400.0
         count += 1
         if person:
-            phase = np.floor(time_s * 1.9 * WALK_PHASES * 0.5 + 3.0 * k)
+            phase = floor(time_s * 1.9 * WALK_PHASES * 0.5 + 3.0 * k)
             card[SPRITE] = firsts[1] + phase % WALK_PHASES
             card[LENGTH], card[HIGH] = PERSON_M[0], PERSON_M[1]
             continue
         # The angle between the line of sight and the car's own direction: 0 from behind, positive where the car is turned to the left.
         ahead = (away_x * cos + away_y * sin) / distance
         turned = (away_x * sin - away_y * cos) / distance
-        angle = np.arctan2(turned, ahead)
-        step = np.floor(np.abs(angle) * ((CAR_ANGLES - 1) / pi) + 0.5)
+        angle = atan2(turned, ahead)
+        step = floor(abs(angle) * ((CAR_ANGLES - 1) / pi) + 0.5)
         card[SPRITE] = firsts[0] + step
         card[LENGTH], card[LOW], card[HIGH] = CARD_M[0], CARD_FOOT_M, CARD_FOOT_M + CARD_M[1]
         card[ACROSS] = 1.0 if angle >= 0.0 else -1.0
@@ -136,7 +138,8 @@ def moving_cards(
             if ahead * ahead < 0.1 or distance < GLOW_FROM_M:
                 continue
             lamp = out[count]
-            lamp[:] = 0.0
+            for column in range(STANDING):
+                lamp[column] = 0.0
             across = side * 0.36 * CAR_WIDTH_M
             lamp[FACING], lamp[X], lamp[Y] = 1.0, x + reach * cos - across * sin, y + reach * sin + across * cos
             size = GLOW_M * (0.8 if behind else 1.6)
@@ -146,65 +149,88 @@ def moving_cards(
             lamp[RED], lamp[GREEN], lamp[BLUE] = (1.0, 0.10, 0.07) if behind else (1.0, 0.96, 0.86)
             lamp[ACROSS], lamp[EMIT], lamp[FAR] = 1.0, glow * (0.7 if behind else 1.3), 400.0
             count += 1
-    return count, len(movers)
+    return count
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def lamp_at(ahead: float, left: float, headlights: float, fog_lights: float) -> float:
     """How much of the ego's own light reaches a place before the camera: two low beams, and wide short fog lights."""
-    ahead = max(ahead, 0.5)
-    angle = left / ahead
-    narrow = angle * 2.5
+    one = f(1.0)
+    ahead = max(f(ahead), f(0.5))
+    angle = f(left) / ahead
+    narrow, wide = angle * f(2.5), angle * f(1.1)
     narrow *= narrow
-    far = ahead * (1.0 / 25.0)
-    beam = 1.25 / ((1.0 + narrow * narrow) * (1.0 + far * far) * np.sqrt(1.0 + far * far))
-    wide = angle * 1.1
     wide *= wide
-    short = ahead * (1.0 / 9.0)
-    fog = 0.55 / ((1.0 + wide * wide) * (1.0 + short * short) * (1.0 + short * short))
-    begin = min(max((ahead - 1.5) * 0.3, 0.0), 1.0)
-    value: float = (headlights * beam + fog_lights * fog) * begin
-    return value
+    far, short = ahead * f(1.0 / 25.0), ahead * f(1.0 / 9.0)
+    beam = f(1.25) / ((one + narrow * narrow) * (one + far * far) * f(sqrt(one + far * far)))
+    fog = f(0.55) / ((one + wide * wide) * (one + short * short) * (one + short * short))
+    begin = min(max((ahead - f(1.5)) * f(0.3), f(0.0)), one)
+    return (f(headlights) * beam + f(fog_lights) * fog) * begin
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def see_cards(
-    cards: FloatArray,
+    moving: FloatArray,
+    standing: FloatArray,
     sprites: FloatArray,
     eye: tuple[float, float, float, float],
     lens: FloatArray,
     pixels: tuple[int, int],
     sun: FloatArray,
     look: Look,
+    depths: FloatArray,
+    order: NDArray[np.int64],
+    boxes: NDArray[np.int32],
     seen: NDArray[np.float32],
     bounds: NDArray[np.int32],
 ) -> int:
-    """Fills what a camera sees of the cards, from near to far; returns how many.
+    """Fills what a camera sees of the cards of two tables, from near to far; returns how many.
 
     eye: x, y, cosine and sine. pixels: width and height. seen: (K, SEEN). bounds: (K, 4): first and last column, first and last row.
+    depths and order, (K,), and boxes, (K, 4), are room to work in.
     """
-    depths, order, boxes = np.empty(len(cards)), np.empty(len(cards), np.int64), np.empty((len(cards), 4), np.int32)
     count = 0
-    for k in range(len(cards)):
-        card = cards[k]
-        ahead, left, vx, vy = line_of(card, eye)
-        end, end_left = ahead + card[LENGTH] * vx, left + card[LENGTH] * vy
-        middle = 0.5 * (ahead + end)
-        # A wall is seen from where its left end lies at the left.
-        if max(ahead, end) < NEAR_M or middle >= card[FAR] or ahead * vy - left * vx >= 0.0 or look.extinction_per_m * middle > GONE:
-            continue
-        if not _box(boxes[count], card, ahead, left, end, end_left, lens, pixels, look.wet > 0.0):
+    for k in range(len(moving) + len(standing)):
+        card = moving[k] if k < len(moving) else standing[k - len(moving)]
+        depth = depth_of(card, eye, lens, pixels, look, boxes[count])
+        if depth < 0.0:
             continue
         place = count
-        while place > 0 and depths[place - 1] > middle:
+        while place > 0 and depths[place - 1] > depth:
             depths[place], order[place] = depths[place - 1], order[place - 1]
             place -= 1
-        depths[place], order[place] = middle, (k << 32) | count
+        depths[place], order[place] = depth, (k << 32) | count
         count += 1
     for place in range(count):
-        bounds[place] = boxes[order[place] & 0xFFFFFFFF]
-        _see(seen[place], cards[order[place] >> 32], sprites, eye, lens[0], sun, look)
+        box = boxes[order[place] & 0xFFFFFFFF]
+        for side in range(4):
+            bounds[place, side] = box[side]
+        k = order[place] >> 32
+        see_card(seen[place], moving[k] if k < len(moving) else standing[k - len(moving)], sprites, eye, lens[0], sun, look)
     return count
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def depth_of(
+    card: FloatArray,
+    eye: tuple[float, float, float, float],
+    lens: FloatArray,
+    pixels: tuple[int, int],
+    look: Look,
+    box: NDArray[np.int32],
+) -> float:
+    """Returns how far ahead a card stands and fills its box, (4,); -1 where the camera does not see it."""
+    ahead, left, vx, vy = line_of(card, eye)
+    end, end_left = ahead + card[LENGTH] * vx, left + card[LENGTH] * vy
+    middle = 0.5 * (ahead + end)
+    # A wall is seen from where its left end lies at the left.
+    if max(ahead, end) < NEAR_M or middle >= card[FAR] or ahead * vy - left * vx >= 0.0 or look.extinction_per_m * middle > GONE:
+        return -1.0
+    if not _box(box, card, ahead, left, end, end_left, lens, pixels, look.wet > 0.0):
+        return -1.0
+    # A wall whose nearer end is beside the camera may have its middle behind it.
+    depth: float = max(middle, 0.0)
+    return depth
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -257,7 +283,7 @@ def _box(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _see(
+def see_card(
     out: NDArray[np.float32],
     card: FloatArray,
     sprites: FloatArray,
@@ -299,7 +325,7 @@ def _see(
     out[LIGHT_RIGHT] = turn * (sun_ahead * vx + sun_left * vy)
     out[LIGHT_UP] = sun[2]
     out[LIGHT_TOWARDS] = sun_ahead * vy - sun_left * vx
-    clear = np.exp(-look.extinction_per_m * depth)
+    clear = exp(-look.extinction_per_m * depth)
     lamp = lamp_at(depth, 0.5 * (left + end_left), look.headlights, look.fog_lights)
     out[ALPHA] = min(max((card[FAR] - 0.5 * (ahead + end)) * (1.0 / FADE_M), 0.0), 1.0)
     out[BASE_R] = clear * (look.ambient_red + look.lamp_red * lamp)

@@ -25,10 +25,15 @@ class NonconformingError(SkidpadError):
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far two runs of one scenario may be apart, in metres and in grey levels; zero for a world that is exact to the byte."""
+    """How far two runs of one scenario may be apart; zero for a world that is exact to the byte.
+
+    pose_m: metres and radians. pixel: grey levels. share: of the pixels that may differ by more than that, where surfaces that lie in
+    one plane are drawn in any order.
+    """
 
     pose_m: float = 0.0
     pixel: float = 0.0
+    share: float = 0.0
 
 
 EXACT = Tolerance()
@@ -165,8 +170,10 @@ def _forgets(make: MakeWorld, tolerance: Tolerance) -> None:
 
 
 def _alike(first: NumpyFrames, second: NumpyFrames, tolerance: Tolerance, words: str) -> None:
-    apart = float(np.abs(first.astype(np.int64) - second.astype(np.int64)).max()) if first.shape == second.shape else float("inf")
-    _expect(apart <= tolerance.pixel, f"{words} pictures that differ by up to {apart:g} grey levels.")
+    _expect(first.shape == second.shape, f"{words} pictures of shapes {first.shape} and {second.shape}.")
+    apart = np.abs(first.astype(np.int64) - second.astype(np.int64)).max(-1)
+    share = float((apart > tolerance.pixel).mean())
+    _expect(share <= tolerance.share, f"{words} pictures that differ by up to {apart.max():g} grey levels, {share:.1%} of them too much.")
 
 
 def _pictures_move(make: MakeWorld, _tolerance: Tolerance) -> None:

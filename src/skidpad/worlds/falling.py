@@ -7,16 +7,18 @@ All of it follows from the scene's seed and the time alone.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import floor
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.worlds.camera import Camera
-from skidpad.worlds.canvas import Row
+from skidpad.worlds.canvas import CHUNK, Row
+from skidpad.worlds.surface import whole
 from skidpad.worlds.weather import Look
 
 TILE = 256
@@ -29,7 +31,8 @@ class Falling(NamedTuple):
     """What falls in one scene.
 
     kind: 0 nothing, 1 rain, 2 snow. tile: (256, 256). layers: (L, 6): columns and rows of the tile to a pixel, speeds in rows and columns
-    of the tile a second, offset, weight. drops: (DROP_STEPS, height, width), packed; empty without rain.
+    of the tile a second, offset, weight. drops: (DROP_STEPS, height, width), packed; empty without rain. drawn_out: (L, 256, columns), the
+    tile as each layer shows it; only for the CPU.
     """
 
     kind: int
@@ -38,6 +41,7 @@ class Falling(NamedTuple):
     colour: NDArray[np.float64]
     drops: NDArray[np.int32]
     intensity: float
+    drawn_out: NDArray[np.uint8]
 
 
 @lru_cache(maxsize=1)
@@ -93,7 +97,7 @@ def drop_maps(width_px: int, height_px: int) -> NDArray[np.int32]:
             inside = square < 1.0
             # A drop shows the world upside down and small.
             away_x, away_y = np.clip(-off_x * radius * 4.5, -127, 127), np.clip(-off_y * radius * 3.5, -127, 127)
-            light = np.clip(255.0 * (1.0 - 0.42 * square**3 - 0.06 * off_y), 0.0, 255.0)
+            light = np.clip(255.0 * (1.0 - 0.24 * square**3 - 0.10 * off_y), 0.0, 255.0)
             packed = (
                 (least << 24) | (light.astype(np.int64) << 16) | ((away_y + 128).astype(np.int64) << 8) | (away_x + 128).astype(np.int64)
             )
@@ -111,13 +115,14 @@ def falling_of(look: Look, camera: Camera, seed: int) -> Falling:
     if look.rain > 0.0:
         weight = 0.25 + 0.75 * look.rain
         layers = np.array(
-            [(1.7, 0.75, -950.0, 40.0, 11.0, 0.34), (1.1, 0.5, -760.0, 25.0, 83.0, 0.42), (0.6, 0.28, -620.0, 16.0, 171.0, 0.36)]
+            [(1.7, 0.75, -950.0, 40.0, 11.0, 0.26), (1.1, 0.5, -760.0, 25.0, 83.0, 0.32), (0.6, 0.28, -620.0, 16.0, 171.0, 0.26)]
         )
         layers[:, :2] *= scale
         layers[:, 4] += offset
         layers[:, 5] *= weight
         bright = np.array([205.0, 212.0, 220.0]) * (0.30 if look.night else 1.0)
-        return Falling(1, streak_tile(), layers, bright, drop_maps(camera.width_px, camera.height_px), look.rain)
+        drops = drop_maps(camera.width_px, camera.height_px)
+        return Falling(1, streak_tile(), layers, bright, drops, look.rain, _drawn_out(streak_tile(), layers, camera.width_px))
     if look.flakes > 0.0:
         layers = np.array(
             [
@@ -131,34 +136,50 @@ def falling_of(look: Look, camera: Camera, seed: int) -> Falling:
         layers[:, 4] += offset
         layers[:, 5] *= 0.3 + 0.7 * look.flakes
         bright = np.array([246.0, 248.0, 251.0]) * (0.62 if look.night else 1.0)
-        return Falling(2, flake_tile(), layers, bright, empty, look.flakes)
-    return Falling(0, np.zeros((1, 1), np.uint8), np.empty((0, 6)), np.zeros(3), empty, 0.0)
+        return Falling(2, flake_tile(), layers, bright, empty, look.flakes, _drawn_out(flake_tile(), layers, camera.width_px))
+    return Falling(0, np.zeros((1, 1), np.uint8), np.empty((0, 6)), np.zeros(3), empty, 0.0, np.empty((0, 1, 1), np.uint8))
+
+
+def _drawn_out(tile: NDArray[np.uint8], layers: FloatArray, width_px: int) -> NDArray[np.uint8]:
+    """Returns the tile as each layer shows it, (L, TILE, columns): a row of a frame is a piece of a row of it."""
+    columns = -(-width_px // CHUNK) * CHUNK + int(np.ceil(TILE / layers[:, 0].min())) + 1
+    texels = np.floor((np.arange(columns) + 0.5) * layers[:, :1]).astype(np.int64) & (TILE - 1)
+    return np.ascontiguousarray(np.stack([tile[:, line] for line in texels]))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def line_at(layer: FloatArray, time_s: float, v: int) -> int:
+    """Returns which row of its tile a layer shows in row `v`."""
+    return whole(floor((v + 0.5) * layer[1] + layer[2] * time_s + 3.0 * layer[4])) & (TILE - 1)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def start_at(layer: FloatArray, time_s: float) -> int:
+    """Returns how many pixels of its row a layer has passed; it drifts by whole ones."""
+    pixels, period = (layer[3] * time_s + layer[4]) / layer[0], TILE / layer[0]
+    return whole(floor(pixels - period * floor(pixels / period)))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def paint_falling(row: Row, v: int, falling: Falling, time_s: float) -> None:
     """Adds streaks or flakes to row `v`."""
-    colour = falling.colour
-    red, green, blue = np.float32(colour[0]), np.float32(colour[1]), np.float32(colour[2])
-    tile = falling.tile.ravel()
+    # All layers are of one colour: what is left of the row is the product of what each leaves.
+    left = np.ones(row.shape[1], np.float32)
     for k in range(len(falling.layers)):
         layer = falling.layers[k]
-        line = (int(np.floor((v + 0.5) * layer[1] + layer[2] * time_s + 3.0 * layer[4])) & (TILE - 1)) * TILE
-        # In 65536ths of a texel, as the ground's grain.
-        at = np.int64(np.floor((layer[3] * time_s + layer[4] + 0.5 * layer[0]) * 65536.0))
-        go = np.int64(np.floor(layer[0] * 65536.0 + 0.5))
-        weight = np.float32(layer[5] / 255.0)
-        for u in range(row.shape[1]):
-            share = weight * np.float32(tile[np.uintp(line + (((at + u * go) >> 16) & (TILE - 1)))])
-            row[0, u] += share * (red - row[0, u])
-            row[1, u] += share * (green - row[1, u])
-            row[2, u] += share * (blue - row[2, u])
+        line, start, weight = line_at(layer, time_s, v), start_at(layer, time_s), np.float32(layer[5] / 255.0)
+        for u in range(len(left)):
+            left[u] *= np.float32(1.0) - weight * np.float32(falling.drawn_out[k, np.uintp(line), np.uintp(start + u)])
+    for channel in range(3):
+        value = np.float32(falling.colour[channel])
+        for u in range(len(left)):
+            row[channel, u] = value + left[u] * (row[channel, u] - value)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def bend_by_drops(frame: NumpyFrames, drops: NDArray[np.int32], intensity: float, time_s: float) -> None:
     """Shows, where drops lie on the lens, the part of the frame that they bend there."""
-    step = int(np.floor(time_s / DROP_STEP_S)) % DROP_STEPS
+    step = whole(floor(time_s / DROP_STEP_S)) % DROP_STEPS
     source = frame.copy()
     limit = int(255.0 * intensity)
     height, width = frame.shape[0], frame.shape[1]

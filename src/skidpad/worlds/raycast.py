@@ -20,17 +20,14 @@ from skidpad.worlds.backdrop import backdrop
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.casting import Stage, cast_rows
 from skidpad.worlds.falling import bend_by_drops, falling_of
+from skidpad.worlds.knots import Ground
 from skidpad.worlds.lightmap import light_map
 from skidpad.worlds.road import CrossSection
 from skidpad.worlds.roadtable import RoadTable
 from skidpad.worlds.scene import Scene
 from skidpad.worlds.standing import moving_table, standing_cards
-from skidpad.worlds.terrain import Ground
 from skidpad.worlds.texture import noise_levels
 from skidpad.worlds.weather import look_of
-
-SHARP_M = 60.0
-"""The ground is looked up as densely as beside a bend of this radius, even where the road is straight: shadows have edges."""
 
 
 def section_row(section: CrossSection) -> FloatArray:
@@ -50,14 +47,15 @@ def stage_of(scene: Scene, camera: Camera) -> Stage:
     sky = backdrop(camera, scene.sun, look, scene.scenario.seed, hills=scene.scenario.surroundings.hills)
     ahead = forward[down <= 0.0][:, None]
     rows = len(sky) + camera.focal_px * down[down <= 0.0][:, None] / np.hypot(left, ahead)
+    shade = light_map(scene)
     ground = Ground(
         nodes=table.nodes,
         cells=table.cells,
         origin=table.origin_m,
-        shade=light_map(scene),
+        shade=shade,
+        sunny=bool(shade.any()),
         section=section_row(scene.section),
         texels=noise_levels(),
-        radius_m=min(max(scene.road.min_radius_m - scene.section.outer_m, 10.0), SHARP_M),
     )
     return Stage(
         ground=ground,
@@ -66,7 +64,8 @@ def stage_of(scene: Scene, camera: Camera) -> Stage:
         movers=moving_table(scene),
         firsts=np.array([pictures.cars, pictures.people, pictures.glow], dtype=np.float64),
         sprites=pictures.table,
-        texels=pictures.texels.ravel(),
+        colours=pictures.words[0],
+        surfaces=pictures.words[1],
         forward=forward,
         down=down,
         left=left,

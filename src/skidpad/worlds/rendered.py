@@ -44,6 +44,7 @@ class Rendered:
 
     looks_for: str = "nothing: the drive is made"
     needs_path: bool = False
+    takes_files: bool = False
     options: tuple[Option, ...] = (
         Option("frames", "how many frames, 20 to a second", "600"),
         Option("seed", "which roads, trees and weaving", "0"),

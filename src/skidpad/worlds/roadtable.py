@@ -8,6 +8,7 @@ The table is small (tens of kilobytes for a kilometre), so that thousands of sce
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numba import njit
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
 from skidpad.worlds.road import Road
+from skidpad.worlds.surface import f, whole
 
 CELL_M = 4.0
 NODE_M = 1.0
@@ -77,37 +79,43 @@ def _fill(cells: NDArray[np.int32], nodes: FloatArray, low: FloatArray) -> None:
             cells[j, i] = nearest
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _beside(nodes: FloatArray, node: np.uintp, x: float, y: float) -> tuple[float, float]:
-    """Returns lateral position and distance along the road, by the node's circle, in a form that holds for curvature zero as well."""
-    here_x, here_y, cos, sin, bend = nodes[node, 0], nodes[node, 1], nodes[node, 2], nodes[node, 3], nodes[node, 4]
-    dx = x - here_x
-    dy = y - here_y
-    along = dx * cos + dy * sin
-    left = dy * cos - dx * sin
-    square = along * along + left * left
-    lateral = (2.0 * left - bend * square) / (1.0 + np.sqrt(1.0 - 2.0 * bend * left + bend * bend * square))
-    # The arc's angle is atan(bend * along / (1 - bend * left)); two terms of it are enough for a first guess, and exact enough near a node.
-    inner = max(1.0 - bend * left, 0.1)
-    turn = bend * along / inner
-    return lateral, nodes[node, 5] + along / inner * (1.0 - turn * turn * (1.0 / 3.0))
-
-
 @njit(nogil=True, cache=True, error_model="numpy")
-def locate(nodes: FloatArray, cells: NDArray[np.int32], origin: FloatArray, x: float, y: float) -> tuple[float, float, float, float]:
-    """Returns lateral position, distance along the road, and the direction of the road there (cosine, sine)."""
-    i = min(max(int((x - origin[0]) * (1.0 / CELL_M)), 0), cells.shape[1] - 1)
-    j = min(max(int((y - origin[1]) * (1.0 / CELL_M)), 0), cells.shape[0] - 1)
-    # Unsigned, or every index is first checked for counting from the end.
-    _, s = _beside(nodes, np.uintp(cells[np.uintp(j), np.uintp(i)]), x, y)
-    node = np.uintp(min(max(int(s * (1.0 / NODE_M) + 1.5), 0), len(nodes) - 1))
-    lateral, s = _beside(nodes, node, x, y)
-    return lateral, s, nodes[node, 2], nodes[node, 3]
+def locate(nodes: FloatArray, cells: NDArray[np.int32], origin: FloatArray, x: float, y: float) -> tuple[float, float, float, float, float]:
+    """Returns lateral position, distance along the road, its direction there (cosine, sine), and how much longer it is than there.
+
+    The last is `1 - curvature * lateral`: so many metres beside the road are a metre along it. What is near a node is known in single
+    precision to a hundredth of a millimetre; only places are double.
+    """
+    i = min(max(whole((x - origin[0]) * (1.0 / CELL_M)), 0), cells.shape[1] - 1)
+    j = min(max(whole((y - origin[1]) * (1.0 / CELL_M)), 0), cells.shape[0] - 1)
+    one, tenth = f(1.0), f(0.1)
+    # A first guess by the circle of a node that is near. Unsigned, or every index is first checked for counting from the end.
+    node = np.uintp(cells[np.uintp(j), np.uintp(i)])
+    dx, dy = f(x - nodes[node, 0]), f(y - nodes[node, 1])
+    cos, sin, bend = f(nodes[node, 2]), f(nodes[node, 3]), f(nodes[node, 4])
+    # The arc's angle is atan(bend * along / (1 - bend * left)); two terms of it are enough, here and near a node.
+    step = (dx * cos + dy * sin) / max(one - bend * (dy * cos - dx * sin), tenth)
+    turn = bend * step
+    guess = nodes[node, 5] + step * (one - turn * turn * f(1.0 / 3.0))
+    node = np.uintp(min(max(whole(guess * (1.0 / NODE_M) + 1.5), 0), len(nodes) - 1))
+    dx, dy = f(x - nodes[node, 0]), f(y - nodes[node, 1])
+    cos, sin, bend = f(nodes[node, 2]), f(nodes[node, 3]), f(nodes[node, 4])
+    along, left = dx * cos + dy * sin, dy * cos - dx * sin
+    square = along * along + left * left
+    # In a form that holds for curvature zero as well.
+    lateral = (f(2.0) * left - bend * square) / (one + f(sqrt(one - f(2.0) * bend * left + bend * bend * square)))
+    step = along / max(one - bend * left, tenth)
+    turn = bend * step
+    step *= one - turn * turn * f(1.0 / 3.0)
+    # The direction turns with the arc, by an angle that is small.
+    turn = bend * step
+    straight = one - f(0.5) * turn * turn
+    return lateral, nodes[node, 5] + step, cos * straight - sin * turn, sin * straight + cos * turn, max(one - bend * lateral, tenth)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _locate_many(nodes: FloatArray, cells: NDArray[np.int32], origin: FloatArray, points: FloatArray, out: FloatArray) -> None:
     for k in range(len(points)):
-        lateral, s, _, _ = locate(nodes, cells, origin, points[k, 0], points[k, 1])
+        lateral, s, _, _, _ = locate(nodes, cells, origin, points[k, 0], points[k, 1])
         out[k, 0] = lateral
         out[k, 1] = s

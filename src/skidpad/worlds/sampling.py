@@ -17,7 +17,7 @@ from skidpad.core.seeding import child_rng, child_seed
 from skidpad.worlds.domain import Domain
 from skidpad.worlds.scenario import BadScenarioError, Scenario
 
-MAX_TRIES = 10_000
+MAX_TRIES = 2_000
 DECIMALS = 3
 """Sampled numbers are rounded to so many decimals, so that people can read scenarios and change them by hand."""
 _BLAMED = 3

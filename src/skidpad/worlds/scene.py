@@ -1,7 +1,7 @@
 """A scene: what a scenario looks like, before anybody drives in it.
 
 `build_scene(scenario)` decides everything that the scenario leaves open, from its seed alone. Pictures of it are made by
-`raycast.RayCaster(scene, camera).render(poses, time_s)` on the CPU and by `torch_raycast.TorchRayCaster` on any device.
+`raycast.RayCaster(scene, camera).render(poses, time_s)` on the CPU and by `gpu_raycast.GpuRayCaster` on a GPU.
 """
 
 from __future__ import annotations

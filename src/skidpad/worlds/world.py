@@ -72,5 +72,5 @@ class World(Protocol):
         ...
 
 
-WORLDS: Registry[Callable[[int, int], World]] = Registry("world", "worlds", ("skidpad.worlds.builtin",))
+WORLDS: Registry[Callable[[int, int], World]] = Registry("world", "worlds", ("skidpad.worlds.builtin", "skidpad.worlds.metadrive"))
 """The worlds by name. A row makes a world of (width, threads): at most so many scenarios side by side, rendered by so many threads."""

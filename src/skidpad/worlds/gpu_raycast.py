@@ -1,0 +1,114 @@
+"""The renderer of scenes on a GPU: thousands of frames of many scenes at once, one thread to a pixel.
+
+It runs functions that the CPU compiles as well (`pixels`) through numba's CUDA target, which is a package of its own. Frames agree with the
+CPU's within `AGREEMENT`: there the ground is looked up at knots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError, MissingExtraError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.worlds.camera import Camera
+from skidpad.worlds.cards import SEEN, STANDING
+from skidpad.worlds.packs import Pack, pack
+from skidpad.worlds.raycast import stage_of
+from skidpad.worlds.scene import Scene
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How well frames of two backends agree: the mean difference of all bytes, and the share that differs by more than `near`."""
+
+    mean: float
+    near: int
+    beyond: float
+
+
+AGREEMENT = Agreement(mean=0.3, near=4, beyond=0.003)
+
+_AT_ONCE = 2048
+"""So many frames are prepared together; what their cards need takes about a hundred kilobytes a frame."""
+
+
+class GpuRayCaster:
+    """Renders many scenes through one camera on the current CUDA device. Baking takes some hundredths of a second a scene."""
+
+    def __init__(self, scenes: Sequence[Scene], camera: Camera) -> None:
+        if not scenes:
+            raise BadParametersError("a renderer needs at least one scene; got none")
+        self.scenes, self.camera = tuple(scenes), camera
+        cuda = _cuda()
+        packed = pack([stage_of(scene, camera) for scene in scenes], camera)
+        self._pack = Pack(*(cuda.to_device(np.ascontiguousarray(table)) for table in packed))
+        self._movers = max(packed.movers.shape[1], 1)
+        room = packed.standing.shape[1] + 3 * self._movers
+        self._eyes = cuda.device_array((_AT_ONCE, 5), np.float64)
+        self._cards = cuda.device_array((_AT_ONCE, 3 * self._movers, STANDING), np.float64)
+        self._shadows = cuda.device_array((_AT_ONCE, self._movers, 6), np.float64)
+        self._depths = cuda.device_array((_AT_ONCE, room), np.float64)
+        self._order = cuda.device_array((_AT_ONCE, room), np.int64)
+        self._boxes = cuda.device_array((_AT_ONCE, room, 4), np.int32)
+        self._seen = cuda.device_array((_AT_ONCE, room, SEEN), np.float32)
+        self._bounds = cuda.device_array((_AT_ONCE, room, 4), np.int32)
+        self._count = cuda.device_array(_AT_ONCE, np.int32)
+
+    def render(self, poses: FloatArray | Tensor, time_s: FloatArray | Tensor, scene: IntArray | Tensor | None = None) -> Tensor:
+        """Returns what is seen from the poses at the times, uint8 (N, height, width, 3) on the device.
+
+        poses: (N, 3), x, y and heading of the rear axle. time_s: (N,). scene: (N,), the number of each frame's scene; the first where
+        none is given. Waits for nothing: the frames are ready when the device's default stream gets there.
+        """
+        import torch  # noqa: PLC0415 - takes a second
+
+        where = torch.as_tensor(poses).to("cuda", torch.float64).contiguous()
+        when = torch.as_tensor(time_s).to("cuda", torch.float64).contiguous()
+        which = torch.zeros(len(where), dtype=torch.int32) if scene is None else torch.as_tensor(scene)
+        check(tuple(where.shape), tuple(when.shape), tuple(which.shape))
+        which = which.to("cuda", torch.int32).contiguous()
+        frames = torch.empty((len(where), self.camera.height_px, self.camera.width_px, 3), dtype=torch.uint8, device="cuda")
+        if len(where):
+            cuda = _cuda()
+            self.launch(*(cuda.as_cuda_array(tensor) for tensor in (where, when, which, frames)))
+        return frames
+
+    def launch(self, poses: Any, times: Any, scenes: Any, frames: Any) -> None:
+        """Fills the frames, (N, height, width, 3), without waiting for them."""
+        from skidpad.worlds.gpu_kernels import BLOCK, WARP, paint, see  # noqa: PLC0415 - needs the extra
+
+        width, height = -(-self.camera.width_px // BLOCK[0]), -(-self.camera.height_px // BLOCK[1])
+        for start in range(0, len(poses), _AT_ONCE):
+            at, when, which, out = (table[start : start + _AT_ONCE] for table in (poses, times, scenes, frames))
+            see[len(at), WARP](
+                self._pack, at, when, which, self.camera.forward_m, self._eyes, self._cards, self._depths, self._order, self._boxes,
+                self._seen, self._bounds, self._count, self._shadows,
+            )  # fmt: skip
+            paint[(width, height, len(at)), BLOCK](
+                self._pack, when, which, self._eyes, self._seen, self._bounds, self._count, self._shadows, out
+            )
+
+
+def check(poses: tuple[int, ...], times: tuple[int, ...], scenes: tuple[int, ...]) -> None:
+    """Refuses what cannot be rendered, by its shapes; looking at the values would wait for the device."""
+    if len(poses) != 2 or poses[1] != 3 or times != poses[:1] or scenes != poses[:1]:
+        raise BadParametersError(
+            f"poses are rows of x, y and heading with one time and scene each; got shapes {poses}, {times} and {scenes}"
+        )
+
+
+def _cuda() -> Any:
+    # Some releases of it ask for a name that NumPy has since dropped.
+    vars(np).setdefault("row_stack", np.vstack)
+    try:
+        from numba import cuda  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtraError.of("numba-cuda", "gpu", "rendering on a GPU") from error
+    return cuda

@@ -48,6 +48,7 @@ def repair(
     from skidpad.repair.settings import RepairSettings, Split
     from skidpad.runs.folder import Run
     from skidpad.subjects.loading import load_network
+    from skidpad.subjects.pretrained import subject_path
     from skidpad.transforms import TRANSFORMS
 
     names = tuple(part.strip() for part in transforms.split(",") if part.strip())
@@ -70,7 +71,7 @@ def repair(
     )
     settings.training()  # a wrong number ends the work before the rendering, not after it
     check_free(out)
-    network = load_network(subject, device)
+    network = load_network(subject_path(subject), device)
     check_repairable(network)
     opened = Run.open(run)
     drive = open_drive(train_drive) if train_drive else None

@@ -47,9 +47,10 @@ def deeptest(
     from skidpad.replicate.deeptest.replication import replicate
     from skidpad.replicate.deeptest.runs import ReplicationSettings
     from skidpad.replicate.render import brief_sheet
+    from skidpad.subjects.pretrained import subject_path
 
     settings = ReplicationSettings(
-        subject=str(Path(subject).absolute()),
+        subject=str(subject_path(subject)),
         drive=open_drive(drive).origin,
         train_drive=open_drive(train_drive).origin if train_drive else "",
         images=images,
@@ -132,11 +133,11 @@ def offline_online(
 ) -> None:
     """Answer RQ0 and RQ1 of the comparison of offline and online testing, for each subject given."""
     from skidpad.campaigns.comparing_settings import ComparingSettings
-    from skidpad.cli.drive import subject_path
     from skidpad.drives import open_drive
     from skidpad.replicate.offline_online.paper import PAPER
     from skidpad.replicate.offline_online.replication import replicate
     from skidpad.replicate.render import brief_sheet
+    from skidpad.subjects.pretrained import subject_path
 
     settings = ComparingSettings(
         subject="",
@@ -150,7 +151,7 @@ def offline_online(
     )
     ERR.print(f"runs: {out}", markup=False)
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
-        answer = replicate([subject_path(subject) for subject in subjects], settings, out, progress)
+        answer = replicate([str(subject_path(subject)) for subject in subjects], settings, out, progress)
     if json:
         print_json(answer.payload())
         return
@@ -182,11 +183,13 @@ def deeproad(
     from skidpad.replicate.deeproad.paper import PAPER
     from skidpad.replicate.deeproad.replication import replicate
     from skidpad.replicate.render import brief_sheet
+    from skidpad.subjects.pretrained import subject_path
+    from skidpad.weather.pretrained import weather_path
 
     settings = DeepRoadSettings(
         subject="",
         drive=open_drive(drive).origin or drive,
-        weathers=tuple(str(Path(file).absolute()) for file in weather),
+        weathers=tuple(str(weather_path(file).absolute()) for file in weather),
         thresholds_deg=degrees_of(thresholds),
         style=style,
         seed=seed,
@@ -194,7 +197,7 @@ def deeproad(
     )
     ERR.print(f"runs: {out}", markup=False)
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
-        answer = replicate([str(Path(subject).absolute()) for subject in subjects], settings, out, frames, progress)
+        answer = replicate([str(subject_path(subject)) for subject in subjects], settings, out, frames, progress)
     if json:
         print_json(answer.payload())
         return
@@ -227,12 +230,12 @@ def tactic(
 ) -> None:
     """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, the paper's beside."""
     from skidpad.campaigns.tactic_settings import TacticSettings
-    from skidpad.cli.drive import subject_path
     from skidpad.cli.weather_search import weather_file
     from skidpad.drives import open_drive
     from skidpad.replicate.render import brief_sheet
     from skidpad.replicate.tactic.paper import PAPER
     from skidpad.replicate.tactic.replication import replicate
+    from skidpad.subjects.pretrained import subject_path
 
     settings = TacticSettings(
         subject="",
@@ -249,7 +252,7 @@ def tactic(
         device=device,
     )
     ERR.print(f"runs: {out}", markup=False)
-    files = [subject_path(subject) for subject in subjects], [weather_file(text) for text in weather], criterion or ["nbc"]
+    files = [str(subject_path(subject)) for subject in subjects], [weather_file(text) for text in weather], criterion or ["nbc"]
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(*files, settings, out, minutes, progress)
     if json:

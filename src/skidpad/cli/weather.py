@@ -47,11 +47,12 @@ def run_test(
     """Test a network under learned weathers: every frame translated, steering compared with that on the frame as it is (DeepRoad)."""
     from skidpad.campaigns.deeproad_settings import DeepRoadSettings
     from skidpad.drives import open_drive
+    from skidpad.subjects.pretrained import subject_path
     from skidpad.weather.pretrained import weather_path
 
     opened = open_drive(drive)
     settings = DeepRoadSettings(
-        subject=str(Path(subject).absolute()),
+        subject=str(subject_path(subject)),
         drive=opened.origin or drive,
         weathers=tuple(str(weather_path(file).absolute()) for file in weather),
         thresholds_deg=degrees_of(thresholds),

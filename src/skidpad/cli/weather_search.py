@@ -44,12 +44,12 @@ def search(
 ) -> None:
     """Search a learned weather for the conditions under which a network errs most (TACTIC)."""
     from skidpad.campaigns.tactic_settings import TacticSettings
-    from skidpad.cli.drive import subject_path
     from skidpad.cli.weather import degrees_of
     from skidpad.drives import open_drive
+    from skidpad.subjects.pretrained import subject_path
 
     settings = TacticSettings(
-        subject=subject_path(subject),
+        subject=str(subject_path(subject)),
         drive=open_drive(drive).origin or drive,
         weather=weather_file(weather),
         criterion=criterion,

@@ -12,3 +12,8 @@ def pretrained(name: str) -> Path:
     if name not in known:
         raise UnknownNameError.among("pretrained network", name, known)
     return folder / f"{name}.toml"
+
+
+def subject_path(text: str) -> Path:
+    """Returns where a subject is described, absolute; the word `demo` is the network that comes along."""
+    return pretrained("pilotnet-rendered") if text == "demo" and not Path(text).exists() else Path(text).absolute()

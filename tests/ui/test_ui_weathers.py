@@ -1,0 +1,64 @@
+"""Runs under the learned weather that comes along: looked at in the page, made smaller, exported."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ui_runs import Server, serve
+
+from skidpad.campaigns.campaign import load_campaign
+from skidpad.campaigns.deeproad_settings import DeepRoadSettings
+from skidpad.campaigns.shrunk_findings import shrink_finding
+from skidpad.campaigns.tactic_settings import TacticSettings
+from skidpad.report.bundle import export_finding
+from skidpad.runs.folder import Run
+from skidpad.subjects.pretrained import subject_path
+from skidpad.ui.exhibits import Side
+from skidpad.weather.pretrained import weather_path
+
+DRIVE = "rendered?frames=12&seed=3"
+KINDS = ("deeproad", "tactic")
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("shelf")
+    subject, weather = str(subject_path("demo")), str(weather_path("demo-rain").absolute())
+    settings = (
+        DeepRoadSettings(subject=subject, drive=DRIVE, weathers=(weather,), thresholds_deg=(1.0,)),
+        TacticSettings(subject=subject, drive=DRIVE, weather=weather, conditions=1, frames=8, iterations=2, patience=2, bounds_deg=(1.0,)),
+    )
+    for name, one in zip(KINDS, settings, strict=True):
+        campaign = load_campaign(one.to_config(), "the test")
+        campaign.execute(campaign.start(root / name))
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(shelf: Path) -> Iterator[Server]:
+    with serve(shelf) as served:
+        yield served
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_shows_the_frame_in_the_weather(server: Server, kind: str) -> None:
+    volume = server.library.volume(server.key(kind))
+    row = volume.run.findings(limit=1).to_pylist()[0]
+    original, mutant = (volume.exhibit.picture(row, side) for side in (Side.ORIGINAL, Side.MUTANT))
+    assert original.shape == mutant.shape
+    assert np.abs(original.astype(int) - mutant.astype(int)).mean() > 3.0
+    answer = server.get(f"/runs/{server.key(kind)}/cases/{row['case_id']}/mutant.jpg")
+    assert answer.headers["content-type"] == "image/jpeg"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_finding_is_made_smaller_and_exported(shelf: Path, kind: str, tmp_path: Path) -> None:
+    run = Run.open(shelf / kind)
+    campaign = load_campaign(run.config, kind)
+    case = run.findings(limit=1).to_pylist()[0]["case_id"]
+    shrunk = shrink_finding(campaign, run, case)
+    assert shrunk.smallest["violated"]
+    export_finding(campaign, run, case, tmp_path / "bundle")
+    assert {path.name for path in (tmp_path / "bundle").glob("frames/*.png")} >= {"original.png", "mutant.png"}
+    assert "def test_" in next((tmp_path / "bundle").glob("test_*.py")).read_text(encoding="utf-8")

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check test-slow bench clean
+.PHONY: setup demo test check test-slow bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -29,6 +29,9 @@ test-slow: setup
 
 bench: setup
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: setup
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -6,7 +6,9 @@ import os
 import posixpath
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -19,6 +21,24 @@ from making.reference import pages  # noqa: E402 - after the path above
 
 LINK = re.compile(r"(?<=\]\()(?P<target>[^)#:\s]+)(?=[#)])")
 """Where a relative link leads, without its anchor."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Adds pages that the navigation does not name to its part `Guides`, so that each can be reached."""
+    listed = set(_leaves(config.nav))
+    guides = next(part["Guides"] for part in config.nav or () if "Guides" in part)
+    guides += [path.name for path in sorted(DOCS.glob("*.md")) if path.name not in listed]
+    return config
+
+
+def _leaves(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    elif isinstance(nav, Mapping):
+        yield from _leaves(list(nav.values()))
+    else:
+        for item in nav or ():
+            yield from _leaves(item)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -49,7 +69,7 @@ def inside(markdown: str, path: str) -> str:
 
 def beside() -> list[Path]:
     """Lists the files outside of docs that its pages link to, from the root of the project."""
-    found = set()
+    found = {Path("CONTRIBUTING.md"), Path("CHANGELOG.md")}  # pages of the site
     for source in DOCS.rglob("*.md"):
         for match in LINK.finditer(source.read_text(encoding="utf-8")):
             target = Path(os.path.normpath(source.parent / match["target"]))

@@ -126,7 +126,8 @@ _INTRODUCTIONS: Mapping[str, str] = {
 
 
 def _lists() -> str:
-    parts = ["What `skidpad list WHAT` prints. A package of your own adds rows by an entry point of the group `skidpad.WHAT`."]
+    added = "transforms, criteria, relations, searches, campaigns, readers, architectures, worlds, domains, constraints"
+    parts = [f"What `skidpad list WHAT` prints. A package of your own adds {added} by an entry point of the group `skidpad.WHAT`."]
     for name, rows in LISTS.items():
         parts += [f"## {name}", _INTRODUCTIONS.get(name, ""), _rows(rows)]
     return page("Names", *(part for part in parts if part))

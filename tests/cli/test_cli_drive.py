@@ -50,12 +50,18 @@ def test_a_broken_scenario_is_named_and_the_others_go_on(skidpad, scenario_file,
     folder.mkdir()
     scenario_file.rename(folder / "a.toml")
     (folder / "b.toml").write_text("colour = 'blue'\n")
+    (folder / "c.toml").write_text(
+        'duration_s = 60.0\n[road]\nkind = "curved"\nradius_m = 40.0\nturn_deg = 300.0\n[ego]\nspeed_m_s = 10.0\n'
+    )
     done = skidpad("drive", "demo", "--scenario", folder, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     assert "skipped b" in done.out
     assert "colour" in done.out
+    assert "skipped c" in done.out
+    assert "The road does not cross itself" in done.out
     assert "colour" in (tmp_path / "run" / "report.html").read_text()
     (folder / "a.toml").unlink()
+    (folder / "c.toml").unlink()
     none = skidpad("drive", "demo", "--scenario", folder, "--out", tmp_path / "other")
     assert none.code == 2
     assert "colour" in none.err

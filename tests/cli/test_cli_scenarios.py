@@ -1,0 +1,79 @@
+"""skidpad scenarios from the command line: drawn, checked, exported, and what is wrong told in words."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from skidpad.worlds.domain import DOMAINS
+from skidpad.worlds.sampling import sample
+from skidpad.worlds.scenario_files import read_scenario, read_scenarios
+
+
+def test_scenarios_are_drawn_to_a_file_and_to_a_folder(skidpad, tmp_path) -> None:
+    wanted = sample(DOMAINS.get("extended"), 7, 3).scenarios
+    one = skidpad("scenarios", "draw", "--count", "3", "--seed", "7", "--out", tmp_path / "all.json", "--json")
+    assert one.code == 0, one.err
+    assert json.loads(one.out)["scenarios"] == ["extended-000", "extended-001", "extended-002"]
+    assert tuple(each.scenario for each in read_scenarios(tmp_path / "all.json").scenarios) == wanted
+    some = skidpad("scenarios", "draw", "--count", "2", "--first", "1", "--seed", "7", "--out", tmp_path / "folder")
+    assert "2 scenarios" in some.out
+    assert read_scenario(tmp_path / "folder" / "extended-002.toml") == wanted[2]
+
+
+def test_files_are_checked_and_what_is_wrong_is_told(skidpad, tmp_path) -> None:
+    skidpad("scenarios", "draw", "--count", "1", "--domain", "restricted", "--out", tmp_path / "good.toml")
+    assert skidpad("scenarios", "check", tmp_path / "good.toml").code == 0
+    (tmp_path / "key.toml").write_text("[road]\nradios_m = 50.0\n")
+    (tmp_path / "fast.toml").write_text('[road]\nkind = "curved"\nradius_m = 40.0\n[ego]\nspeed_m_s = 25.0\n')
+    (tmp_path / "knot.toml").write_text(
+        'duration_s = 60.0\n[road]\nkind = "curved"\nradius_m = 40.0\nturn_deg = 300.0\n[ego]\nspeed_m_s = 10.0\n'
+    )
+    done = skidpad("scenarios", "check", tmp_path)
+    assert done.code == 1
+    for words in ("did you mean 'radius_m'", "speed-for-curvature", "lower ego.speed_m_s", "road-keeps-off-itself", "restricted-000"):
+        assert words in done.out
+    told = json.loads(skidpad("scenarios", "check", tmp_path, "--json").out)
+    assert told["usable"] == ["restricted-000"]
+    assert [each["scenario"] for each in told["unusable"]] == ["fast", "key", "knot"]
+
+
+def test_scenarios_are_exported_for_other_simulators(skidpad, tmp_path) -> None:
+    pytest.importorskip("scenariogeneration")
+    skidpad("scenarios", "draw", "--count", "2", "--out", tmp_path / "s.toml")
+    done = skidpad("scenarios", "export", tmp_path / "s.toml", "--out", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    first = json.loads(done.out)["exported"][0]
+    assert ET.parse(first["opendrive"]).getroot().tag == "OpenDRIVE"
+    assert ET.parse(first["openscenario"]).getroot().find("RoadNetwork/LogicFile").get("filepath") == "extended-000.xodr"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("scenarios", "draw", "--domain", "extend", "--out", "x.toml"), "did you mean 'extended'"),
+        (("scenarios", "draw", "--seconds", "500", "--out", "x.toml"), "1 to 120 s"),
+        (("scenarios", "check", "/no/such.toml"), "/no/such.toml"),
+        (("scenarios", "export", "/no/such.toml", "--out", "y"), "/no/such.toml"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(skidpad, tmp_path, monkeypatch, words, said) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = skidpad(*words)
+    assert done.code == 2
+    assert said in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("worlds", "metadrive"),
+        ("domains", "restricted: road.radius_m"),
+        ("constraints", "fog-lights-in-fog"),
+        ("scenario-searches", "cma-es"),
+    ],
+)
+def test_worlds_domains_constraints_and_searches_are_listed(skidpad, what, words) -> None:
+    assert words in skidpad("list", what).out
+    assert words in json.loads(skidpad("list", what, "--json").out)

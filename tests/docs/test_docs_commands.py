@@ -1,0 +1,143 @@
+"""Every command and every block of Python on the tutorial, the how-to pages and three guides is tried, in its order."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from docs_running import DOCS, Shell, blocks_of, lines_of
+
+from skidpad.core.images import write_image
+
+TOML = """
+format = "box"
+box = {{ function = "{module}:drive" }}
+
+[input]
+width_px = 80
+height_px = 60
+colour = "rgb"
+range = {{ low = 0.0, high = 1.0 }}
+
+[[outputs]]
+name = "steering"
+unit = "rad"
+"""
+DRIVER = """
+import numpy as np
+
+def drive(pictures):
+    light = np.asarray(pictures).reshape(len(pictures), -1).mean(axis=1)
+    return np.where(light > {limit}, 0.5, 0.1)[:, None]
+"""
+
+
+@dataclass(frozen=True)
+class PageCase:
+    """A page, and how it is made short enough for every build; bare: it begins in an empty folder."""
+
+    name: str
+    smaller: dict[str, str] = field(default_factory=dict)
+    either: tuple[str, ...] = ()
+    bare: bool = False
+
+
+TUTORIAL = PageCase(
+    "tutorial.md",
+    {
+        "frames=600": "frames=64",
+        "frames=120": "frames=8",
+        "frames=80": "frames=8",
+        "--epochs 8": "--epochs 3",
+        "--epochs 6": "--epochs 1",
+        "--max-mutants 1600": "--max-mutants 16",
+        "--within-deg 10": "--within-deg 0.01",  # so small a network hardly moves, and something must be found
+    },
+    either=("skidpad gate", "pytest"),
+    bare=True,
+)
+CASES = (
+    TUTORIAL,
+    PageCase("index.md", {"skidpad demo": "skidpad demo --frames 2"}),
+    PageCase("how-to/my-model.md"),
+    PageCase("how-to/my-drive.md"),
+    PageCase("how-to/my-transform.md"),
+    PageCase("how-to/my-world.md", {"pytest test_dirty_lens.py": "pytest test_dirty_lens.py -k 'shapes or signs'"}),
+    PageCase("how-to/my-ci.md"),
+    PageCase("replay.md", either=("pytest",)),
+    PageCase("gate.md", either=("skidpad gate",)),
+    PageCase("pytest.md"),
+)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    """A folder with what pages take for granted: a drive, and three drivers, dazzled above some mean light (0..1) or never."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, limit in (("my-net", 0.62), ("new-net", 0.61), ("mended", 9.0)):
+        module = name.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(DRIVER.format(limit=limit))
+        (tmp_path / f"{name}.toml").write_text(TOML.format(module=module))
+    _write_drive(tmp_path / "my" / "drive")
+    shell = Shell(tmp_path, capsys, monkeypatch)
+    yield shell
+    shell.forget()
+
+
+def _write_drive(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    rows = ["frame,angle"]
+    for frame in range(8):
+        coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        write_image(folder / f"{frame:03d}.png", np.kron(coarse, np.ones((10, 10, 1), np.uint8)))
+        rows.append(f"{frame:03d}.png,{rng.uniform(-10, 10):.3f}")
+    (folder / "angles.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_a_page_says_works(case: PageCase, shell: Shell) -> None:
+    if case.bare:
+        shell.empty()
+    shell.follow(DOCS / case.name, case.smaller, case.either)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_tutorial_at_its_full_size_has_the_outcome_that_it_tells(shell: Shell) -> None:
+    """Slow: two minutes of processor time, because a network is trained and repaired."""
+    shell.empty()
+    shell.follow(DOCS / TUTORIAL.name, {})
+
+
+def test_a_bundle_of_the_page_about_findings_passes_for_a_mended_network(shell: Shell) -> None:
+    for line in ("skidpad test my-net.toml my/drive --within-deg 10 --out runs/base", "skidpad export runs/base FINDING --out bundle"):
+        shell.run(line, "here")
+    assert "1 passed" in shell.run("pytest bundle --skidpad-subject mended.toml", "here")
+
+
+def test_the_examples_for_ci_systems_call_what_the_page_of_the_gate_calls() -> None:
+    tried = {line for block in blocks_of(DOCS / "gate.md", "sh") for line in lines_of(block)}
+    shown = [line.removeprefix("- ").removeprefix("run: ") for block in blocks_of(DOCS / "gate.md", "yaml") for line in lines_of(block)]
+    called = [line for line in shown if line.startswith("skidpad ")]
+    assert len(called) == 6
+    assert set(called) <= tried
+
+
+def test_the_runner_notices_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for text, complaint in (
+        ("```sh\nskidpad list nonsense\n```\n", "ended with 2"),
+        ("```sh\nskidpad list units\n```\n\n```text\nfurlong\n```\n", "furlong"),
+        ("```sh\nskidpad list units  # exit code 1\n```\n", "ended with 0"),
+    ):
+        page.write_text(text)
+        with pytest.raises(AssertionError, match=complaint):
+            shell.follow(page, {})
+    with pytest.raises(AssertionError, match="any more"):
+        shell.follow(page, {"frames=600": "frames=6"})
+    assert shlex.split("skidpad list units  # exit code 1", comments=True) == ["skidpad", "list", "units"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from math import radians
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from drive_files import ANGLES, CLOCKS, STAMPS, picture, write_folder, write_simulator, write_udacity
 from hypothesis import given
 from hypothesis import strategies as st
+from recording_files import write_mcap, write_ros1
+from video_files import write_video
 
 from skidpad.drives import READERS, Drive, ProblemKind, open_drive
 from skidpad.drives.pictures import frame_id_of, natural_key, times_of
@@ -19,17 +22,26 @@ from skidpad.drives.readers import SLICING
 HEADER = "center,left,right,steering,throttle,brake,speed"
 
 
+def _video(folder: Path) -> str:
+    (folder / "labels.csv").write_text("frame,angle\n" + "".join(f"{place},{angle}\n" for place, angle in enumerate(ANGLES)))
+    return f"{write_video(folder / 'drive.mp4')}?csv=labels.csv&steering=angle&unit=deg&frame=frame"
+
+
+EXAMPLES: dict[str, Callable[[Path], str]] = {
+    "udacity": lambda folder: str(write_udacity(folder / "ch2")),
+    "simulator": lambda folder: f"{write_simulator(folder / 'track')}?camera=right",
+    "folder": lambda folder: f"{write_folder(folder / 'frames')}?csv=angles.csv&id=frame&steering=angle&unit=deg",
+    "rosbag": lambda folder: f"{write_ros1(folder / 'drive.bag')}?image=/camera&steering=/steering_report&field=steering_wheel_angle",
+    "mcap": lambda folder: f"{write_mcap(folder / 'drive.mcap')}?unit=deg",
+    "video": _video,
+    "rendered": lambda _: "?frames=7&seed=3",
+}
+
+
 def example(reader: str, tmp_path: Path) -> str:
-    match reader:
-        case "udacity":
-            return f"udacity:{write_udacity(tmp_path / 'ch2')}"
-        case "simulator":
-            return f"simulator:{write_simulator(tmp_path / 'track')}?camera=right"
-        case "folder":
-            return f"folder:{write_folder(tmp_path / 'frames')}?csv=angles.csv&id=frame&steering=angle&unit=deg"
-        case "rendered":
-            return "rendered?frames=7&seed=3"
-    raise AssertionError(f"reader {reader!r} has no row in the conformance test")
+    assert reader in EXAMPLES, f"reader {reader!r} has no row in the conformance test"
+    text = EXAMPLES[reader](tmp_path)
+    return f"{reader}{'' if text.startswith('?') else ':'}{text}"
 
 
 @pytest.mark.parametrize("reader", READERS.names())
@@ -61,8 +73,8 @@ def test_slices_open_again_from_their_origin(reader: str, tmp_path: Path) -> Non
     assert drive.select([0, 1, 3]).origin == ""
 
 
-@pytest.mark.parametrize("reader", ["udacity", "simulator", "folder"])
-def test_folders_are_recognised_by_one_reader_each(reader: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", ["udacity", "simulator", "folder", "rosbag", "mcap", "video"])
+def test_drives_are_recognised_by_one_reader_each(reader: str, tmp_path: Path) -> None:
     path = example(reader, tmp_path).partition(":")[2].partition("?")[0]
     names = [name for name in READERS.names() if READERS.get(name)().needs_path and READERS.get(name)().recognises(Path(path))]
     assert names == [reader]

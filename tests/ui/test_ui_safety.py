@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from ui_runs import ADDRESS, Server, make_picture_run, serve
 
+from skidpad.core.errors import BadRunError
 from skidpad.runs.tags import Tags
+from skidpad.ui.exhibit_pairs import PairExhibit
 from skidpad.ui.safety import FOREIGN_POLICY, MAX_BODY_BYTES, POLICY
 
 
@@ -144,3 +146,9 @@ def test_the_address_of_the_server_is_this_machine_alone() -> None:
             bound_socket(port)
     with pytest.raises(SkidpadError, match="choose another --port"):
         bound_socket(70_000)
+
+
+def test_a_run_whose_drive_is_a_url_makes_no_connection() -> None:
+    exhibit = PairExhibit({"campaign": "deeptest", "drive": "folder:http://127.0.0.1:9/secret"})
+    with pytest.raises(BadRunError, match="fetches nothing"):
+        _ = exhibit.drive

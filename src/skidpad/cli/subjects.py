@@ -28,10 +28,16 @@ def add_to(app: typer.Typer) -> None:
 def inspect(what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")], device: Device = "cpu", json: Json = False) -> None:
     """Tell what a network or a drive is, and what is wrong with it.
 
-    A file is a SUBJECT (a description, as model.toml); anything else is a DRIVE: a folder, READER:FOLDER, or `rendered`.
+    A file is a SUBJECT (a description, as model.toml) unless it is a recording; anything else is a DRIVE: a folder, READER:PATH, a
+    URL, or `rendered`.
     For a model file without a description one is proposed: `skidpad inspect model.onnx > model.toml`, then correct the guesses.
     """
-    if Path(what).is_file() or Path(what.partition("?")[0]).suffix == ".toml":
+    from skidpad.drives.opening import is_recording
+    from skidpad.subjects.pretrained import subject_path
+
+    path = subject_path(what)
+    what = str(path) if what == "demo" else what
+    if Path(what.partition("?")[0]).suffix == ".toml" or (path.is_file() and not is_recording(path)):
         _inspect_subject(what, device, json)
     else:
         _inspect_drive(what, json)
@@ -129,8 +135,9 @@ def evaluate(
 
 def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, int]":
     from skidpad.subjects.loading import load_subject
+    from skidpad.subjects.pretrained import subject_path
 
-    network = load_subject(subject, device)
+    network = load_subject(subject_path(subject), device)
     answers_rad = np.full(len(drive), np.nan)
     broken = 0
     with progress_bar("predicting") as progress:

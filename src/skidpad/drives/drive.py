@@ -28,6 +28,9 @@ class ProblemKind(Enum):
     UNLISTED = "picture without a row in the csv"
     BAD_ROW = "row of the csv that cannot be used"
     IGNORED_FILE = "file left aside"
+    UNMATCHED = "no label near in time"
+    BAD_MESSAGE = "message that cannot be used"
+    BREAK = "recording is damaged or breaks off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +158,14 @@ class Drive:
     def sha256(self) -> str:
         """The hash of ids, labels and the source's fingerprints; where the drive lies does not matter."""
         digest = sha256()
-        for position, frame_id in enumerate(self.frame_ids):
-            digest.update(f"{frame_id}\x1f{self.source.fingerprint(self.row(position))}\x1e".encode())
+        for position in range(len(self)):
+            digest.update(f"{self.identity(position)}\x1e".encode())
         digest.update(np.where(np.isnan(self.steering_rad), np.nan, self.steering_rad).astype("<f8").tobytes())
         return digest.hexdigest()
+
+    def identity(self, position: int) -> str:
+        """Tells a frame from those of other drives: its id and its source's fingerprint."""
+        return f"{self.frame_ids[position]}\x1f{self.source.fingerprint(self.row(position))}"
 
     def select(self, indices: Sequence[int] | IntArray) -> Drive:
         """Returns the drive of these frames, which must be distinct and in time order; nothing is read."""

@@ -22,6 +22,7 @@ class Folder:
 
     looks_for: str = "pictures in the folder itself"
     needs_path: bool = True
+    takes_files: bool = False
     options: tuple[Option, ...] = (
         Option("csv", "file of labels, from the folder; not given: no labels"),
         Option("id", "column of the picture's name", "frame_id"),
@@ -34,7 +35,7 @@ class Folder:
     def recognises(self, path: Path) -> bool:
         """Looks for a picture in the folder itself, where no other reader's log lies."""
         others = (path / "driving_log.csv").exists() or (path / "center").is_dir()
-        return not others and any(is_picture(entry.name) for entry in path.iterdir() if not entry.name.startswith("."))
+        return path.is_dir() and not others and any(is_picture(entry.name) for entry in path.iterdir() if not entry.name.startswith("."))
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the folder."""

@@ -11,26 +11,33 @@ from urllib.parse import unquote
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.drives.drive import Drive
 from skidpad.drives.readers import READERS, SLICING, Options, real_option, whole_option
+from skidpad.drives.remote import is_url, mirror_of
 
 
 def open_drive(text: str) -> Drive:
     """Opens the drive that a text names; no frame is read yet.
 
-    `PATH` is a folder that one of the readers recognises, `READER:PATH` says which reader, and `READER` alone opens a drive
-    that is made, not found (`rendered`; the folder of that name is `./rendered`). After a `?` come options of the reader
-    and a slice, as `name=value&name=value`, where %xx stands for a character as in a URL:
+    `PATH` is a folder or a file that one of the readers recognises, `READER:PATH` says which reader, and `READER` alone opens
+    a drive that is made, not found (`rendered`; the folder of that name is `./rendered`). A path may be a URL, as
+    `s3://bucket/drives/ch2`. After a `?` come options of the reader and a slice, as `name=value&name=value`, where %xx stands
+    for a character as in a URL:
 
     - `from=`, `to=`: shares of the frames by time order, as `drives/ch2?from=0&to=0.6`;
     - `start=`, `stop=`, `step=`: positions of frames, as `drives/ch2?start=100&stop=200&step=2`.
 
     Examples: `drives/ch2`, `simulator:track1?camera=left`, `rendered?frames=600&seed=3`,
-    `folder:my/frames?csv=angles.csv&id=frame&steering=angle&unit=deg`.
+    `folder:my/frames?csv=angles.csv&id=frame&steering=angle&unit=deg`, `drive.bag?image=/camera&steering=/steering_report`.
     """
     address = _Address.parse(text)
     try:
         return address.open()
     except OSError as error:
         raise BadDriveError(f"cannot read the drive {text!r}: {error}; check the path and its permissions") from error
+
+
+def is_recording(path: Path) -> bool:
+    """Tells whether a file is a drive for one of the readers."""
+    return path.is_file() and any(READERS.get(name)().recognises(path) for name in READERS.names())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class _Address:
             raise BadDriveError(f"a drive is named by a path or a reader; got {text!r}")
         options = _parse_options(tail)
         prefix, colon, rest = place.partition(":")
+        if is_url(place):
+            return cls("", place, options)
         if colon and re.fullmatch(r"[A-Za-z][\w-]+", prefix) and not Path(place).exists():
             return cls(prefix, rest, options)
         if place in READERS.names() and not READERS.get(place)().needs_path:
@@ -59,17 +68,25 @@ class _Address:
         """Finds the reader, opens the whole drive and cuts the slice from it."""
         slicing = {name: value for name, value in self.options.items() if name in SLICING}
         given = {name: value for name, value in self.options.items() if name not in SLICING}
-        path = Path(self.path).expanduser().absolute() if self.path else Path()
         if self.reader:
             _check_path_wanted(self.reader, self.path)
-        if self.path:
-            _check_folder(path, self.path)
-        name = self.reader or _recognised(path)
-        reader = READERS.get(name)()
-        options = Options.of(name, reader.options, given)
-        tail = f"?{options}" if given else ""
-        place = f"{name}:{path}" if self.path else name
-        return _cut(replace(reader.open(path, options), origin=place + tail), slicing)
+        if not self.path:
+            return _cut(_opened(self.reader, Path(), given, self.reader), slicing)
+        if is_url(self.path):
+            mirror = mirror_of(self.path)
+            name = self.reader or _recognised(mirror.path, self.path)
+            return _cut(mirror.attached(_opened(name, mirror.path, given, f"{name}:{self.path}")), slicing)
+        path = Path(self.path).expanduser().absolute()
+        _check_there(path, self.path, self.reader)
+        name = self.reader or _recognised(path, self.path)
+        return _cut(_opened(name, path, given, f"{name}:{path}"), slicing)
+
+
+def _opened(name: str, path: Path, given: dict[str, str], place: str) -> Drive:
+    """Opens a whole drive by the reader of this name; `place` is its text without options."""
+    reader = READERS.get(name)()
+    options = Options.of(name, reader.options, given)
+    return replace(reader.open(path, options), origin=place + (f"?{options}" if given else ""))
 
 
 def _check_path_wanted(name: str, path: str) -> None:
@@ -111,11 +128,13 @@ def _cut(drive: Drive, slicing: dict[str, str]) -> Drive:
     return cut
 
 
-def _check_folder(path: Path, text: str) -> None:
+def _check_there(path: Path, text: str, reader: str) -> None:
     if path.is_dir():
         return
     if path.exists():
-        raise BadDriveError(f"{text!r} is a file, and a drive is a folder; did you mean {str(path.parent)!r}?")
+        if READERS.get(reader)().takes_files if reader else is_recording(path):
+            return
+        raise BadDriveError(f"{text!r} is a file, and a drive is a folder or a recording; did you mean {str(path.parent)!r}?")
     siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = get_close_matches(path.name, siblings, n=1)
     if near:
@@ -126,14 +145,14 @@ def _check_folder(path: Path, text: str) -> None:
     raise BadDriveError(f"no folder {text!r}; a drive is a folder, or {' or '.join(alone) or 'READER:PATH'}")
 
 
-def _recognised(path: Path) -> str:
+def _recognised(path: Path, text: str) -> str:
     readers = {name: READERS.get(name)() for name in READERS.names()}
     names = [name for name, reader in readers.items() if reader.needs_path and reader.recognises(path)]
     if len(names) == 1:
         return names[0]
     if names:
-        raise BadDriveError(f"{str(path)!r} looks like a drive for {' and '.join(names)}; say which, as {names[0]}:{path}")
-    if not any(path.iterdir()):
-        raise BadDriveError(f"the folder {str(path)!r} is empty; a drive needs frames")
+        raise BadDriveError(f"{text!r} looks like a drive for {' and '.join(names)}; say which, as {names[0]}:{text}")
+    if path.is_dir() and not any(path.iterdir()):
+        raise BadDriveError(f"the folder {text!r} is empty; a drive needs frames")
     wanted = "; ".join(f"{name} looks for {reader.looks_for}" for name, reader in readers.items() if reader.needs_path)
-    raise BadDriveError(f"no reader recognises the folder {str(path)!r}: {wanted}")
+    raise BadDriveError(f"no reader recognises the {'folder' if path.is_dir() else 'file'} {text!r}: {wanted}")

@@ -102,12 +102,17 @@ class Reader(Protocol):
         ...
 
     @property
+    def takes_files(self) -> bool:
+        """Whether a drive of this kind may be a single file."""
+        ...
+
+    @property
     def options(self) -> tuple[Option, ...]:
         """The options that `open` understands."""
         ...
 
     def recognises(self, path: Path) -> bool:
-        """Tells whether the folder is this reader's kind of drive; cheap, and false wherever another reader's is true."""
+        """Tells whether the folder or file is this reader's kind of drive; cheap, and false wherever another reader's is true."""
         ...
 
     def open(self, path: Path, options: Options) -> Drive:
@@ -118,5 +123,13 @@ class Reader(Protocol):
 READERS: Registry[Callable[[], Reader]] = Registry(
     "reader",
     "readers",
-    ("skidpad.drives.udacity", "skidpad.drives.simulator", "skidpad.drives.folder", "skidpad.worlds.rendered"),
+    (
+        "skidpad.drives.udacity",
+        "skidpad.drives.simulator",
+        "skidpad.drives.folder",
+        "skidpad.drives.rosbag",
+        "skidpad.drives.mcap",
+        "skidpad.drives.video",
+        "skidpad.worlds.rendered",
+    ),
 )

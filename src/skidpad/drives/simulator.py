@@ -37,6 +37,7 @@ class Simulator:
 
     looks_for: str = f"{LOG} and pictures in IMG"
     needs_path: bool = True
+    takes_files: bool = False
     options: tuple[Option, ...] = (
         Option("camera", "center, left or right", "center"),
         Option("unit", "unit of the steering column: rad, deg or scaled25", AngleUnit.SCALED_25.value),

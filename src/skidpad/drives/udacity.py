@@ -30,6 +30,7 @@ class Udacity:
 
     looks_for: str = "a folder 'center' of pictures, with a csv of frame_id and steering_angle beside it"
     needs_path: bool = True
+    takes_files: bool = False
     options: tuple[Option, ...] = (Option("csv", "the file of labels, where there are several"),)
 
     def recognises(self, path: Path) -> bool:

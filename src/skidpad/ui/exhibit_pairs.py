@@ -37,6 +37,9 @@ class PairExhibit(Exhibit):
         text = self.config.get("drive")
         if not isinstance(text, str):
             raise BadRunError("the run does not say which drive it tests, so that no picture can be rendered")
+        if "://" in text:
+            # A run folder may come from a stranger: looking at it must not make this machine ask addresses that it names.
+            raise BadRunError("the run's drive lies on a server, and the page fetches nothing; `skidpad replay` renders its pictures")
         return open_drive(text)
 
     @cached_property

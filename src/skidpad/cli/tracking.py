@@ -1,0 +1,36 @@
+"""The command that tells MLflow about a run."""
+
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.campaigns import RunPath, open_with_campaign
+from skidpad.cli.console import print_json, say
+from skidpad.cli.subjects import Json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the application."""
+    app.command()(track)
+
+
+def track(
+    run: RunPath,
+    to: Annotated[str, typer.Option(help="Address of the MLflow server or store; MLFLOW_TRACKING_URI by default.")] = "",
+    experiment: Annotated[str, typer.Option(help="The experiment in MLflow; made where there is none.")] = "skidpad",
+    json: Json = False,
+) -> None:
+    """Write a run to MLflow: settings, figures, hashes and the report; a run written before is brought up to date."""
+    from dataclasses import asdict
+
+    from skidpad.campaigns.campaign import campaign_name
+    from skidpad.campaigns.tracking import track as write
+    from skidpad.cli.presenting import PRESENTERS
+
+    opened, campaign = open_with_campaign(run)
+    presenter = PRESENTERS.get(campaign_name(opened.config, opened.place))(campaign, opened)
+    tracked = write(opened, presenter.payload(), uri=to, experiment=experiment)
+    if json:
+        print_json(asdict(tracked))
+    else:
+        say(f"run {tracked.run_id} of experiment {tracked.experiment!r} at {tracked.uri}, {tracked.metrics} metrics")

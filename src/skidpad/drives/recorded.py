@@ -1,0 +1,263 @@
+"""From the topics of a recording to a drive: which topic is the camera, which the steering, and which label belongs to which frame."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from zlib import crc32
+
+import numpy as np
+
+from skidpad.core.angles import AngleUnit
+from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.drives.drive import Drive, Problem, ProblemKind
+from skidpad.drives.index_cache import Index, cached
+from skidpad.drives.message_types import COMPRESSED_IMAGE, IMAGE, STEERING_FIELDS, MessageType
+from skidpad.drives.readers import Option, Options
+from skidpad.drives.recorded_pictures import MessageFrames
+from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Message, Recording, Topic
+
+OPTIONS = (
+    Option("image", "topic of the camera; not given: the only one with pictures"),
+    Option("steering", "topic of the steering angle; not given: the only one with such a field; none: no labels"),
+    Option("field", "field of the steering message, as steering_wheel_angle or status.angle"),
+    Option("unit", "unit of that field: rad, deg or scaled25", AngleUnit.RAD.value),
+    Option("tolerance", "seconds by which a label may be off its frame", "0.1"),
+    Option("clock", "header: stamps of the messages, log: times of recording", "header"),
+)
+"""The options of every reader of messages."""
+
+_NO_TOPIC = "none"
+_MAX_STAMP_NS = 1 << 62  # the year 2116; differences of stamps must fit into 64 bits
+
+
+class Clock(Enum):
+    """Whose time orders the frames and matches the labels."""
+
+    HEADER = "header"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class _Channel:
+    """One topic by name; a ROS 1 bag may hold it once for each publisher."""
+
+    kind: MessageType
+    keys: frozenset[int]
+    clock: Clock
+
+    def stamp_ns(self, message: Message) -> int:
+        """Returns the time of a message; of its recording where the header's was never set."""
+        stamp = message.log_ns if self.clock is Clock.LOG else self.kind.stamp_ns(message.data) or message.log_ns
+        if not 0 <= stamp < _MAX_STAMP_NS:
+            raise BrokenRecordingError(f"a message on {self.kind.topic.name} has the stamp {stamp}")
+        return stamp
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What one pass over a recording found; compact, as long recordings hold millions of messages."""
+
+    stamps: array[int] = field(default_factory=lambda: array("q"))
+    places: array[int] = field(default_factory=lambda: array("q"))
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+    checksums: array[int] = field(default_factory=lambda: array("q"))
+    label_stamps: array[int] = field(default_factory=lambda: array("q"))
+    labels: array[float] = field(default_factory=lambda: array("d"))
+    problems: list[Problem] = field(default_factory=list)
+
+    def index(self) -> Index:
+        """Returns what was found, as arrays; places: (N, 2)."""
+        whole = {name: np.array(getattr(self, name), np.int64) for name in ("stamps", "sizes", "checksums", "label_stamps")}
+        places = np.array(self.places, np.int64).reshape(-1, 2)
+        return Index({**whole, "places": places, "labels": np.array(self.labels, np.float64)}, tuple(self.problems))
+
+
+def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
+    """Indexes a recording in one pass: every picture's place and stamp, every steering angle."""
+    tolerance_s = options.real("tolerance")
+    if not (tolerance_s >= 0.0 and math.isfinite(tolerance_s)):
+        raise BadDriveError(f"option 'tolerance' is in seconds, 0 or more; got {options.text('tolerance')!r}")
+    unit, clock = options.choice("unit", AngleUnit), options.choice("clock", Clock)
+    topics = recording.topics
+    if not topics:
+        raise BadDriveError(f"the recording {name!r} holds no topics; if it was cut off at its very start, nothing of it can be saved")
+    camera = _channel(_image_topic(topics, options.text("image")), topics, clock)
+    steering, angle_field = _steering(topics, options, clock)
+    wanted = f"{camera.kind.topic.name} {steering.kind.topic.name if steering else ''} {angle_field} {clock.value}"
+    index = cached(recording.paths, wanted, lambda: _scanned(recording, camera, steering, angle_field).index())
+    if not len(index.arrays["stamps"]):
+        why = f": {index.problems[0].detail}" if index.problems else ""
+        raise BadDriveError(f"no pictures on {camera.kind.topic} of the recording {name!r}{why}")
+    return _drive(name, recording, camera.kind, index, unit, tolerance_s, labelled=steering is not None)
+
+
+def nearest(stamps: IntArray, others: IntArray, tolerance: int) -> IntArray:
+    """Returns for each stamp the place of the nearest of the others, the earlier of two as near; -1 beyond the tolerance.
+
+    others: never falling.
+    """
+    if not len(others):
+        return np.full(len(stamps), -1, np.int64)
+    after = np.minimum(np.searchsorted(others, stamps), len(others) - 1)
+    before = np.maximum(after - 1, 0)
+    chosen = np.where(np.abs(others[after] - stamps) < np.abs(others[before] - stamps), after, before)
+    return np.where(np.abs(others[chosen] - stamps) <= tolerance, chosen, -1).astype(np.int64)
+
+
+def _scanned(recording: Recording, camera: _Channel, steering: _Channel | None, angle_field: str) -> _Scan:
+    scan = _Scan()
+    wanted = camera.keys | (steering.keys if steering else frozenset())
+    for item in recording.scan(wanted):
+        if isinstance(item, Damage):
+            scan.problems.append(Problem(ProblemKind.BREAK, f"after frame {len(scan.stamps)}", item.detail))
+            continue
+        try:
+            if steering is not None and item.topic in steering.keys:
+                angle = steering.kind.number(item.data, angle_field)
+                scan.label_stamps.append(steering.stamp_ns(item))
+                scan.labels.append(angle)
+            else:
+                scan.stamps.append(camera.stamp_ns(item))
+                scan.places.extend(item.place)
+                scan.sizes.append(len(item.data))
+                scan.checksums.append(crc32(item.data))
+        except BrokenRecordingError as error:
+            scan.problems.append(Problem(ProblemKind.BAD_MESSAGE, f"recorded at {item.log_ns}", str(error)))
+    return scan
+
+
+def _drive(
+    name: str, recording: Recording, kind: MessageType, index: Index, unit: AngleUnit, tolerance_s: float, *, labelled: bool
+) -> Drive:
+    stamps = index.arrays["stamps"]
+    order = np.argsort(stamps, kind="stable")
+    repeated = np.concatenate([[False], np.diff(stamps[order]) == 0])
+    problems = list(index.problems)
+    twice = "another picture with this stamp; the first is kept"
+    problems += [Problem(ProblemKind.DUPLICATE_ID, str(stamp), twice) for stamp in stamps[order[repeated]].tolist()]
+    order = order[~repeated]
+    stamps = stamps[order]
+    frame_ids = tuple(map(str, stamps.tolist()))
+    steering_rad = np.full(len(stamps), np.nan)
+    if labelled:
+        steering_rad = _labels(stamps, index, unit, tolerance_s, problems, frame_ids)
+    return Drive(
+        name=name,
+        frame_ids=frame_ids,
+        steering_rad=steering_rad,
+        time_s=(stamps - stamps[0]) / 1e9,
+        source=MessageFrames(
+            recording,
+            kind,
+            frame_ids,
+            index.arrays["places"][order],
+            index.arrays["sizes"][order],
+            index.arrays["checksums"][order],
+        ),
+        problems=tuple(problems),
+    )
+
+
+def _labels(
+    stamps: IntArray, index: Index, unit: AngleUnit, tolerance_s: float, problems: list[Problem], frame_ids: tuple[str, ...]
+) -> FloatArray:
+    label_stamps, labels = index.arrays["label_stamps"].astype(np.int64), index.arrays["labels"]
+    order = np.argsort(label_stamps, kind="stable")
+    label_stamps, labels = label_stamps[order], labels[order]
+    matched = nearest(stamps, label_stamps, round(tolerance_s * 1e9))
+    steering_rad = np.full(len(stamps), np.nan)
+    steering_rad[matched >= 0] = labels[matched[matched >= 0]] * unit.rad
+    far, empty = np.flatnonzero(matched < 0).tolist(), np.flatnonzero((matched >= 0) & np.isnan(steering_rad)).tolist()
+    problems += [Problem(ProblemKind.UNMATCHED, frame_ids[place], f"no steering message within {tolerance_s:g} s") for place in far]
+    problems += [Problem(ProblemKind.NAN_LABEL, frame_ids[place], "the nearest steering message has no finite angle") for place in empty]
+    return steering_rad
+
+
+def _channel(name: str, topics: Iterable[Topic], clock: Clock) -> _Channel:
+    same = [topic for topic in topics if topic.name == name]
+    kind = MessageType(same[0])
+    return _Channel(kind, frozenset(topic.key for topic in same if topic.kind == same[0].kind), clock if kind.has_header else Clock.LOG)
+
+
+def _image_topic(topics: tuple[Topic, ...], wanted: str) -> str:
+    pictures = {topic.name: topic for topic in topics if topic.kind in {IMAGE, COMPRESSED_IMAGE}}
+    if wanted:
+        topic = _named(topics, wanted)
+        if topic.name not in pictures:
+            raise BadDriveError(f"the topic {topic} holds no pictures; topics with pictures: {_listed(pictures.values())}")
+        return topic.name
+    if len(pictures) == 1:
+        return next(iter(pictures))
+    if not pictures:
+        raise BadDriveError(f"no topic of the recording holds {IMAGE} or {COMPRESSED_IMAGE}; topics: {_listed(topics)}")
+    raise BadDriveError(f"several topics hold pictures: {_listed(pictures.values())}; say which, as ?image={next(iter(pictures))}")
+
+
+def _steering(topics: tuple[Topic, ...], options: Options, clock: Clock) -> tuple[_Channel | None, str]:
+    wanted, angle_field = options.text("steering"), options.text("field")
+    if wanted == _NO_TOPIC:
+        return None, ""
+    if wanted:
+        channel = _channel(_named(topics, wanted).name, topics, clock)
+        return channel, _field(channel.kind, angle_field)
+    fitting = {topic.name: MessageType(topic) for topic in topics if _may_steer(topic, angle_field)}
+    if not fitting and angle_field:
+        raise BadDriveError(f"no topic has the field {angle_field!r}; topics: {_listed(topics)}")
+    if not fitting:
+        return None, ""
+    if len(fitting) > 1:
+        listed = _listed(kind.topic for kind in fitting.values())
+        raise BadDriveError(
+            f"several topics may be the steering: {listed}; say which, as ?steering={next(iter(fitting))}, or steering=none"
+        )
+    channel = _channel(next(iter(fitting)), topics, clock)
+    return channel, _field(channel.kind, angle_field)
+
+
+def _may_steer(topic: Topic, angle_field: str) -> bool:
+    """Tells whether a topic nobody named has a field that is the steering, as far as names tell."""
+    if topic.encoding is Encoding.OTHER or topic.kind in {IMAGE, COMPRESSED_IMAGE}:
+        return False
+    try:
+        numbers = MessageType(topic).numbers()
+    except BadDriveError:  # a definition that cannot be read matters only on a topic that was asked for
+        return False
+    if angle_field:
+        return angle_field in numbers
+    plain = "steer" in topic.name.lower()
+    return any(name in numbers for name in STEERING_FIELDS if plain or "steer" in name)
+
+
+def _field(kind: MessageType, wanted: str) -> str:
+    numbers = kind.numbers()
+    if wanted:
+        if wanted not in numbers:
+            wrong = UnknownNameError.among("field", wanted, numbers)
+            raise BadDriveError(f"{kind.topic}: {wrong} (numbers: {', '.join(numbers) or 'none'})")
+        return wanted
+    for name in STEERING_FIELDS:
+        if name in numbers:
+            return name
+    raise BadDriveError(
+        f"which field of {kind.topic} is the angle? say field=NAME, one of {', '.join(numbers) or 'none: it holds no number'}"
+    )
+
+
+def _named(topics: tuple[Topic, ...], name: str) -> Topic:
+    by_name = {topic.name: topic for topic in topics}
+    topic = by_name.get(name) or by_name.get(f"/{name}")
+    if topic is None:
+        wrong = UnknownNameError.among("topic", name, by_name)
+        raise BadDriveError(f"{wrong} (topics: {_listed(topics)})")
+    if topic.encoding is Encoding.OTHER:
+        raise BadDriveError(f"the topic {topic} is written as {topic.wire!r}; ROS 1 and CDR (ROS 2) messages are read")
+    return topic
+
+
+def _listed(topics: Iterable[Topic]) -> str:
+    return ", ".join(sorted({str(topic) for topic in topics})) or "none"

@@ -113,6 +113,16 @@ def test_held_out_frames_are_left_out_of_a_training_drive_that_holds_them(garage
     assert any("shares 17 held-out frames" in note for note in report.notes)
 
 
+def test_frames_of_another_drive_are_not_taken_for_the_same_because_they_are_called_alike(garage: Garage, tmp_path: Path) -> None:
+    from skidpad.drives.memory import drive_from_arrays
+    from skidpad.drives.opening import open_drive
+
+    own = open_drive(garage.test_text)
+    other = drive_from_arrays(255 - own.read(range(len(own))).frames, own.steering_rad, frame_ids=own.frame_ids)
+    report = repair(garage.subject, garage.run, tmp_path / "new", replace(QUICK, epochs=1), other)
+    assert (report.shared_frames, report.training_frames) == (0, 50)
+
+
 def test_from_scratch_does_not_start_from_the_weights(garage: Garage, tmp_path: Path) -> None:
     settings = replace(QUICK, epochs=1, learning_rate=1e-9, max_mutants=100)  # so slow that the start shows
     kept = load_subject(repair(garage.subject, garage.run, tmp_path / "kept", settings).toml)

@@ -28,7 +28,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     grid = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        longest = max(map(len, column.split()), default=0)  # a heading broken within a word is unreadable
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric, min_width=longest)
     for row in rows:
         grid.add_row(*(escape(cell(value)) for value in row))
     OUT.print(grid)

@@ -56,7 +56,8 @@ class Pool:
     """N mutants with the F originals they came from, at the network's size; frames in time order.
 
     frame_of: (N,) place of a mutant's frame among the originals. recipe_of: (N,) place in `cases.recipes`.
-    frame_ids: F names. drive_sha256, subject_sha256: of the drive and the subject that the run was made with.
+    frame_ids: F names; identities: the same frames, told from those of other drives. drive_sha256, subject_sha256: of the drive and
+    the subject that the run was made with.
     """
 
     mutants: Labelled
@@ -64,6 +65,7 @@ class Pool:
     frame_of: IntArray
     recipe_of: IntArray
     frame_ids: tuple[str, ...]
+    identities: tuple[str, ...]
     cases: Cases
     drive_sha256: str
     subject_sha256: str
@@ -158,6 +160,7 @@ def gather(campaign: DeepTest, run: Run, settings: RepairSettings, progress: Pro
         frame_of=frame_of.astype(np.int64),
         recipe_of=cases.recipe_of,
         frame_ids=tuple(campaign.drive.frame_ids[frame] for frame in frames.tolist()),
+        identities=tuple(map(campaign.drive.identity, frames.tolist())),
         cases=cases,
         drive_sha256=campaign.drive.sha256,
         subject_sha256=run.manifest.hashes.get("subject", ""),

@@ -69,12 +69,12 @@ def repair_on(
     check_free(out)
     trained = training_frames(len(pool.frame_ids), settings)
     mutant_trained = trained[pool.frame_of]
-    held_out_ids = {frame_id for frame_id, is_trained in zip(pool.frame_ids, trained.tolist(), strict=True) if not is_trained}
+    held_out_ids = {frame for frame, is_trained in zip(pool.identities, trained.tolist(), strict=True) if not is_trained}
     shared = 0
     if train_drive is None:
         base = pool.originals.select(np.flatnonzero(trained))
     else:
-        kept = [place for place, frame_id in enumerate(train_drive.frame_ids) if frame_id not in held_out_ids]
+        kept = [place for place in range(len(train_drive)) if train_drive.identity(place) not in held_out_ids]
         shared = len(train_drive) - len(kept)
         base = collect(train_drive.select(kept) if shared else train_drive, description.input, progress).data
     held_out = _HeldOut(pool, trained, mutant_trained)

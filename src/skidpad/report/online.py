@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from math import degrees, isfinite, nan
+from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
 
 from skidpad.campaigns.online_scenarios import features_of
@@ -98,8 +99,8 @@ def _verdict(run: Run, summary: OnlineSummary, name: str, failed: int, judged: i
 def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headline, ...]:
     departed = sum(row.departed for row in summary.conditions)
     collided = sum(row.collided for row in summary.conditions)
-    mdcls = sorted(case.mdcl for case in summary.cases if isfinite(case.mdcl))
-    median = mdcls[len(mdcls) // 2] if mdcls else float("nan")
+    mdcls = [case.mdcl for case in summary.cases if isfinite(case.mdcl)]
+    median = median_of(mdcls) if mdcls else float("nan")
     return (
         Headline("cases that fail", percent(summary.rate.estimate), f"{count(failed)} of {count(judged)}"),
         Headline("left the lane", count(departed), f"{count(collided)} touched something"),

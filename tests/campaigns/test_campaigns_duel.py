@@ -1,7 +1,7 @@
 """The duel campaign: phases in order, resumed as if never stopped, every episode driven again exactly, failures counted."""
 
 from dataclasses import replace
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from skidpad.campaigns.duel_phases import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, 
 from skidpad.campaigns.duel_records import LETTERS, SCHEMA, Bout, actions_of, build_records, case_id
 from skidpad.campaigns.duel_replaying import replay_episode
 from skidpad.campaigns.duel_settings import DuelSettings
-from skidpad.campaigns.duel_summary import WINDOW, Column, Crashes, Trainings, _versus, summarise
+from skidpad.campaigns.duel_summary import WINDOW, Column, Crashes, Trainings, _versus, can_decide, summarise
 from skidpad.core.errors import BadRunError, BadSubjectError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.duels.evaluation import evaluate
 from skidpad.duels.layout import Action, Outcome
@@ -166,7 +166,10 @@ def test_a_broken_policy_costs_its_own_episodes_only(tmp_path) -> None:
     rows = [row for row in work.run.records().to_pylist() if row["outcome"] == Outcome.ERROR.value]
     assert all(isnan(row["excess"]) and not row["violated"] and "answer with whole numbers" in row["problem"] for row in rows)
     assert replay_episode(work, rows[0]["case_id"]).is_reproduced
-    hopeless = summarise(made(only_tested(ego="duel_toys:raising"), tmp_path / "raising")).column(EGO, "idm")
+    assert summarise(work).unmeasured == ""
+    raising = summarise(made(only_tested(ego="duel_toys:raising"), tmp_path / "raising"))
+    assert "out of petrol" in raising.unmeasured
+    hopeless = raising.column(EGO, "idm")
     assert hopeless.errors == hopeless.episodes
     assert isnan(hopeless.across_trainings.mean)
     assert "out of petrol" in hopeless.problem
@@ -290,6 +293,25 @@ def test_complete_separation_gives_the_papers_p_value() -> None:
         assert effect.size == 1.0
         assert test.method == "exact"
     assert found.by_training[0][0].p_value == pytest.approx(2 / 184_756)
+
+
+@pytest.mark.parametrize(("tests", "is_enough"), [(1, False), (3, False), (4, True), (10, True)])
+def test_few_tests_cannot_decide(tests, is_enough) -> None:
+    found = _versus("any", column([[0.9] * tests]), column([[0.1] * tests]))
+    assert can_decide(found.by_training[0][0]) is is_enough
+    assert (found.by_training[0][0].p_value < 0.05) is is_enough
+    assert not can_decide(_versus("any", column([[nan] * 10]), column([[0.1] * 10])).by_training[0][0])
+
+
+def test_before_the_repair_is_the_ego_that_was_retrained(whole) -> None:
+    summary, best = summarise(whole), whole.best_ego()
+    own = [count for count in counts(whole, "test-ego") if count.bout.ego == best]
+    assert summary.before("idm").episodes == sum(count.bout.episodes for count in own) < summary.column(EGO, "idm").episodes
+    assert summary.before("idm").crashes == sum(count.crashes for count in own)
+    met = [count for count in counts(whole, "test-sound") if count.bout.training == whole.best_front("sound")]
+    assert summary.before("sound").crashes == sum(count.crashes for count in met)
+    assert summary.before("random") is summary.column(EGO, "random")
+    assert summary.unmeasured == ""
 
 
 def test_avoidable_shares() -> None:

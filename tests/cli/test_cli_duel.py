@@ -100,6 +100,14 @@ def test_a_function_is_tested_and_not_retrained(skidpad, policies, tmp_path) -> 
     assert "the policy raised RuntimeError: no brakes" in done.out
 
 
+@pytest.mark.parametrize("option", ["--train-episodes", "--test-episodes"])
+def test_no_episodes_are_refused_and_not_taken_for_the_default(skidpad, tmp_path, option) -> None:
+    done = skidpad("duel", option, 0, "--out", tmp_path / "run")
+    assert done.code == 2
+    assert "at least 1; got 0" in done.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
     trained = tmp_path / "trained"
     done = skidpad("duel", "train", "--rewards", "sound", "--train-episodes", 4, "--out", trained, "--json")
@@ -124,6 +132,7 @@ def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
         (("duel", "--w-col", "often"), "--w-col holds numbers"),
         (("duel", "--rewards", "soud"), "did you mean 'sound'"),
         (("duel", "--env", "mergd"), "did you mean 'merge'"),
+        (("duel", "--env", "merge", "--scenario", "paper"), "a scene of highway-env has its own road; leave --scenario out"),
         (("duel", "--scenario", "nowhere.toml"), "cannot read the scenario"),
         (("duel", "repair", "--ego", "ego.safetensors"), "give one with --front"),
         (("duel", "test", "--ego", "no-such-module:drive"), "cannot import"),

@@ -9,16 +9,17 @@ import pytest
 from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError, MissingExtraError
+from skidpad.core.seeding import child_seed
 from skidpad.duels.backend import EngineBackend, highway_backend
 from skidpad.duels.backend_play import play_on
 from skidpad.duels.episodes import Episodes
 from skidpad.duels.evaluation import evaluate
-from skidpad.duels.layout import CRASHED, Action, Outcome, Side
+from skidpad.duels.layout import CRASHED, IS_IDM, SPEED, Action, Outcome, Side
 from skidpad.duels.opponents import ConstantActions, Driver, Idm, RandomActions
 from skidpad.duels.policies import CallablePolicy, random_policy
 from skidpad.duels.presets import PRETRAINING, RELEASED
 from skidpad.duels.rewards import REWARDS
-from skidpad.duels.scenario import Scenario
+from skidpad.duels.scenario import FrontDriver, Scenario
 from skidpad.duels.scenes import SCENES, Scene
 from skidpad.duels.training import TrainingSettings, retrain_ego, train_ego, train_front
 
@@ -126,6 +127,69 @@ def test_episodes_in_a_scene_end_and_come_again(scene: Scene) -> None:
     assert np.array_equal(first.speeds_mps, again.speeds_mps[::-1], equal_nan=True)
     assert (first.steps <= 6).all()
     assert {Outcome.of_code(int(code)) for code in first.outcomes} <= {Outcome.CRASH, Outcome.OVERTAKEN, Outcome.TIMEOUT}
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=lambda scene: scene.name)
+def test_idm_in_front_of_a_scene_is_highway_envs_own_and_takes_no_actions(scene: Scene) -> None:
+    from highway_env.vehicle.behavior import IDMVehicle
+
+    scenario = replace(scene.scenario, front=FrontDriver.IDM)
+    backend, other = highway_backend(scenario, scene), highway_backend(scenario, scene)
+    for one in (backend, other):
+        one.reset(3, 1)
+    assert backend.environment.controlled_vehicles == [backend.environment.vehicle]
+    assert backend.state[Side.FRONT, IS_IDM] == 1
+    place = backend.state[Side.FRONT, :2]
+    fronts = [vehicle for vehicle in backend.environment.road.vehicles if np.array_equal(vehicle.position, place)]
+    assert [isinstance(front, IDMVehicle) for front in fronts] == [True]
+    policy = highway_backend(scene=scene)
+    policy.reset(3, 1)
+    assert np.array_equal(policy.state[Side.FRONT, :4], backend.state[Side.FRONT, :4]), "who drives does not alter the start"
+    for _ in range(2):
+        backend.step(Action.IDLE, Action.SLOWER)
+        other.step(Action.IDLE, Action.FASTER)
+    assert np.array_equal(backend.state, other.state)
+
+
+def behind_a_slower_vehicle(front: FrontDriver) -> tuple[float, bool]:
+    """Returns the front vehicle's speed after two steps of idling 45 m behind a wall at 15 m/s, and whether it crashed."""
+    from highway_env.vehicle.kinematics import Vehicle
+
+    scene = SCENES["merge"]
+    backend = highway_backend(replace(scene.scenario, front=front), scene)
+    backend.reset(0, 0)
+    road, state = backend.environment.road, backend.state
+    driven = next(vehicle for vehicle in road.vehicles if np.array_equal(vehicle.position, state[Side.FRONT, :2]))
+    slow = [Vehicle(road, [driven.position[0] + 45.0, lane * 4.0], 0.0, 15.0) for lane in range(2)]  # both lanes: no way round
+    road.vehicles = [backend.environment.vehicle, driven, *slow]
+    for _ in range(2):
+        backend.step(Action.SLOWER, Action.IDLE)
+    return float(backend.state[Side.FRONT, SPEED]), bool(driven.crashed)
+
+
+def test_behind_a_slower_vehicle_idm_brakes_and_an_idling_front_does_not() -> None:
+    speed_mps, has_crashed = behind_a_slower_vehicle(FrontDriver.IDM)
+    assert speed_mps < 20.0
+    assert not has_crashed
+    idle_mps, _ = behind_a_slower_vehicle(FrontDriver.POLICY)
+    assert idle_mps > 20.0
+
+
+def test_idm_in_front_drives_as_in_the_merge_that_nobody_touched() -> None:
+    from highway_env.envs.merge_env import MergeEnv
+
+    scene = SCENES["merge"]
+    backend = highway_backend(replace(scene.scenario, front=FrontDriver.IDM), scene)
+    backend.reset(2, 0)
+    settings = {"simulation_frequency": 15, "policy_frequency": 1, "neighbour_vehicles_connected_lanes": True}
+    own = MergeEnv({**settings, "action": {"type": "DiscreteMetaAction", "target_speeds": list(scene.scenario.target_speeds_mps)}})
+    own.reset(seed=child_seed(2, "merge", 0) % 2**32)
+    same = next(vehicle for vehicle in own.road.vehicles if np.array_equal(vehicle.position, backend.state[Side.FRONT, :2]))
+    for _ in range(4):
+        backend.step(Action.IDLE, Action.IDLE)
+        own.step(int(Action.IDLE))
+        assert np.array_equal(same.position, backend.state[Side.FRONT, :2])
+        assert same.speed == backend.state[Side.FRONT, SPEED]
 
 
 def test_a_wreck_of_the_front_alone_is_no_failure_of_the_ego() -> None:

@@ -65,7 +65,13 @@ def test_the_wrong_role_observation_or_width_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadSubjectError, match="trained to drive the ego vehicle; a policy for the front is needed"):
         load_policy(path, Side.FRONT, SPEC)
     other = replace(SPEC, is_absolute=not SPEC.is_absolute)
-    with pytest.raises(BadSubjectError, match=f"trained on observation {SPEC.hash}, and this scenario shows {other.hash}"):
+    facts = learned().facts
+    with pytest.raises(BadSubjectError) as refused:
+        load_policy(path, Side.EGO, other, "merge")
+    assert f"on the highway {facts.scenario!r} (observation {SPEC.hash})" in str(refused.value)
+    assert f"to drive in the scene 'merge' (observation {other.hash}); use the scenario" in str(refused.value)
+    save_policy(replace(learned(), facts=TrainingFacts()), path)
+    with pytest.raises(BadSubjectError, match=f"trained on observation {SPEC.hash}, and is to drive on observation {other.hash}"):
         load_policy(path, Side.EGO, other)
     narrow = random_policy(Side.EGO, SPEC.hash, SPEC.size - 1, (8, 8), np.random.default_rng(0))
     save_policy(narrow, path)
@@ -147,6 +153,25 @@ def test_a_callable_is_taken_only_by_its_name() -> None:
     ):
         with pytest.raises(BadSubjectError, match=message):
             policy_named(target)
+
+
+WRAPPED = CallablePolicy(always_left)
+
+
+def test_a_wrapped_policy_is_taken_by_its_name_and_can_be_called() -> None:
+    policy = policy_named(f"{__name__}:WRAPPED")
+    assert policy.name == f"{__name__}:WRAPPED"
+    assert policy(np.zeros((2, 8), np.float32)).tolist() == policy.act(np.zeros((2, 8), np.float32)).tolist() == [0, 0]
+
+
+def test_a_module_that_fails_while_it_is_imported_is_told(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "skidpad_broken_policy.py").write_text("1 / 0", encoding="utf-8")
+    (tmp_path / "skidpad_needy_policy.py").write_text("import skidpad_no_such_module", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadSubjectError, match="raised ZeroDivisionError: division by zero"):
+        policy_named("skidpad_broken_policy:f")
+    with pytest.raises(BadSubjectError, match="install what it imports"):
+        policy_named("skidpad_needy_policy:f")
 
 
 def test_a_model_of_stable_baselines_drives_deterministically() -> None:

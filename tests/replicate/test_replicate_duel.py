@@ -57,7 +57,11 @@ def test_table_1_is_whole(folder) -> None:
     assert questions == {"set-up", "RQ1", "RQ1, sound", "RQ1, paper", "RQ2, sound"}
     quantities = [row.quantity for row in answer.rows() if row.question == "RQ2, sound"]
     assert "repaired ego: failure rate, IDM in front" in quantities
-    assert "speed lost (%)" in quantities
+    assert "speed lost, its adversary in front (%)" in quantities
+    assert "speed lost, IDM in front (%)" in quantities
+    few = [row for row in answer.rows() if row.quantity.startswith(("p-value", "A12")) and row.question == "RQ1, sound"]
+    assert len(few) == 2
+    assert all("too few trainings" in row.note for row in few), "two trainings cannot show a difference"
     assert any(row.paper == 0.95 for row in answer.rows())
     every = next(row for row in answer.rows() if "every ego" in row.quantity)
     assert 0.0 <= every.ours <= 1.0

@@ -23,6 +23,7 @@ from skidpad.report.duel import duel_page
 from skidpad.report.duel_film import Film, animation, film_strip, standalone
 from skidpad.report.duel_plots import Band, Ends, bands, stacked
 from skidpad.report.duel_tables import duel_tables
+from skidpad.report.model import Tone
 from skidpad.report.render import render_page
 from skidpad.report.wording import percent
 
@@ -176,6 +177,68 @@ def test_trainings_are_named_in_words_and_stand_beside_their_own_tests(work) -> 
     for words, (family, column) in tested.items():
         assert rows[words][3] == percent(summary.column(family, column).across_trainings.mean)
     assert "always slower against IDM" in [row[0] for row in tables["rates"].rows]
+
+
+def driven(ego, out, **changes):
+    values = {"ego": ego, "rewards": (), "repairs": 0, "test_episodes": 30, "cross_episodes": 8, "search_episodes": 2, "search_depth": 4}
+    campaign = Duel.load(DuelSettings(**(values | changes)))
+    run = campaign.start(out)
+    campaign.execute(run)
+    return campaign.work(run)
+
+
+def nonsense(seen):
+    """Never answers with a number."""
+    return np.full(len(seen), nan)
+
+
+def partly(seen):
+    """Speeds up, and answers nonsense where the front vehicle is far; x is scaled by 1200 m."""
+    return np.where((seen[:, 4] - seen[:, 0]) * 1200.0 > 40.0, nan, 3.0)
+
+
+def test_an_ego_that_only_fails_was_not_measured(tmp_path) -> None:
+    work = driven("test_report_duel:nonsense", tmp_path / "run")
+    page = duel_page(work)
+    html = render_page(page)
+    assert page.tone is Tone.UNKNOWN
+    assert page.verdict.startswith("Nothing was measured: 62 of 62 episodes of the ego ended by a policy's error; the first: ")
+    assert "nan" in page.verdict, "the message says what the policy answered"
+    assert not page.headlines
+    assert not [chart for chart in page.charts if "Figure 6" in chart.title]
+    assert "No findings" not in html
+    assert "nan m/s" not in html
+    rows = [row for table in page.tables if table.key == "rates" for row in table.rows if row[0].startswith("ego")]
+    assert len(rows) == 3
+    assert all(row[1] == "not measured" and "nan" not in row for row in rows)
+
+
+def test_a_rate_says_what_it_leaves_out(tmp_path) -> None:
+    work = driven("test_report_duel:partly", tmp_path / "run")
+    page, column = duel_page(work), summarise(work).column("ego", "random")
+    assert 0 < column.errors < column.episodes
+    words = f"{column.errors} of {column.episodes} episodes ended by a policy's error and are left out"
+    assert page.tone is Tone.ALARM
+    assert f"random: {words}" in page.verdict
+    assert any(words in headline.detail for headline in page.headlines)
+    table = next(table for table in page.tables if table.key == "rates")
+    cell = next(row[1] for row in table.rows if row[0] == "ego against random")
+    assert cell.endswith(f"({column.errors} of {column.episodes} left out)")
+    assert table.note
+
+
+def test_a_repair_is_held_against_the_same_ego_and_the_same_front(work) -> None:
+    summary, verdict = summarise(work), duel_page(work).verdict
+    own, before = summary.column(repair_family(work.settings, "sound", 0), OWN), summary.before("sound")
+    calm, after = summary.before("idm"), summary.column(repair_family(work.settings, "sound", 0), "idm")
+    assert f"at {own.ego_mps:.1f} instead of {before.ego_mps:.1f} m/s" in verdict
+    assert f"with IDM in {percent(after.across_trainings.mean)} instead of {percent(calm.across_trainings.mean)}" in verdict
+    assert "retrained against it" in verdict, "the adversary is named once, whatever the weights"
+
+
+def test_one_test_a_policy_is_too_few_to_compare(work) -> None:
+    versus = next(table for table in duel_tables(summarise(work), work.settings) if table.key == "versus")
+    assert [row[1:] for row in versus.rows] == [("–", "–", "too few tests"), ("–", "–", "too few trainings")]
 
 
 def test_a_run_that_only_trained_has_a_page(tmp_path) -> None:

@@ -193,7 +193,7 @@ def open_policy(target: str, role: Side, scenario: Scenario) -> tuple[Driver, st
     """Opens a policy file, or imports `module:function`; returns the driver and its hash."""
     path = Path(target)
     if path.suffix == ".safetensors" or path.is_file():
-        policy = load_policy(path, role, scenario.observation)
+        policy = load_policy(path, role, scenario.observation, scenario.name)
         return policy, sha256(policy_bytes(policy)).hexdigest()[:_HASH_DIGITS]
     if ":" not in target:
         raise BadSubjectError(f"no policy at {target!r}; name a .safetensors file written by skidpad, or module:function")

@@ -11,6 +11,9 @@ from skidpad.duels.selection import Selection
 GIVEN = "given"
 """The group of the adversaries that a user brings."""
 
+HIGHWAY = "released"
+"""The scenario of a duel that names none."""
+
 RISK_AVERSION = -1.0
 """w_col of Eq. 2 as the paper sets it (section III)."""
 
@@ -28,7 +31,7 @@ class DuelSettings:
     keep_episodes: records kept of each test; counts are of all.
     """
 
-    scenario: str = "released"
+    scenario: str = HIGHWAY
     pretraining: str = "pretraining"
     env: str = ""
     ego: str = ""
@@ -68,6 +71,10 @@ class DuelSettings:
         rules = [rule.value for rule in Selection]
         if self.ego_selection not in rules:
             raise UnknownNameError.among("rule by which weights are kept", self.ego_selection, rules)
+        if self.env and self.scenario != HIGHWAY:
+            raise SkidpadError(
+                f"a scene of highway-env has its own road; leave --scenario out or --env; got {self.scenario!r} in {self.env!r}"
+            )
         if self.env and self.ego_selection != Selection.VALIDATION.value:
             raise SkidpadError(f"in a scene of highway-env weights are kept by validation; got ego_selection={self.ego_selection!r}")
         if GIVEN in self.rewards:

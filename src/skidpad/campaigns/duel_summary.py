@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import comb, isfinite, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skidpad.campaigns.duel_drivers import IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
-from skidpad.campaigns.duel_phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, read_counts, repair_family
+from skidpad.campaigns.duel_phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, front_name, read_counts, repair_family
 from skidpad.campaigns.duel_records import BoutCounts
 from skidpad.core.images import FloatArray
 from skidpad.duels.avoidability import Avoidable
@@ -54,6 +54,11 @@ class Column:
     problem: str = ""
 
     @property
+    def judged(self) -> int:
+        """Episodes that did not end as an error; a column without any has measured nothing."""
+        return self.episodes - self.errors
+
+    @property
     def by_training(self) -> tuple[MeanError, ...]:
         """The mean of each training with its SEM across tests."""
         return tuple(mean_error(tests) for tests in self.rates)
@@ -66,7 +71,7 @@ class Column:
     @property
     def interval(self) -> Interval:
         """The rate over all episodes with Wilson's interval; trainings differ, so read it as a lower bound of the uncertainty."""
-        return wilson(self.crashes, self.episodes - self.errors)
+        return wilson(self.crashes, self.judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,11 @@ class Versus:
     """Over the tests of each training, as in Table I."""
     over_trainings: tuple[RankTest, Effect]
     """With a training as the unit."""
+
+
+def can_decide(test: RankTest) -> bool:
+    """Tells whether so many values could show a difference at all: complete separation would have a p-value below ALPHA."""
+    return min(test.n, test.m) > 0 and 2.0 / comb(test.n + test.m, test.n) < ALPHA
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,10 +139,16 @@ class DuelSummary:
     crashes: tuple[Crashes, ...]
     best_ego: str
     best_fronts: tuple[tuple[str, int], ...]
+    unrepaired: tuple[Column, ...] = ()
+    """The very ego that is retrained, against IDM, and against the very adversary of each group that it is retrained against."""
 
     def column(self, family: str, column: str) -> Column | None:
         """Returns one column; None where it was not tested."""
         return next((found for found in self.columns if (found.family, found.column) == (family, column)), None)
+
+    def before(self, column: str) -> Column | None:
+        """Returns what the ego that is retrained did against a front, or the best adversary of a group; None where it was not tested."""
+        return next((found for found in self.unrepaired if found.column == column), None) or self.column(EGO, column)
 
     def training(self, phase: str) -> Trainings | None:
         """Returns the trainings of a phase; None where there are none."""
@@ -148,6 +164,16 @@ class DuelSummary:
         """All episodes of all tests."""
         return sum(column.episodes for column in self.columns)
 
+    @property
+    def unmeasured(self) -> str:
+        """Says why nothing at all is known about the ego; empty where an episode of it was judged, or none driven."""
+        own = [column for column in self.columns if column.family == EGO]
+        if not own or any(column.judged for column in own):
+            return ""
+        total = sum(column.episodes for column in own)
+        problem = next((column.problem for column in own if column.problem), "")
+        return f"nothing was measured: {total:,} of {total:,} episodes of the ego ended by a policy's error; the first: {problem}"
+
 
 def summarise(work: DuelWork) -> DuelSummary:
     """Counts a run; what it has not computed yet is left out."""
@@ -157,6 +183,9 @@ def summarise(work: DuelWork) -> DuelSummary:
     columns = {name: _column([count for count in counts if (count.bout.family, count.bout.column) == name]) for name in names}
     order = {family: place for place, family in enumerate(dict.fromkeys(_families(work)))}
     places = {column: place for place, column in enumerate(_columns(work))}
+    best_ego = work.best_ego() if work.is_ego_known else ""
+    fronts = tuple((group, work.best_front(group)) for group in settings.groups if work.is_front_known(group))
+    met = {IDM: IDM} | {group: front_name(group, index) for group, index in fronts}
     ordered = sorted(columns.values(), key=lambda c: (order.get(c.family, 99), places.get(c.column, 99)))
     return DuelSummary(
         columns=tuple(ordered),
@@ -167,9 +196,15 @@ def summarise(work: DuelWork) -> DuelSummary:
             if (EGO, group) in columns and (EGO, RANDOM) in columns
         ),
         crashes=_crashes(run, [(column.family, column.column) for column in ordered]),
-        best_ego=work.best_ego() if work.is_ego_known else "",
-        best_fronts=tuple((group, work.best_front(group)) for group in settings.groups if work.is_front_known(group)),
+        best_ego=best_ego,
+        best_fronts=fronts,
+        unrepaired=tuple(_column(found) for name, front in met.items() if (found := _duels(counts, name, best_ego, front))),
     )
+
+
+def _duels(counts: Sequence[BoutCounts], column: str, ego: str, front: str) -> list[BoutCounts]:
+    bouts = ((count, count.bout) for count in counts)
+    return [count for count, b in bouts if (b.family, b.column, b.ego, b.front) == (EGO, column, ego, front)]
 
 
 def _families(work: DuelWork) -> list[str]:

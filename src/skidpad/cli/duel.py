@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.campaigns import next_free, open_with_campaign, run_campaign
 from skidpad.cli.console import say
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
@@ -172,14 +172,28 @@ def repair(
 def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool) -> None:
     from skidpad.campaigns.duel_settings import DuelSettings
 
-    run_campaign(DuelSettings.from_config(settings), out or next_free(Path("runs"), name), json)
+    path = out or next_free(Path("runs"), name)
+    run_campaign(DuelSettings.from_config(settings), path, json)
+    _fail_if_unmeasured(path)
+
+
+def _fail_if_unmeasured(path: Path) -> None:
+    """A run in which no episode of the ego was judged must not look like one that passed."""
+    from skidpad.campaigns.duel import Duel
+    from skidpad.campaigns.duel_summary import summarise
+
+    run, campaign = open_with_campaign(path)
+    reason = summarise(campaign.work(run)).unmeasured if isinstance(campaign, Duel) else ""
+    if reason:
+        raise SkidpadError(f"{reason}; the run is kept in {path}: mend the policy and run it again")
 
 
 def _budgets(env: str, train_episodes: int | None, test_episodes: int | None) -> dict[str, int]:
     is_scene = bool(env)
-    tests = test_episodes or (SCENE_TEST_EPISODES if is_scene else TEST_EPISODES)
+    tests = (SCENE_TEST_EPISODES if is_scene else TEST_EPISODES) if test_episodes is None else test_episodes
+    trainings = (SCENE_TRAIN_EPISODES if is_scene else TRAIN_EPISODES) if train_episodes is None else train_episodes
     budgets = {
-        "train_episodes": train_episodes or (SCENE_TRAIN_EPISODES if is_scene else TRAIN_EPISODES),
+        "train_episodes": trainings,
         "test_episodes": tests,
         "cross_episodes": min(tests, SCENE_CROSS_EPISODES if is_scene else CROSS_EPISODES),
         "search_episodes": min(tests, SEARCH_EPISODES),

@@ -44,8 +44,11 @@ class DuelPresenter:
 
     def payload(self) -> Mapping[str, object]:
         """Returns the failure rates, the comparisons with chance, the trainings and the crashes."""
+        from skidpad.campaigns.duel_summary import can_decide
+
         summary = self._summary
         return {
+            "unmeasured": summary.unmeasured,
             "ego": summary.best_ego,
             "columns": [
                 {
@@ -68,8 +71,14 @@ class DuelPresenter:
                 for column in summary.columns
             ],
             "versus_random": [
-                {"group": versus.group, "p_value": versus.over_trainings[0].p_value, "a12": versus.over_trainings[1].size}
+                {
+                    "group": versus.group,
+                    "p_value": test.p_value if can_decide(test) else None,
+                    "a12": effect.size if can_decide(test) else None,
+                    "is_enough": can_decide(test),
+                }
                 for versus in summary.versus
+                for test, effect in (versus.over_trainings,)
             ],
             "trainings": [{"phase": found.phase, "failure_rates": list(found.failure_rates)} for found in summary.trainings],
             "crashes": [
@@ -91,15 +100,17 @@ class DuelPresenter:
 
     def show(self) -> None:
         """Prints rates, what the crashes were like, and how to look at the worst."""
+        from skidpad.campaigns.duel_summary import can_decide
+
         summary, run = self._summary, self.run
         if summary.columns:
             rows = [
                 (
                     column.family,
                     column.column,
-                    f"{column.across_trainings.mean:.1%}" if isfinite(column.across_trainings.mean) else "-",
-                    f"{column.interval.low:.1%} to {column.interval.high:.1%}",
-                    f"{column.ego_mps:.1f}",
+                    f"{column.across_trainings.mean:.1%}" if column.judged else "not measured",
+                    f"{column.interval.low:.1%} to {column.interval.high:.1%}" if column.judged else "-",
+                    f"{column.ego_mps:.1f}" if isfinite(column.ego_mps) else "-",
                     column.episodes,
                     column.errors,
                 )
@@ -108,15 +119,23 @@ class DuelPresenter:
             table("failure rates", ("ego", "against", "failure rate", "95 % interval", "ego m/s", "episodes", "errors"), rows)
         for versus in summary.versus:
             test, effect = versus.over_trainings
-            if test.n > 1:
+            if not can_decide(test):
+                say(f"{versus.group} against random, a training as the unit: too few trainings to compare ({test.n} and {test.m})")
+            else:
                 say(f"{versus.group} against random, a training as the unit: p = {test.p_value:.2g}, A12 = {effect.size:.2f}")
         for found in summary.crashes:
             if found.family == "ego" and isfinite(found.avoidable_before(1.0)):
                 shares = ", ".join(f"{found.avoidable_before(second):.0%} {second:g} s before" for second in (1.0, 2.0, 3.0))
                 say(f"crashes with {found.column}: still avoidable {shares} the impact")
+        for column in summary.columns:
+            if column.judged and column.errors:
+                which = f"{column.family} against {column.column}"
+                say(f"{which}: {column.errors} of {column.episodes} episodes ended by a policy's error and are left out of the rate")
         problem = next((column.problem for column in summary.columns if column.problem), "")
-        if problem:
-            say(f"{summary.errors} episodes ended because a policy failed, and count in no rate; the first: {problem}")
+        if summary.unmeasured:
+            say(summary.unmeasured)
+        elif problem:
+            say(f"{summary.errors} episodes ended by a policy's error; the first: {problem}")
         if (run.path / "policies").is_dir():
             say(f"policies: {run.path / 'policies'}")
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()

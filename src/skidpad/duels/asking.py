@@ -13,6 +13,7 @@ from skidpad.duels.layout import ACTIONS, Params, Side
 from skidpad.duels.opponents import Driver, Opponent, RandomActions, name_of, random_actions
 from skidpad.duels.policies import LearnedPolicy, Policy
 from skidpad.duels.scenario import Scenario
+from skidpad.duels.scenes import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ def check_fit(driver: Opponent, side: Side, scenario: Scenario) -> None:
         return
     if driver.spec_hash != scenario.observation.hash:
         raise BadSubjectError(
-            f"{name_of(driver)} was trained on observation {driver.spec_hash}, but scenario {scenario.name!r} shows "
-            f"{scenario.observation.hash}; use a scenario with the observation it was trained on"
+            f"{name_of(driver)} was trained {place_of(driver.facts.scenario, driver.spec_hash)}, and is put "
+            f"{place_of(scenario.name, scenario.observation.hash)}; use a scenario with the observation it was trained on"
         )
     if driver.role is not side:
         raise BadSubjectError(

@@ -46,6 +46,7 @@ try:
     from highway_env.envs.common.abstract import AbstractEnv
     from highway_env.envs.common.observation import KinematicObservation, ObservationType
     from highway_env.envs.highway_env import HighwayEnv
+    from highway_env.utils import class_from_path
     from highway_env.vehicle.behavior import IDMVehicle
     from highway_env.vehicle.controller import ControlledVehicle
     from highway_env.vehicle.kinematics import Vehicle
@@ -196,7 +197,8 @@ class HighwayBackend:
             return
         self._environment.reset(seed=child_seed(seed, self._scene.name, episode) % 2**32)
         ego = self._environment.controlled_vehicles[0]
-        self._begin(ego, self._environment.controlled_vehicles[1] if self._scene.has_two_drivers else self._taken_over(ego))
+        front = self._environment.controlled_vehicles[1] if self._scene.has_two_drivers else self._ahead_of(ego)
+        self._begin(ego, self._manned(front))
 
     def place(self, start: Start) -> None:
         """Begins an episode on the two-vehicle highway from a start that was kept."""
@@ -214,21 +216,33 @@ class HighwayBackend:
         self._start = start
         self._begin(ego, front)
 
-    def _taken_over(self, ego: ControlledVehicle) -> ControlledVehicle:
-        """Puts a vehicle with a driver of ours in the place of the one nearest ahead, or nearest at all where none is ahead."""
-        road = self._environment.road
-        others = [vehicle for vehicle in road.vehicles if vehicle is not ego]
+    def _ahead_of(self, ego: ControlledVehicle) -> ControlledVehicle:
+        """Returns the vehicle of the traffic that is nearest ahead, or nearest at all where none is ahead."""
+        others = [vehicle for vehicle in self._environment.road.vehicles if vehicle is not ego]
         ahead = [vehicle for vehicle in others if ego.lane_distance_to(vehicle) > 0] or others
-        chosen = min(ahead, key=lambda vehicle: float(np.linalg.norm(vehicle.position - ego.position)))
-        driven = self._environment.action_type.vehicle_class(
-            road,
-            chosen.position,
-            chosen.heading,
-            chosen.speed,
-            target_lane_index=chosen.target_lane_index,
-            route=chosen.route,
-        )
-        road.vehicles[road.vehicles.index(chosen)] = driven
+        return min(ahead, key=lambda vehicle: float(np.linalg.norm(vehicle.position - ego.position)))
+
+    def _manned(self, front: ControlledVehicle) -> ControlledVehicle:
+        """Returns the front vehicle with the scenario's driver in it, put in its place on the road where the scene made it otherwise.
+
+        IDM in front is a vehicle of the scene's own traffic, which decides by IDM and MOBIL and takes no actions.
+        """
+        is_idm = self._scenario.front is FrontDriver.IDM
+        if isinstance(front, IDMVehicle) == is_idm:
+            return front
+        environment = self._environment
+        if is_idm:
+            driven = class_from_path(environment.config["other_vehicles_type"]).create_from(front)
+        else:
+            driven = environment.action_type.vehicle_class(
+                environment.road,
+                front.position,
+                front.heading,
+                front.speed,
+                target_lane_index=front.target_lane_index,
+                route=front.route,
+            )
+        environment.road.vehicles[environment.road.vehicles.index(front)] = driven
         return driven
 
     def _begin(self, ego: ControlledVehicle, front: ControlledVehicle) -> None:

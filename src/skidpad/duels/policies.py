@@ -116,6 +116,10 @@ class CallablePolicy:
         """Returns the function's answer as it is; who asks looks at every action before it counts."""
         return np.asarray(self.function(np.asarray(observations, np.float32)))
 
+    def __call__(self, observations: NDArray[np.float32]) -> IntArray:
+        """The same, for those who wrap it in a function of their own."""
+        return self.act(observations)
+
 
 class _Predicts(Protocol):
     """What a model of stable-baselines3 can do."""
@@ -139,11 +143,17 @@ def policy_named(target: str) -> CallablePolicy:
     if not module_name or not name:
         raise BadSubjectError(f"a policy of your own is named module:function; got {target!r}")
     try:
-        function = getattr(import_module(module_name), name)
-    except ImportError as error:
-        raise BadSubjectError(f"cannot import the module of policy {target!r}: {error}; is it on PYTHONPATH?") from error
-    except AttributeError as error:
-        raise BadSubjectError(f"module {module_name!r} has no {name!r}; name a function that is there") from error
-    if not callable(function):
-        raise BadSubjectError(f"{target!r} is a {type(function).__name__}; name a function of observations (N, features)")
-    return CallablePolicy(function, target)
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = "is it on PYTHONPATH?" if error.name == module_name else "install what it imports"
+        raise BadSubjectError(f"cannot import the module of policy {target!r}: {error}; {missing}") from error
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+        raise BadSubjectError(f"the module of policy {target!r} raised {type(error).__name__}: {error}") from error
+    given = getattr(module, name, None)
+    if isinstance(given, CallablePolicy):
+        return CallablePolicy(given.function, target)
+    if given is None:
+        raise BadSubjectError(f"module {module_name!r} has no {name!r}; name a function that is there")
+    if not callable(given):
+        raise BadSubjectError(f"{target!r} is a {type(given).__name__}; name a function of observations (N, features)")
+    return CallablePolicy(given, target)

@@ -14,6 +14,7 @@ from skidpad.duels.dense import Shape, layers_of, size_of
 from skidpad.duels.layout import ACTIONS, Side
 from skidpad.duels.observation import ObservationSpec
 from skidpad.duels.policies import LearnedPolicy, TrainingFacts
+from skidpad.duels.scenes import place_of
 
 METADATA_KEY = "skidpad duel policy"
 """One key with canonical JSON, because safetensors writes several keys in an order that differs from run to run."""
@@ -38,8 +39,11 @@ def save_policy(policy: LearnedPolicy, path: Path) -> None:
     write_atomically(path, policy_bytes(policy))
 
 
-def load_policy(path: Path, role: Side, spec: ObservationSpec) -> LearnedPolicy:
-    """Reads a policy that drives as `role` and sees `spec`; anything else is refused with what was found."""
+def load_policy(path: Path, role: Side, spec: ObservationSpec, scenario: str = "") -> LearnedPolicy:
+    """Reads a policy that drives as `role` and sees `spec`; anything else is refused with what was found.
+
+    scenario: the name of where it is to drive, for what a refusal says; "" where there is none.
+    """
     tensors, about = _read(path)
     if about.get("role") != role.name.lower():
         raise BadSubjectError(
@@ -47,8 +51,8 @@ def load_policy(path: Path, role: Side, spec: ObservationSpec) -> LearnedPolicy:
         )
     if about.get("observation") != spec.hash:
         raise BadSubjectError(
-            f"{path} was trained on observation {about.get('observation')}, and this scenario shows {spec.hash}; "
-            "use the scenario that it was trained in, or train anew"
+            f"{path} was trained {place_of(_trained_in(about), str(about.get('observation')))}, and is to drive "
+            f"{place_of(scenario, spec.hash)}; use the scenario that it was trained in, or train anew"
         )
     shape = _shape_of(path, tensors)
     if shape.inputs != spec.size or shape.outputs != ACTIONS:
@@ -74,7 +78,8 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
         raise BadSubjectError(f"no policy at {path}; name a .safetensors file") from error
     except (SafetensorError, OSError) as error:
         raise BadSubjectError(
-            f"{path} is no whole safetensors file: {error}; other formats are not read, because loading them can run code"
+            f"{path} is no whole safetensors file: {error}; other formats are not read, because loading them can run code; "
+            "name your own code as module:function, a model of stable-baselines3 as docs/duels.md shows"
         ) from error
     try:
         about = json.loads(metadata.get(METADATA_KEY, "null"))
@@ -102,6 +107,12 @@ def _shape_of(path: Path, tensors: dict[str, np.ndarray]) -> Shape:
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise BadSubjectError(f"{path} holds weights that are not finite; train it anew")
     return Shape(first.shape[1], first.shape[0], second.shape[0], third.shape[0])
+
+
+def _trained_in(about: dict[str, object]) -> str:
+    """Returns the scenario that the file names, "" where it names none."""
+    training = about.get("training")
+    return str(training.get("scenario", "")) if isinstance(training, dict) else ""
 
 
 def _facts(path: Path, table: object) -> TrainingFacts:

@@ -107,6 +107,17 @@ ROUNDABOUT = Scene(
 SCENES: Mapping[str, Scene] = MappingProxyType({scene.name: scene for scene in (MERGE, EXIT, INTERSECTION, ROUNDABOUT)})
 
 
+def place_of(scenario: str, observation: str) -> str:
+    """Says in words where a policy was trained or is put, of a scenario's name ("" where unknown) and its observation's hash."""
+    if not scenario:
+        return f"on observation {observation}"
+    return (
+        f"in the scene {scenario!r} (observation {observation})"
+        if scenario in SCENES
+        else f"on the highway {scenario!r} (observation {observation})"
+    )
+
+
 def scene(name: str) -> Scene:
     """Returns the scene `name`, or says which there are."""
     if name not in SCENES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM, RANDOM
@@ -14,6 +13,7 @@ from skidpad.campaigns.duel_summary import Column, DuelSummary, summarise
 from skidpad.report.duel_charts import duel_charts
 from skidpad.report.duel_films import films
 from skidpad.report.duel_tables import duel_tables
+from skidpad.report.duel_words import front_words, left_out, speed
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Page
 from skidpad.report.wording import NOTHING, count, percent, plain
@@ -27,7 +27,8 @@ def duel_page(work: DuelWork) -> Page:
     summary = summarise(work)
     groups = [group for group in work.settings.groups if summary.column(EGO, group)]
     crashed = any(column.crashes for column in summary.columns if column.family == EGO)
-    tone = Tone.ALARM if crashed else Tone.CALM if summary.episodes else Tone.UNKNOWN
+    failed = crashed or any(column.errors for column in summary.columns if column.family == EGO)
+    tone = Tone.UNKNOWN if not summary.episodes or summary.unmeasured else Tone.ALARM if failed else Tone.CALM
     return Page(
         title=f"Duels: {_ego(work, summary)} on {work.arena.scenario.name}",
         tone=tone,
@@ -57,60 +58,77 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
     state = "" if work.run.is_finished else "Not finished yet. "
     if not summary.episodes:
         return f"{state}Nothing was tested; the policies are trained."
-    groups = _by_failure(summary, [group for group in work.settings.groups if summary.column(EGO, group)])
-    chance, calm = summary.column(EGO, RANDOM), summary.column(EGO, IDM)
+    if summary.unmeasured:
+        return f"{state}{_capital(plain(summary.unmeasured))}"
+    groups = _by_failure(summary, work.settings.groups)
+    chance, calm = _measured(summary, EGO, RANDOM), summary.before(IDM)
     parts = []
     if groups:
         worst = summary.column(EGO, groups[0])
         parts.append(f"the adversary ({groups[0]}) makes the ego crash in {_mean(worst)} of the episodes")
     if chance:
         parts.append(f"{'a' if groups else 'A'} random front vehicle in {_mean(chance)}" + ("" if groups else " makes it crash"))
-    if calm:
-        parts.append(f"IDM in {_mean(calm)}")
-    words = ", ".join(parts)
-    repaired = _repaired(work, summary, groups)
-    if repaired and calm:
-        against = repaired.family.removeprefix("repaired-")
-        whom = "it" if groups and against == groups[0] else f"the adversary ({against})"
-        words += (
-            f"; retrained against {whom}, the ego crashes in {_mean(repaired)}, at {repaired.ego_mps:.1f} instead of {calm.ego_mps:.1f} m/s"
-        )
-    errors = f" {count(summary.errors)} episodes ended because a policy failed." if summary.errors else ""
-    return f"{state}{words[:1].upper()}{words[1:]}.{errors}"
+    if calm and calm.judged:  # of the very ego that the others met, and not of all that were trained
+        parts.append(f"IDM in {_mean(calm)}" if parts else f"IDM in front makes it crash in {_mean(calm)} of the episodes")
+    words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
+    dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
+    warning = f" Mind: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
+    return f"{state}{words}.{warning}"
+
+
+def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> str:
+    """Says what retraining brought and cost, each beside the same ego's figure before it and the same front vehicle."""
+    found = _repaired(work, summary, groups)
+    if found is None:
+        return ""
+    group, repaired = found
+    whom = "it" if groups and group == groups[0] else f"the adversary ({group})"
+    before, words = summary.before(group), f"; retrained against {whom}, the ego crashes in {_mean(repaired)}"
+    if before and before.judged:
+        words += f" with that adversary instead of {_mean(before)}, at {speed(repaired.ego_mps)} instead of {speed(before.ego_mps)} m/s"
+    after, calm = _measured(summary, repaired.family, IDM), summary.before(IDM)
+    if after and calm and calm.judged:
+        words += f", and with IDM in {_mean(after)} instead of {_mean(calm)}"
+    return words
 
 
 def _headlines(work: DuelWork, summary: DuelSummary) -> tuple[Headline, ...]:
     found: list[Headline] = []
-    groups = _by_failure(summary, [group for group in work.settings.groups if summary.column(EGO, group)])
+    groups = _by_failure(summary, work.settings.groups)
     wanted = [(EGO, group, f"failure rate, adversary ({group})") for group in groups[:1]]
     wanted += [(EGO, RANDOM, "failure rate, random front")]
     repaired = _repaired(work, summary, groups)
-    wanted += [(repaired.family, OWN, "failure rate, repaired ego")] if repaired else []
+    wanted += [(repaired[1].family, OWN, "failure rate, repaired ego")] if repaired else []
     wanted += [(EGO, IDM, "failure rate, IDM in front")]
     for family, name, label in wanted:
-        column = summary.column(family, name)
+        column = _measured(summary, family, name)
         if column and len(found) < 3:
-            detail = f"{count(column.crashes)} of {count(column.episodes - column.errors)}, ego at {column.ego_mps:.1f} m/s"
-            found.append(Headline(label, _mean(column), detail))
+            detail = f"{count(column.crashes)} of {count(column.judged)}, ego at {speed(column.ego_mps)} m/s"
+            found.append(Headline(label, _mean(column), "; ".join(part for part in (detail, left_out(column)) if part)))
     return tuple(found)
 
 
-def _repaired(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> Column | None:
-    """Returns the repair against the worst adversary, else against another."""
+def _repaired(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> tuple[str, Column] | None:
+    """Returns the repair against the worst adversary, else against another, with the name of that adversary's group."""
     order = sorted(work.settings.repaired, key=lambda group: groups.index(group) if group in groups else len(groups))
-    found = [summary.column(repair_family(work.settings, group, 0), OWN) for group in order]
-    return next((column for column in found if column), None)
+    found = [(group, _measured(summary, repair_family(work.settings, group, 0), OWN)) for group in order]
+    return next(((group, column) for group, column in found if column), None)
 
 
 def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
+    failure = (
+        "A failure is a crash of the two vehicles."
+        if work.arena.is_judged
+        else "A failure is a crash of the ego, with the front vehicle or with other traffic."
+    )
     notes = [
         (
-            "A failure is a crash of the two vehicles. Failure rates are means over trainings of means over tests; SEM is across "
+            f"{failure} Failure rates are means over trainings of means over tests; SEM is across "
             "trainings. Intervals are Wilson's over all episodes, and trainings differ more than that."
         ),
         (
             "On this highway vehicles drive 20 m/s at least, whatever they choose: an ego that is always slower never crashes either, so "
-            "read the speed beside the safety."
+            "read the speed beside the safety. The last step of a crash is driven to its end, braking: its speed is in the mean."
         ),
     ][: 2 if work.arena.is_judged else 1]
     if work.arena.is_judged:
@@ -119,9 +137,7 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
             "did; found by an exact search. Who broke the safe distance first is by RSS, with the constants of duels/safe_distance.py."
         )
     else:
-        notes.append(
-            "In scenes of highway-env, avoidability and safe distances are not judged, and a crash with other traffic counts as well."
-        )
+        notes.append("In scenes of highway-env, avoidability and safe distances are not judged.")
     problem = next((column.problem for column in summary.columns if column.problem), "")
     if problem:
         notes.append(f"{count(summary.errors)} episodes ended as errors and count in no rate; the first: {plain(problem, 300)}")
@@ -129,8 +145,18 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
 
 
 def _by_failure(summary: DuelSummary, groups: Sequence[str]) -> list[str]:
-    found = [(group, column.across_trainings.mean) for group in groups if (column := summary.column(EGO, group))]
-    return [group for group, _ in sorted(found, key=lambda pair: -pair[1] if isfinite(pair[1]) else 0.0)]
+    found = [(group, column.across_trainings.mean) for group in groups if (column := _measured(summary, EGO, group))]
+    return [group for group, _ in sorted(found, key=lambda pair: -pair[1])]
+
+
+def _measured(summary: DuelSummary, family: str, name: str) -> Column | None:
+    """Returns a column that has a rate."""
+    column = summary.column(family, name)
+    return column if column and column.judged else None
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _mean(column: Column | None) -> str:

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM
 from skidpad.campaigns.duel_phases import EGO, OWN, TRAIN_EGO
-from skidpad.report.duel_words import ego_words, front_words, phase_words, repairs_of
+from skidpad.campaigns.duel_summary import can_decide
+from skidpad.report.duel_words import ego_words, front_words, phase_words, repairs_of, speed
 from skidpad.report.page import Table
 from skidpad.report.wording import NOTHING, count, interval, percent
 
 if TYPE_CHECKING:
     from skidpad.campaigns.duel_settings import DuelSettings
-    from skidpad.campaigns.duel_summary import Crashes, DuelSummary
+    from skidpad.campaigns.duel_summary import Column, Crashes, DuelSummary
+    from skidpad.statistics.effects import Effect
+    from skidpad.statistics.ranks import RankTest
 
+_LEFT_OUT = (
+    "Left out are episodes that ended by a policy's error. Those that are left may be the easier or the harder ones: mend the policy "
+    "before reading such a rate."
+)
 _NOTICE_S = (0.5, 1.0, 1.5, 2.0, 3.0)
 
 
@@ -23,11 +30,11 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
     rates = [
         (
             _label(settings, column.family, column.column),
-            percent(column.across_trainings.mean),
+            _rate(column),
             _sem(column.across_trainings.sem),
             interval(column.interval.low, column.interval.high),
-            f"{column.ego_mps:.1f}",
-            f"{column.front_mps:.1f}",
+            speed(column.ego_mps),
+            speed(column.front_mps),
             count(len(column.rates)),
             count(column.episodes),
             count(column.errors),
@@ -57,18 +64,18 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
         for index, record in enumerate(found.records)
     ]
     versus = [
-        (f"{against.group}, training {index + 1}", f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value)
+        (f"{against.group}, training {index + 1}", *_compared(test, effect, "tests"))
         for against in summary.versus
         for index, (test, effect) in enumerate(against.by_training)
     ] + [
-        (f"{against.group}, a training as the unit", f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value)
+        (f"{against.group}, a training as the unit", *_compared(test, effect, "trainings"))
         for against in summary.versus
         for test, effect in (against.over_trainings,)
     ]
     crashes = [_crash_row(settings, found) for found in summary.crashes]
     seconds = tuple(f"{second:g} s before" for second in _NOTICE_S)
     return [
-        Table("rates", "Failure rates", names, tuple(rates), 1),
+        Table("rates", "Failure rates", names, tuple(rates), 1, _LEFT_OUT if summary.errors else ""),
         Table(
             "trainings",
             "Trainings",
@@ -87,6 +94,20 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
             1,
         ),
     ]
+
+
+def _rate(column: Column) -> str:
+    if not column.judged:
+        return "not measured"
+    beside = f" ({count(column.errors)} of {count(column.episodes)} left out)" if column.errors else ""
+    return percent(column.across_trainings.mean) + beside
+
+
+def _compared(test: RankTest, effect: Effect, units: str) -> tuple[str, str, str]:
+    """Words a comparison; where even complete separation could show nothing, its figures would only mislead."""
+    if not can_decide(test):
+        return NOTHING, NOTHING, f"too few {units}"
+    return f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value
 
 
 def _tested(summary: DuelSummary, settings: DuelSettings, phase: str, index: int) -> tuple[str, str]:

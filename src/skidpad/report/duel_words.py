@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM, SLOW
 from skidpad.campaigns.duel_phases import TRAIN_EGO, repair_family, repair_phase
+from skidpad.report.wording import NOTHING, count
 
 if TYPE_CHECKING:
     from skidpad.campaigns.duel_settings import DuelSettings
+    from skidpad.campaigns.duel_summary import Column
 
 
 def repairs_of(settings: DuelSettings) -> dict[str, tuple[str, str]]:
@@ -32,6 +35,18 @@ def ego_words(settings: DuelSettings, family: str) -> str:
 def front_words(column: str) -> str:
     """Returns what a kind of front vehicle is called."""
     return "IDM" if column == IDM else column
+
+
+def speed(mps: float) -> str:
+    """Words a mean speed without its unit."""
+    return f"{mps:.1f}" if isfinite(mps) else NOTHING
+
+
+def left_out(column: Column) -> str:
+    """Warns of episodes that a rate leaves out; empty where it leaves out none."""
+    if not column.errors:
+        return ""
+    return f"{count(column.errors)} of {count(column.episodes)} episodes ended by a policy's error and are left out"
 
 
 def phase_words(settings: DuelSettings, phase: str) -> str:

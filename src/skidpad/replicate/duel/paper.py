@@ -71,6 +71,11 @@ TRAPS = (
         "In the published program the sum is never cleared, so that the bonus grows over the training (`released`); `sound` is a small "
         "running cost and a fixed bonus. As it was published, the program has R_diff commented out; `released` keeps it as printed."
     ),
+    (
+        "A policy step is driven to its end even where a crash happens within it, as in highway-env, and crashed vehicles brake: the last "
+        "speed of an episode that crashes is one after the impact. Mean speeds of columns with many crashes are therefore too low, and the "
+        "speed lost with the adversary in front is more than it says."
+    ),
     "D_vy != 0 in Eq. 3 is a test of floats that never become 0 again after a lane change; ours has a tolerance of 0.05 m/s.",
     (
         "The text says that the random agent 'does not go above 40 %' and that the adversary's training failure rate is at least 0.87; "
@@ -80,6 +85,6 @@ TRAPS = (
     (
         "Vehicles here drive at least 20 m/s, so that an ego that is always slower has a failure rate of 0 as well; the table's 0.00 after "
         "retraining has to be read beside the speed that it costs. The network that the published program writes while it retrains is the "
-        "adversary's; put into the ego, an adversary hardly ever crashes with itself either."
+        "adversary's."
     ),
 )

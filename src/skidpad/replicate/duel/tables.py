@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM, RANDOM
 from skidpad.campaigns.duel_phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, TRAIN_EGO, repair_family, repair_phase
-from skidpad.campaigns.duel_summary import ALPHA
+from skidpad.campaigns.duel_summary import ALPHA, can_decide
 from skidpad.replicate.duel import paper
 from skidpad.replicate.rows import Figure, Row, Sheet
 from skidpad.statistics.intervals import MeanError, mean_error
@@ -70,20 +70,22 @@ def exposure_rows(summary: DuelSummary, reward: str) -> tuple[Row, ...]:
         f"over the tests of one training at most {worst:.2g}; {sure} of {len(versus.by_training)} below {ALPHA}, "
         f"A12 above 0.5 in {larger} of them"
     )
+    is_enough = can_decide(test)
+    note, size = (note, effect.magnitude.value) if is_enough else (f"too few trainings: {test.n} and {test.m}", "too few trainings")
     return (
         Row.compared(question, "adversary: training failure rate", paper.AVERAGE.front_train, _mean_training(summary, f"train-{reward}")),
         Row.compared(question, "adversary: test failure rate", paper.AVERAGE.front_test, column.across_trainings.mean, _spread(column)),
         Row.compared(question, "adversary: SEM across trainings (%)", paper.FRONT_SEM, _percent(column.across_trainings.sem)),
         Row.compared(question, "adversary: mean SEM across tests (%)", paper.AVERAGE.front_sem, _sem_of_tests(column)),
-        Row.beside(question, "p-value, a training as the unit", paper.P_VALUE, test.p_value, note),
-        Row.compared(question, "A12, a training as the unit", paper.A12, effect.size, effect.magnitude.value),
+        Row.beside(question, "p-value, a training as the unit", paper.P_VALUE, test.p_value if is_enough else nan, note),
+        Row.compared(question, "A12, a training as the unit", paper.A12, effect.size if is_enough else nan, size),
     )
 
 
 def repair_rows(summary: DuelSummary, settings: DuelSettings, reward: str) -> tuple[Row, ...]:
     """Returns RQ2 for one reward, and what the repair costs and brings elsewhere."""
     family, question = repair_family(settings, reward, 0), f"RQ2, {reward}"
-    own, before = summary.column(family, OWN), summary.column(EGO, IDM)
+    own, before = summary.column(family, OWN), summary.before(reward)
     if own is None:
         return ()
     rows = [
@@ -94,9 +96,12 @@ def repair_rows(summary: DuelSummary, settings: DuelSettings, reward: str) -> tu
         Row.compared(question, "repaired ego: speed (m/s)", paper.SLOW_MPS, own.ego_mps, "the paper's is read off Figure 6 C"),
     ]
     if before is not None:
-        was = summary.column(EGO, reward)
-        note = f"{before.ego_mps:.1f} m/s behind IDM before" + (f", {was.ego_mps:.1f} m/s with the adversary" if was else "")
-        rows.append(Row.beside(question, "speed lost (%)", None, 100.0 * (1.0 - own.ego_mps / before.ego_mps), note))
+        note = f"{before.ego_mps:.1f} m/s before, {own.ego_mps:.1f} m/s after"
+        rows.append(Row.beside(question, "speed lost, its adversary in front (%)", None, _lost(before, own), note))
+    calm, after = summary.before(IDM), summary.column(family, IDM)
+    if calm is not None and after is not None:
+        note = f"{calm.ego_mps:.1f} m/s before, {after.ego_mps:.1f} m/s after"
+        rows.append(Row.beside(question, "speed lost, IDM in front (%)", None, _lost(calm, after), note))
     for name, what in (
         (IDM, "IDM in front"),
         (RANDOM, "random front"),
@@ -106,7 +111,7 @@ def repair_rows(summary: DuelSummary, settings: DuelSettings, reward: str) -> tu
     ):
         column = summary.column(family, name)
         if column is not None:
-            old = summary.column(EGO, name)
+            old = summary.before(name)
             note = _spread(column) + (f"; before the repair {old.across_trainings.mean:.3g}" if old else "")
             rows.append(Row.beside(question, f"repaired ego: failure rate, {what}", None, column.across_trainings.mean, note))
     return tuple(rows)
@@ -181,8 +186,17 @@ def crossings(summary: DuelSummary) -> Sheet:
         for column in summary.columns
     )
     names = ("ego", "front", "failure rate", "SEM %", "95 % low", "95 % high", "ego m/s", "episodes", "errors")
-    note = "`slow` always chooses SLOWER. `own adversary` is the one an ego was retrained against; it has met no other."
+    note = (
+        "`slow` always chooses SLOWER. `own adversary` is the one an ego was retrained against; it has met no other. The episodes against "
+        "other seeds and rewards are shared evenly among the adversaries met: 1,000 among nine are 111 each, so ten egos drive 9,990."
+    )
     return Sheet("Every ego against every front vehicle", names, rows, note)
+
+
+_KEPT = (
+    "`crashes kept`: of every test the first episodes are kept in the run, and only their crashes are judged here; the rates above count "
+    "all episodes. Shares are of the crashes that could be decided."
+)
 
 
 def crashes(summary: DuelSummary) -> Sheet:
@@ -198,7 +212,12 @@ def crashes(summary: DuelSummary) -> Sheet:
         *("ego", "front", "crashes kept", "avoidable 1 s before (%)", "2 s (%)", "3 s (%)", "never"),
         *("too near at the start", "broken by ego", "by front"),
     )
-    return Sheet("Crashes: still avoidable before the impact, and who broke the safe distance (RSS) first", names, tuple(rows))
+    return Sheet("Crashes: still avoidable before the impact, and who broke the safe distance (RSS) first", names, tuple(rows), _KEPT)
+
+
+def _lost(before: Column, after: Column) -> float:
+    """Returns the share of its speed that an ego has lost, both before and after with the same front vehicle, in percent."""
+    return _percent(1.0 - after.ego_mps / before.ego_mps)
 
 
 def _trained(summary: DuelSummary, phase: str) -> Sequence[float]:

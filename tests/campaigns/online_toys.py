@@ -42,6 +42,24 @@ class Tampered(torch.nn.Module):
         return torch.where(dark, torch.full_like(answer, float("nan")), answer)
 
 
+class Moody:
+    """A subject that is no network and really random: now and then it begins or ends to lean to the left."""
+
+    layers = ()
+    lead = 0
+    sha256 = "moody"
+
+    def __init__(self, seed: int) -> None:
+        self.description = demo().description
+        self._rng = np.random.default_rng(seed)
+        self._lean_rad = 0.0
+
+    def predict(self, clip, now=None) -> np.ndarray:
+        if self._rng.random() < 1.0 / 60.0:
+            self._lean_rad = float(self._rng.choice([0.0, 1.5]))
+        return np.full((len(clip), 1), self._lean_rad)
+
+
 @cache
 def demo() -> NetworkSubject:
     return load_subject(DEMO)

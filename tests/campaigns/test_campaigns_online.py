@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from online_toys import LONGER, ROADS, demo, online, series, tampered
+from online_toys import LONGER, ROADS, Moody, demo, online, series, tampered
 
 from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.online_camera import conditions_of
@@ -157,15 +157,26 @@ def test_the_verdict_of_a_case_over_its_repeats(repeats, verdict) -> None:
 
 
 def test_repeats_are_identical_and_a_case_has_one_name(tmp_path) -> None:
-    run = executed(online(repeats=3, scenarios=ROADS[:2]), tmp_path / "run")
+    run = executed(online(repeats=20, scenarios=ROADS[:2]), tmp_path / "run")
     found = rows(run)
-    assert len(found) == 6
+    assert len(found) == 40
     assert len({row["case_id"] for row in found}) == 2
     for name in ("straight", "left"):
         assert len({repr({**row, "repeat": 0}) for row in found if row["scenario_name"] == name}) == 1
     case = summarise(run).cases[0]
-    assert (case.judged, case.failed, case.verdict) == (3, 0, Verdict.PASS)
-    assert 0.5 < case.failures.high < 0.6  # Wilson's bound of 0 in 3
+    assert (case.judged, case.failed, case.verdict) == (20, 0, Verdict.PASS)
+    assert case.failures.high == pytest.approx(0.161, abs=0.001)  # Wilson's bound of 0 in 20
+
+
+def test_a_subject_that_is_really_random_is_flaky_and_its_rate_has_an_interval(tmp_path) -> None:
+    road = [NamedScenario("straight", replace(ROADS[0].scenario, duration_s=3.6))]
+    run = executed(online(Moody(3), road, repeats=10, width=1), tmp_path / "run")
+    case = summarise(run).cases[0]
+    assert case.verdict is Verdict.FLAKY
+    assert 0 < case.failed < case.judged == 10
+    assert case.failures.low < case.failed / 10 < case.failures.high
+    assert len({row["answers_rad"] for row in rows(run)}) > 2
+    assert summarise(run).rate.estimate == 1.0  # a flaky case has failed
 
 
 @pytest.mark.slow

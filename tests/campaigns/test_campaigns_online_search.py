@@ -8,12 +8,13 @@ from online_toys import DEMO, demo
 from skidpad.campaigns.online import Online
 from skidpad.campaigns.online_camera import conditions_of
 from skidpad.campaigns.online_records import scenario_json
-from skidpad.campaigns.online_search import cell_of, cells, fitness_of
+from skidpad.campaigns.online_search import Reach, cell_of, cells, fitness_of, reach_of
 from skidpad.campaigns.online_settings import OnlineSettings
-from skidpad.campaigns.online_summary import summarise
+from skidpad.campaigns.online_summary import CaseVerdict, OnlineSummary, summarise
 from skidpad.core.errors import SkidpadError
 from skidpad.report.online import online_page
 from skidpad.runs.folder import Run
+from skidpad.statistics.intervals import wilson
 from skidpad.worlds.domain import DOMAINS
 from skidpad.worlds.sampling import sample
 from skidpad.worlds.scenario import Conditions, RoadKind, RoadPlan, Scenario, Weather
@@ -65,7 +66,12 @@ def test_a_search_spends_its_budget_and_goes_on_where_it_was_stopped(tmp_path) -
     rows = run.records().to_pylist()
     assert [each["condition"] for each in rows].count("random") == 3
     assert len(rows) == 6
+    reach = reach_of(summarise(run), "random")
+    assert (reach.drives, reach.name) == (3, "random")
+    assert reach.cells_failing <= reach.cells_tried <= 3
     page = online_page(whole, run)
+    assert page.tables[0].title == "Searches at the same budget"
+    assert [row[0] for row in page.tables[0].rows] == ["map-elites", "random"]
     assert any("map-elites" in chart.title for chart in page.charts)
     assert {each.condition for each in summarise(run).conditions} == {"map-elites", "random"}
 
@@ -85,6 +91,18 @@ def test_a_search_spends_its_budget_and_goes_on_where_it_was_stopped(tmp_path) -
     again = Run.open(tmp_path / "halved")
     searching("map-elites", "random").execute(again)
     assert [repr(each) for each in again.records().to_pylist()] == [repr(each) for each in rows]
+
+
+def test_what_a_search_has_reached_counts_cells_once() -> None:
+    def case(number: int, radius_m: float, failed: int, judged: int = 1) -> CaseVerdict:
+        text = scenario_json(Scenario(RoadPlan(RoadKind.CURVED, radius_m)))
+        numbers = (0.5, 0.7, 0.1, float("nan"), float("nan"))
+        return CaseVerdict(str(number), str(number), text, "es", "[]", wilson(failed, judged), failed, judged, 1 - judged, *numbers, "")
+
+    cases = (case(1, 50.0, 0), case(2, 200.0, 0, judged=0), case(3, 50.0, 1), case(4, 50.0, 1), case(5, 400.0, 0))
+    summary = OnlineSummary(cases, (), 5)
+    assert reach_of(summary, "es") == Reach("es", drives=5, failures=2, cells_tried=2, cells_failing=1, first=3)
+    assert reach_of(summary, "random") == Reach("random", 0, 0, 0, 0, 0)
 
 
 def test_a_search_takes_no_files_stimuli_or_repeats() -> None:

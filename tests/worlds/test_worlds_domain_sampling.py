@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from skidpad.core.errors import BadParametersError
@@ -9,6 +10,7 @@ from skidpad.core.stimuli import Choice, Real
 from skidpad.worlds.constraints import CONSTRAINTS, violations
 from skidpad.worlds.domain import DOMAINS
 from skidpad.worlds.sampling import DECIMALS, Rejections, UnsatisfiableError, sample
+from skidpad.worlds.scenario import RoadKind
 
 TIGHT = replace(
     DOMAINS.get("extended").with_parameters(
@@ -85,3 +87,15 @@ def test_bad_counts_are_refused() -> None:
     for wrong in ({"count": -1}, {"count": 1, "first": -1}, {"count": 1, "max_tries": 0}):
         with pytest.raises(BadParametersError):
             sample(domain, 0, **wrong)
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(5.0, 0.95), (20.0, 0.9)])
+def test_a_point_of_a_short_domain_obeys_the_constraints_too(seconds, share) -> None:
+    extended = DOMAINS.get("extended")
+    domain = replace(extended, base=replace(extended.base, duration_s=seconds))
+    rng = np.random.default_rng(1)
+    drawn = [domain.decode(rng.random(len(domain.variables))) for _ in range(120)]
+    assert np.mean([not domain.violations(scenario) for scenario in drawn]) >= share
+    kinds = {scenario.road.kind for scenario in drawn}
+    # In five seconds nobody passes an entry or exit lane, so that there is no such road; in twenty there is.
+    assert (RoadKind.ENTRY in kinds) == (RoadKind.EXIT in kinds) == (seconds > 10.0)

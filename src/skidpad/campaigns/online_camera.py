@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from skidpad.campaigns.online_settings import ORIGINAL
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import BoolArray, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe, Step, Stimulus, Value
 from skidpad.transforms import stimuli as transforms
@@ -44,11 +42,18 @@ def conditions_of(texts: Sequence[str]) -> tuple[tuple[Condition, ...], Mapping[
     return conditions, made
 
 
-def seen(frames: NumpyFrames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus]) -> NumpyFrames:
-    """Returns what each car's subject sees, (N, height, width, 3); a car's picture does not hang on its neighbours."""
-    if not any(recipe.steps for recipe in recipes):
+def seen(frames: NumpyFrames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None) -> NumpyFrames:
+    """Returns what each car's subject sees, (N, height, width, 3); a car's picture does not hang on its neighbours.
+
+    running: (N,), who still looks; the others' pictures stay as they are.
+    """
+    looking = [k for k, recipe in enumerate(recipes) if recipe.steps and (running is None or running[k])]
+    if not looking:
         return frames
-    return np.concatenate([recipe.apply(frames[k : k + 1], stimuli) for k, recipe in enumerate(recipes)])
+    shown = frames.copy()
+    for k in looking:
+        shown[k] = recipes[k].apply(frames[k : k + 1], stimuli)[0]
+    return shown
 
 
 def _read(text: str) -> Condition:

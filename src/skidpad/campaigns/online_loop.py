@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.campaigns.online_camera import seen
-from skidpad.core.images import FloatArray, NumpyFrames, as_numpy
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.lane_departure import CAP_M
@@ -65,16 +65,43 @@ class Eyes:
     """Asks a subject about the frames of `count` cars, each with its own memory, so that no car's answer hangs on another's frames."""
 
     def __init__(self, subject: Subject, count: int) -> None:
+        self._subject = subject
         self._column = subject.description.steering_column
         self._batch = _batch(subject, count)
-        self._sessions = [start(subject, self._batch) for _ in range(-(-count // self._batch))]
+        groups = -(-count // self._batch) if subject.lead else 0
+        self._sessions = [start(subject, self._batch) for _ in range(groups)]
 
-    def answer(self, frames: NumpyFrames) -> FloatArray:
-        """Shows each car its next frame, (count, height, width, 3), and returns the steering, (count,) radians."""
-        room = self._batch * len(self._sessions) - len(frames)
-        filled = np.concatenate([frames, np.repeat(frames[-1:], room, 0)]) if room else frames
-        parts = [session.step(filled[k * self._batch : (k + 1) * self._batch]) for k, session in enumerate(self._sessions)]
-        return np.asarray(np.concatenate(parts)[: len(frames), self._column], np.float64)
+    def answer(self, frames: NumpyFrames, running: BoolArray | None = None) -> FloatArray:
+        """Shows each car its next frame, (count, height, width, 3), and returns the steering, (count,) radians.
+
+        running: (count,), who is still asked; the others' answers are 0, and who has stopped once is never asked again.
+        """
+        asked = np.ones(len(frames), np.bool_) if running is None else running
+        answers = np.zeros(len(frames), np.float64)
+        if self._sessions:
+            self._with_memory(frames, asked, answers)
+        elif isinstance(self._subject, NetworkSubject):
+            # Without a past it does not matter who sits beside whom: those who still drive fill as few batches as they can.
+            cars = np.flatnonzero(asked)
+            for first in range(0, len(cars), self._batch):
+                some = cars[first : first + self._batch]
+                answers[some] = self._subject.predict(_filled(frames[some], self._batch))[: len(some), self._column]
+        elif asked.any():
+            answers[asked] = self._subject.predict(frames[asked])[:, self._column]
+        return answers
+
+    def _with_memory(self, frames: NumpyFrames, asked: BoolArray, answers: FloatArray) -> None:
+        for number, session in enumerate(self._sessions):
+            part = slice(number * self._batch, (number + 1) * self._batch)
+            if asked[part].any():
+                told = session.step(_filled(frames[part], self._batch))
+                answers[part] = told[: len(frames[part]), self._column]
+
+
+def _filled(frames: NumpyFrames, count: int) -> NumpyFrames:
+    """Returns `count` frames, the last one repeated where there are fewer."""
+    room = count - len(frames)
+    return np.concatenate([frames, np.repeat(frames[-1:], room, 0)]) if room else frames
 
 
 def _batch(subject: Subject, count: int) -> int:
@@ -108,7 +135,7 @@ def ride(
     ends = np.array(steps)
     running = np.ones(count, np.bool_)
     for step in range(max(steps)):
-        answers = eyes.answer(seen(as_numpy(world.frames(running)), recipes, stimuli))
+        answers = eyes.answer(seen(as_numpy(world.frames(running)), recipes, stimuli, running), running)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
         for car in np.flatnonzero(running).tolist():
             logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))

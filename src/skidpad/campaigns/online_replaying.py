@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from skidpad.campaigns.online_camera import seen
 from skidpad.campaigns.online_loop import Wheel
 from skidpad.campaigns.online_records import Case, unpack
 from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.core.stimuli import Stimulus
 from skidpad.runs.manifest import VersionChange
 from skidpad.worlds.world import WORLDS
 
@@ -25,6 +26,20 @@ _COMPARED = (
     *("steps", "max_lateral_m", "mdcl", "departed_at_s", "collided_at_s", "mae_rad", "problem", "violated"),
     *("lateral_m", "answers_rad", "truth_rad"),
 )
+
+
+class Stage(Protocol):
+    """What it takes to show a recorded drive again; `Rides` has it, and so has one who never loads the subject."""
+
+    @property
+    def world(self) -> str:
+        """A row of WORLDS."""
+        ...
+
+    @property
+    def stimuli(self) -> Mapping[str, Stimulus]:
+        """What recipes name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,19 +69,19 @@ def replay_drive(rides: Rides, run: Run, prefix: str) -> OnlineReplay:
     return OnlineReplay(row, again, run.manifest.changes())
 
 
-def frames_at(rides: Rides, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:
+def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:
     """Returns what the subject saw at some steps of a recorded drive, in rising order; the subject is not asked.
 
     The world is steered as recorded; one that is not deterministic may show something else.
     """
     case = Case.from_row(row)
-    world = WORLDS.get(rides.world)(1, 1)
+    world = WORLDS.get(stage.world)(1, 1)
     world.reset([case.scenario])
     steering = unpack(row["answers_rad" if row["mode"] == Wheel.SUBJECT.value else "truth_rad"])
     pictures: list[NumpyFrames] = []
     for step in range(max(steps, default=-1) + 1):
         if step in steps:
-            pictures.append(seen(as_numpy(world.frames()), [case.recipe], rides.stimuli)[0])
+            pictures.append(seen(as_numpy(world.frames()), [case.recipe], stage.stimuli)[0])
         world.step(np.nan_to_num(steering[step : step + 1]))
     return pictures
 

@@ -51,7 +51,8 @@ def features_of(table: Mapping[str, Any]) -> str:
     sunny = conditions["weather"] == Weather.SUNNY.value
     weather = conditions["weather"] if sunny else f"{conditions['weather']} {conditions['intensity']:.0%}"
     time = " at night" if conditions["night"] else ""
-    others = "".join(f", {len(table.get(group, ()))} {group}" for group in ("vehicles", "pedestrians") if table.get(group))
+    counts = [(len(table.get(group, ())), group) for group in ("vehicles", "pedestrians")]
+    others = "".join(f", {count} {group if count > 1 else group[:-1]}" for count, group in counts if count)
     return f"{road['kind']}{bend}{lane}, {ego['speed_m_s']:.0f} m/s, {weather}{time}{others}"
 
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.lanes import Lanes, open_lanes
 from skidpad.campaigns.online_loop import BATCH, Wheel
 from skidpad.campaigns.online_records import Case, build_records, refused
-from skidpad.campaigns.side_by_side import cores
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.core.stimuli import Recipe
@@ -26,9 +25,13 @@ from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorSearch, Vecto
 from skidpad.worlds.scenario import RoadKind, Weather
 
 if TYPE_CHECKING:
+    from skidpad.campaigns.online_summary import OnlineSummary
     from skidpad.campaigns.online_work import Rides
     from skidpad.runs.folder import Run
     from skidpad.worlds.domain import Domain
+
+GENERATION = BATCH
+"""Scenarios that a search tries before it learns from them, where nobody says."""
 
 BENDS_M = (60.0, 120.0, 300.0)
 """Radii between which the map of features tells bends apart."""
@@ -60,6 +63,35 @@ def fitness_of(row: Mapping[str, Any]) -> Fitness:
     return Fitness(nan if row["problem"] and not row["violated"] else float(value), " / ".join(cell_of(table)))
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a search has reached with its drives: failures, cells of the map that it tried and that hold a failure, and the first failure.
+
+    first: the number of the drive that failed first, counted from 1; 0 where none did.
+    """
+
+    name: str
+    drives: int
+    failures: int
+    cells_tried: int
+    cells_failing: int
+    first: int
+
+
+def reach_of(summary: OnlineSummary, name: str) -> Reach:
+    """Counts the drives of one search; what could not be tried has taken from its budget all the same."""
+    cases = [case for case in summary.cases if case.condition == name]
+    judged = [(cell_of(json.loads(case.scenario)), case.failed > 0) for case in cases if case.judged]
+    return Reach(
+        name,
+        len(cases),
+        sum(failed for _, failed in judged),
+        len({cell for cell, _ in judged}),
+        len({cell for cell, failed in judged if failed}),
+        next((number for number, case in enumerate(cases, 1) if case.failed), 0),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class ScenarioSearch:
     """One search with its budget; phase and condition of its records are its name."""
@@ -77,7 +109,8 @@ class ScenarioSearch:
 
     @property
     def _width(self) -> int:
-        return self.rides.width or BATCH
+        """Points of a generation."""
+        return self.rides.width or GENERATION
 
     def execute(self, run: Run, progress: Progress = silent) -> int:
         """Computes the generations that a run lacks, in order; returns how many there are."""
@@ -85,12 +118,12 @@ class ScenarioSearch:
 
         def work(index: int) -> ShardResult:
             search = state.pop(index, None) or self._rebuilt(run, index)
-            table = self._generation(search, index)
+            table = self._generation(search, index, lanes)
             search.tell([fitness_of(row) for row in table.to_pylist()])
             state[index + 1] = search
             return ShardResult(self.name, index, table)
 
-        with open_lanes(self.rides.device):
+        with open_lanes(self.rides.device) as lanes:
             run_shards(run, self.name, self.generations, work, progress)
         return self.generations
 
@@ -102,7 +135,7 @@ class ScenarioSearch:
             search.tell([fitness_of(row) for row in table.to_pylist()])
         return search
 
-    def _generation(self, search: VectorSearch, index: int) -> pa.Table:
+    def _generation(self, search: VectorSearch, index: int, lanes: Lanes) -> pa.Table:
         cases, broken = [], {}
         for place, point in enumerate(search.ask(self._width)):
             number = index * self._width + place
@@ -112,7 +145,7 @@ class ScenarioSearch:
             if names:
                 broken[place] = f"it breaks {', '.join(names)}"
         fine = [case for place, case in enumerate(cases) if place not in broken]
-        driven = iter(self.rides.courses(fine, Wheel.SUBJECT, cores()) if fine else ())
+        driven = iter(self.rides.courses_in(lanes, fine, Wheel.SUBJECT) if fine else ())
         courses = [refused(broken[place]) if place in broken else next(driven) for place in range(len(cases))]
         return build_records(cases, courses, Wheel.SUBJECT, self.rides.world, self.rides.subject.sha256)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.lanes import Lanes, open_lanes
 from skidpad.campaigns.online_loop import BATCH, Course, Wheel, ride
 from skidpad.campaigns.online_records import Case, build_records, refused
 from skidpad.campaigns.side_by_side import Meter, cores, metered, side_by_side
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from skidpad.subjects.base import Subject
     from skidpad.worlds.world import World
 
-WIDTH = BATCH
-"""Scenarios side by side where nobody says."""
+WIDTH = 2 * BATCH
+"""Scenarios side by side where nobody says: what a step costs besides pictures and answers is then shared by enough of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,11 +84,15 @@ class Rides:
             courses += self._ride(world, cases[first : first + world.width], wheel, progress)
         return courses
 
+    def courses_in(self, lanes: Lanes, cases: Sequence[Case], wheel: Wheel) -> list[Course]:
+        """Makes some drives, a part of them in each lane; nobody's course hangs on who is beside it."""
+        parts = _evenly(len(cases), min(lanes.count, len(cases)))
+        threads = max(1, cores() // max(len(parts), 1))
+        return [course for some in lanes.map(lambda part: self.courses(cases[part], wheel, threads), parts) for course in some]
+
     def cut(self, cases: int) -> list[slice]:
         """Cuts cases into shards of about one size, none wider than the width."""
-        shards = -(-cases // (self.width or WIDTH))
-        edges = [round(place * cases / shards) for place in range(shards + 1)] if shards else [0]
-        return [slice(edges[place], edges[place + 1]) for place in range(shards)]
+        return _evenly(cases, -(-cases // (self.width or WIDTH)))
 
     def _ride(self, world: World, cases: Sequence[Case], wheel: Wheel, progress: Progress) -> list[Course]:
         problems = _unusable(world, cases)
@@ -96,6 +100,11 @@ class Rides:
         scenarios, recipes = [case.scenario for case in usable], [case.recipe for case in usable]
         driven = iter(ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress) if usable else ())
         return [refused(problems[place]) if place in problems else next(driven) for place in range(len(cases))]
+
+
+def _evenly(count: int, parts: int) -> list[slice]:
+    edges = [round(place * count / parts) for place in range(parts + 1)] if parts else [0]
+    return [slice(edges[place], edges[place + 1]) for place in range(parts)]
 
 
 def _unusable(world: World, cases: Sequence[Case]) -> dict[int, str]:

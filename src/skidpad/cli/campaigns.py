@@ -52,11 +52,12 @@ def run_test(
     """Test a network on a drive under transformations, judged by a metamorphic relation (DeepTest)."""
     from skidpad.campaigns.settings import DeepTestSettings
     from skidpad.drives import open_drive
+    from skidpad.subjects.pretrained import subject_path
 
     opened = open_drive(drive)
     chosen, value = _relation(relation, {"lambda": lambda_, "within-deg": within_deg, "within": within, "threshold": threshold})
     settings = DeepTestSettings(
-        subject=str(Path(subject).absolute()),
+        subject=str(subject_path(subject)),
         drive=opened.origin or drive,
         transforms=_names(transforms),
         searches=_names(search),
@@ -104,6 +105,7 @@ def report(run: RunPath, out: Annotated[Path | None, typer.Option(help="The HTML
     opened = _open(run)
     page = out or opened.path / "report.html"
     _presenter(_campaign(opened), opened).write_report(page)
+    opened.publish(page)
     say(f"report: {page}")
 
 
@@ -142,14 +144,15 @@ def _start(campaign: "Campaign", out: Path, json: bool) -> None:
 
 
 def _execute(campaign: "Campaign", run: "Run", json: bool) -> None:
-    ERR.print(f"run: {run.path}", markup=False)
+    ERR.print(f"run: {run.place}", markup=False)
     with progress_bar("testing") as progress:
         campaign.execute(run, progress)
     presenter = _presenter(campaign, run)
     page = run.path / "report.html"
     presenter.write_report(page)
+    run.publish(page)
     if json:
-        print_json({"run": str(run.path), "report": str(page), **presenter.payload()})
+        print_json({"run": run.place, "report": str(page), **presenter.payload()})
     else:
         presenter.show()
         say(f"report: {page}")

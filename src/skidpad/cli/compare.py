@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli.campaigns import next_free, run_campaign
-from skidpad.cli.drive import SECONDS, subject_path
+from skidpad.cli.drive import SECONDS
 from skidpad.cli.subjects import Device, Json
 
 
@@ -34,7 +34,7 @@ def compare(
     epsilon: Annotated[float, typer.Option(help="How far the steering of comparable drives may be apart on average.")] = 0.1,
     mae_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable offline.")] = 0.1,
     mdcl_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable online.")] = 0.7,
-    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 8.")] = 0,
+    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 16.")] = 0,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
@@ -43,9 +43,10 @@ def compare(
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
     from skidpad.campaigns.comparing_settings import ComparingSettings
     from skidpad.drives import open_drive
+    from skidpad.subjects.pretrained import subject_path
 
     settings = ComparingSettings(
-        subject=subject_path(subject),
+        subject=str(subject_path(subject)),
         drive=open_drive(drive).origin if drive else "",
         world=world,
         domain=domain,

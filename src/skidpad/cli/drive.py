@@ -31,13 +31,18 @@ def drive(
         typer.Option(help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), ...; may be given again."),
     ] = None,
     search: Annotated[
-        str, typer.Option(help="Comma-separated: random, es, map-elites; each looks for --scenarios failing ones instead of drawing them.")
+        str,
+        typer.Option(
+            help="Comma-separated: random, es, map-elites, cma-es, cma-me; each tries --scenarios of its own, instead of drawn ones."
+        ),
     ] = "",
     repeats: Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")] = 1,
     seconds: Annotated[
         float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")
     ] = None,
-    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 8.")] = 0,
+    width: Annotated[
+        int, typer.Option(help="Scenarios side by side, a matter of speed (0 is 16); a search learns after so many (0 is 8).")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
@@ -45,9 +50,10 @@ def drive(
 ) -> None:
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
     from skidpad.campaigns.online_settings import OnlineSettings
+    from skidpad.subjects.pretrained import subject_path
 
     settings = OnlineSettings(
-        subject=subject_path(subject),
+        subject=str(subject_path(subject)),
         world=world,
         domain=domain,
         scenarios=scenarios,
@@ -61,12 +67,3 @@ def drive(
         device=device,
     )
     run_campaign(settings, out or next_free(Path("runs"), f"drive-{Path(settings.subject).stem}"), json)
-
-
-def subject_path(text: str) -> str:
-    """Returns where a subject is described; the word `demo` is the network that comes with skidpad."""
-    if text == "demo" and not Path(text).exists():
-        from skidpad.subjects.pretrained import pretrained
-
-        return str(pretrained("pilotnet-rendered"))
-    return str(Path(text).absolute())

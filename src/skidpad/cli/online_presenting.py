@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import degrees, isfinite
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from skidpad.campaigns.online import Online
     from skidpad.campaigns.online_replaying import OnlineReplay
+    from skidpad.campaigns.online_search import Reach
     from skidpad.campaigns.online_summary import OnlineSummary
     from skidpad.campaigns.online_work import Rides
     from skidpad.runs.folder import Run
@@ -37,6 +38,11 @@ class OnlinePresenter:
 
         return summarise(self.run)
 
+    def _reached(self) -> list[Reach]:
+        from skidpad.campaigns.online_search import reach_of
+
+        return [reach_of(self._summary, name) for name in self.campaign.settings.searches]
+
     def payload(self) -> Mapping[str, object]:
         """Returns the rates and every case's verdict."""
         summary = self._summary
@@ -45,6 +51,7 @@ class OnlinePresenter:
             "failure_rate": summary.rate.estimate,
             "low": summary.rate.low,
             "high": summary.rate.high,
+            "searches": [asdict(reach) for reach in self._reached()],
             "skipped": [{"scenario": each.name, "reason": each.reason} for each in self.campaign.skipped],
             "conditions": [
                 {
@@ -98,6 +105,10 @@ class OnlinePresenter:
         ]
         columns = ("condition", "PASS", "FAIL", "FLAKY", "ERROR", "departed", "collided", "median MDCL", "fail", "95 % interval")
         table(f"{len(summary.cases)} cases, {summary.drives} drives", columns, rows)
+        if self.campaign.settings.searches:
+            reached = [(r.name, r.drives, r.failures, r.cells_tried, r.cells_failing, r.first or None) for r in self._reached()]
+            heads = ("search", "drives", "failures", "cells tried", "cells with a failure", "first failure after")
+            table("searches at the same budget", heads, reached)
         if summary.worst:
             worst = [
                 (case.case_id, case.scenario_name, case.condition, case.verdict.value, case.mdcl, case.departed_at_s, case.collided_at_s)

@@ -201,6 +201,7 @@ def _tables(summary: OnlineSummary) -> list[Table]:
         )
         for row in summary.conditions
     ]
+    repeated = any(case.judged > 1 for case in summary.cases)
     cases = [
         (
             plain(case.scenario_name, 60),
@@ -208,7 +209,7 @@ def _tables(summary: OnlineSummary) -> list[Table]:
             features_of(json.loads(case.scenario)),
             case.verdict.value,
             f"{case.failed}/{case.judged}",
-            interval(case.failures.low, case.failures.high) if case.judged > 1 else NOTHING,
+            *((interval(case.failures.low, case.failures.high) if case.judged > 1 else NOTHING,) if repeated else ()),
             f"{case.mdcl:.3f}" if isfinite(case.mdcl) else NOTHING,
             f"{case.departed_at_s:.1f}" if isfinite(case.departed_at_s) else NOTHING,
             f"{case.collided_at_s:.1f}" if isfinite(case.collided_at_s) else NOTHING,
@@ -230,12 +231,13 @@ def _tables(summary: OnlineSummary) -> list[Table]:
             "cases",
             "Cases",
             (
-                *("Scenario", "Condition", "What it is", "Verdict", "Failed", "95 % interval", "MDCL"),
-                *("Departs at s", "Collides at s", "Off the truth, deg", "Case"),
+                *("Scenario", "Condition", "What it is", "Verdict", "Failed", *(("95 % interval",) if repeated else ()), "MDCL"),
+                *("Departs, s", "Hits, s", "Error, deg", "Case"),
             ),
             tuple(cases[:_MAX_ROWS]),
             4,
-            f"{count(more)} more are in the run." if more > 0 else "",
+            "Error: mean distance of the answers from the truth, degrees of the steering wheel."
+            + (f" {count(more)} more are in the run." if more > 0 else ""),
         ),
         Table("problems", "Could not be judged, or ended early", ("Scenario", "Why"), tuple(problems), 2),
     ]

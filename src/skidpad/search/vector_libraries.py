@@ -125,6 +125,7 @@ class CmaMapElites(_Whole):
             raise MissingExtraError.of("ribs", "search", "the search cma-me") from error
         size = max(task.dimensions, 2)
         self._cells: dict[str, int] = {}
+        # No bounds: it would draw again until every number lies within, and of dozens one is always outside. `ask` clips them.
         # Cells are names here: the archive has a row of places, given to names in the order in which they come up.
         archive = GridArchive(solution_dim=size, dims=[_CELLS], ranges=[(0.0, float(_CELLS))], seed=self.seed, dtype=np.float64)
         emitters = [
@@ -133,7 +134,6 @@ class CmaMapElites(_Whole):
                 x0=np.full(size, 0.5),
                 sigma0=FIRST_STEP,
                 es="sep_cma_es",
-                bounds=[(0.0, 1.0)] * size,
                 batch_size=POPULATION,
                 seed=(self.seed + number) % (1 << 32),
             )

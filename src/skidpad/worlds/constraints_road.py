@@ -19,6 +19,8 @@ POOR_SIGHT_M, POOR_SIGHT_M_S = 50.0, 50.0 / 3.6
 WINTER_SUN_DEG = 30.0
 """As high as the sun stands at noon in the snowy months at 50 degrees north, up to early March."""
 SHORTEST_S, LONGEST_S = 1.0, 120.0
+FASTEST_M_S = 25.0
+"""The greatest speed of the domains; what takes more is not drawn."""
 SIDE_LANE_END_M = SIDE_LANE_FROM_M + SideLane(0.0).parallel_m + SideLane(0.0).taper_m
 
 _WITH_SIDE_LANE = frozenset({RoadKind.ENTRY, RoadKind.EXIT})
@@ -204,11 +206,20 @@ def _right_lane_at_side_lane(scenario: Scenario) -> bool:
     return scenario.road.kind not in _WITH_SIDE_LANE or scenario.ego.lane == 1
 
 
+def _kinds_passed(duration_s: float) -> list[str]:
+    """Returns the roads that a scenario is long enough for at all."""
+    possible = side_lane_speed_m_s(duration_s) <= FASTEST_M_S
+    return [kind.value for kind in RoadKind if possible or kind not in _WITH_SIDE_LANE]
+
+
 @constraint(
     "side-lane-is-passed",
     f"The ego passes a whole entry or exit lane, {SIDE_LANE_END_M - START_M:g} m, before the scenario ends.",
     "raise ego.speed_m_s or duration_s",
-    {"ego.speed_m_s": lambda known: Outside(((-inf, side_lane_speed_m_s(known.real("duration_s"))),) if _has_side_lane(known) else ())},
+    {
+        "road.kind": lambda known: Only(frozenset(_kinds_passed(known.real("duration_s")))),
+        "ego.speed_m_s": lambda known: Outside(((-inf, side_lane_speed_m_s(known.real("duration_s"))),) if _has_side_lane(known) else ()),
+    },
 )
 def _side_lane_is_passed(scenario: Scenario) -> bool:
     return scenario.road.kind not in _WITH_SIDE_LANE or scenario.ego.speed_m_s >= side_lane_speed_m_s(scenario.duration_s) - _ROUNDING

@@ -1,0 +1,115 @@
+"""skidpad scenarios: draw them from a domain model, check files, look at them, and hand them to other simulators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skidpad.cli.console import print_json, say, table
+from skidpad.cli.subjects import Json
+from skidpad.core.errors import SkidpadError
+
+if TYPE_CHECKING:
+    from skidpad.worlds.scenario_files import ScenarioSet
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files (.toml, .json) or folders of them.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the group of commands to the application."""
+    group = typer.Typer(no_args_is_help=True, help="Scenarios for closed-loop drives: draw, check, look, export.")
+    for command in (draw, check, export):
+        group.command()(command)
+    app.add_typer(group, name="scenarios")
+
+
+def draw(
+    out: Annotated[Path, typer.Option(help="One file for all of them (.toml or .json), or a folder for one file each.")],
+    domain: Annotated[str, typer.Option(help="The domain model: restricted or extended.")] = "extended",
+    count: Annotated[int, typer.Option(help="How many.")] = 10,
+    first: Annotated[int, typer.Option(help="The number of the first one; scenario k depends on the seed and k alone.")] = 0,
+    seconds: Annotated[float, typer.Option(help="How long each lasts; 0: as the domain says.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    json: Json = False,
+) -> None:
+    """Draw scenarios that obey every constraint of a domain, and write them as files to read, change and drive."""
+    from skidpad.campaigns.online_scenarios import domain_lasting
+    from skidpad.campaigns.online_settings import check_seconds
+    from skidpad.worlds.sampling import sample
+    from skidpad.worlds.scenario_files import SUFFIXES, NamedScenario, write_scenario, write_scenarios
+
+    if seconds:
+        check_seconds(seconds)
+    drawn = sample(domain_lasting(domain, seconds), seed, count, first)
+    named = [NamedScenario(f"{domain}-{number:03d}", each) for number, each in enumerate(drawn.scenarios, first)]
+    if out.suffix in SUFFIXES:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_scenarios(out, named)
+    elif out.is_file():
+        raise SkidpadError(f"{str(out)!r} is a file, and no .toml or .json; name a folder")
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        for each in named:
+            write_scenario(out / f"{each.name}.toml", each.scenario)
+    if json:
+        broken = dict(drawn.rejections.broken)
+        print_json({"out": str(out), "scenarios": [each.name for each in named], "thrown_away": drawn.rejections.tries, "broken": broken})
+        return
+    say(f"{len(named)} scenarios of the domain {domain!r}: {out}")
+    if drawn.rejections.tries:
+        say(f"{drawn.rejections.tries} were thrown away: {drawn.rejections}")
+    say(f"drive them: skidpad drive demo --scenario {out}")
+
+
+def check(files: Files, json: Json = False) -> None:
+    """Check scenario files: keys, ranges, constraints, a road that crosses itself; exit code 1 where one cannot be used."""
+    from skidpad.campaigns.online_scenarios import features_of
+    from skidpad.worlds.scenario_tables import table_of
+
+    found = [_read(path) for path in files]
+    usable = [each for one in found for each in one.scenarios]
+    skipped = [each for one in found for each in one.skipped]
+    if json:
+        wrong = [{"scenario": each.name, "reason": each.reason} for each in skipped]
+        print_json({"usable": [each.name for each in usable], "unusable": wrong})
+    else:
+        if usable:
+            table("usable", ("scenario", "what it is"), [(each.name, features_of(table_of(each.scenario))) for each in usable])
+        for each in skipped:
+            say(f"unusable: {each.reason}")
+    if skipped:
+        raise typer.Exit(1)
+
+
+def export(
+    files: Files,
+    out: Annotated[Path, typer.Option(help="Folder for the exported files.")],
+    json: Json = False,
+) -> None:
+    """Export scenarios as OpenDRIVE roads (.xodr) and OpenSCENARIO storyboards (.xosc) for other simulators."""
+    from skidpad.worlds.openscenario import export_scenario
+
+    rows, skipped = [], []
+    for path in files:
+        found = _read(path)
+        skipped += [{"scenario": each.name, "reason": each.reason} for each in found.skipped]
+        for each in found.scenarios:
+            written = export_scenario(each.scenario, out, each.name)
+            rows.append((each.name, str(written.opendrive), str(written.openscenario)))
+    if not rows:
+        raise SkidpadError(f"none of the {len(skipped)} scenarios can be used; the first: {skipped[0]['reason']}")
+    if json:
+        exported = [{"scenario": name, "opendrive": road, "openscenario": story} for name, road, story in rows]
+        print_json({"exported": exported, "skipped": skipped})
+        return
+    table(f"{len(rows)} scenarios exported", ("scenario", "OpenDRIVE", "OpenSCENARIO"), rows)
+    for left_out in skipped:
+        say(f"skipped {left_out['scenario']}: {left_out['reason']}")
+
+
+def _read(path: Path) -> ScenarioSet:
+    from skidpad.worlds.scenario_files import read_scenarios
+
+    return read_scenarios(path)

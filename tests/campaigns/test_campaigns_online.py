@@ -180,6 +180,7 @@ def test_a_subject_that_is_really_random_is_flaky_and_its_rate_has_an_interval(t
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_twenty_repeats_of_the_whole_set_are_identical(tmp_path) -> None:
     from skidpad.campaigns.online import Online
 

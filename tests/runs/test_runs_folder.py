@@ -17,7 +17,7 @@ from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.runs.folder import Run
 from skidpad.runs.records import worst_first
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.segments import Segment, ShardResult
 
 
 @pytest.fixture
@@ -391,3 +391,19 @@ def test_two_runs_of_one_campaign_have_equal_bytes(tmp_path):
     first, second = ({p.relative_to(run.path): p.read_bytes() for p in run.path.rglob("*") if p.is_file()} for run in runs)
     assert first == second
     assert not math.isnan(runs[0].findings(1)["excess"][0].as_py())
+
+
+def test_a_look_at_the_folder_never_shows_other_threads_a_part_of_it(run, monkeypatch):
+    whole = len(run.segments())
+    seen: list[int] = []
+    from_path = Segment.from_path
+
+    def watched(path):
+        seen.append(len(run.segments()))
+        return from_path(path)
+
+    monkeypatch.setattr(Segment, "from_path", watched)
+    run.refresh()
+    assert whole > 1
+    assert seen == [whole] * whole
+    assert len(run.segments()) == whole

@@ -131,18 +131,23 @@ class Run:
                 self._lock_depth -= 1
 
     def refresh(self) -> None:
-        """Looks at the folder again, for a reader beside a writer; each segment is hashed once."""
+        """Looks at the folder again, for a reader beside a writer; each segment is hashed once.
+
+        Other threads see the shards as they were until the look is over, and never some of them.
+        """
         known = {segment.path.name: segment for segment in self._segments.values()}
-        self._segments, self._bad = {}, []
+        kept: dict[tuple[str, int], Segment] = {}
+        bad: list[Path] = []
         for path in sorted((self.path / _SEGMENTS).glob("*.parquet")):
             segment = Segment.from_path(path)
             if segment is None:
                 continue
             key = (segment.phase, segment.index)
-            if key not in self._segments and (path.name in known or segment.is_whole()):
-                self._segments[key] = segment
+            if key not in kept and (path.name in known or segment.is_whole()):
+                kept[key] = segment
             else:
-                self._bad.append(path)
+                bad.append(path)
+        self._segments, self._bad = kept, bad
 
     @property
     def damaged(self) -> tuple[str, ...]:

@@ -60,6 +60,15 @@ def test_the_regressions_mending_passes_and_is_counted(runs) -> None:
     assert verdict.changes[0].fixed > 10
 
 
+def test_two_networks_are_not_measured_by_their_own_errors(tmp_path: Path) -> None:
+    good = bar_run(tmp_path / "good", BarSubject(left_threshold=130), relation="label-mse")
+    again = bar_run(tmp_path / "again", BarSubject(left_threshold=130), relation="label-mse", seed=2)
+    worse = bar_run(tmp_path / "worse", BarSubject(left_threshold=80, sha256="worse"), relation="label-mse")
+    assert differences(again, good) == ()
+    with pytest.raises(BadRunError, match="each network's own error"):
+        check_gate(worse, Limits(), good)
+
+
 def test_rates_are_those_of_the_records_that_could_be_judged(runs) -> None:
     run = runs["grid alone"]
     rows = run.records("grid").to_pylist()

@@ -194,7 +194,9 @@ def test_what_is_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Mirror.of(Path("s3://bucket/runs/a"))
     assert found is not None
     assert (found.remote.url, found.folder.name) == ("s3://bucket/runs/a", "a")
-    assert Mirror.of(Path("file:///tmp/x/run")).remote.url == "file:///tmp/x/run"  # type: ignore[union-attr]  # it is one
+    local = Mirror.of(Path("file:///srv/runs/a"))
+    assert local is not None
+    assert local.remote.url == "file:///srv/runs/a"
     assert Mirror.of(Path("runs/a")) is None
     assert Mirror.of(Path("c:/runs/a")) is None
     (tmp_path / "s3:" / "bucket").mkdir(parents=True)

@@ -89,6 +89,13 @@ def test_a_weights_file_stands_for_the_toml_beside_it(pilotnet: nn.Module, frame
     assert load_subject(saved.weights).sha256 == load_subject(str(saved.toml)).sha256
 
 
+def test_a_file_beside_the_description_of_another_is_not_taken_for_it(pilotnet: nn.Module, tmp_path: Path) -> None:
+    save_subject(pilotnet, PILOTNET.describe("net", ""), tmp_path / "net")
+    (tmp_path / "net.pt2").write_bytes(b"another network")
+    with pytest.raises(BadSubjectError, match=r"describes net\.safetensors, not net\.pt2"):
+        load_subject(tmp_path / "net.pt2")
+
+
 def test_the_hash_follows_weights_and_description(pilotnet: nn.Module, tmp_path: Path) -> None:
     first = load_subject(save_subject(pilotnet, PILOTNET.describe("net", ""), tmp_path / "a").toml)
     renamed = load_subject(save_subject(pilotnet, PILOTNET.describe("other", ""), tmp_path / "b").toml)

@@ -190,6 +190,14 @@ def test_runs_are_compared_case_by_case(server: Server) -> None:
     assert server.get("/compare?run=nothing").status_code == 404
 
 
+def test_the_older_run_is_the_one_compared_with_however_they_are_chosen(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "first" / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), "created": "2020-01-01T00:00:00+00:00"}), encoding="utf-8")
+    first, second = server.key("first"), server.key("second")
+    for chosen in (f"run={first}&run={second}", f"run={second}&run={first}"):
+        assert "second against first" in server.get(f"/compare?{chosen}").text
+
+
 def test_findings_of_different_drives_are_not_matched(server: Server, tmp_path: Path) -> None:
     other = Run.create(tmp_path / "third", {"campaign": "deeptest", "drive": "elsewhere"}, manifest(drive="another"))
     other.commit(ShardResult("grid", 0, picture_records(10)))

@@ -113,6 +113,10 @@ def differences(run: Run, baseline: Run) -> tuple[str, ...]:
     now, then = run.manifest.hashes, baseline.manifest.hashes
     fixed = [name for name in sorted(set(now) | set(then)) if name != "subject" and name not in columns.free_hashes]
     reasons = [f"the {name} is another" for name in fixed if now.get(name) != then.get(name)]
+    if run.config.get("relation") == "label-mse" and now.get("subject") != then.get("subject"):
+        reasons.append(
+            "label-mse tolerates a multiple of each network's own error, so the worse one is measured more mildly (give --within-deg)"
+        )
     free = _SAME_ANYWAY | columns.free
     for name in sorted(set(run.config) | set(baseline.config)):
         here, there = run.config.get(name), baseline.config.get(name)

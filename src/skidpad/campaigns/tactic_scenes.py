@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
 import torch
 
@@ -156,6 +157,4 @@ class _Found:
 
 def _shrunk(frames: NumpyFrames, weather: Weather) -> NumpyFrames:
     height, width = working_size(frames.shape[1], frames.shape[2], weather.card.size_px, weather.card.sizes.stride)
-    import cv2  # noqa: PLC0415 - only where a filter asks
-
     return np.stack([np.asarray(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA), np.uint8) for frame in frames])

@@ -1,8 +1,8 @@
 """skidpad replicate: a paper's figures, ours, and the gap."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -11,6 +11,7 @@ from skidpad.cli.subjects import Device, Json
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress
+    from skidpad.replicate.rows import Row, Sheet
 
 WIDE = 150
 """From so many columns on the terminal shows the notes and the tables behind the scoreboard."""
@@ -46,7 +47,6 @@ def deeptest(
     from skidpad.replicate.deeptest.paper import MODEL
     from skidpad.replicate.deeptest.replication import replicate
     from skidpad.replicate.deeptest.runs import ReplicationSettings
-    from skidpad.replicate.render import brief_sheet
     from skidpad.subjects.pretrained import subject_path
 
     settings = ReplicationSettings(
@@ -64,17 +64,12 @@ def deeptest(
     ERR.print(f"runs: {out}", markup=False)
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(settings, out, lambda name: _staged(progress, name))
-    if json:
-        print_json(answer.payload())
-        return
-    for fact in answer.facts():
-        say(fact)
-    wide = OUT.width >= WIDE
-    for sheet in answer.sheets() if wide else (brief_sheet("Scoreboard", MODEL, answer.rows()),):
-        table(sheet.title, sheet.columns, sheet.rows)
-        if sheet.note:
-            say(sheet.note)
-    say(f"written: {out / 'deeptest.json'} and {out / 'deeptest.md'}, with notes, all tables and the traps in the paper's figures")
+    _show(
+        answer,
+        MODEL,
+        f"written: {out / 'deeptest.json'} and {out / 'deeptest.md'}, with notes, all tables and the traps in the paper's figures",
+        json=json,
+    )
 
 
 def duel(
@@ -90,7 +85,6 @@ def duel(
     """Make Table I of adversarial testing with reinforcement learning, for every reward, and what it does not show."""
     from skidpad.replicate.duel.paper import PAPER
     from skidpad.replicate.duel.replication import DuelReplicationSettings, replicate
-    from skidpad.replicate.render import brief_sheet
 
     small = DuelReplicationSettings(
         trainings=2, train_episodes=300, tests=3, test_episodes=200, cross_episodes=100, search_episodes=5, seed=seed
@@ -107,16 +101,7 @@ def duel(
     ERR.print(f"run: {out / 'run'}", markup=False)
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(small if quick else settings, out, progress)
-    if json:
-        print_json(answer.payload())
-        return
-    for fact in answer.facts():
-        say(fact)
-    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()),):
-        table(sheet.title, sheet.columns, sheet.rows)
-        if sheet.note:
-            say(sheet.note)
-    say(f"written: {out / 'duel.json'}, {out / 'duel.md'} and {out / 'report.html'}")
+    _show(answer, PAPER, f"written: {out / 'duel.json'}, {out / 'duel.md'} and {out / 'report.html'}", json=json)
 
 
 def offline_online(
@@ -136,7 +121,6 @@ def offline_online(
     from skidpad.drives import open_drive
     from skidpad.replicate.offline_online.paper import PAPER
     from skidpad.replicate.offline_online.replication import replicate
-    from skidpad.replicate.render import brief_sheet
     from skidpad.subjects.pretrained import subject_path
 
     settings = ComparingSettings(
@@ -152,16 +136,9 @@ def offline_online(
     ERR.print(f"runs: {out}", markup=False)
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate([str(subject_path(subject)) for subject in subjects], settings, out, progress)
-    if json:
-        print_json(answer.payload())
-        return
-    for fact in answer.facts():
-        say(fact)
-    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()),):
-        table(sheet.title, sheet.columns, sheet.rows)
-        if sheet.note:
-            say(sheet.note)
-    say(f"written: {out / 'offline-online.json'} and {out / 'offline-online.md'}; a report lies beside each run")
+    _show(
+        answer, PAPER, f"written: {out / 'offline-online.json'} and {out / 'offline-online.md'}; a report lies beside each run", json=json
+    )
 
 
 def deeproad(
@@ -182,7 +159,6 @@ def deeproad(
     from skidpad.drives import open_drive
     from skidpad.replicate.deeproad.paper import PAPER
     from skidpad.replicate.deeproad.replication import replicate
-    from skidpad.replicate.render import brief_sheet
     from skidpad.subjects.pretrained import subject_path
     from skidpad.weather.pretrained import weather_path
 
@@ -198,16 +174,13 @@ def deeproad(
     ERR.print(f"runs: {out}", markup=False)
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate([str(subject_path(subject)) for subject in subjects], settings, out, frames, progress)
-    if json:
-        print_json(answer.payload())
-        return
-    for fact in answer.facts():
-        say(fact)
-    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()), answer.brief()):
-        table(sheet.title, sheet.columns, sheet.rows)
-        if sheet.note:
-            say(sheet.note)
-    say(f"written: {out / 'deeproad.json'} and {out / 'deeproad.md'}; a report lies beside each run")
+    _show(
+        answer,
+        PAPER,
+        f"written: {out / 'deeproad.json'} and {out / 'deeproad.md'}; a report lies beside each run",
+        json=json,
+        narrow=(answer.brief(),),
+    )
 
 
 def tactic(
@@ -232,7 +205,6 @@ def tactic(
     from skidpad.campaigns.tactic_settings import TacticSettings
     from skidpad.cli.weather_search import weather_file
     from skidpad.drives import open_drive
-    from skidpad.replicate.render import brief_sheet
     from skidpad.replicate.tactic.paper import PAPER
     from skidpad.replicate.tactic.replication import replicate
     from skidpad.subjects.pretrained import subject_path
@@ -255,16 +227,33 @@ def tactic(
     files = [str(subject_path(subject)) for subject in subjects], [weather_file(text) for text in weather], criterion or ["nbc"]
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(*files, settings, out, minutes, progress)
+    _show(answer, PAPER, f"written: {out / 'tactic.json'} and {out / 'tactic.md'}; a report lies beside each run", json=json)
+
+
+class _Replication(Protocol):
+    def payload(self) -> dict[str, Any]: ...
+
+    def facts(self) -> Sequence[str]: ...
+
+    def rows(self) -> "Sequence[Row]": ...
+
+    def sheets(self) -> "Sequence[Sheet]": ...
+
+
+def _show(answer: _Replication, paper: str, written: str, *, json: bool, narrow: "Sequence[Sheet]" = ()) -> None:
+    """Prints a replication; a narrow terminal gets the scoreboard in brief, and what `narrow` adds."""
+    from skidpad.replicate.render import brief_sheet
+
     if json:
         print_json(answer.payload())
         return
     for fact in answer.facts():
         say(fact)
-    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", PAPER, answer.rows()),):
+    for sheet in answer.sheets() if OUT.width >= WIDE else (brief_sheet("Scoreboard", paper, answer.rows()), *narrow):
         table(sheet.title, sheet.columns, sheet.rows)
         if sheet.note:
             say(sheet.note)
-    say(f"written: {out / 'tactic.json'} and {out / 'tactic.md'}; a report lies beside each run")
+    say(written)
 
 
 def _staged(progress: "Progress", name: str) -> Callable[..., None]:

@@ -40,6 +40,14 @@ def markdown(title: str, facts: Sequence[str], sheets: Sequence[Sheet], remarks:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def payload_of(
+    paper: str, settings: object, rows: Sequence[Row], behind: Sequence[Sheet], traps: Sequence[str], **more: object
+) -> dict[str, Any]:
+    """Returns a replication as plain values for JSON: the scoreboard, the tables behind it, and what else is given by name."""
+    sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in behind]
+    return {"paper": paper, "settings": plain(settings), **plain(more), "rows": plain(rows), "sheets": sheets, "traps": list(traps)}
+
+
 def cell(value: Figure) -> str:
     """Writes a figure with three significant digits, whole numbers whole, nothing as a dash."""
     if value is None or (isinstance(value, float) and isnan(value)):

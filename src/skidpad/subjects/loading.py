@@ -120,6 +120,9 @@ def description_path(path: Path) -> Path:
         return path
     beside = path.with_suffix(".toml")
     if beside.is_file():
+        description = read_description(beside)
+        if path.is_file() and path.name not in {Path(description.file).name, Path(description.weights or "").name}:
+            raise BadSubjectError(f"{beside} describes {description.file}, not {path.name}; give {path.name} a description of its own name")
         return beside
     if not path.exists():
         raise BadSubjectError(f"there is no subject {path}; give the path of a description, as model.toml")

@@ -57,7 +57,8 @@ def shelf_routes(library: Library) -> APIRouter:
     @router.get("/compare")
     def compare(request: Request) -> HTMLResponse:
         keys = list(dict.fromkeys(request.query_params.getlist("run")))[:MAX_COMPARED]
-        volumes = [library.volume(key) for key in keys]
+        # The older run is what the newer ones are compared with, in whatever order they were chosen.
+        volumes = sorted((library.volume(key) for key in keys), key=lambda volume: library.summary(volume.found).created)
         return page(
             "compare.jinja",
             runs=[Compared(run_line(library.summary(volume.found)), volume.found.key) for volume in volumes],

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import nn
 from torch.nn import functional
 
 from skidpad.core import toml
 from skidpad.core.errors import UnknownNameError
-from skidpad.core.files import write_atomically
 from skidpad.core.images import Frames
-from skidpad.weather.files import BadWeatherError, weather_file
+from skidpad.weather.files import BadWeatherError, read_card, read_weights, write_pair
 from skidpad.weather.scenes import as_signed
 
 if TYPE_CHECKING:
@@ -191,28 +189,15 @@ def save_classifier(out: Path, card: ClassifierCard, weights: Mapping[str, torch
         {name: tensor.half().contiguous() for name, tensor in weights.items() if tensor.is_floating_point()} | _counters(weights)
     )
     whole = replace(card, weights_sha256=sha256(data).hexdigest())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(weather_file(out, ".safetensors"), data)
-    write_atomically(weather_file(out, ".toml"), whole.to_toml().encode())
+    write_pair(out, data, whole.to_toml())
     return whole
 
 
 def load_classifier(path: Path) -> tuple[ClassifierCard, dict[str, torch.Tensor]]:
     """Reads a classifier; the weights must be those that the card was written for."""
-    card_file, weights_file = weather_file(path, ".toml"), weather_file(path, ".safetensors")
-    for file in (card_file, weights_file):
-        if not file.is_file():
-            raise BadWeatherError(
-                f"there is no weather classifier {file}; `skidpad weather classifier --out {weather_file(path, '')}` makes one"
-            )
-    card = ClassifierCard.from_toml(card_file.read_text(encoding="utf-8"), str(card_file))
-    data = weights_file.read_bytes()
-    if sha256(data).hexdigest() != card.weights_sha256:
-        raise BadWeatherError(f"{weights_file} is not what {card_file.name} was written for; restore both files together")
-    try:
-        return card, load(data)
-    except SafetensorError as error:
-        raise BadWeatherError(f"{weights_file} is no whole safetensors file ({error}); restore it") from error
+    text, where = read_card(path, "weather classifier", "classifier")
+    card = ClassifierCard.from_toml(text, where)
+    return card, read_weights(path, card.weights_sha256)
 
 
 def _counters(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -92,27 +92,45 @@ def save_weather(out: Path, card: WeatherCard, weights: Mapping[str, torch.Tenso
     """Writes OUT.safetensors in half precision and OUT.toml; the weights first, so that a card never stands alone."""
     kept = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items() if name.startswith(_KEPT[card.method])}
     data: bytes = save(kept)
-    whole = WeatherCard(**{**{name: getattr(card, name) for name in card.__slots__}, "weights_sha256": sha256(data).hexdigest()})
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(weather_file(out, ".safetensors"), data)
-    write_atomically(weather_file(out, ".toml"), whole.to_toml().encode())
+    whole = replace(card, weights_sha256=sha256(data).hexdigest())
+    write_pair(out, data, whole.to_toml())
     return whole
 
 
 def load_weather(path: Path) -> tuple[WeatherCard, dict[str, torch.Tensor]]:
     """Reads a weather; the weights must be those that the card was written for."""
-    card_file, weights_file = weather_file(path, ".toml"), weather_file(path, ".safetensors")
-    for file in (card_file, weights_file):
+    text, where = read_card(path, "weather", "train")
+    card = WeatherCard.from_toml(text, where)
+    return card, read_weights(path, card.weights_sha256)
+
+
+def write_pair(out: Path, weights: bytes, card: str) -> None:
+    """Writes OUT.safetensors and OUT.toml; the weights first, so that a card never stands alone."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(weather_file(out, ".safetensors"), weights)
+    write_atomically(weather_file(out, ".toml"), card.encode())
+
+
+def read_card(path: Path, what: str, command: str) -> tuple[str, str]:
+    """Returns the text of a card and where it stands; both files must be there. command: of `skidpad weather`, that makes them."""
+    for suffix in (".toml", ".safetensors"):
+        file = weather_file(path, suffix)
         if not file.is_file():
-            raise BadWeatherError(f"there is no weather {file}; `skidpad weather train --out {weather_file(path, '')}` makes one")
-    card = WeatherCard.from_toml(card_file.read_text(encoding="utf-8"), str(card_file))
-    data = weights_file.read_bytes()
-    if sha256(data).hexdigest() != card.weights_sha256:
-        raise BadWeatherError(f"{weights_file} is not what {card_file.name} was written for; restore both files together")
+            raise BadWeatherError(f"there is no {what} {file}; `skidpad weather {command} --out {weather_file(path, '')}` makes one")
+    return weather_file(path, ".toml").read_text(encoding="utf-8"), str(weather_file(path, ".toml"))
+
+
+def read_weights(path: Path, wanted_sha256: str) -> dict[str, torch.Tensor]:
+    """Reads the weights beside a card, which must be those that it was written for."""
+    file = weather_file(path, ".safetensors")
+    data = file.read_bytes()
+    if sha256(data).hexdigest() != wanted_sha256:
+        raise BadWeatherError(f"{file} is not what {weather_file(path, '.toml').name} was written for; restore both files together")
     try:
-        return card, load(data)
+        weights: dict[str, torch.Tensor] = load(data)
     except SafetensorError as error:
-        raise BadWeatherError(f"{weights_file} is no whole safetensors file ({error}); restore it") from error
+        raise BadWeatherError(f"{file} is no whole safetensors file ({error}); restore it") from error
+    return weights
 
 
 def weather_file(out: Path, suffix: str) -> Path:

@@ -20,7 +20,7 @@ WARP = 32
 ALL = 0xFFFFFFFF
 BLOCK = (32, 8, 1)
 """Columns and rows of the pixels that are rendered by one block of threads."""
-REGISTERS = 80
+REGISTERS = 64
 """So that three blocks fit on a multiprocessor, for a few words that spill: the time goes into waiting for tables."""
 LISTED = 1024
 """So many cards of a block are painted at most, the nearest ones."""

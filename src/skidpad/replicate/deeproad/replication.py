@@ -18,7 +18,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.drives.opening import open_drive
 from skidpad.replicate.deeproad import paper, tables
 from skidpad.replicate.deeproad.cells import FILE, Cell, kept_cells
-from skidpad.replicate.render import markdown, plain, scoreboard_sheet
+from skidpad.replicate.render import markdown, payload_of, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
 from skidpad.report.deeproad import deeproad_page
 from skidpad.report.render import render_page, write_text_whole
@@ -63,15 +63,7 @@ class RoadReplication:
 
     def payload(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON."""
-        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in self.behind()]
-        return {
-            "paper": paper.PAPER,
-            "settings": plain(self.settings),
-            "rows": plain(self.rows()),
-            "cells": plain(self.cells),
-            "sheets": sheets,
-            "traps": list(paper.TRAPS),
-        }
+        return payload_of(paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS, cells=self.cells)
 
     def markdown(self) -> str:
         """Returns the page for the docs."""

@@ -15,7 +15,7 @@ from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.duels.selection import Selection
 from skidpad.replicate.duel import paper, tables
-from skidpad.replicate.render import markdown, plain, scoreboard_sheet
+from skidpad.replicate.render import markdown, payload_of, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
 from skidpad.report.duel import duel_page
 from skidpad.report.render import render_page, write_text_whole
@@ -109,14 +109,7 @@ class DuelReplication:
 
     def payload(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON."""
-        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in self.behind()]
-        return {
-            "paper": paper.PAPER,
-            "settings": plain(self.settings),
-            "rows": plain(self.rows()),
-            "sheets": sheets,
-            "traps": list(paper.TRAPS),
-        }
+        return payload_of(paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS)
 
     def markdown(self) -> str:
         """Returns the page for the docs."""

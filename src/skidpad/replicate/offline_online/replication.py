@@ -16,7 +16,7 @@ from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.replicate.offline_online import paper, tables
 from skidpad.replicate.offline_online.tables import SubjectAnswer
-from skidpad.replicate.render import markdown, plain, scoreboard_sheet
+from skidpad.replicate.render import markdown, payload_of, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
 from skidpad.report.comparison import comparison_page, verdict
 from skidpad.report.render import render_page, write_text_whole
@@ -56,15 +56,9 @@ class OfflineOnline:
 
     def payload(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON."""
-        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in self.behind()]
-        return {
-            "paper": paper.PAPER,
-            "settings": plain(self.settings),
-            "subjects": [answer.name for answer in self.answers],
-            "rows": plain(self.rows()),
-            "sheets": sheets,
-            "traps": list(paper.TRAPS),
-        }
+        return payload_of(
+            paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS, subjects=[answer.name for answer in self.answers]
+        )
 
     def markdown(self) -> str:
         """Returns the page for the docs."""

@@ -15,7 +15,7 @@ from skidpad.campaigns.tactic_summary import summarise
 from skidpad.core.errors import BadParametersError, BadRunError, InterruptedRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
-from skidpad.replicate.render import markdown, plain, scoreboard_sheet
+from skidpad.replicate.render import markdown, payload_of, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
 from skidpad.replicate.tactic import paper, tables
 from skidpad.replicate.tactic.cells import FILE, Cell, kept_cells
@@ -69,15 +69,7 @@ class TacticReplication:
 
     def payload(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON."""
-        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in self.behind()]
-        return {
-            "paper": paper.PAPER,
-            "settings": plain(self.settings),
-            "rows": plain(self.rows()),
-            "cells": plain(self.cells),
-            "sheets": sheets,
-            "traps": list(paper.TRAPS),
-        }
+        return payload_of(paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS, cells=self.cells)
 
     def markdown(self) -> str:
         """Returns the page for the docs."""

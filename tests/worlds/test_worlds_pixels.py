@@ -1,5 +1,6 @@
 """The picture as a function of a pixel, which is how a GPU does it, against the CPU's rows; compiled for the CPU, too."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from worlds_scenes import CAMERA, CLEAR, FOG, NIGHT, RAIN, SNOW, caster, crowded
 
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds.cards import SEEN, STANDING, see_cards
-from skidpad.worlds.gpu_raycast import AGREEMENT, GpuRayCaster, check
+from skidpad.worlds.gpu_raycast import AGREEMENT, GpuRayCaster, _as_if_numba_were_new, check
 from skidpad.worlds.packs import Pack, pack, stage_at
 from skidpad.worlds.pixels import begin_frame, overlaps, paint_pixel
 from skidpad.worlds.raycast import render_side_by_side
@@ -136,6 +137,18 @@ def test_wrong_shapes_are_refused(poses: tuple[int, ...], times: tuple[int, ...]
 def test_a_renderer_without_scenes_is_refused() -> None:
     with pytest.raises(BadParametersError, match="at least one scene"):
         GpuRayCaster([], CAMERA)
+
+
+@pytest.mark.parametrize("module", ["numba.cuda.np.npdatetime_helpers", "numba_cuda.numba.cuda.types"])
+def test_what_numba_says_of_numpy_is_hidden_and_nothing_else_is(module: str) -> None:
+    with _as_if_numba_were_new():
+        warnings.warn_explicit("The 'generic' unit is deprecated", DeprecationWarning, "helpers.py", 1, module)
+        with pytest.raises(DeprecationWarning):
+            warnings.warn_explicit("old", DeprecationWarning, "mine.py", 1, "mine")
+        with pytest.raises(UserWarning):
+            warnings.warn_explicit("slow", UserWarning, "helpers.py", 1, module)
+    with pytest.raises(DeprecationWarning):
+        warnings.warn_explicit("old", DeprecationWarning, "helpers.py", 1, module)
 
 
 @pytest.mark.cuda

@@ -1,12 +1,17 @@
 """Boxes from above: parity with a plain test of points, and the ego's own shape."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.worlds.objects import CAR_LENGTH_M, CAR_WIDTH_M, Boxes
-from skidpad.worlds.touching import REAR_OVERHANG_M, near, touches
+from skidpad.worlds.scenario import OtherVehicle, Pedestrian, Scenario, Side, Surroundings
+from skidpad.worlds.scene import Scene, build_scene
+from skidpad.worlds.touching import REAR_OVERHANG_M, Obstacles, touches
+from skidpad.worlds.world import STEP_S
 
 coordinates = st.floats(-5.0, 5.0)
 headings = st.floats(-3.2, 3.2)
@@ -52,14 +57,38 @@ def test_the_car_reaches_further_ahead_of_its_rear_axle_than_behind() -> None:
     assert not touches(pose, box(-REAR_OVERHANG_M - 2.01, 0.0, 0.0))[0]
 
 
-@given(coordinates, coordinates, headings)
-def test_looking_only_at_what_is_near_misses_nothing(x: float, y: float, heading: float) -> None:
-    pose = np.array([x, y, heading])
-    boxes = Boxes.joined([box(k * 1.7 - 8.0, 0.3 * k, 0.4 * k, 0.5 + k, 1.0) for k in range(10)])
-    assert touches(pose, boxes).sum() == touches(pose, near(boxes, pose[:2], 4.5)).sum()
+@pytest.fixture(scope="module")
+def scenes() -> list[Scene]:
+    """A wood with cars and people, an empty road, a road with one car."""
+    crowd = (OtherVehicle(1, 30.0, 9.0), OtherVehicle(0, 60.0, 12.0), OtherVehicle(1, 12.0, 3.0))
+    walking = (Pedestrian(Side.RIGHT, 15.0), Pedestrian(Side.LEFT, 25.0, 1.0))
+    wood = Scenario(surroundings=Surroundings(trees=1.0, buildings=0.5), vehicles=crowd, pedestrians=walking, seed=4)
+    bare = Scenario(surroundings=Surroundings(trees=0.0, hills=False))
+    return [build_scene(scenario) for scenario in (wood, bare, replace(bare, vehicles=crowd[:1]))]
 
 
-def test_nothing_touches_nothing() -> None:
+@given(st.lists(st.tuples(st.floats(0.0, 80.0), st.floats(-14.0, 14.0), headings), min_size=3, max_size=3), st.integers(0, 200))
+@settings(max_examples=80)
+def test_obstacles_are_what_a_look_at_every_box_of_the_own_scene_finds(
+    scenes: list[Scene], places: list[tuple[float, float, float]], step: int
+) -> None:
+    obstacles, poses = Obstacles(scenes), np.array(places)
+    for at in (step, step + 1, step + 90, step):
+        parts = [(scene.fixed, scene.objects_at(at * STEP_S)) for scene in scenes]
+        plain = [any(touches(pose, boxes).any() for boxes in part) for pose, part in zip(poses, parts, strict=True)]
+        assert obstacles.touched(poses, at).tolist() == plain
+
+
+def test_the_places_of_the_property_above_do_touch_things(scenes: list[Scene]) -> None:
+    obstacles = Obstacles(scenes)
+    hits = np.array([obstacles.touched(np.full((3, 3), (x, -1.7, 0.0)), 20) for x in range(80)])
+    assert hits[:, 0].any()
+    assert not hits[:, 1].any()
+    assert hits[:, 2].any()
+    assert not hits.all(axis=0)[[0, 2]].any()
+
+
+def test_nothing_touches_nothing(scenes: list[Scene]) -> None:
     assert touches(np.zeros(3), Boxes.none()).shape == (0,)
-    assert len(near(Boxes.none(), np.zeros(2), 3.0)) == 0
+    assert not Obstacles(scenes[1:2]).touched(np.zeros((1, 3)), 0)[0]
     assert pytest.approx(4.5) == CAR_LENGTH_M

@@ -22,15 +22,12 @@ from skidpad.worlds.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario_tables import table_of
 from skidpad.worlds.scene import Scene, build_scene
-from skidpad.worlds.touching import near, touches
+from skidpad.worlds.touching import Obstacles
 from skidpad.worlds.vehicle import Bicycle, Motion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState
 
 PICTURE_VERSION = 2
 """Raised when the same scenario gives other pictures or labels, so that drives made before and after differ in hash."""
-
-_REACH_M = 4.5
-"""From the rear axle to the ego's furthest corner, and a little."""
 
 
 class BuiltInWorld:
@@ -56,7 +53,6 @@ class BuiltInWorld:
         if not 1 <= len(scenarios) <= self._width:
             raise BadParametersError(f"this world runs 1 to {self._width} scenarios side by side; got {len(scenarios)}")
         self._scenes = tuple(_scene(scenario) for scenario in scenarios)
-        self._fixed = tuple(scene.fixed for scene in self._scenes)
         self._casters: tuple[RayCaster, ...] | None = None
         self._lanes = Lanes.of([scene.road for scene in self._scenes], [scene.section for scene in self._scenes])
         poses = np.stack([scene.start_pose for scene in self._scenes])
@@ -64,7 +60,8 @@ class BuiltInWorld:
         self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses))
         self._steps = 0
         self._here = self._lanes.project(poses[:, :2])
-        self._collided = self._touching()
+        self._obstacles = Obstacles(self._scenes)
+        self._collided = self._obstacles.touched(poses, 0)
         return self._motion.state
 
     def frames(self, wanted: BoolArray | None = None) -> NumpyFrames:
@@ -92,7 +89,7 @@ class BuiltInWorld:
         self._motion = self._bicycle.advance(self._motion, wanted)
         self._steps += 1
         self._here = self._lanes.project(self._motion.state.poses[:, :2])
-        self._collided = self._collided | self._touching()
+        self._collided = self._collided | self._obstacles.touched(self._motion.state.poses, self._steps)
         return self._motion.state
 
     def lateral_m(self) -> FloatArray:
@@ -109,14 +106,6 @@ class BuiltInWorld:
         """Tells which egos have touched another vehicle, a person or a thing so far, (N,)."""
         self._check_begun()
         return self._collided
-
-    def _touching(self) -> BoolArray:
-        time_s = self._steps * STEP_S
-        found = []
-        for scene, fixed, pose in zip(self._scenes, self._fixed, self._motion.state.poses, strict=True):
-            parts = (fixed, scene.objects_at(time_s)) if len(scene.movers) else (fixed,)
-            found.append(any(bool(touches(pose, near(boxes, pose[:2], _REACH_M)).any()) for boxes in parts))
-        return np.array(found, np.bool_)
 
     def _check_begun(self) -> None:
         if not self._scenes:

@@ -3,10 +3,10 @@
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
+from skidpad.worlds.compiling import uncounted
 from skidpad.worlds.texture import Texels
 
 HAZE_RED, HAZE_GREEN, HAZE_BLUE = 206.0, 218.0, 226.0
@@ -46,13 +46,13 @@ class Canvas(NamedTuple):
     sun: FloatArray
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def unit(value: float) -> float:
     """Limits a value to [0, 1]."""
     return min(max(value, 0.0), 1.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def haze_at(distance_m: float) -> float:
     """The share of haze in what is seen at a distance; a quotient, because exponentials differ between machines."""
     return distance_m * distance_m / (distance_m * distance_m + HAZE_M * HAZE_M)

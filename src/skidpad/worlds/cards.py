@@ -9,11 +9,11 @@ from __future__ import annotations
 from math import atan2, exp, floor, pi, sqrt
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
 from skidpad.worlds.atlas import LEVELS
+from skidpad.worlds.compiling import uncounted
 from skidpad.worlds.objects import CAR_WIDTH_M
 from skidpad.worlds.sprites_built import FACADE_M
 from skidpad.worlds.sprites_cars import CAR_ANGLES, CARD_FOOT_M, CARD_M
@@ -64,7 +64,7 @@ GLOW_FROM_M = 4.0
 """No glow is seen from nearer: it would fill the picture."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def place_on(nodes: FloatArray, s: float, lateral: float) -> tuple[float, float, float, float]:
     """Returns x, y and the direction (cosine, sine) of a place beside the road; within a tenth of a millimetre."""
     node = min(max(whole(floor(s)) + 1, 0), len(nodes) - 1)
@@ -82,7 +82,7 @@ def place_on(nodes: FloatArray, s: float, lateral: float) -> tuple[float, float,
     return x - lateral * along_y, y + lateral * along_x, along_x, along_y
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def moving_cards(
     movers: FloatArray,
     nodes: FloatArray,
@@ -152,7 +152,7 @@ def moving_cards(
     return count
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def lamp_at(ahead: float, left: float, headlights: float, fog_lights: float) -> float:
     """How much of the ego's own light reaches a place before the camera: two low beams, and wide short fog lights."""
     one = f(1.0)
@@ -168,7 +168,7 @@ def lamp_at(ahead: float, left: float, headlights: float, fog_lights: float) -> 
     return (f(headlights) * beam + f(fog_lights) * fog) * begin
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def see_cards(
     moving: FloatArray,
     standing: FloatArray,
@@ -210,7 +210,7 @@ def see_cards(
     return count
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def depth_of(
     card: FloatArray,
     eye: tuple[float, float, float, float],
@@ -233,7 +233,7 @@ def depth_of(
     return depth
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def line_of(card: FloatArray, eye: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
     """Returns a card's line before the eye: metres ahead and to the left of its left end, and its direction."""
     x, y, cos, sin = eye
@@ -244,7 +244,7 @@ def line_of(card: FloatArray, eye: tuple[float, float, float, float]) -> tuple[f
     return ahead, left, card[DX] * cos + card[DY] * sin, card[DY] * cos - card[DX] * sin
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _box(
     box: NDArray[np.int32],
     card: FloatArray,
@@ -282,7 +282,7 @@ def _box(
     return True
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def see_card(
     out: NDArray[np.float32],
     card: FloatArray,

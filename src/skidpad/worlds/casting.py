@@ -6,17 +6,32 @@ from math import floor
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.worlds import cards as c
-from skidpad.worlds.canvas import CHUNK, Row, Scratch
+from skidpad.worlds.canvas import CHUNK, Scratch
 from skidpad.worlds.cards import moving_cards, see_cards
+from skidpad.worlds.compiling import compiled, uncounted
 from skidpad.worlds.falling import Falling, paint_falling
 from skidpad.worlds.knots import Ground
-from skidpad.worlds.meeting import CLOSED
-from skidpad.worlds.strips import OPEN, PITCH, STRIP, lay_strips, most, open_strips, paint_card, put_behind
+from skidpad.worlds.meeting import byte_of
+from skidpad.worlds.strips import (
+    BACK_BLUE,
+    BACK_GREEN,
+    BACK_RED,
+    BLUE,
+    COLOUR,
+    GREEN,
+    PITCH,
+    RED,
+    Words,
+    hidden,
+    lay_strips,
+    open_strips,
+    paint_card,
+    put_behind,
+)
 from skidpad.worlds.surface import f, short
 from skidpad.worlds.terrain import SCRATCH, paint_terrain
 from skidpad.worlds.weather import Look
@@ -48,7 +63,7 @@ class Stage(NamedTuple):
     falling: Falling
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def see_all(
     stage: Stage,
     eye: tuple[float, float, float, float],
@@ -71,7 +86,7 @@ def see_all(
     return count
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def turn_shadow(shadow: FloatArray, eye: tuple[float, float, float, float]) -> None:
     """Turns a shadow's place and direction, in the world until now, to what lies before the eye."""
     x, y, cosine, sine = eye
@@ -81,12 +96,11 @@ def turn_shadow(shadow: FloatArray, eye: tuple[float, float, float, float]) -> N
     shadow[2], shadow[3] = along * cosine + across * sine, across * cosine - along * sine
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def cast_rows(
     frame: NumpyFrames, start: int, stop: int, stage: Stage, x: float, y: float, heading: float, cosine: float, sine: float, time_s: float
 ) -> None:
     """Paints rows `start` to `stop` (excluded) of a frame. x, y: the camera's place; heading and its cosine and sine."""
-    look = stage.look
     pixels = (frame.shape[1], frame.shape[0])
     movers = len(stage.movers)
     room = len(stage.standing) + 3 * movers
@@ -95,12 +109,31 @@ def cast_rows(
     work = np.empty(room), np.empty(room, np.int64), np.empty((room, 4), np.int32)
     eye = (x, y, cosine, sine)
     count = see_all(stage, eye, time_s, pixels, cards, work, seen, bounds, shadows)
-    rays = (stage.forward, stage.down, stage.left)
-    row = np.zeros((3, (pixels[0] + CHUNK - 1) // CHUNK * CHUNK), np.float32)
-    strips = lay_strips(stage.left, pixels[0])
-    words = strips.view(np.int32)
-    whole_row = np.empty(row.shape[1], np.int32)
-    scratch = np.zeros(SCRATCH, np.float32)
+    strips, sky = lay_strips(stage.left, pixels[0]), stage.sky.view(np.int32)
+    words, packed, scratch = strips.view(np.int32), np.empty(CHUNK, np.int32), np.zeros(SCRATCH, np.float32)
+    _cast(frame, start, stop, stage, eye, heading, time_s, seen[:count], bounds[:count], shadows, strips, words, sky, packed, scratch)
+
+
+@uncounted
+def _cast(
+    frame: NumpyFrames,
+    start: int,
+    stop: int,
+    stage: Stage,
+    eye: tuple[float, float, float, float],
+    heading: float,
+    time_s: float,
+    seen: NDArray[np.float32],
+    bounds: NDArray[np.int32],
+    shadows: FloatArray,
+    strips: Scratch,
+    words: Words,
+    sky: Words,
+    packed: Words,
+    scratch: Scratch,
+) -> None:
+    """Paints the rows. words, sky: the memory of strips and panorama as whole numbers; packed, (CHUNK,), and scratch: to work in."""
+    look, rays = stage.look, (stage.forward, stage.down, stage.left)
     wet = look.wet > 0.0
     height, snow = f(stage.lens[1]), f(look.snow)
     for v in range(start, stop):
@@ -108,51 +141,55 @@ def cast_rows(
         open_strips(strips)
         below = stage.down[v] > 0.0
         if wet and below:
-            paint_terrain(row, strips, v, stage.ground, look, rays, stage.lens, eye, shadows, scratch)
-        for k in range(count):
+            paint_terrain(strips, v, stage.ground, look, rays, stage.lens, eye, shadows, scratch)
+        for k in range(len(seen)):
             if bounds[k, 2] <= v <= bounds[k, 3]:
                 paint_card(strips, words, seen[k], bounds[k, 0], bounds[k, 1], forward, down, height, snow, stage.colours, stage.surfaces)
         if not below:
-            _paint_sky(row, strips, stage.sky, stage.sky_column[v], stage.sky_row[v], heading)
+            _paint_sky(strips, words, sky, stage.sky_column[v], stage.sky_row[v], heading)
         elif not wet:
-            paint_terrain(row, strips, v, stage.ground, look, rays, stage.lens, eye, shadows, scratch)
-        put_behind(strips, row)
+            paint_terrain(strips, v, stage.ground, look, rays, stage.lens, eye, shadows, scratch)
+        put_behind(strips)
         if stage.falling.kind != 0:
-            paint_falling(row, v, stage.falling, time_s)
-        _write(frame, v, row, whole_row)
+            paint_falling(strips, v, stage.falling, time_s)
+        _write(frame, v, strips, packed)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _write(frame: NumpyFrames, v: int, row: Row, words: NDArray[np.int32]) -> None:
-    """Rounds a row to bytes; first into words, side by side, which is faster. words: (row's columns,)."""
-    for u in range(len(words)):
-        red = short(min(max(row[0, u] + _HALF, _BLACK), _WHITE))
-        green = short(min(max(row[1, u] + _HALF, _BLACK), _WHITE))
-        blue = short(min(max(row[2, u] + _HALF, _BLACK), _WHITE))
-        words[u] = short(red | (green << 8) | (blue << 16))
-    for u in range(frame.shape[1]):
-        word = words[u]
-        frame[v, u, 0], frame[v, u, 1], frame[v, u, 2] = np.uint8(word & 255), np.uint8((word >> 8) & 255), np.uint8((word >> 16) & 255)
+@uncounted
+def _write(frame: NumpyFrames, v: int, strips: Scratch, packed: Words) -> None:
+    """Rounds a row to bytes; first into words, side by side, which is faster. packed: memory of its own, or it would not be."""
+    for chunk in range(len(strips) // PITCH):
+        at, start = np.uintp(chunk * PITCH), chunk * CHUNK
+        for k in range(CHUNK):
+            red = short(min(max(strips[at + np.uintp(RED + k)] + _HALF, _BLACK), _WHITE))
+            green = short(min(max(strips[at + np.uintp(GREEN + k)] + _HALF, _BLACK), _WHITE))
+            blue = short(min(max(strips[at + np.uintp(BLUE + k)] + _HALF, _BLACK), _WHITE))
+            packed[k] = short(red | (green << 8) | (blue << 16))
+        for k in range(min(CHUNK, frame.shape[1] - start)):
+            word, u = packed[np.uintp(k)], np.uintp(start + k)
+            frame[v, u, 0], frame[v, u, 1], frame[v, u, 2] = np.uint8(word & 255), np.uint8((word >> 8) & 255), np.uint8((word >> 16) & 255)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _paint_sky(
-    row: Row, strips: Scratch, panorama: NDArray[np.uint8], column: NDArray[np.float32], line: NDArray[np.int32], heading: float
-) -> None:
+@uncounted
+def _paint_sky(strips: Scratch, words: Words, sky: Words, column: NDArray[np.float32], line: NDArray[np.int32], heading: float) -> None:
     """Looks a row up in the panorama, where something of it is seen."""
-    sky = panorama.ravel()
-    columns = panorama.shape[1]
+    columns = sky.shape[1]
     turn = heading * (columns / (2.0 * np.pi))
     # A whole turn more, so that what lies to the right of azimuth zero stays positive.
     turn += columns * (1.0 - floor(turn / columns))
-    for start in range(0, len(column), STRIP):
-        if most(strips, np.uintp(start // STRIP * PITCH), OPEN) < CLOSED:
+    for chunk in range(len(strips) // PITCH):
+        at, start = np.uintp(chunk * PITCH), chunk * CHUNK
+        if hidden(strips, at):
             continue
-        for u in range(start, min(start + STRIP, len(column))):
+        for k in range(min(CHUNK, len(column) - start)):
+            u = np.uintp(start + k)
             i = int(turn + column[u])
             i = i - columns if i >= columns else i
             i = i - columns if i >= columns else i
-            a = np.uintp(4 * (line[u] * columns + i))
-            row[0, u] = np.float32(sky[a])
-            row[1, u] = np.float32(sky[a + np.uintp(1)])
-            row[2, u] = np.float32(sky[a + np.uintp(2)])
+            # Unsigned, or every index is first checked for counting from the end.
+            words[at + np.uintp(COLOUR + k)] = sky[np.uintp(line[u]), np.uintp(i), 0]
+        for k in range(CHUNK):
+            word = words[at + np.uintp(COLOUR + k)]
+            strips[at + np.uintp(BACK_RED + k)] = byte_of(word, 0)
+            strips[at + np.uintp(BACK_GREEN + k)] = byte_of(word, 1)
+            strips[at + np.uintp(BACK_BLUE + k)] = byte_of(word, 2)

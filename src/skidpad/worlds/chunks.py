@@ -5,10 +5,9 @@ A chunk has LINES lines of CHUNK values in one flat array; each loop reads some 
 
 from __future__ import annotations
 
-from numba import njit
-
 from skidpad.core.images import FloatArray
 from skidpad.worlds.canvas import CHUNK, Scratch
+from skidpad.worlds.compiling import inlined, uncounted
 from skidpad.worlds.surface import (
     EDGE,
     LANE,
@@ -24,7 +23,6 @@ from skidpad.worlds.surface import (
     darkened,
     f,
     grass,
-    inlined,
     laid,
     laid_beside,
     lighted,
@@ -43,7 +41,7 @@ LINES = 16
 the colour; how much it mirrors; shares of asphalt, of gravel or asphalt, and of lines; wheel tracks."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def shade_grass(scratch: Scratch, snow: float) -> None:
     """Paints grass."""
     white = min(f(snow) * f(1.9), f(1.0))
@@ -51,7 +49,7 @@ def shade_grass(scratch: Scratch, snow: float) -> None:
         scratch[RED + k], scratch[GREEN + k], scratch[BLUE + k] = grass(scratch[PATCH + k], scratch[GRAIN + k], white)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def lay(scratch: Scratch, section: FloatArray) -> None:
     """Finds how much of each pixel is paved, gravel, or a line."""
     edge, paved, outer = f(section[EDGE]), f(section[PAVED]), f(section[OUTER])
@@ -80,7 +78,7 @@ def ramp_of(section: FloatArray) -> Ramp:
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def shade_road(scratch: Scratch, section: FloatArray, night: float) -> None:
     """Paints gravel, asphalt and markings."""
     lane, lanes, shine = f(section[LANE]), f(section[LANES]), f(0.8) * f(night)
@@ -103,7 +101,7 @@ def shade_road(scratch: Scratch, section: FloatArray, night: float) -> None:
         )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def shade_wet(scratch: Scratch, look: Look, grazing: float) -> None:
     """Wets the road."""
     wet, mirrors = f(look.wet), f(0.04 + 0.9 * grazing)
@@ -115,7 +113,7 @@ def shade_wet(scratch: Scratch, look: Look, grazing: float) -> None:
         scratch[MIRROR + k] = mirror
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def shade_snow(scratch: Scratch, snow: float) -> None:
     """Lays snow on the road."""
     much = f(snow)
@@ -131,7 +129,7 @@ def shade_snow(scratch: Scratch, snow: float) -> None:
         )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def shade_mover(scratch: Scratch, shadow: FloatArray, ahead: float, side: float, across_px: float) -> None:
     """Darkens a soft rectangle. shadow: ahead and left of the eye, direction, half length, half width."""
     reach = shadow[4] + shadow[5] + 1.0
@@ -147,7 +145,7 @@ def shade_mover(scratch: Scratch, shadow: FloatArray, ahead: float, side: float,
         scratch[MIRROR + k] *= left
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def light(scratch: Scratch, look: Look, haze: float) -> None:
     """Lights the chunk and lets the air fade it."""
     ambient = (f(look.ambient_red), f(look.ambient_green), f(look.ambient_blue))

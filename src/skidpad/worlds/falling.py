@@ -11,13 +11,14 @@ from math import floor
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.worlds.camera import Camera
-from skidpad.worlds.canvas import CHUNK, Row
+from skidpad.worlds.canvas import CHUNK, Scratch
+from skidpad.worlds.compiling import compiled, uncounted
+from skidpad.worlds.strips import BLUE, GREEN, PITCH, RED, WEIGHT
 from skidpad.worlds.surface import whole
 from skidpad.worlds.weather import Look
 
@@ -147,36 +148,43 @@ def _drawn_out(tile: NDArray[np.uint8], layers: FloatArray, width_px: int) -> ND
     return np.ascontiguousarray(np.stack([tile[:, line] for line in texels]))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def line_at(layer: FloatArray, time_s: float, v: int) -> int:
     """Returns which row of its tile a layer shows in row `v`."""
     return whole(floor((v + 0.5) * layer[1] + layer[2] * time_s + 3.0 * layer[4])) & (TILE - 1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def start_at(layer: FloatArray, time_s: float) -> int:
     """Returns how many pixels of its row a layer has passed; it drifts by whole ones."""
     pixels, period = (layer[3] * time_s + layer[4]) / layer[0], TILE / layer[0]
     return whole(floor(pixels - period * floor(pixels / period)))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def paint_falling(row: Row, v: int, falling: Falling, time_s: float) -> None:
-    """Adds streaks or flakes to row `v`."""
-    # All layers are of one colour: what is left of the row is the product of what each leaves.
-    left = np.ones(row.shape[1], np.float32)
-    for k in range(len(falling.layers)):
-        layer = falling.layers[k]
-        line, start, weight = line_at(layer, time_s, v), start_at(layer, time_s), np.float32(layer[5] / 255.0)
-        for u in range(len(left)):
-            left[u] *= np.float32(1.0) - weight * np.float32(falling.drawn_out[k, np.uintp(line), np.uintp(start + u)])
-    for channel in range(3):
-        value = np.float32(falling.colour[channel])
-        for u in range(len(left)):
-            row[channel, u] = value + left[u] * (row[channel, u] - value)
+@uncounted
+def paint_falling(strips: Scratch, v: int, falling: Falling, time_s: float) -> None:
+    """Adds streaks or flakes to what is in front in row `v`."""
+    for chunk in range(len(strips) // PITCH):
+        at = np.uintp(chunk * PITCH)
+        # All layers are of one colour: what is left of the row is the product of what each leaves.
+        for k in range(CHUNK):
+            strips[at + np.uintp(WEIGHT + k)] = np.float32(1.0)
+        for layer in range(len(falling.layers)):
+            numbers = falling.layers[layer]
+            line, start = np.uintp(line_at(numbers, time_s, v)), start_at(numbers, time_s) + chunk * CHUNK
+            weight = np.float32(numbers[5] / 255.0)
+            for k in range(CHUNK):
+                texel = np.float32(falling.drawn_out[layer, line, np.uintp(start + k)])
+                strips[at + np.uintp(WEIGHT + k)] *= np.float32(1.0) - weight * texel
+        red, green, blue = np.float32(falling.colour[0]), np.float32(falling.colour[1]), np.float32(falling.colour[2])
+        for k in range(CHUNK):
+            left = strips[at + np.uintp(WEIGHT + k)]
+            strips[at + np.uintp(RED + k)] = red + left * (strips[at + np.uintp(RED + k)] - red)
+            strips[at + np.uintp(GREEN + k)] = green + left * (strips[at + np.uintp(GREEN + k)] - green)
+            strips[at + np.uintp(BLUE + k)] = blue + left * (strips[at + np.uintp(BLUE + k)] - blue)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def bend_by_drops(frame: NumpyFrames, drops: NDArray[np.int32], intensity: float, time_s: float) -> None:
     """Shows, where drops lie on the lens, the part of the frame that they bend there."""
     step = whole(floor(time_s / DROP_STEP_S)) % DROP_STEPS
@@ -184,12 +192,20 @@ def bend_by_drops(frame: NumpyFrames, drops: NDArray[np.int32], intensity: float
     limit = int(255.0 * intensity)
     height, width = frame.shape[0], frame.shape[1]
     for v in range(height):
-        for u in range(width):
-            word = np.int64(drops[step, v, u])
-            if ((word >> 24) & 255) >= limit:
+        for start in range(0, width, CHUNK):
+            stop = min(start + CHUNK, width)
+            # Most of a frame has no drops.
+            found = np.int32(0)
+            for u in range(start, stop):
+                found |= np.int32(((drops[step, v, np.uintp(u)] >> 24) & 255) < limit)
+            if found == 0:
                 continue
-            column = min(max(u + (word & 255) - 128, 0), width - 1)
-            line = min(max(v + ((word >> 8) & 255) - 128, 0), height - 1)
-            light = (word >> 16) & 255
-            for c in range(3):
-                frame[v, u, c] = np.uint8((np.int64(source[line, column, c]) * light) // 255)
+            for u in range(start, stop):
+                word = np.int64(drops[step, v, u])
+                if ((word >> 24) & 255) >= limit:
+                    continue
+                column = min(max(u + (word & 255) - 128, 0), width - 1)
+                line = min(max(v + ((word >> 8) & 255) - 128, 0), height - 1)
+                light = (word >> 16) & 255
+                for c in range(3):
+                    frame[v, u, c] = np.uint8((np.int64(source[line, column, c]) * light) // 255)

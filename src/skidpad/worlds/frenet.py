@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
+from skidpad.worlds.compiling import compiled, uncounted
 from skidpad.worlds.road import Road
 from skidpad.worlds.texture import SIZE, Texels, sample
 
@@ -74,7 +74,7 @@ class FrenetGrid:
         return np.asarray(_look_up_many(self.tiles.ravel(), self.directory, self.origin_m, points_m))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _fill_coordinates(tiles: Tiles, corners: FloatArray, nearest: NDArray[np.int64], nodes: FloatArray) -> None:
     for tile in range(len(tiles)):
         node = nearest[tile]
@@ -95,7 +95,7 @@ def _fill_coordinates(tiles: Tiles, corners: FloatArray, nearest: NDArray[np.int
                 tiles[tile, j, i, 1] = nodes[node, 5] + along / max(1.0 - bend * left, 0.1) * (1.0 - turn * turn / 3.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _walk(nodes: FloatArray, node: int, x: float, y: float) -> int:
     """Walks along the road from a node to the one nearest to the point."""
     best = (x - nodes[node, 0]) ** 2 + (y - nodes[node, 1]) ** 2
@@ -109,7 +109,7 @@ def _walk(nodes: FloatArray, node: int, x: float, y: float) -> int:
     return node
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _fill_shade(tiles: Tiles, corners: FloatArray, shadows: FloatArray, sun: FloatArray, texels: Texels) -> None:
     tiles[:, :, :, 2] = 0.0
     for tile in range(len(tiles)):
@@ -132,7 +132,7 @@ def _fill_shade(tiles: Tiles, corners: FloatArray, shadows: FloatArray, sun: Flo
                     tiles[tile, j, i, 2] = max(tiles[tile, j, i, 2], min(shade, 1.0))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def look_up(values: Texels, directory: NDArray[np.int32], x: float, y: float) -> tuple[float, float, float, float, float]:
     """Returns lateral position, distance along the road, shade, and the gradient of the lateral position.
 
@@ -163,7 +163,7 @@ def look_up(values: Texels, directory: NDArray[np.int32], x: float, y: float) ->
     return lateral, s, shade, (rising + turning) * _HALF_PER_CELL, (rising - turning) * _HALF_PER_CELL
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _look_up_many(values: Texels, directory: NDArray[np.int32], origin: FloatArray, points: FloatArray) -> FloatArray:
     out = np.empty((len(points), 3))
     for k in range(len(points)):

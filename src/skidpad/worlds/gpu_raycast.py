@@ -6,9 +6,11 @@ CPU's within `AGREEMENT`: there the ground is looked up at knots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
 
 import numpy as np
 
@@ -45,10 +47,11 @@ class GpuRayCaster:
     def __init__(self, scenes: Sequence[Scene], camera: Camera) -> None:
         if not scenes:
             raise BadParametersError("a renderer needs at least one scene; got none")
-        self.scenes, self.camera = tuple(scenes), camera
+        self.scenes, self.camera, self._compiled = tuple(scenes), camera, False
         cuda = _cuda()
         packed = pack([stage_of(scene, camera) for scene in scenes], camera)
-        self._pack = Pack(*(cuda.to_device(np.ascontiguousarray(table)) for table in packed))
+        with _as_if_numba_were_new():
+            self._pack = Pack(*(cuda.to_device(np.ascontiguousarray(table)) for table in packed))
         self._movers = max(packed.movers.shape[1], 1)
         room = packed.standing.shape[1] + 3 * self._movers
         self._eyes = cuda.device_array((_AT_ONCE, 5), np.float64)
@@ -82,6 +85,14 @@ class GpuRayCaster:
 
     def launch(self, poses: Any, times: Any, scenes: Any, frames: Any) -> None:
         """Fills the frames, (N, height, width, 3), without waiting for them."""
+        if not self._compiled:
+            with _as_if_numba_were_new():
+                self._launch(poses, times, scenes, frames)
+            self._compiled = True
+        else:
+            self._launch(poses, times, scenes, frames)
+
+    def _launch(self, poses: Any, times: Any, scenes: Any, frames: Any) -> None:
         from skidpad.worlds.gpu_kernels import BLOCK, WARP, paint, see  # noqa: PLC0415 - needs the extra
 
         width, height = -(-self.camera.width_px // BLOCK[0]), -(-self.camera.height_px // BLOCK[1])
@@ -104,11 +115,23 @@ def check(poses: tuple[int, ...], times: tuple[int, ...], scenes: tuple[int, ...
         )
 
 
+@contextmanager
+def _as_if_numba_were_new() -> Iterator[None]:
+    """Hides what numba's own modules say of names that NumPy will drop: whoever renders can do nothing about it.
+
+    Some of them are imported with the package, some when a first array is sent or a first kernel compiled.
+    """
+    with catch_warnings():
+        filterwarnings("ignore", category=DeprecationWarning, module=r"numba(_cuda)?\b")
+        yield
+
+
 def _cuda() -> Any:
     # Some releases of it ask for a name that NumPy has since dropped.
     vars(np).setdefault("row_stack", np.vstack)
     try:
-        from numba import cuda  # noqa: PLC0415 - an extra
+        with _as_if_numba_were_new():
+            from numba import cuda  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError.of("numba-cuda", "gpu", "rendering on a GPU") from error
     return cuda

@@ -5,10 +5,10 @@ is plain arithmetic, which the compiler turns into vector instructions because t
 """
 
 import numpy as np
-from numba import njit
 
 from skidpad.core.images import FloatArray
 from skidpad.worlds.canvas import CHUNK, HAZE_BLUE, HAZE_GREEN, HAZE_RED, Canvas, Row, Scratch, haze_at, unit
+from skidpad.worlds.compiling import uncounted
 from skidpad.worlds.frenet import look_up
 from skidpad.worlds.texture import level_at, sample
 
@@ -28,7 +28,7 @@ _FINE_PER_M = 22.0
 _COARSE_PER_M = 2.3
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def paint_ground(row: Row, v: int, canvas: Canvas, x: float, y: float, cosine: float, sine: float, scratch: Scratch) -> None:
     """Paints row `v`, which lies below the horizon. scratch: SCRATCH values."""
     focal, height = canvas.lens[0], canvas.lens[1]
@@ -61,7 +61,7 @@ def paint_ground(row: Row, v: int, canvas: Canvas, x: float, y: float, cosine: f
                 row[c, start + k] = scratch[line + k]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def span_at(across_px: float) -> int:
     """Returns how many pixels lie between two knots.
 
@@ -73,7 +73,7 @@ def span_at(across_px: float) -> int:
     return 4 if across_px < 0.079 else 1
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _look_at_knots(
     scratch: Scratch,
     canvas: Canvas,
@@ -117,7 +117,7 @@ def _look_at_knots(
     return nearest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _spread(scratch: Scratch, span: int) -> None:
     """Fills the first lines of the chunk from the knots, linearly; the spans are written out for the compiler."""
     for line in range(_SPREAD):
@@ -136,7 +136,7 @@ def _spread(scratch: Scratch, span: int) -> None:
                 scratch[place] = here
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _grain(scratch: Scratch, canvas: Canvas, x: float, y: float, step_x: float, step_y: float, across_px: float, along_px: float) -> None:
     offset, size, scale = level_at(across_px * _FINE_PER_M)
     scale *= _FINE_PER_M
@@ -146,7 +146,7 @@ def _grain(scratch: Scratch, canvas: Canvas, x: float, y: float, step_x: float, 
         scratch[6 * CHUNK + k] = fade * sample(texels, offset, size, scale * (x + k * step_x), scale * (y + k * step_y))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _shade_grass(scratch: Scratch) -> None:
     for k in range(CHUNK):
         patch, grain = scratch[k], scratch[6 * CHUNK + k]
@@ -157,13 +157,13 @@ def _shade_grass(scratch: Scratch) -> None:
         scratch[9 * CHUNK + k] = (44.0 + 16.0 * dry) * lit
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _stripe(position: float, low: float, high: float, width: float) -> float:
     """The share of a box of `width` around `position` that lies in [low, high]."""
     return unit((min(high, position + 0.5 * width) - max(low, position - 0.5 * width)) / width)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _dashes_until(s: float) -> float:
     """How many metres of dash there are before `s`."""
     period = np.floor(s * (1.0 / _PERIOD_M))
@@ -171,7 +171,7 @@ def _dashes_until(s: float) -> float:
     return metres
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _shade_road(scratch: Scratch, section: FloatArray) -> None:
     edge, paved, outer = section[0], section[1], section[2]
     for k in range(CHUNK):
@@ -205,7 +205,7 @@ def _shade_road(scratch: Scratch, section: FloatArray) -> None:
         scratch[9 * CHUNK + k] = blue
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _light(scratch: Scratch, haze: float) -> None:
     """Darkens what lies in shade, a little towards blue, and fades what lies far."""
     for k in range(CHUNK):

@@ -9,6 +9,7 @@ import numpy as np
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.drive import Drive
+from skidpad.drives.names import Names
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.driver import Driver
 from skidpad.worlds.render import Renderer
@@ -121,7 +122,7 @@ def rendered_drive(settings: Settings) -> Drive:
     steering_rad = np.concatenate([plan_stretch(settings.seed, settings.weave, number).steering_rad for number in range(count)])
     return Drive(
         name=f"rendered-{settings.seed}",
-        frame_ids=tuple(f"{index:06d}" for index in range(settings.frames)),
+        frame_ids=Names.of(f"{index:06d}" for index in range(settings.frames)),
         steering_rad=steering_rad[: settings.frames],
         time_s=np.arange(settings.frames) / RATE_HZ,
         source=RenderedSource(settings),

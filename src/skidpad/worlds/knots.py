@@ -10,12 +10,12 @@ from math import sqrt
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
 from skidpad.worlds.canvas import CHUNK, Scratch
 from skidpad.worlds.chunks import ALONG, LAMP, LATERAL, LENGTH, SHADE, WIDTH
+from skidpad.worlds.compiling import uncounted
 from skidpad.worlds.lightmap import COLUMNS, FROM_M, HALF_M, STEP_M
 from skidpad.worlds.roadtable import locate
 from skidpad.worlds.surface import f, short, whole
@@ -48,7 +48,7 @@ class Ground(NamedTuple):
     texels: Texels
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def span_at(across_px: float, most_m: float, longest: int) -> int:
     """Returns how many pixels lie between two knots, a power of two."""
     span = longest
@@ -57,7 +57,7 @@ def span_at(across_px: float, most_m: float, longest: int) -> int:
     return span
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def knot_at(ground: Ground, x: float, y: float, view: float, steps: Steps) -> Knot:
     """Looks a place of the ground up. view: how far to the left its ray goes."""
     cosine, sine, across_px, along_px = f(steps[0]), f(steps[1]), f(steps[2]), f(steps[3])
@@ -72,7 +72,7 @@ def knot_at(ground: Ground, x: float, y: float, view: float, steps: Steps) -> Kn
     return lateral, s, beside, onward / inner, width, length
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def place_chunk(
     scratch: Scratch, ground: Ground, x: float, y: float, left: float, focal: float, steps: Steps, span: int, first: Knot
 ) -> Knot:
@@ -87,7 +87,7 @@ def place_chunk(
     return here
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _curves(scratch: Scratch, start: int, span: int, here: Knot, there: Knot) -> None:
     """Fills the pixels from one knot to the next."""
     share, long = f(1.0 / span), f(span)
@@ -116,7 +116,7 @@ def _curves(scratch: Scratch, start: int, span: int, here: Knot, there: Knot) ->
             scratch[place + np.uintp(LENGTH + k)] = length + t * longer
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def straight(scratch: Scratch, start: int, span: int, here: float, there: float) -> None:
     """Fills a line from one knot to the next; the loops have known lengths, so that they become vector instructions."""
     step, at = (there - here) * f(1.0 / span), np.uintp(start)
@@ -134,16 +134,18 @@ def straight(scratch: Scratch, start: int, span: int, here: float, there: float)
             scratch[at + np.uintp(k)] = here + step * f(short(k))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def nearest_of(scratch: Scratch) -> float:
-    """Returns how near the chunk comes to the centreline."""
-    nearest = f(1e9)
+@uncounted
+def comes_near(scratch: Scratch, limit: float) -> bool:
+    """Tells whether a pixel of the chunk is within the limit of the centreline, in metres."""
+    # The least distance would have to be found one by one.
+    found = np.int32(0)
     for k in range(CHUNK):
-        nearest = min(nearest, abs(scratch[LATERAL + k]))
-    return nearest
+        found |= np.int32(abs(scratch[LATERAL + k]) <= limit)
+    any_: bool = found != 0
+    return any_
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def shade_chunk(scratch: Scratch, ground: Ground, across_px: float, last: Knot) -> None:
     """Fills how much shade lies on the pixels, straight from knot to knot. last: the next chunk's first knot."""
     if not ground.sunny:
@@ -160,7 +162,7 @@ def shade_chunk(scratch: Scratch, ground: Ground, across_px: float, last: Knot) 
         here = there
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def shade_at(shade: NDArray[np.uint8], s: float, lateral: float) -> float:
     """Returns the shade at a place beside the road, 0 to 1, bilinear; beyond the map there is none."""
     r, c = (s - f(FROM_M)) * f(1.0 / STEP_M), (lateral + f(HALF_M)) * f(1.0 / STEP_M)
@@ -175,7 +177,7 @@ def shade_at(shade: NDArray[np.uint8], s: float, lateral: float) -> float:
     return (top + fy * (below_a + fx * (below_b - below_a) - top)) * f(1.0 / 255.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def lamp_chunk(scratch: Scratch, ahead: float, side: float, across_px: float, headlights: float, fog_lights: float) -> None:
     """Fills how much of the ego's own light reaches the pixels of a row; `cards.lamp_at` for one place."""
     ahead = max(ahead, 0.5)

@@ -6,10 +6,10 @@ from math import radians, tan
 
 import cv2
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
+from skidpad.worlds.compiling import uncounted
 from skidpad.worlds.props import BROADLEAVES, CONIFERS
 from skidpad.worlds.scene import Scene
 from skidpad.worlds.texture import SIZE, Texels, noise_levels, sample
@@ -48,14 +48,14 @@ def light_map(scene: Scene) -> NDArray[np.uint8]:
     return np.asarray(cv2.blur(shade, (3, 3)), np.uint8)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _rows(middle_s: float, reach: float, count: int) -> tuple[int, int]:
     first = int((middle_s - reach - FROM_M) / STEP_M)
     last = int((middle_s + reach - FROM_M) / STEP_M) + 1
     return max(first, 0), min(last, count)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _shade_ellipses(
     shade: NDArray[np.uint8], table: FloatArray, middle_s: FloatArray, ellipses: FloatArray, sun: FloatArray, texels: Texels
 ) -> None:
@@ -78,7 +78,7 @@ def _shade_ellipses(
                 shade[r, c] = max(shade[r, c], np.uint8(value))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _shade_boxes(
     shade: NDArray[np.uint8], table: FloatArray, middle_s: FloatArray, boxes: FloatArray, sun: FloatArray, slope: float
 ) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skidpad.worlds import cards as c
-from skidpad.worlds.surface import Colour, f, inlined, mixed, short, unit
+from skidpad.worlds.compiling import inlined
+from skidpad.worlds.surface import Colour, f, mixed, short, unit
 
 CLOSED = f(0.01)
 """Where less than this is left to see, nothing behind is painted."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.casting import Stage
+from skidpad.worlds.compiling import compiled
 from skidpad.worlds.falling import Falling, drop_maps, flake_tile, streak_tile
 from skidpad.worlds.knots import Ground
 from skidpad.worlds.terrain import COARSE_PER_M, FINE_PER_M
@@ -134,7 +134,7 @@ def pack(stages: Sequence[Stage], camera: Camera) -> Pack:
     )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _look_at(t: FloatArray) -> Look:
     return Look(
         t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10],
@@ -142,7 +142,7 @@ def _look_at(t: FloatArray) -> Look:
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def stage_at(packed: Pack, scene: int) -> Stage:
     """Takes one scene's stage out; nothing is copied."""
     kind = packed.kind[scene]

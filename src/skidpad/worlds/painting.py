@@ -5,10 +5,10 @@ than IEEE arithmetic.
 """
 
 import numpy as np
-from numba import njit
 
 from skidpad.core.images import NumpyFrames
 from skidpad.worlds.canvas import Canvas, Row
+from skidpad.worlds.compiling import compiled
 from skidpad.worlds.ground import SCRATCH, paint_ground
 from skidpad.worlds.trees import paint_trees, visible_trees
 
@@ -17,7 +17,7 @@ _NEXT = np.uintp(1)
 """Unsigned, or every index is first checked for counting from the end."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def paint_rows(
     frame: NumpyFrames, start: int, stop: int, canvas: Canvas, x: float, y: float, heading: float, cosine: float, sine: float
 ) -> None:
@@ -40,7 +40,7 @@ def paint_rows(
             frame[v, u, 2] = np.uint8(min(max(row[2, u] + _HALF, _BLACK), _WHITE))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _paint_sky(row: Row, v: int, canvas: Canvas, heading: float) -> None:
     """Looks the row up in the panorama, bilinear."""
     sky = canvas.sky.ravel()

@@ -10,7 +10,6 @@ from math import cos, exp, floor, sin
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray, NumpyFrames
@@ -18,6 +17,7 @@ from skidpad.worlds import packs
 from skidpad.worlds.cards import lamp_at, moving_cards
 from skidpad.worlds.casting import Stage, turn_shadow
 from skidpad.worlds.chunks import ramp_of
+from skidpad.worlds.compiling import compiled, uncounted
 from skidpad.worlds.falling import DROP_STEP_S, DROP_STEPS, TILE, line_at, start_at
 from skidpad.worlds.knots import knot_at, shade_at
 from skidpad.worlds.meeting import CLOSED, light_of, met, place_of, seen_at
@@ -51,7 +51,7 @@ Eye: TypeAlias = tuple[float, float, float, float, float]
 """Where the camera is: x, y, heading, its cosine and sine."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def begin_frame(
     stage: Stage, pose: FloatArray, time_s: float, forward_m: float, eye: FloatArray, cards: FloatArray, shadows: FloatArray
 ) -> int:
@@ -64,14 +64,14 @@ def begin_frame(
     return count
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def overlaps(bounds: NDArray[np.int32], tile: Tile) -> bool:
     """Tells whether a card may be seen in a tile. bounds: (4,)."""
     inside: bool = bounds[0] <= tile[1] and bounds[1] >= tile[0] and bounds[2] <= tile[3] and bounds[3] >= tile[2]
     return inside
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def paint_pixel(
     packed: Pack,
     time_s: float,
@@ -112,7 +112,7 @@ def paint_pixel(
     frame[v, u, 2] = np.uint8(min(max(passes * blue + f(0.5), f(0.0)), f(255.0)))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _behind_lens(
     stage: Stage,
     row: FloatArray,
@@ -157,7 +157,7 @@ def _behind_lens(
     return _through_air(stage, (red, green, blue), time_s, u, v)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _sky(stage: Stage, heading: float, u: int, v: int) -> Colour:
     columns = stage.sky.shape[1]
     turn = heading * (columns / (2.0 * np.pi))
@@ -168,7 +168,7 @@ def _sky(stage: Stage, heading: float, u: int, v: int) -> Colour:
     return f(stage.sky[line, column, 0]), f(stage.sky[line, column, 1]), f(stage.sky[line, column, 2])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _through_air(stage: Stage, behind: Colour, time_s: float, u: int, v: int) -> Colour:
     """Adds streaks or flakes."""
     falling = stage.falling
@@ -183,7 +183,7 @@ def _through_air(stage: Stage, behind: Colour, time_s: float, u: int, v: int) ->
     return red + left * (behind[0] - red), green + left * (behind[1] - green), blue + left * (behind[2] - blue)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _ground(stage: Stage, row: FloatArray, shadows: FloatArray, eye: Eye, u: int) -> tuple[Colour, float]:
     """Returns the ground and how much it mirrors. row: of `packs`."""
     x, y, _, cosine, sine = eye
@@ -227,7 +227,7 @@ def _ground(stage: Stage, row: FloatArray, shadows: FloatArray, eye: Eye, u: int
     ), mirror * left
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _noise(texels: Texels, row: FloatArray, x: float, y: float) -> tuple[float, float]:
     """Returns the coarse and the fine noise of the ground; see `terrain`."""
     scale = row[packs.COARSE_SCALE]

@@ -7,7 +7,7 @@ not depend on the number of threads, the order or the batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from math import cos, radians, sin
 
@@ -25,9 +25,14 @@ from skidpad.worlds.lightmap import light_map
 from skidpad.worlds.road import CrossSection
 from skidpad.worlds.roadtable import RoadTable
 from skidpad.worlds.scene import Scene
+from skidpad.worlds.sharing import share
 from skidpad.worlds.standing import moving_table, standing_cards
 from skidpad.worlds.texture import noise_levels
 from skidpad.worlds.weather import look_of
+
+_BAND_PX = 40_000
+"""Where there are fewer frames than threads, they share a frame in bands of at least so many pixels, about a millisecond's work: on a busy
+machine a caller waits longer than that for another thread that has a smaller one."""
 
 
 def section_row(section: CrossSection) -> FloatArray:
@@ -89,10 +94,15 @@ class RayCaster:
     def render(self, poses: FloatArray, time_s: FloatArray, threads: int = 1) -> NumpyFrames:
         """Returns what is seen from the poses at the times, (N, height, width, 3).
 
-        poses: (N, 3), x, y and heading of the rear axle. time_s: (N,), seconds since the scenario began. threads: how many share the
-        frames, or the rows of a frame where there are fewer frames than threads.
+        poses: (N, 3), x, y and heading of the rear axle. time_s: (N,), seconds since the scenario began. threads: at most so many share the
+        frames, or the rows of large frames where there are fewer of them than threads.
         """
         return render_side_by_side([self] * len(poses), poses, time_s, threads)
+
+    def picture(self, frame: NumpyFrames, pose: FloatArray, time_s: float) -> None:
+        """Paints a whole frame."""
+        self.paint(frame, pose, time_s, 0, len(frame))
+        self.finish(frame, time_s)
 
     def paint(self, frame: NumpyFrames, pose: FloatArray, time_s: float, start: int, stop: int) -> None:
         """Paints some rows of a frame, all but the drops on the lens."""
@@ -127,15 +137,13 @@ def render_side_by_side(casters: Sequence[RayCaster], poses: FloatArray, time_s:
     height, width = next(iter(sizes)) if sizes else (0, 0)
     frames = np.empty((len(casters), height, width, 3), np.uint8)
     jobs = list(zip(casters, frames, poses, times.tolist(), strict=True))
-    if threads <= 1 or not jobs:
-        for caster, frame, pose, time in jobs:
-            caster.paint(frame, pose, time, 0, height)
-            caster.finish(frame, time)
+    # More bands than threads, because sky takes less time than ground.
+    bands = min(2 * threads // max(len(jobs), 1), height * width // _BAND_PX)
+    if len(jobs) >= threads or bands < 2:
+        share((partial(caster.picture, frame, pose, time) for caster, frame, pose, time in jobs), threads)
         return frames
-    edges = np.linspace(0, height, -(-threads // len(jobs)) + 1).astype(int).tolist()
-    with ThreadPoolExecutor(threads) as pool:
-        parts = [pool.submit(caster.paint, frame, pose, time, a, b) for caster, frame, pose, time in jobs for a, b in pairwise(edges)]
-        for part in parts:
-            part.result()
-        list(pool.map(lambda job: job[0].finish(job[1], job[3]), jobs))
+    edges = np.linspace(0, height, bands + 1).astype(int).tolist()
+    share((partial(caster.paint, frame, pose, time, a, b) for caster, frame, pose, time in jobs for a, b in pairwise(edges)), threads)
+    for caster, frame, _, time in jobs:
+        caster.finish(frame, time)
     return frames

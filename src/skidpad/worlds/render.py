@@ -4,7 +4,7 @@ Every pixel of a frame depends on its pose alone, and every frame is painted by 
 tables, so that the bytes do not depend on the number of threads, the order or the batch.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from math import cos, radians, sin
 
@@ -17,6 +17,7 @@ from skidpad.worlds.canvas import Canvas
 from skidpad.worlds.frenet import FrenetGrid
 from skidpad.worlds.painting import paint_rows
 from skidpad.worlds.scenery import Woodland, panorama
+from skidpad.worlds.sharing import share
 from skidpad.worlds.texture import noise_levels
 
 
@@ -60,20 +61,12 @@ class Renderer:
             raise BadParametersError(f"poses are finite rows of x, y and heading; got an array of shape {poses.shape}")
         height = self.camera.height_px
         frames = np.empty((len(poses), height, self.camera.width_px, 3), np.uint8)
-        if threads <= 1 or not len(poses):
-            for frame, pose in zip(frames, poses, strict=True):
-                self._paint(frame, pose, 0, height)
-            return frames
-        bands = -(-threads // len(poses))
+        bands = max(-(-threads // max(len(poses), 1)), 1)
         edges = np.linspace(0, height, bands + 1).astype(int).tolist()
-        with ThreadPoolExecutor(threads) as pool:
-            jobs = [
-                pool.submit(self._paint, frame, pose, start, stop)
-                for frame, pose in zip(frames, poses, strict=True)
-                for start, stop in pairwise(edges)
-            ]
-            for job in jobs:
-                job.result()
+        share(
+            (partial(self._paint, frame, pose, a, b) for frame, pose in zip(frames, poses, strict=True) for a, b in pairwise(edges)),
+            threads,
+        )
         return frames
 
     def _paint(self, frame: NumpyFrames, pose: FloatArray, start: int, stop: int) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
+from skidpad.worlds.compiling import uncounted
 from skidpad.worlds.road import Road
 from skidpad.worlds.surface import f, whole
 
@@ -59,7 +59,7 @@ class RoadTable:
         return out
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _fill(cells: NDArray[np.int32], nodes: FloatArray, low: FloatArray) -> None:
     """Finds each cell's nearest node by walking from its neighbour's and, now and then, by looking at coarse steps of all."""
     rows, columns = cells.shape
@@ -79,7 +79,7 @@ def _fill(cells: NDArray[np.int32], nodes: FloatArray, low: FloatArray) -> None:
             cells[j, i] = nearest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def locate(nodes: FloatArray, cells: NDArray[np.int32], origin: FloatArray, x: float, y: float) -> tuple[float, float, float, float, float]:
     """Returns lateral position, distance along the road, its direction there (cosine, sine), and how much longer it is than there.
 
@@ -113,7 +113,7 @@ def locate(nodes: FloatArray, cells: NDArray[np.int32], origin: FloatArray, x: f
     return lateral, nodes[node, 5] + step, cos * straight - sin * turn, sin * straight + cos * turn, max(one - bend * lateral, tenth)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _locate_many(nodes: FloatArray, cells: NDArray[np.int32], origin: FloatArray, points: FloatArray, out: FloatArray) -> None:
     for k in range(len(points)):
         lateral, s, _, _, _ = locate(nodes, cells, origin, points[k, 0], points[k, 1])

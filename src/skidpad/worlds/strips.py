@@ -1,77 +1,106 @@
-"""A row of a frame in strips of sixteen pixels, and how cards are painted into them.
+"""A row of a frame in chunks, and how cards are painted into strips of sixteen pixels of them.
 
-What a strip holds lies side by side in one flat array, so that the compiler knows its layout and turns each loop over a strip into vector
-instructions: no branch within, what is not there weighs nothing.
+What a chunk holds lies side by side in one flat array, a line of CHUNK values after the other, so that the compiler knows its layout and
+turns each loop into vector instructions: no branch within, what is not there weighs nothing.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.worlds import cards as c
-from skidpad.worlds.canvas import Row, Scratch
+from skidpad.worlds.canvas import CHUNK, Scratch
+from skidpad.worlds.compiling import compiled, inlined, uncounted
 from skidpad.worlds.meeting import CLOSED, Light, Place, light_of, met, place_of, seen_at
 from skidpad.worlds.surface import f
 
 STRIP = 16
-LINES = 9
-RED, GREEN, BLUE, OPEN, MIRROR, LEFT, WEIGHT, COLOUR, SURFACE = (n * STRIP for n in range(LINES))
-"""What is painted in front so far, how much is left to see behind it, how much a wet road mirrors, how far to the left a ray goes; and
-of the card in hand: its weight, and the two words of its texels, which are whole numbers in the same memory."""
-PITCH = LINES * STRIP
+PER_CHUNK = CHUNK // STRIP
+LINES = 12
+(RED, GREEN, BLUE, OPEN, MIRROR, LEFT, WEIGHT, COLOUR, SURFACE, BACK_RED, BACK_GREEN, BACK_BLUE) = (n * CHUNK for n in range(LINES))
+"""What is painted in front so far, how much is left to see behind it, how much a wet road mirrors, how far to the left a ray goes; of the
+card in hand its weight, and the two words of its texels, which are whole numbers in the same memory; and sky or ground behind."""
+PITCH = LINES * CHUNK
 _COVERS, _SHINES = np.int32(-(1 << 24)), np.int32(255 << 16)
 """Which bits of a texel's words say so."""
 
 Words = NDArray[np.int32]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def lay_strips(left: NDArray[np.float64], pixels: int) -> Scratch:
-    """Makes the strips of a row; beyond its end, rays go as the last one does."""
-    count = (pixels + STRIP - 1) // STRIP
+    """Makes the chunks of a row; beyond its end, rays go as the last one does."""
+    count = (pixels + CHUNK - 1) // CHUNK
     strips = np.zeros(count * PITCH, np.float32)
-    for u in range(count * STRIP):
-        strips[(u // STRIP) * PITCH + LEFT + u % STRIP] = left[min(u, pixels - 1)]
+    for u in range(count * CHUNK):
+        strips[(u // CHUNK) * PITCH + LEFT + u % CHUNK] = left[min(u, pixels - 1)]
     return strips
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@inlined
+def strip_at(strip: int) -> np.uintp:
+    """Returns where a strip lies in the lines of its chunk."""
+    return np.uintp(strip // PER_CHUNK * PITCH + strip % PER_CHUNK * STRIP)
+
+
+@uncounted
 def open_strips(strips: Scratch) -> None:
     """Begins a new row: nothing is painted, everything is left to see."""
-    for strip in range(len(strips) // PITCH):
-        at = np.uintp(strip * PITCH)
-        for k in range(3 * STRIP):
+    for start in range(0, len(strips), PITCH):
+        at = np.uintp(start)
+        for k in range(3 * CHUNK):
             strips[at + np.uintp(k)] = f(0.0)
-        for k in range(STRIP):
+        for k in range(CHUNK):
             strips[at + np.uintp(OPEN + k)] = f(1.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def most(strips: Scratch, at: np.uintp, line: int) -> float:
-    """Returns the greatest value in a line of the strip that starts at `at`."""
-    greatest = f(0.0)
+@uncounted
+def is_open(strips: Scratch, at: np.uintp) -> bool:
+    """Tells whether something is left to see behind the strip that starts at `at`."""
+    # The greatest value would have to be found one by one.
+    found = np.int32(0)
     for k in range(STRIP):
-        greatest = max(greatest, strips[at + np.uintp(line + k)])
-    return greatest
+        found |= np.int32(strips[at + np.uintp(OPEN + k)] >= CLOSED)
+    any_: bool = found != 0
+    return any_
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def put_behind(strips: Scratch, row: Row) -> None:
-    """Puts what is in front over the row. row: (3, whole strips)."""
-    for strip in range(len(strips) // PITCH):
-        at, start = np.uintp(strip * PITCH), np.uintp(strip * STRIP)
-        for channel in range(3):
-            for k in range(STRIP):
-                # Where next to nothing is left to see, the row may hold what another row left there.
-                rest = strips[at + np.uintp(OPEN + k)]
-                rest = rest if rest >= CLOSED else f(0.0)
-                u = start + np.uintp(k)
-                row[channel, u] = strips[at + np.uintp(channel * STRIP + k)] + rest * row[channel, u]
+@uncounted
+def mirrors(strips: Scratch, at: np.uintp) -> bool:
+    """Tells whether a wet road mirrors something in the strip that starts at `at`."""
+    found = np.int32(0)
+    for k in range(STRIP):
+        found |= np.int32(strips[at + np.uintp(MIRROR + k)] > f(0.0))
+    any_: bool = found != 0
+    return any_
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
+def hidden(strips: Scratch, at: np.uintp) -> bool:
+    """Tells whether cards hide all of the chunk that starts at `at`."""
+    seen = np.int32(0)
+    for k in range(CHUNK):
+        seen |= np.int32(strips[at + np.uintp(OPEN + k)] >= CLOSED)
+    none: bool = seen == 0
+    return none
+
+
+@uncounted
+def put_behind(strips: Scratch) -> None:
+    """Adds what is behind to what is in front."""
+    for start in range(0, len(strips), PITCH):
+        at = np.uintp(start)
+        for k in range(CHUNK):
+            # Where next to nothing is left to see, what is behind may be what another row left there.
+            rest = strips[at + np.uintp(OPEN + k)]
+            rest = rest if rest >= CLOSED else f(0.0)
+            strips[at + np.uintp(RED + k)] += rest * strips[at + np.uintp(BACK_RED + k)]
+            strips[at + np.uintp(GREEN + k)] += rest * strips[at + np.uintp(BACK_GREEN + k)]
+            strips[at + np.uintp(BLUE + k)] += rest * strips[at + np.uintp(BACK_BLUE + k)]
+
+
+@uncounted
 def paint_card(
     strips: Scratch,
     words: Words,
@@ -94,15 +123,15 @@ def paint_card(
     mirrored = card[c.VX] == f(0.0) and height - card[c.C] / (forward * card[c.VY]) * down < card[c.FOOT]
     place, light = place_of(card), light_of(card)
     for strip in range(first // STRIP, last // STRIP + 1):
-        at = np.uintp(strip * PITCH)
-        if most(strips, at, OPEN) < CLOSED or (mirrored and most(strips, at, MIRROR) <= f(0.0)):
+        at = strip_at(strip)
+        if not is_open(strips, at) or (mirrored and not mirrors(strips, at)):
             continue
         _meet(strips, words, at, place, forward, down, height)
         if _fetch(strips, words, at, colours, surfaces):
             _lay_in(strips, words, at, light, snow)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _meet(strips: Scratch, words: Words, at: np.uintp, place: Place, forward: float, down: float, height: float) -> None:
     """Finds which texel each ray of a strip meets, and how much it weighs."""
     for k in range(STRIP):
@@ -112,7 +141,7 @@ def _meet(strips: Scratch, words: Words, at: np.uintp, place: Place, forward: fl
         words[at + np.uintp(COLOUR + k)] = texel
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _fetch(strips: Scratch, words: Words, at: np.uintp, colours: Words, surfaces: Words) -> bool:
     """Looks the texels up; tells whether any of them covers or shines."""
     found = np.int32(0)
@@ -127,7 +156,7 @@ def _fetch(strips: Scratch, words: Words, at: np.uintp, colours: Words, surfaces
     return any_
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _lay_in(strips: Scratch, words: Words, at: np.uintp, light: Light, snow: float) -> None:
     """Lights the texels and lays them into the strip."""
     for k in range(STRIP):

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TypeAlias, cast
 
 import numpy as np
-from numba import njit
+
+from skidpad.worlds.compiling import inlined
 
 LINE_M = 0.15
 DASH_M, PERIOD_M = 3.0, 9.0
@@ -29,7 +30,6 @@ f = cast("Callable[[float], float]", np.float32)
 whole = cast("Callable[[float], int]", np.int64)
 short = cast("Callable[[float], int]", np.int32)
 """Whole numbers; of 32 bits where vectors are wanted, twice as many of which fit into one."""
-inlined = njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
 _LINE, _HALF_LINE = f(LINE_M), f(0.5 * LINE_M)
 
 

@@ -9,15 +9,29 @@ from __future__ import annotations
 from math import exp, floor, sqrt
 
 import numpy as np
-from numba import njit
 
 from skidpad.core.images import FloatArray
-from skidpad.worlds.canvas import CHUNK, Row, Scratch
-from skidpad.worlds.chunks import GRAIN, LINES, MIRROR, PATCH, RED, lay, light, shade_grass, shade_mover, shade_road, shade_snow, shade_wet
-from skidpad.worlds.knots import SPAN_M, Ground, knot_at, lamp_chunk, nearest_of, place_chunk, shade_chunk, span_at, straight
-from skidpad.worlds.meeting import CLOSED
+from skidpad.worlds.canvas import CHUNK, Scratch
+from skidpad.worlds.chunks import (
+    BLUE,
+    GRAIN,
+    GREEN,
+    LINES,
+    MIRROR,
+    PATCH,
+    RED,
+    lay,
+    light,
+    shade_grass,
+    shade_mover,
+    shade_road,
+    shade_snow,
+    shade_wet,
+)
+from skidpad.worlds.compiling import uncounted
+from skidpad.worlds.knots import SPAN_M, Ground, comes_near, knot_at, lamp_chunk, place_chunk, shade_chunk, span_at, straight
+from skidpad.worlds.strips import BACK_BLUE, BACK_GREEN, BACK_RED, PITCH, hidden
 from skidpad.worlds.strips import MIRROR as MIRRORS
-from skidpad.worlds.strips import OPEN, PITCH, STRIP, most
 from skidpad.worlds.surface import OUTER, RAMP_TURN, f, whole
 from skidpad.worlds.texture import Texels, level_at
 from skidpad.worlds.weather import Look
@@ -31,9 +45,8 @@ RAMP_REACH_M = 60.0
 """A ramp is seen so far beside the road."""
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def paint_terrain(
-    row: Row,
     strips: Scratch,
     v: int,
     ground: Ground,
@@ -50,10 +63,9 @@ def paint_terrain(
     focal, height = lens[0], lens[1]
     reach = height / down[v]
     ahead = reach * forward[v]
-    pixels = len(strips) // PITCH * STRIP
     hazy = f(1.0 - exp(-look.extinction_per_m * ahead))
     if ahead > GROUND_M or hazy > 0.995:
-        _fill_with_air(row, strips, look)
+        _fill_with_air(strips, look)
         return
     across_px = reach / focal
     along_px = reach * reach / (height * focal)
@@ -64,9 +76,9 @@ def paint_terrain(
     grazing = (1.0 - sine_down) ** 5
     known = -1
     knot = (f(0.0), 0.0, f(0.0), f(0.0), f(0.0), f(0.0))
-    for start in range(0, pixels, CHUNK):
-        first, last = start // STRIP, min(start + CHUNK, pixels) // STRIP
-        if _hidden(strips, first, last):
+    for chunk in range(len(strips) // PITCH):
+        at, start = np.uintp(chunk * PITCH), chunk * CHUNK
+        if hidden(strips, at):
             continue
         side = reach * left[start]
         foot_x = x + ahead * cosine - side * sine
@@ -75,53 +87,46 @@ def paint_terrain(
             knot = knot_at(ground, foot_x, foot_y, left[start], steps)
         knot = place_chunk(scratch, ground, foot_x, foot_y, left[start], focal, steps, span, knot)
         known = start + CHUNK
-        nearest = nearest_of(scratch)
         shade_chunk(scratch, ground, across_px, knot)
         if lit:
             lamp_chunk(scratch, ahead, side, across_px, look.headlights, look.fog_lights)
         _patches(scratch, ground.texels, foot_x, foot_y, cosine, sine, across_px, along_px)
         _grain(scratch, ground.texels, foot_x, foot_y, across_px * sine, -across_px * cosine, across_px, along_px)
-        _shade(scratch, ground.section, look, nearest, grazing)
+        _shade(scratch, ground.section, look, grazing)
         for k in range(len(shadows)):
             shade_mover(scratch, shadows[k], ahead, side, across_px)
         light(scratch, look, hazy)
-        for c in range(3):
-            for k in range(CHUNK):
-                row[c, np.uintp(start + k)] = scratch[np.uintp(RED + c * CHUNK + k)]
+        for k in range(CHUNK):
+            strips[at + np.uintp(BACK_RED + k)] = scratch[RED + k]
+        for k in range(CHUNK):
+            strips[at + np.uintp(BACK_GREEN + k)] = scratch[GREEN + k]
+        for k in range(CHUNK):
+            strips[at + np.uintp(BACK_BLUE + k)] = scratch[BLUE + k]
         if look.wet > 0.0:
-            for strip in range(first, last):
-                for k in range(STRIP):
-                    strips[np.uintp(strip * PITCH + MIRRORS + k)] = scratch[np.uintp(MIRROR + (strip - first) * STRIP + k)]
+            for k in range(CHUNK):
+                strips[at + np.uintp(MIRRORS + k)] = scratch[MIRROR + k]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _fill_with_air(row: Row, strips: Scratch, look: Look) -> None:
+@uncounted
+def _fill_with_air(strips: Scratch, look: Look) -> None:
     """Paints a row so far away that nothing of it is left."""
-    row[0, :], row[1, :], row[2, :] = look.air_red, look.air_green, look.air_blue
+    red, green, blue = f(look.air_red), f(look.air_green), f(look.air_blue)
     for start in range(0, len(strips), PITCH):
-        for k in range(STRIP):
-            strips[start + MIRRORS + k] = f(0.0)
+        at = np.uintp(start)
+        for k in range(CHUNK):
+            strips[at + np.uintp(BACK_RED + k)], strips[at + np.uintp(BACK_GREEN + k)] = red, green
+            strips[at + np.uintp(BACK_BLUE + k)], strips[at + np.uintp(MIRRORS + k)] = blue, f(0.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _hidden(strips: Scratch, first: int, last: int) -> bool:
-    """Tells whether cards hide all of some strips."""
-    seen = f(0.0)
-    for strip in range(first, last):
-        seen = max(seen, most(strips, np.uintp(strip * PITCH), OPEN))
-    hidden: bool = seen < CLOSED
-    return hidden
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _shade(scratch: Scratch, section: FloatArray, look: Look, nearest: float, grazing: float) -> None:
-    """Paints a chunk, before light falls on it. nearest: how near it comes to the centreline."""
+@uncounted
+def _shade(scratch: Scratch, section: FloatArray, look: Look, grazing: float) -> None:
+    """Paints a chunk, before light falls on it."""
     ramp = section[RAMP_TURN] != 0.0
     shade_grass(scratch, look.snow)
     if look.wet > 0.0:
         for k in range(CHUNK):
             scratch[MIRROR + k] = f(0.0)
-    if nearest > section[OUTER] + 2.0 + (RAMP_REACH_M if ramp else 0.0):
+    if not comes_near(scratch, f(section[OUTER] + 2.0 + (RAMP_REACH_M if ramp else 0.0))):
         return
     lay(scratch, section)
     shade_road(scratch, section, look.night)
@@ -131,7 +136,7 @@ def _shade(scratch: Scratch, section: FloatArray, look: Look, nearest: float, gr
         shade_snow(scratch, look.snow)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def smooth(texels: Texels, offset: int, size: int, x: float, y: float) -> float:
     """Returns the noise at a place, bilinear."""
     x0, y0 = whole(floor(x)), whole(floor(y))
@@ -146,7 +151,7 @@ def smooth(texels: Texels, offset: int, size: int, x: float, y: float) -> float:
     return value
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _patches(scratch: Scratch, texels: Texels, x: float, y: float, cosine: float, sine: float, across_px: float, along_px: float) -> None:
     """Fills the coarse noise, straight between knots that are at most half a texel apart."""
     offset, size, scale = level_at(across_px * COARSE_PER_M)
@@ -165,7 +170,7 @@ def _patches(scratch: Scratch, texels: Texels, x: float, y: float, cosine: float
         here = there
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _grain(scratch: Scratch, texels: Texels, x: float, y: float, step_x: float, step_y: float, across_px: float, along_px: float) -> None:
     offset, size, scale = level_at(across_px * FINE_PER_M)
     scale *= FINE_PER_M

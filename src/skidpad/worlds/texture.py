@@ -4,11 +4,11 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
+from skidpad.worlds.compiling import uncounted
 
 SIZE = 256
 """Texels to a side of the finest level; each next level has half as many."""
@@ -49,7 +49,7 @@ def _grow(octave: FloatArray, times: int) -> FloatArray:
     return octave
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def level_at(texels_per_px: float) -> tuple[int, int, float]:
     """Returns the level whose texels are about half a pixel: where it starts, its size, its share of the finest scale."""
     offset, size, scale = 0, SIZE, 1.0
@@ -60,7 +60,7 @@ def level_at(texels_per_px: float) -> tuple[int, int, float]:
     return offset, size, scale
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def sample(texels: Texels, offset: int, size: int, x: float, y: float) -> float:
     """Returns the noise at (x, y), in texels of the level that starts at `offset`, bilinear."""
     x0 = np.floor(x)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from skidpad.core.images import BoolArray, FloatArray
 from skidpad.worlds.objects import CAR_LENGTH_M, CAR_WIDTH_M, Boxes
+from skidpad.worlds.scene import Scene
+from skidpad.worlds.world import STEP_S
 
 REAR_OVERHANG_M = 0.95
 """How far the ego's body reaches behind its rear axle, where its pose is."""
+_REACH_M = 4.5
+"""From the rear axle to the ego's furthest corner, and a little."""
+_AT_ONCE = 64
 
 
 def touches(pose: FloatArray, boxes: Boxes) -> BoolArray:
@@ -36,8 +43,37 @@ def touches(pose: FloatArray, boxes: Boxes) -> BoolArray:
     return ~separated
 
 
-def near(boxes: Boxes, point_m: FloatArray, reach_m: float) -> Boxes:
-    """Returns the boxes that come within `reach_m` of a point, (2,), and perhaps a few more."""
-    reach = reach_m + 0.5 * np.hypot(boxes.sizes_m[:, 0], boxes.sizes_m[:, 1])
-    kept = np.sum((boxes.poses[:, :2] - point_m) ** 2, axis=1) <= reach * reach
-    return Boxes(boxes.poses[kept], boxes.sizes_m[kept], boxes.kinds[kept])
+class Obstacles:
+    """What N egos can run into, each in its own scene: what stands there, and who moves."""
+
+    def __init__(self, scenes: Sequence[Scene]) -> None:
+        self._scenes = tuple(scenes)
+        standing = [scene.fixed for scene in scenes]
+        moving = [scene.objects_at(0.0) for scene in scenes]
+        boxes = Boxes.joined([*standing, *moving])
+        self._sizes_m, self._kinds = boxes.sizes_m, boxes.kinds
+        self._poses = boxes.poses.copy()
+        self._moving = self._poses[sum(map(len, standing)) :]
+        self._ego = np.concatenate([np.full(len(part), k % len(scenes)) for k, part in enumerate([*standing, *moving])])
+        self._reach2_m2 = (_REACH_M + 0.5 * np.hypot(self._sizes_m[:, 0], self._sizes_m[:, 1])) ** 2
+        self._tracks, self._first = np.empty((0, *self._moving.shape)), 0
+
+    def touched(self, poses: FloatArray, step: int) -> BoolArray:
+        """Tells which egos, (N,), touch something. poses: (N, 3), of their rear axles; step: how many STEP_S have passed."""
+        self._moving[:] = self._track(step)
+        # Next to nothing is so near that it has to be looked at.
+        dx, dy = self._poses[:, 0] - poses[:, 0].take(self._ego), self._poses[:, 1] - poses[:, 1].take(self._ego)
+        close = np.flatnonzero(dx * dx + dy * dy <= self._reach2_m2)
+        found = np.zeros(len(poses), np.bool_)
+        for ego in set(self._ego[close].tolist()):
+            own = close[self._ego[close] == ego]
+            found[ego] = touches(poses[ego], Boxes(self._poses[own], self._sizes_m[own], self._kinds[own])).any()
+        return found
+
+    def _track(self, step: int) -> FloatArray:
+        """Returns where everybody is after a step; many steps are computed at once, which costs little more than one."""
+        if not self._first <= step < self._first + len(self._tracks):
+            time_s = np.asarray(np.arange(step, step + _AT_ONCE) * STEP_S, np.float64)
+            self._tracks, self._first = np.concatenate([scene.movers_at(time_s) for scene in self._scenes], axis=1), step
+        track: FloatArray = self._tracks[step - self._first]
+        return track

@@ -3,10 +3,10 @@
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 
 from skidpad.core.images import FloatArray
 from skidpad.worlds.canvas import HAZE_BLUE, HAZE_GREEN, HAZE_RED, Canvas, Row, haze_at, unit
+from skidpad.worlds.compiling import compiled, uncounted
 from skidpad.worlds.texture import SIZE, Texels, sample
 
 Light: TypeAlias = tuple[float, float, float]
@@ -18,7 +18,7 @@ _NEAR_M = 2.0
 _LEAVES_PER_M = 6.0
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def visible_trees(canvas: Canvas, x: float, y: float, cosine: float, sine: float, pixels: int) -> FloatArray:
     """Returns the trees in view from far to near, (K, 6): depth, column, row of the foot and of the top, haze, number."""
     trees, lens = canvas.trees, canvas.lens
@@ -53,7 +53,7 @@ def visible_trees(canvas: Canvas, x: float, y: float, cosine: float, sine: float
     return seen[:count]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def paint_trees(row: Row, v: int, seen: FloatArray, trees: FloatArray, texels: Texels, light: Light) -> None:
     """Paints the parts of all trees that lie in row `v`. light: the sun's direction to the right, up, towards the camera."""
     for k in range(len(seen)):
@@ -85,7 +85,7 @@ def paint_trees(row: Row, v: int, seen: FloatArray, trees: FloatArray, texels: T
             _crown(row, seen[k, 1], radius, up * up, up, z, scale, alpha, seen[k, 4], 0.45, trees[tree, 7], colour, texels, light)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _trunk(row: Row, column: float, half: float, alpha: float, haze: float, sideways: float) -> None:
     for u in range(max(int(column - half - 1.0), 0), min(int(column + half + 2.0), row.shape[1])):
         off = u + 0.5 - column
@@ -96,7 +96,7 @@ def _trunk(row: Row, column: float, half: float, alpha: float, haze: float, side
         row[2, u] += cover * (72.0 * lit + HAZE_BLUE * haze - row[2, u])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@uncounted
 def _crown(
     row: Row,
     column: float,

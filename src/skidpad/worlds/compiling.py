@@ -1,0 +1,30 @@
+"""How the functions of the renderers are compiled.
+
+Compiled code counts the references to every array that it takes, in memory that all threads share and with instructions that lock it. In
+functions that are called for every card of every row that was a third of a frame's time, and more with two threads than with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
+
+from numba import njit
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Compiler(Protocol):
+    def __call__(self, function: _Function, /) -> _Function: ...
+
+
+_FAST: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+# An option that numba has had since its beginning, but whose name is its own.
+_UNCOUNTED: dict[str, Any] = {**_FAST, "_nrt": False}
+
+compiled = cast("_Compiler", njit(**_FAST))
+"""For functions that make or return arrays."""
+uncounted = cast("_Compiler", njit(**_UNCOUNTED))
+"""For functions that neither make nor return arrays: they count no references, whoever calls them holds the arrays."""
+inlined = cast("_Compiler", njit(**_UNCOUNTED, forceinline=True))
+"""Likewise, for the arithmetic of one pixel: it becomes a part of the loop that calls it."""

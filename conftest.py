@@ -1,13 +1,40 @@
 """What all tests share: timings never fail a test, and the same examples are tried every time."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+# Batches of tests are tiny: two threads that wait for each other take several times as long as one, on a busy machine ten times.
+# Tests about threads set their number themselves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("skidpad", deadline=None, derandomize=True)
 settings.load_profile("skidpad")
+
+_DESCRIPTION = """
+format = "box"
+box = {{ function = "{module}:drive" }}
+
+[input]
+width_px = 80
+height_px = 60
+colour = "rgb"
+range = {{ low = 0.0, high = 1.0 }}
+
+[[outputs]]
+name = "steering"
+unit = "rad"
+"""
+_DRIVER = """
+import numpy as np
+
+def drive(pictures):
+    light = np.asarray(pictures).reshape(len(pictures), -1).mean(axis=1)
+    return np.where(light > {limit}, 0.5, 0.1)[:, None]
+"""
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +44,39 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no recorded data at {folder}; set SKIDPAD_SHARED_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def write_driver() -> Callable[[Path, str, float], Path]:
+    """Writes a black box NAME.toml that steers 0.1 rad, and 0.5 where the mean light of a picture, 0..1, is above a limit."""
+
+    def write(folder: Path, name: str, limit: float) -> Path:
+        module = f"{name.replace('-', '_')}_driver"
+        (folder / f"{module}.py").write_text(_DRIVER.format(limit=limit), encoding="utf-8")
+        path = folder / f"{name}.toml"
+        path.write_text(_DESCRIPTION.format(module=module), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def write_drive() -> Callable[[Path], Path]:
+    """Writes eight coarse pictures of 80 x 60 pixels, and their angles in degrees as angles.csv."""
+
+    def write(folder: Path) -> Path:
+        import numpy as np  # noqa: PLC0415 - what needs no drive needs no NumPy
+
+        from skidpad.core.images import write_image  # noqa: PLC0415
+
+        folder.mkdir(parents=True, exist_ok=True)
+        rng = np.random.default_rng(0)
+        rows = ["frame,angle"]
+        for frame in range(8):
+            coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
+            write_image(folder / f"{frame:03d}.png", np.kron(coarse, np.ones((10, 10, 1), np.uint8)))
+            rows.append(f"{frame:03d}.png,{rng.uniform(-10, 10):.3f}")
+        (folder / "angles.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        return folder
+
+    return write

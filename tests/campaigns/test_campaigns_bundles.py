@@ -11,7 +11,7 @@ from bar_world import BarSubject, bar_campaign, described
 from duel_toys import made, only_tested
 from online_toys import online, tampered
 
-from skidpad.campaigns.bundles import FINDING, judge_bundle, read_check
+from skidpad.campaigns.bundles import FINDING, Judgement, judge_bundle, read_check
 from skidpad.campaigns.duel import Duel
 from skidpad.campaigns.shrunk_findings import shrink_finding
 from skidpad.core.angles import AngleUnit
@@ -19,6 +19,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode, pixel_hash
 from skidpad.core.units import PlainUnit
 from skidpad.report.bundle import export_finding
+from skidpad.report.bundle_pictures import draw_scene, suffix_of
 from skidpad.report.shrunk import write_shrunk
 from skidpad.runs.folder import Run
 from skidpad.subjects.description import Output
@@ -65,6 +66,26 @@ def test_the_bundle_fails_until_the_subject_is_mended(dazzled, tmp_path: Path) -
     assert not bad.holds
     assert "times what steers-alike tolerates" in bad.said
     assert good.holds
+
+
+def drawn(judgement: Judgement, stem: Path) -> str:
+    """Draws what was judged, and returns the drawing."""
+    assert judgement.scene is not None
+    path = stem.with_suffix(suffix_of(judgement.scene))
+    draw_scene(judgement.scene, "title", path)
+    return path.read_text() if path.suffix == ".svg" else ""
+
+
+def test_the_picture_is_of_the_subject_that_was_asked(dazzled, tmp_path: Path) -> None:
+    campaign, run, row = dazzled
+    folder = export_finding(campaign, run, row["case_id"], tmp_path / "bundle").folder
+    scenes = [judge_bundle(folder, subject).scene for subject in (DAZZLED, MENDED)]
+    assert [scene.answers[0] for scene in scenes] == [scenes[0].answers[0]] * 2
+    assert scenes[0].answers[1] == pytest.approx(np.degrees(row["mutant"]))
+    assert abs(scenes[1].answers[1] - scenes[0].answers[1]) > 5.0
+    assert pixel_hash(scenes[0].mutant) == row["picture"]
+    drawn(judge_bundle(folder, MENDED), tmp_path / "pair")
+    assert decode((tmp_path / "pair.png").read_bytes()).shape[1] > 900
 
 
 def test_the_same_finding_gives_the_same_bytes(dazzled, tmp_path: Path) -> None:
@@ -164,7 +185,12 @@ def test_a_drive_is_bundled_with_its_road_and_judges_by_driving(tmp_path: Path) 
     bad = judge_bundle(bundle.folder, tampered(bias_rad=6.0))
     assert not bad.holds
     assert bad.said.startswith("leaves its lane after")
-    assert judge_bundle(bundle.folder, tampered()).holds
+    good = judge_bundle(bundle.folder, tampered())
+    assert good.holds
+    films = [drawn(judgement, tmp_path / name) for judgement, name in ((bad, "bad"), (good, "good"))]
+    assert all(film.startswith("<svg") for film in films)
+    assert "it leaves its lane after" in films[0], "each film is of the drive that was judged"
+    assert "it leaves its lane after" not in films[1]
 
 
 def test_a_crash_is_bundled_with_the_front_vehicles_actions(tmp_path: Path) -> None:
@@ -174,8 +200,11 @@ def test_a_crash_is_bundled_with_the_front_vehicles_actions(tmp_path: Path) -> N
     bundle = export_finding(campaign, work.run, rows[0]["case_id"], tmp_path / "bundle")
     assert {"scenario.json", "strip.svg", "strip.moving.svg", "course.csv"} <= {path.name for path in bundle.files}
     assert bundle.evidence.subject == "duel_toys:reckless"
-    assert not judge_bundle(bundle.folder, "duel_toys:reckless").holds
-    assert not judge_bundle(bundle.folder, "duel_toys:raising").holds
+    crash = judge_bundle(bundle.folder, "duel_toys:reckless")
+    assert not crash.holds
+    assert drawn(crash, tmp_path / "crash").startswith("<svg")
+    failed = judge_bundle(bundle.folder, "duel_toys:raising")
+    assert (failed.holds, failed.scene) == (False, None)
     with pytest.raises(SkidpadError, match="driven by a policy"):
         judge_bundle(bundle.folder, MENDED)
     idm = work.run.findings(phase="test-ego", limit=1).to_pylist()[0]

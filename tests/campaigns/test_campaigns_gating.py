@@ -12,6 +12,7 @@ from skidpad.campaigns.gating import check_gate, columns_of, differences, judged
 from skidpad.core.errors import BadRunError
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits
+from skidpad.runs.tags import Tag, Tags
 from skidpad.worlds.scenario_files import NamedScenario
 
 FRAMES = 40
@@ -40,7 +41,7 @@ def test_the_same_subject_under_another_seed_passes(runs) -> None:
     verdict = check_gate(runs["other seed"], Limits({ALL: 0.5}, max_new=0), runs["base"])
     assert verdict.is_passed
     assert verdict.changes[0].persisting > 0
-    assert {name for name, _, _ in verdict.rates} == {"all", "brightness", "blur", "random"}
+    assert {each.group for each in verdict.rates} == {"all", "brightness", "blur", "random"}
 
 
 def test_a_planted_regression_fails_and_is_named(runs) -> None:
@@ -73,8 +74,20 @@ def test_rates_are_those_of_the_records_that_could_be_judged(runs) -> None:
     run = runs["grid alone"]
     rows = run.records("grid").to_pylist()
     failed = sum(row["violated"] for row in rows)
-    name, found, interval = check_gate(run, Limits({ALL: 1.0})).rates[0]
-    assert (name, found, interval.n) == (ALL, failed, len(rows))
+    rate = check_gate(run, Limits({ALL: 1.0})).rates[0]
+    assert (rate.group, rate.findings, rate.rate.n) == (ALL, failed, len(rows))
+
+
+def test_tags_of_the_run_are_in_its_cases(tmp_path: Path) -> None:
+    run = bar_run(tmp_path / "tagged", BarSubject(left_threshold=80))
+    found = [row["case_id"] for row in run.findings().to_pylist()]
+    for case in found[:-1]:
+        Tags.of(run.path).put(case, Tag.FALSE_ALARM)
+    Tags.of(run.path).put(found[-1], Tag.REAL_FAULT)
+    rate = check_gate(run, Limits({ALL: 1.0})).rates[0]
+    assert (rate.findings, rate.false_alarms) == (len(found), len(found) - 1)
+    assert check_gate(run, Limits({ALL: 0.01}, without_false_alarms=True)).is_passed
+    assert not check_gate(run, Limits({ALL: 0.01})).is_passed
 
 
 def test_runs_that_cannot_be_compared_say_why(runs, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 import torch
 from bar_world import BarSubject, bar_campaign, bar_drive, described
 
+from skidpad.campaigns.batches import cut
 from skidpad.campaigns.deeptest import DeepTest, default_shard_frames
 from skidpad.campaigns.guided import merged_coverage
-from skidpad.campaigns.lanes import Lanes
 from skidpad.campaigns.originals import ORIGINALS
 from skidpad.campaigns.replaying import replay_case
 from skidpad.core.angles import AngleUnit
@@ -166,9 +165,8 @@ def test_a_profile_sees_every_window() -> None:
 @pytest.mark.parametrize("lead", [0, 1, 2, 31, 99])
 def test_a_long_memory_is_at_most_a_third_of_what_is_shown(lead: int) -> None:
     frames = default_shard_frames(lead)
-    with ThreadPoolExecutor(1) as pool:
-        for part in Lanes(1, 32, pool).cut(10 * frames, lead)[:-1]:
-            assert lead <= (part.stop - part.start + lead) / 3
+    for part in cut(10 * frames, lead)[:-1]:
+        assert lead <= (part.stop - part.start + lead) / 3
     assert lead <= (frames + lead) / 3
     assert frames >= 64
 

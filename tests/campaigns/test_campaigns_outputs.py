@@ -18,7 +18,8 @@ from skidpad.campaigns.summary import summarise
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.units import PlainUnit
-from skidpad.report.deeptest import deeptest_report, relation_sentence
+from skidpad.report.deeptest import deeptest_report
+from skidpad.report.deeptest_words import relation_sentence
 from skidpad.report.render import render
 from skidpad.runs.folder import Run
 from skidpad.subjects.description import Output

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from skidpad.campaigns.shrinking import Change, Dial, NothingFailsError, minimise
 from skidpad.campaigns.shrinking_recipes import RecipeProblem, ladder, recipe_changes, shrink_recipe
-from skidpad.campaigns.shrinking_styles import StyleCampaign
+from skidpad.campaigns.shrinking_styles import StyleCampaign, shrink_style
 from skidpad.campaigns.shrunk_findings import shrink_finding
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Choice, Params, Real, Recipe, Step, Whole
@@ -256,3 +256,32 @@ def test_a_style_goes_to_the_middle_where_it_does_not_matter(dazzled) -> None:
     (step,) = Recipe.from_json(shrunk.smallest["recipe"]).steps
     assert (step.params["style_0"], step.params["style_2"]) == (0.0, 0.0)
     assert step.params.real("style_1") == pytest.approx(1.66, abs=0.011), "the bar of 44 must pass 60"
+
+
+def test_a_style_is_shrunk_through_pictures_that_the_filter_takes(dazzled, monkeypatch) -> None:
+    """The answer moves from 1.66 on, and the filter takes pictures that are brighter by 20 or more: the minimum is 2."""
+    campaign, run = dazzled
+    monkeypatch.setattr(ToyWeather, "card", SimpleNamespace(name="dusk", size_px=16, sizes=SimpleNamespace(stride=4)))
+    asked = []
+
+    class Brighter:
+        def accepts(self, sources, translated):
+            asked.append(sources.shape[1])
+            return translated.reshape(len(translated), -1).max(1) >= BAR + 20
+
+    search = SimpleNamespace(
+        subject=BarSubject(left_threshold=60),
+        drive=campaign.drive,
+        weather=ToyWeather(),
+        settings=SimpleNamespace(output="steering", bounds_deg=(2.0, 10.0), validity="structure", device="cpu"),
+    )
+    monkeypatch.setattr("skidpad.campaigns.shrinking_styles.filter_of", lambda *given: Brighter() if given[0] == "structure" else None)
+    row = run.findings(limit=1).to_pylist()[0]
+    styled = Recipe.of("dusk", Params(style_0=-1.25, style_1=2.5, style_2=0.75))
+    given = {**row, "recipe": styled.to_json()}
+    (step,) = Recipe.from_json(shrink_style(search, run, given).smallest["recipe"]).steps
+    assert step.params.real("style_1") == pytest.approx(2.0, abs=0.06)
+    assert set(asked) == {16}, "the filter sees scenes at the weather's size, as in the search"
+    search.settings.validity = ""
+    (free,) = Recipe.from_json(shrink_style(search, run, given).smallest["recipe"]).steps
+    assert free.params.real("style_1") == pytest.approx(1.66, abs=0.011)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, pi
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tactic_toys import CARD, toy_campaign, toy_drive, toy_subject, toy_weights
 
-from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.tactic import Tactic
 from skidpad.campaigns.tactic_condition import Condition, Try, find
 from skidpad.campaigns.tactic_evaluation import Evaluator, Goal, Looked
@@ -28,6 +28,7 @@ from skidpad.drives.memory import drive_from_arrays
 from skidpad.search.evolution import StyleTask
 from skidpad.weather.decoding import FoldedDecoder
 from skidpad.weather.translation import Weather
+from skidpad.workers.here import Here
 
 STYLE = np.array([0.4, -1.2, 0.9])
 
@@ -156,18 +157,12 @@ def test_racing_drops_losers_early() -> None:
         assert sound.seen >= loser.seen  # what is certain is known later
 
 
-def test_lanes_do_not_show() -> None:
+def test_threads_do_not_show(tmp_path: Path) -> None:
     campaign = toy_campaign(toy_drive(40))
     with evaluating(campaign) as evaluator:
         alone = evaluator.look([STYLE, -STYLE], blank_goal(evaluator))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with open_lanes("cpu") as lanes, evaluating(campaign, lanes=lanes) as evaluator:
-            assert lanes.count == 2
-            beside = evaluator.look([STYLE, -STYLE], blank_goal(evaluator))
-    finally:
-        torch.set_num_threads(threads)
+    with Here(2).start(campaign, lambda: campaign, tmp_path) as crew, evaluating(campaign, crew=crew) as evaluator:
+        beside = evaluator.look([STYLE, -STYLE], blank_goal(evaluator))
     for first, second in zip(alone, beside, strict=True):
         assert first.value == pytest.approx(second.value, abs=1e-6)
 
@@ -225,7 +220,7 @@ def test_scenes_without_an_original_answer_belong_to_no_figure() -> None:
 def test_an_answer_that_is_no_number_is_the_largest_divergence() -> None:
     campaign = toy_campaign(toy_drive(4))
     with evaluating(campaign) as evaluator:
-        answers = torch.tensor([[np.nan], [np.inf], [100.0], [float(evaluator.scenes.original[3])]], dtype=torch.float64)
+        answers = torch.tensor([np.nan, np.inf, 100.0, float(evaluator.scenes.original[3])], dtype=torch.float64)
         np.testing.assert_allclose(evaluator.divergence_rad(slice(0, 4), answers), [4 * pi, 4 * pi, 4 * pi, 0.0])
 
 

@@ -5,12 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from skidpad.cli.main import main
-from skidpad.core.images import write_image
 from skidpad.subjects.saving import save_subject
 from skidpad.subjects.zoo import ARCHITECTURES
 
@@ -51,16 +49,8 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def drive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("drive")
-    rng = np.random.default_rng(0)
-    rows = ["frame,angle"]
-    for frame in range(8):
-        coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
-        write_image(folder / f"{frame:03d}.png", np.kron(coarse, np.ones((10, 10, 1), np.uint8)))
-        rows.append(f"{frame:03d}.png,{rng.uniform(-10, 10):.3f}")
-    (folder / "angles.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return folder
+def drive(tmp_path_factory: pytest.TempPathFactory, write_drive: Callable[[Path], Path]) -> Path:
+    return write_drive(tmp_path_factory.mktemp("drive"))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from skidpad.cli.listing import _LISTS
+
 QUICK = ("--transforms", "brightness,rotation", "--search", "grid,greedy", "--seeds", "2", "--max-failed-tries", "2")
 
 
@@ -27,9 +29,10 @@ def test_replay_reproduces_and_report_and_resume_repeat(skidpad, subject: Path, 
     first = skidpad("test", subject, drive_text, "--out", out, *QUICK, "--relation", "steers-alike", "--within-deg", "0.01")
     case = re.search(r"skidpad replay \S+ ([0-9a-f]{12})", first.out)
     assert case is not None
-    again = skidpad("replay", out, case[1], "--picture", tmp_path / "pair.png")
+    again = skidpad("replay", out, case[1], "--picture", tmp_path / "pair")
     assert again.code == 0
-    assert "reproduced" in again.out
+    assert again.out.endswith(f"reproduced\npicture: {tmp_path / 'pair.png'}\n")
+    assert json.loads(skidpad("replay", out, "worst", "--json").out)["case_id"] == case[1]
     assert (tmp_path / "pair.png").stat().st_size > 1000
     before = sorted(path.name for path in (out / "segments").iterdir())
     assert skidpad("resume", out).code == 0
@@ -58,6 +61,26 @@ def test_inspect_tells_of_subjects_and_drives(skidpad, subject: Path, drive_text
     assert (recording["count"], recording["readable"], recording["problems"]) == (8, 8, [])
     assert "252219" in skidpad("inspect", subject).out
     assert "no problems" in skidpad("inspect", drive_text).out
+
+
+def test_degrees_that_are_read_as_radians_are_doubted(skidpad, drive_text: str) -> None:
+    odd = skidpad("inspect", drive_text.replace("unit=deg", "unit=rad"))
+    assert "labels lie beyond 470 degrees" in odd.out
+    assert "no problems" not in odd.out
+    assert json.loads(skidpad("inspect", drive_text, "--json").out)["warnings"] == []
+
+
+def test_ids_and_names_are_whole_in_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from skidpad.cli.console import table
+
+    monkeypatch.setenv("COLUMNS", "60")
+    heads = ("case", "scenario", "condition", "what happened", "collides at s")
+    table("worst [all]", heads, [("89943d2244d0", "curved-003", "brightness(shift=60)", "leaves its lane", 3.25)])
+    printed = capsys.readouterr().out
+    words = {"worst", "[all]", "89943d2244d0", "curved-003", "brightness(shift=60)", "3.25", "collides"}
+    assert words <= set(printed.split())
+    table("long", ("name", "what"), [("a", "word " * 30 + "x" * 50)])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60, "what can be broken is"
 
 
 def test_a_broken_frame_is_counted_and_the_run_goes_on(skidpad, subject: Path, drive: Path, tmp_path: Path) -> None:
@@ -92,10 +115,11 @@ def test_train_writes_a_subject_that_can_be_tested(skidpad, drive_text: str, tmp
     assert json.loads(skidpad("inspect", tmp_path / "net.toml", "--json").out)["neurons"] == 397
 
 
-@pytest.mark.parametrize("what", ["transforms", "criteria", "relations", "searches", "campaigns", "units", "readers", "architectures"])
+@pytest.mark.parametrize("what", list(_LISTS))
 def test_list_names_what_there_is(skidpad, what: str) -> None:
     rows = json.loads(skidpad("list", what, "--json").out)
     assert len(rows) >= 2
+    assert "Loads the campaign of a config." not in rows.values()
     assert all(isinstance(text, str) and text for text in rows.values())
 
 
@@ -105,6 +129,7 @@ def test_list_names_what_there_is(skidpad, what: str) -> None:
         (("list", "transfroms"), "did you mean 'transforms'"),
         (("test", "nothing.toml", "rendered?frames=2"), "there is no description"),
         (("inspect", "no/such/folder"), "no folder 'no/such/folder'"),
+        (("inspect", "no-such-net.onnx"), "there is no model file 'no-such-net.onnx'"),
         (("report", "no-run"), "no run folder at no-run"),
         (("replay", "no-run", "abc"), "no run folder at no-run"),
         (("train", "pilotnett", "rendered?frames=20", "--out", "x"), "did you mean 'pilotnet'"),

@@ -34,6 +34,7 @@ def test_a_drive_is_made_reported_replayed_and_resumed(skidpad, scenario_file, t
     assert replayed.code == 0, replayed.out + replayed.err
     assert "reproduced" in replayed.out
     assert (tmp_path / "film.svg").read_text().startswith("<svg")
+    assert f"film strip: {tmp_path / 'film.svg'}; moving: {tmp_path / 'film.moving.svg'}" in replayed.out
     assert 'attributeName="y"' in (tmp_path / "film.moving.svg").read_text()
     again = json.loads(skidpad("replay", run, plain["case_id"], "--json").out)
     assert again["reproduced"] is True

@@ -60,8 +60,9 @@ def test_an_own_ego_is_tested_replayed_and_drawn(skidpad, policies, tmp_path) ->
     assert "reproduced" in replayed.out
     assert (tmp_path / "film.svg").read_text().startswith("<svg")
     assert "animateTransform" in (tmp_path / "film.moving.svg").read_text()
-    again = json.loads(skidpad("replay", run, case, "--json").out)
-    assert again["reproduced"] is True
+    again = json.loads(skidpad("replay", run, "worst", "--picture", tmp_path / "again.svg", "--json").out)
+    assert again["pictures"] == [str(tmp_path / name) for name in ("again.svg", "again.moving.svg")]
+    assert (again["case_id"], again["reproduced"]) == (case, True)
     assert again["outcome"] == "crash"
     refused = skidpad("replay", run, case, "--picture", tmp_path / "film.png")
     assert refused.code == 2
@@ -120,6 +121,10 @@ def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
     assert repaired.code == 0, repaired.err
     families = {column["family"] for column in json.loads(repaired.out)["columns"]}
     assert families == {"ego", "slow", "repaired-given", "repaired-given w_col -0.5"}
+    twice = skidpad("duel", "test", "--ego", ego, "--front", front, "--front", front, "--test-episodes", 4, "--out", tmp_path / "two")
+    assert [row.count("train-sound-000.safetensors") for row in twice.out.splitlines() if ".safetensors" in row] == [1, 1]
+    assert "1: train-sound-000.safetensors" in twice.out
+    assert "2: train-sound-000.safetensors" in twice.out
     swapped = skidpad("duel", "test", "--ego", front, "--test-episodes", 4, "--out", tmp_path / "swapped")
     assert swapped.code == 2
     assert "was trained to drive the front vehicle" in swapped.err
@@ -135,6 +140,7 @@ def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
         (("duel", "--env", "merge", "--scenario", "paper"), "a scene of highway-env has its own road; leave --scenario out"),
         (("duel", "--scenario", "nowhere.toml"), "cannot read the scenario"),
         (("duel", "repair", "--ego", "ego.safetensors"), "give one with --front"),
+        (("duel", "repair", "--ego", "e", "--front", "f", "--repairs", "0"), "at least once; got --repairs 0"),
         (("duel", "test", "--ego", "no-such-module:drive"), "cannot import"),
     ],
 )

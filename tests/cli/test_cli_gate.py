@@ -8,46 +8,31 @@ from pathlib import Path
 
 import pytest
 
+from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.shrinking import SHRINKERS
+from skidpad.cli.presenting import PRESENTERS
+from skidpad.report.evidence import WITNESSES
+
 pytest_plugins = ["pytester"]
 
-TOML = """
-format = "box"
-box = {{ function = "{module}:drive" }}
-
-[input]
-width_px = 80
-height_px = 60
-colour = "rgb"
-range = {{ low = 0.0, high = 1.0 }}
-
-[[outputs]]
-name = "steering"
-unit = "rad"
-"""
-DRIVER = """
-import numpy as np
-
-def drive(pictures):
-    light = np.asarray(pictures).reshape(len(pictures), -1).mean(axis=1)
-    return np.where(light > {limit}, 0.5, 0.1)[:, None]
-"""
 IS_INSTALLED = any(each.name == "skidpad" for each in entry_points(group="pytest11"))
 PLUGIN = () if IS_INSTALLED else ("-p", "skidpad.pytest_plugin.plugin")
 """An installation from before the entry point loads the plugin by name."""
 
 
-def driver(folder: Path, name: str, limit: float) -> Path:
-    """Writes a driver that is dazzled where the mean light, 0..1, is above a limit."""
-    (folder / f"{name}_of_gate.py").write_text(DRIVER.format(limit=limit))
-    path = folder / f"{name}.toml"
-    path.write_text(TOML.format(module=f"{name}_of_gate"))
-    return path
+@pytest.fixture(scope="module", autouse=True)
+def registries() -> None:
+    """Fills them here: what a test with an inner run imports first is forgotten at its end, but not by the registries."""
+    for name in ("skidpad.pytest_plugin.assertions", "skidpad.report.bundle_pictures"):
+        import_module(name)
+    for registry in (CAMPAIGNS, PRESENTERS, SHRINKERS, WITNESSES):
+        registry.names()
 
 
 @pytest.fixture(scope="module")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def drivers(tmp_path_factory: pytest.TempPathFactory, write_driver) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("drivers")  # one for all: Python knows one module of a name
-    return {name: driver(folder, name, limit) for name, limit in (("bad", 0.62), ("worse", 0.55), ("mended", 9.0))}
+    return {name: write_driver(folder, f"{name}-of-gate", limit) for name, limit in (("bad", 0.62), ("worse", 0.55), ("mended", 9.0))}
 
 
 def run_of(skidpad, subject: Path, drive_text: str, out: Path, *more: object) -> Path:
@@ -80,20 +65,37 @@ def test_the_exported_test_fails_until_the_subject_is_mended(skidpad, drivers, d
     run = run_of(skidpad, drivers["bad"], drive_text, tmp_path / "run")
     told = json.loads(skidpad("export", run, worst(run), "--out", tmp_path / "bundle", "--smallest", "--json").out)
     test = Path(told["test"])
-    import_module("skidpad.pytest_plugin.assertions")  # what an inner run imports first is forgotten at its end
 
     def pytest_of(*more: object) -> pytest.RunResult:
         return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", f"--rootdir={test.parent}", test, *map(str, more))
 
     bad = pytest_of("--junit-xml", tmp_path / "junit.xml")
     bad.assert_outcomes(failed=1)
-    assert "steering 5.73 deg on the original, 28.65 deg on the mutant" in bad.stdout.str()
-    assert f"picture: {test.parent / 'pair.png'}" in bad.stdout.str()
+    assert "steering 5.7 deg left on the original, 28.6 deg left on the mutant" in bad.stdout.str()
     named = ET.parse(tmp_path / "junit.xml").find(".//property[@name='skidpad_picture']")
     assert named is not None
-    assert named.attrib["value"] == str(test.parent / "pair.png")
+    assert f"picture: {named.attrib['value']}" in bad.stdout.str()
+    assert Path(named.attrib["value"]).read_bytes() != (test.parent / "pair.png").read_bytes(), "drawn anew, with its own words"
     pytest_of("--skidpad-subject", drivers["mended"]).assert_outcomes(passed=1)
     assert skidpad("export", run, worst(run), "--out", tmp_path / "bundle").code == 2
+
+
+def test_a_bundle_moves_with_its_subject_and_says_when_that_is_gone(skidpad, drivers, drive_text: str, tmp_path: Path, pytester) -> None:
+    run = run_of(skidpad, drivers["bad"], drive_text, tmp_path / "run")
+    told = json.loads(skidpad("export", run, "worst", "--out", tmp_path / "deep" / "bundle", "--json").out)
+    test = Path(told["test"])
+    (named,) = (line for line in test.read_text().splitlines() if line.startswith("SKIDPAD_SUBJECT"))
+    assert str(drivers["bad"]) not in test.read_text()
+    assert (test.parent / named.split('"' if '"' in named else "'")[1]).resolve() == drivers["bad"]
+    words = (*PLUGIN, "-p", "no:cacheprovider", f"--rootdir={tmp_path}")
+    pytester.runpytest_inprocess(*words, test).assert_outcomes(failed=1)
+    moved = tmp_path / "elsewhere" / "far" / "away" / "bundle"
+    moved.parent.mkdir(parents=True)
+    test.parent.rename(moved)
+    lost = pytester.runpytest_inprocess(*words, moved / test.name)
+    lost.assert_outcomes(errors=1)
+    lost.stdout.fnmatch_lines(["the network that this test names is not at *; name the one to ask with --skidpad-subject FILE"])
+    assert "Traceback" not in lost.stdout.str()
 
 
 def test_gate_passes_the_same_subject_and_names_a_regression(skidpad, drivers, drive_text: str, tmp_path: Path) -> None:
@@ -131,8 +133,41 @@ def test_gate_limits_of_groups_and_bad_use(skidpad, drivers, drive_text: str, tm
         refused = skidpad("gate", run, *words)
         assert refused.code == 2, words
         assert refused.err.startswith("error: ")
+    twice = skidpad("gate", run, "--max-rate", "blur=0", "--max-rate", "blur=0.5")
+    assert (twice.code, "two limits for 'blur', 0 and 0.5" in twice.err) == (2, True)
+    itself = skidpad("gate", run, "--baseline", run.parent / "." / run.name)
+    assert (itself.code, "is its own baseline" in itself.err) == (2, True)
+    printed = skidpad("gate", run, "--max-rate", "blur=0", "--markdown", "-")
+    assert (printed.code, printed.out.startswith("## skidpad gate: passed")) == (0, True)
+    assert "┃" not in printed.out
+    assert skidpad("gate", run, "--max-rate", "blur=0", "--markdown", "-", "--json").code == 2
+    assert not Path("-").exists()
     other = tmp_path / "other"
     assert skidpad("test", drivers["bad"], f"{drive_text}&to=0.5", "--out", other, "--transforms", "blur").code == 0
     refused = skidpad("gate", run, "--baseline", other)
     assert refused.code == 2
     assert "cannot be compared: the drive is another" in refused.err
+
+
+def test_a_gate_leaves_out_false_alarms_only_when_asked(skidpad, drivers, drive_text: str, tmp_path: Path) -> None:
+    from skidpad.runs.folder import Run
+    from skidpad.runs.tags import Tag, Tags
+
+    run = run_of(skidpad, drivers["bad"], drive_text, tmp_path / "run")
+    found = [row["case_id"] for row in Run.open(run).findings().to_pylist()]
+    for case in found:
+        Tags.of(run).put(case, Tag.FALSE_ALARM)
+    raw = skidpad("gate", run, "--max-rate", "0.01", "--json")
+    cleared = skidpad("gate", run, "--max-rate", "0.01", "--without-false-alarms", "--json")
+    assert (raw.code, cleared.code) == (1, 0)
+    told = json.loads(raw.out)
+    assert json.loads(cleared.out)["rates"] == told["rates"], "both rates are told either way"
+    (whole,) = [rate for rate in told["rates"] if rate["group"] == "all"]
+    assert (whole["findings"], whole["false_alarms"], whole["without_false_alarms"]["estimate"]) == (len(found), len(found), 0.0)
+    shown = skidpad("gate", run, "--max-rate", "1").out
+    assert "false alarms" in shown
+    assert "counted all the same" in shown
+    report = json.loads(skidpad("report", run, "--json").out)
+    assert report["tags"]["false_alarms"] == len(found)
+    assert report["tags"]["rate_without_false_alarms"]["estimate"] == 0.0
+    assert report["overall"]["already_broken"] == 0

@@ -84,6 +84,23 @@ def test_a_space_says_what_is_wrong(params: Params, error: type[Exception], word
         SPACE.check("toy", params)
 
 
+FOG = Space(
+    (Real("density", 0.0, 1.0, 0.0), Real("slant_deg", -9.0, 9.0, 0.0)),
+    (Params(density=0.5, slant_deg=4.0), Params(density=1.0, slant_deg=4.0)),
+)
+
+
+def test_what_is_left_out_is_what_the_grid_always_has_or_changes_nothing() -> None:
+    assert FOG.filled("fog", Params(density=0.2)) == Params(density=0.2, slant_deg=4.0), "the whole grid leans like this"
+    assert FOG.filled("fog", Params(density=0.2, slant_deg=1.0)) == Params(density=0.2, slant_deg=1.0)
+    assert SPACE.filled("toy", Params(gain=2.0)) == Params(gain=2.0, size_px=1, kind="soft"), "the grid varies both"
+    for params, words in ((Params(slant_deg=1.0), r"needs density in \[0, 1\]"), (Params(), "needs density")):
+        with pytest.raises(BadParametersError, match=words):
+            FOG.filled("fog", params)
+    with pytest.raises(UnknownNameError, match="did you mean 'density'"):
+        FOG.filled("fog", Params(densty=0.2))
+
+
 def test_each_step_is_applied_to_the_running_image() -> None:
     frames = np.full((1, 2, 2, 3), 10, np.uint8)
     add_then_double = Recipe((Step("add", Params(by=5)), Step("double", Params())))

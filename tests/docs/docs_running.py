@@ -102,11 +102,11 @@ class Shell:
         self.place.mkdir()
         self.monkeypatch.chdir(self.place)
 
-    def follow(self, page: Path, smaller: Mapping[str, str], either: tuple[str, ...] = ()) -> None:
+    def follow(self, page: Path, smaller: Mapping[str, str], either: tuple[str, ...] = (), *, python: bool = True) -> None:
         """Does what a page says.
 
         smaller: shortens what takes long, such as the number of frames; each must be met. either: commands by their beginning that may also
-        end with 1, because their outcome hangs on the sizes.
+        end with 1, because their outcome hangs on the sizes. python: whether blocks of Python that are no files are run.
         """
         blocks = [replace(block, text=_shortened(block.text, smaller)) for block in blocks_of(page)]
         unmet = {large for large in smaller if large not in page.read_text(encoding="utf-8")}
@@ -122,7 +122,7 @@ class Shell:
             elif block.kind == "sh":
                 said = "\n".join(self.run(line, where, either) for line in lines_of(block))
                 said = "" if any(line.startswith(either) for line in lines_of(block) if either) else said
-            elif block.kind == "python" and not block.is_test:
+            elif block.kind == "python" and not block.is_test and python:
                 exec(compile(block.text, where, "exec"), {"__name__": "page"})
             elif block.kind == "text" and said:
                 missing = set(_WORD.findall(block.text)) - set(_WORD.findall(said))

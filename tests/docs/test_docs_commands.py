@@ -1,47 +1,26 @@
-"""Every command and every block of Python on the tutorial, the how-to pages and three guides is tried, in its order."""
+"""Every command and every block of Python on the tutorial, the how-to pages and some guides is tried, in its order."""
 
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
-from docs_running import DOCS, Shell, blocks_of, lines_of
-
-from skidpad.core.images import write_image
-
-TOML = """
-format = "box"
-box = {{ function = "{module}:drive" }}
-
-[input]
-width_px = 80
-height_px = 60
-colour = "rgb"
-range = {{ low = 0.0, high = 1.0 }}
-
-[[outputs]]
-name = "steering"
-unit = "rad"
-"""
-DRIVER = """
-import numpy as np
-
-def drive(pictures):
-    light = np.asarray(pictures).reshape(len(pictures), -1).mean(axis=1)
-    return np.where(light > {limit}, 0.5, 0.1)[:, None]
-"""
+from docs_running import DOCS, ROOT, Shell, blocks_of, lines_of
 
 
 @dataclass(frozen=True)
 class PageCase:
-    """A page, and how it is made short enough for every build; bare: it begins in an empty folder."""
+    """A page, and how it is made short enough for every build.
+
+    bare: it begins in an empty folder. python: its blocks of Python that are no files are run as well.
+    """
 
     name: str
     smaller: dict[str, str] = field(default_factory=dict)
     either: tuple[str, ...] = ()
     bare: bool = False
+    python: bool = True
 
 
 TUTORIAL = PageCase(
@@ -66,44 +45,41 @@ CASES = (
     PageCase("how-to/my-transform.md"),
     PageCase("how-to/my-world.md", {"pytest test_dirty_lens.py": "pytest test_dirty_lens.py -k 'shapes or signs'"}),
     PageCase("how-to/my-ci.md"),
+    PageCase("cluster.md"),
     PageCase("replay.md", either=("pytest",)),
     PageCase("gate.md", either=("skidpad gate",)),
     PageCase("pytest.md"),
+    PageCase("scenarios.md", {"--count 50": "--count 2"}, python=False),
+    PageCase("duels.md", {"--ego my_policy:drive": "--ego my_policy:drive --rewards '' --test-episodes 4"}, python=False),
 )
 
 
 @pytest.fixture
-def shell(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch, write_driver, write_drive) -> Iterator[Shell]:
     """A folder with what pages take for granted: a drive, and three drivers, dazzled above some mean light (0..1) or never."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.syspath_prepend(tmp_path)
     for name, limit in (("my-net", 0.62), ("new-net", 0.61), ("mended", 9.0)):
-        module = name.replace("-", "_")
-        (tmp_path / f"{module}.py").write_text(DRIVER.format(limit=limit))
-        (tmp_path / f"{name}.toml").write_text(TOML.format(module=module))
-    _write_drive(tmp_path / "my" / "drive")
+        write_driver(tmp_path, name, limit)
+    write_drive(tmp_path / "my" / "drive")
     shell = Shell(tmp_path, capsys, monkeypatch)
     yield shell
     shell.forget()
-
-
-def _write_drive(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    rows = ["frame,angle"]
-    for frame in range(8):
-        coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
-        write_image(folder / f"{frame:03d}.png", np.kron(coarse, np.ones((10, 10, 1), np.uint8)))
-        rows.append(f"{frame:03d}.png,{rng.uniform(-10, 10):.3f}")
-    (folder / "angles.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_a_page_says_works(case: PageCase, shell: Shell) -> None:
     if case.bare:
         shell.empty()
-    shell.follow(DOCS / case.name, case.smaller, case.either)
+    shell.follow(DOCS / case.name, case.smaller, case.either, python=case.python)
+
+
+def test_the_python_of_the_readme_runs(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks_of(ROOT / "README.md", "python")
+    settings = 'transforms=("brightness",), '
+    exec(compile(block.text.replace("DeepTestSettings(", f"DeepTestSettings({settings}"), "README.md", "exec"), {"__name__": "page"})
+    assert "brightness" in capsys.readouterr().out
 
 
 @pytest.mark.slow

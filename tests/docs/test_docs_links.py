@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+import tomllib
 import unicodedata
 from functools import cache
 from pathlib import Path
@@ -49,14 +50,18 @@ def anchors_of(path: Path) -> frozenset[str]:
 
 
 def dead_links(place: Path, text: str) -> list[str]:
-    """Returns the links of a page that lead nowhere, into the tree or into the generated pages; `place` is where the page lies."""
+    """Returns the links of a page that lead nowhere; `place` is where the page lies.
+
+    Pages of the site alone may link to one another; those in the tree may not link to them, because they are read in a clone, too.
+    """
+    on_site = generated() if place.relative_to(ROOT).as_posix().startswith("docs/reference/") else {}
     dead = []
     for match in _LINK.finditer(_CODE.sub("", text)):
         target, _, anchor = match["target"].partition("#")
         if re.match(r"[a-z]+:", target):
             continue
         path = (place.parent / target).resolve() if target else place
-        is_there = path.exists() or (path.is_relative_to(DOCS) and path.relative_to(DOCS).as_posix() in generated())
+        is_there = path.exists() or (path.is_relative_to(DOCS) and path.relative_to(DOCS).as_posix() in on_site)
         if not is_there or (anchor and anchor not in anchors_of(path)):
             dead.append(match["target"])
     return dead
@@ -74,6 +79,15 @@ def test_links_of_the_generated_pages_lead_somewhere() -> None:
 def test_dead_links_are_noticed() -> None:
     text = "[a](gate.md) [b](nowhere.md) [c](gate.md#gitlab) [d](gate.md#nothing) ![e](pictures/none.jpg) [f](https://a.org) `[g](no.md)`"
     assert dead_links(DOCS / "page-of-a-test.md", text) == ["nowhere.md", "gate.md#nothing", "pictures/none.jpg"]
+    assert dead_links(DOCS / "page-of-a-test.md", "[a](reference/commands.md)") == ["reference/commands.md"], "it is not in a clone"
+    assert not dead_links(DOCS / "reference" / "index.md", "[a](commands.md) [b](../gate.md)")
+
+
+def test_the_extras_that_pages_name_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = {name for source in SOURCES for some in re.findall(r"skidpad\[([\w,-]+)\]", text_of(source)) for name in some.split(",")}
+    assert {"onnx", "ui", "search"} <= named <= set(extras)
+    assert set(extras) - {"dev"} <= set(re.findall(r"`(\w+)`", text_of(ROOT / "README.md"))), "the README lists every extra"
 
 
 def test_pictures_are_small_and_each_is_shown() -> None:

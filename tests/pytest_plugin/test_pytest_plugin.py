@@ -130,13 +130,59 @@ def test_stimuli_are_texts_recipes_transforms_and_pairs(tester: pytest.Pytester)
             assert len(recipes_of("fog+brightness")[0]) == 10
             assert len(recipes_of(["fog", "fog", "brightness(shift=1)"])[0]) == 11
 
+        def test_parameters_that_are_left_out_are_the_usual_ones():
+            assert recipes_of("fog(density=0.9)")[0] == (Recipe.of("fog", Params(density=0.9, seed=0)),)
+            assert recipes_of("rain(intensity=1)+translation(dx_px=3)")[0][0].to_json() == (
+                '[["rain",{"intensity":1,"seed":0,"slant_deg":12.0}],["translation",{"dx_px":3,"dy_px":0.0}]]'
+            )
+
         @pytest.mark.parametrize("wrong", ["brightnes", "brightness(shift=1000)", (Brightness(), Params(gain=1.0)), []])
         def test_wrong_names_and_parameters_are_told(wrong):
             with pytest.raises(SkidpadError):
                 assert_steers_alike(DAZZLED, GREY, wrong)
         """
     )
-    run(tester).assert_outcomes(passed=15)
+    run(tester).assert_outcomes(passed=16)
+
+
+def test_what_a_user_can_mend_is_one_line_without_a_traceback(tester: pytest.Pytester) -> None:
+    tester.makepyfile(
+        test_user="""
+        import pytest
+        from plugin_toys import DAZZLED, GREY
+        from skidpad.core.errors import BadDriveError
+        from skidpad.pytest_plugin import assert_steers_alike
+
+        @pytest.mark.parametrize("stimulus", ["brightnes", "fog(dens=0.9)", "fog(density=7)", "blur(kind=gaussian)"])
+        def test_typo(stimulus):
+            assert_steers_alike(DAZZLED, GREY, stimulus)
+
+        def test_signs():
+            assert_steers_alike(DAZZLED, GREY, "blur", max_rate=-1)
+
+        def test_drive(skidpad_drive): pass
+
+        def test_own():
+            raise BadDriveError("raised by the user's own call")
+        """
+    )
+    done = run(tester, "--skidpad-drive", "nowhere", "--junit-xml", "junit.xml")
+    done.assert_outcomes(failed=6, errors=1)
+    done.stdout.fnmatch_lines(
+        [
+            "no folder 'nowhere'*",
+            "test_user.py:8: no transform named 'brightnes'; did you mean 'brightness'?",
+            "test_user.py:8: no parameter of 'fog' named 'dens'; did you mean 'density'?",
+            "test_user.py:8: 'fog' takes density in ?0, 1?; got density=7",
+            "test_user.py:8: 'blur' needs size in {1..9}; got kind=gaussian",
+            "test_user.py:11: max_rate is a share from 0 to 1*",
+            ">*raise BadDriveError*",  # whose traceback is the user's
+        ]
+    )
+    said = done.stdout.str()
+    assert said.count("assert_steers_alike") == 0, "no source of the tests that were told in one line"
+    messages = [failure.attrib["message"] for failure in ET.parse(tester.path / "junit.xml").iter("failure")]
+    assert "did you mean 'brightness'?" in messages[0]
 
 
 def test_other_outputs_in_their_units(tester: pytest.Pytester) -> None:

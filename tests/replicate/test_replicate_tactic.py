@@ -89,6 +89,22 @@ def test_cells_are_measured_written_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "toy" / "rain" / "nbc" / "cell.json").read_bytes() == before
 
 
+def test_a_finished_cell_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that another machine brought are put into one table without being measured, or drawn, again."""
+    answer = made(tmp_path / "there")
+    moved = tmp_path / "here"
+    moved.mkdir()
+    (tmp_path / "there" / "toy").rename(moved / "toy")
+    (moved / "toy" / "rain" / "nbc" / "report.html").unlink()
+    monkeypatch.setattr(replication.Tactic, "execute", lambda *_: pytest.fail("measured again"))
+    assert made(moved, settings={"device": "cpu"}).cells == answer.cells
+    assert not (moved / "toy" / "rain" / "nbc" / "report.html").exists()
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        made(moved, settings={"repeats": 3})
+    with pytest.raises(pytest.fail.Exception, match="measured again"):
+        made(moved, settings={"repeats": 1})  # the table is then of one repeat
+
+
 def test_more_repeats_and_more_weathers_grow_the_tables(tmp_path: Path) -> None:
     first = made(tmp_path, settings={"repeats": 1})
     more = made(tmp_path)
@@ -125,6 +141,12 @@ def test_the_scoreboard_counts_significant_tests() -> None:
     assert rows["4.2", "significantly fewer errors than R_c anywhere"].gap == "same"
     assert rows["4.2", "errors at all bounds, as a multiple of R_c's"].ours == pytest.approx(145 / 35)
     assert rows["4.2", "minutes a condition"].ours == 0.5
+
+
+def test_the_multiple_is_the_median_of_cells_also_of_an_even_number() -> None:
+    cells = [cell({"es": [[0.5, 0.2, ours, 0.0, 0.0, 0.0]], "random-styles": [[0.5, 0.2, 10.0, 0.0, 0.0, 0.0]]}) for ours in (20.0, 40.0)]
+    rows = {row.quantity: row for row in tables.scoreboard(cells)}
+    assert rows["errors at all bounds, as a multiple of R_c's"].ours == pytest.approx(3.0)
 
 
 def test_tests_stand_beside_the_papers() -> None:

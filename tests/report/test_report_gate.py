@@ -7,16 +7,20 @@ import pytest
 
 from skidpad.report.junit import gate_junit
 from skidpad.report.markdown import gate_markdown
-from skidpad.runs.gate import Change, Outcome, Verdict
+from skidpad.runs.gate import Change, GroupRate, Outcome, Verdict
 from skidpad.statistics.intervals import wilson
 
 NASTY = 'fog|<script>alert("x")</script>\x00\x1b[31m & ]]> `b`'
 
 
-def verdict(*, kept: bool = False, group: str = "fog", notes: tuple[str, ...] = ()) -> Verdict:
+def rated(group: str, findings: int, cases: int, alarms: int = 0) -> GroupRate:
+    return GroupRate(group, findings, wilson(findings, cases), alarms, wilson(findings - alarms, cases))
+
+
+def verdict(*, kept: bool = False, group: str = "fog", notes: tuple[str, ...] = (), alarms: int = 0) -> Verdict:
     change = Change(group, wilson(14, 100), wilson(3, 100), 100, new=12, fixed=1, persisting=2, p_value=0.0004, is_paired=True)
     return Verdict(
-        rates=(("all", 14, wilson(14, 200)), (group, 14, wilson(14, 100))),
+        rates=(rated("all", 14, 200, alarms), rated(group, 14, 100, alarms)),
         changes=(change,),
         new=("0123456789ab", "ba9876543210"),
         outcomes=(
@@ -89,10 +93,19 @@ def test_markdown_says_what_broke_first_and_has_one_row_a_group() -> None:
 
 
 def test_markdown_of_a_passed_gate_without_a_baseline() -> None:
-    passed = Verdict((("all", 1, wilson(1, 100)),), (), (), (Outcome("rate of all", True, "fine"),), ())
+    passed = Verdict((rated("all", 1, 100),), (), (), (Outcome("rate of all", True, "fine"),), ())
     text = gate_markdown(passed, "runs/a")
-    assert text.startswith("## skidpad gate: passed\n\nRun `runs/a`\n\nAll 1 limits are kept.\n")
+    assert text.startswith("## skidpad gate: passed\n\nRun `runs/a`\n\nThe limit is kept.\n")
     assert "baseline" not in text
+    assert "false alarms" not in text
+
+
+def test_markdown_shows_both_rates_where_people_found_false_alarms() -> None:
+    rows = [line for line in gate_markdown(verdict(alarms=4), "runs/a").splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in rows}) == 1
+    assert "| false alarms | rate without | 95 % interval |" in rows[0]
+    cells = [cell.strip().replace("\N{NO-BREAK SPACE}", " ") for cell in rows[3].split("|")]
+    assert (cells[4], cells[6], cells[7]) == ("14.0 %", "4", "10.0 %")
 
 
 def test_names_from_outside_stay_inert_in_markdown() -> None:

@@ -169,3 +169,19 @@ def test_axis_ends_and_words() -> None:
     assert round_up(nan) == 1.0
     assert Axis(0, 1, 0, 1, Unit.PERCENT).word(0.25) == "25%"
     assert Axis(-1, 1, 0, 1, Unit.DEGREES).word(-5.0) == "−5°"
+
+
+@given(st.integers(0, 50), st.integers(1, 5000))
+def test_an_axis_that_counts_has_no_half_ticks(low: int, width: int) -> None:
+    ticks = Axis(float(low), float(low + width), 0.0, 100.0, is_whole=True).ticks()
+    assert ticks
+    assert all(tick == round(tick) for tick in ticks)
+    assert len(ticks) == len(set(ticks)) <= 8
+
+
+def test_heights_that_are_amounts_begin_at_nothing() -> None:
+    line = Curve("fog", (3.0, 5.0), (73.0, 67.0))
+    low, high = (curves("k", "t", "d", ("bound", "share"), [line], from_zero=zero) for zero in (True, False))
+    assert ">0</text>" in low
+    assert ">0</text>" not in high
+    assert ">3.5</text>" not in low, "error bounds of whole degrees have whole ticks"

@@ -175,7 +175,7 @@ def test_ten_thousand_findings_stay_under_ten_megabytes() -> None:
     assert all(int(picture["width"]) <= 480 for picture in page.all("img"))
     assert "00000000270f" in page.text("article")[0], "the worst is kept"
     assert "24 of 10\u202f000 findings" in page.text("section", id="pictures")[0]
-    assert "2\u202f500 more rows are in the run." in page.text("section", id="tables")[0]
+    assert "The run has 2\u202f500 rows more." in page.text("section", id="tables")[0]
 
 
 def test_pictures_of_one_shared_relation_name_it_once() -> None:

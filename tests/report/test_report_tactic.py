@@ -35,7 +35,7 @@ def test_conditions_stand_beside_random_styles_on_the_same_scenes(finished: tupl
 
 def test_figures_curves_and_tests_are_on_the_page(finished: tuple[Tactic, Run]) -> None:
     page = tactic_page(*finished)
-    assert [chart.title for chart in page.charts] == ["Fitness", "Errors at 0.5°"]
+    assert [chart.title for chart in page.charts] == ["Fitness", "Answers that move by 0.5° or more"]
     assert [table.title for table in page.tables] == ["Conditions found", "Means over repeats", "(1+1)-ES against random styles (R_c)"]
     assert page.tables[2].rows[-1][3:5] == ("FAILED", "FAILED")  # nothing moves by 90 degrees
     assert "No filter of scenes was used" in " ".join(page.notes)

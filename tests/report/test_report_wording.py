@@ -80,6 +80,33 @@ def test_moves_and_decisions_are_worded_without_a_tolerance() -> None:
     assert wording.difference(0.1, 0.9, "probability") == "0.8 apart"
     assert wording.difference(3.0, 1.0, "m/s").replace("\N{NO-BREAK SPACE}", " ") == "2 m/s apart"
     assert wording.difference(nan, 1.0, "m/s") == "no finite answer"
-    assert wording.times_tolerated(1.9, tolerated=False) == "decides otherwise"
-    assert wording.times_tolerated(0.9, tolerated=False) == "decides alike"
-    assert wording.times_tolerated(inf, tolerated=False) == "no finite answer"
+    decides = wording.scale_of("decides-alike")
+    assert wording.times_tolerated(1.9, decides) == "decides otherwise"
+    assert wording.times_tolerated(0.9, decides) == "decides alike"
+    assert wording.times_tolerated(inf, decides) == "no finite answer"
+
+
+def test_under_label_mse_times_are_of_squares_and_said_so() -> None:
+    assert wording.scale_of("steers-alike") is wording.Scale.ERRORS
+    assert wording.times_tolerated(9.0, wording.scale_of("label-mse")) == "3.0× tolerance (9.0× in squares)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rendered?frames=48&seed=1000", "rendered, 48 frames, seed 1000"),
+        ("folder:/a/pics?csv=w.csv&id=image&steering=deg&unit=deg&start=0&stop=146&step=5", "pics, to frame 146, every 5th"),
+        ("udacity:/data/ch2/?from=0.2&to=0.6", "ch2, from 0.2, to 0.6"),
+        ("C:\\drives\\one", "one"),
+        ("s3://bucket/drives/two?start=3&step=1", "two, from frame 3"),
+        ("", ""),
+    ],
+)
+def test_a_drive_is_called_by_its_folder_and_frames(text: str, words: str) -> None:
+    assert wording.drive_words(text) == words
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "0 limits"), (1, "1 limit"), (2, "2 limits"), (1200, "1\u202f200 limits")])
+def test_one_is_no_plural(number: int, words: str) -> None:
+    assert wording.counted(number, "limit") == words
+    assert wording.counted(1, "story", "stories") == "1 story"

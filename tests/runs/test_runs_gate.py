@@ -13,13 +13,21 @@ from skidpad.runs.gate import ALL, Cases, Limits, judge
 NOTHING_COMMON = "none of this run's cases are in the baseline; findings cannot be new or fixed, and all are compared by rate"
 
 
-def cases(failed, group=None, cluster=None, key=None) -> Cases:
+def cases(failed, group=None, cluster=None, key=None, tag=None) -> Cases:
     failed = np.asarray(failed, np.bool_)
     count = len(failed)
     keys = np.array([f"{each:06d}".encode() for each in (range(count) if key is None else key)], "S6")
     groups = np.array(["fog"] * count if group is None else group, np.bytes_)
     clusters = keys if cluster is None else np.array([str(each).encode() for each in cluster], np.bytes_)
-    return Cases(keys, keys, groups, clusters, np.where(failed, 2.0 + np.arange(count), 0.5), failed)
+    return Cases(
+        keys,
+        keys,
+        groups,
+        clusters,
+        np.where(failed, 2.0 + np.arange(count), 0.5),
+        failed,
+        np.array([b""] * count if tag is None else tag, "S11"),
+    )
 
 
 def share(hits: int, trials: int, **more) -> Cases:
@@ -71,7 +79,7 @@ def test_cases_are_matched_by_key_and_not_by_place() -> None:
     assert verdict.new == ("000005",)
     assert (verdict.changes[0].common, verdict.changes[0].persisting) == (2, 1)
     assert broken(verdict) == ["new findings"]
-    assert verdict.broken[0].said == "1 new findings, 0 allowed: 000005"
+    assert verdict.broken[0].said == "1 new finding, 0 allowed: 000005"
     assert verdict.notes[0].startswith("2 of 3 of this run's cases are in the baseline")
 
 
@@ -129,4 +137,42 @@ def test_a_gate_without_a_limit_and_impossible_limits_are_refused() -> None:
 
 def test_rates_stand_with_all_cases_first() -> None:
     verdict = judge(cases([True, False, False], ["b", "a", "b"]), Limits({ALL: 1.0}))
-    assert [(name, failed, found.n) for name, failed, found in verdict.rates] == [("all", 1, 3), ("a", 0, 1), ("b", 1, 2)]
+    assert [(each.group, each.findings, each.rate.n) for each in verdict.rates] == [("all", 1, 3), ("a", 0, 1), ("b", 1, 2)]
+    assert not verdict.has_false_alarms
+
+
+ALARM, REAL, NONE = b"false alarm", b"real fault", b""
+
+
+def test_false_alarms_are_shown_beside_the_raw_rate_and_left_out_only_when_asked() -> None:
+    found = cases([True] * 20 + [False] * 80, tag=[ALARM] * 15 + [REAL] * 2 + [NONE] * 83)
+    verdict = judge(found, Limits({ALL: 0.1}))
+    assert not verdict.is_passed
+    (rate,) = [each for each in verdict.rates if each.group == ALL]
+    assert (rate.findings, rate.false_alarms) == (20, 15)
+    assert rate.rate.estimate == 0.2
+    assert rate.rate_without.estimate == 0.05
+    assert verdict.notes == ("15 findings are tagged as false alarms, and counted all the same",)
+    cleared = judge(found, Limits({ALL: 0.1}, without_false_alarms=True))
+    assert cleared.is_passed
+    assert cleared.rates == verdict.rates, "both rates are shown either way"
+    assert "5 of 100 cases fail" in cleared.outcomes[0].said
+
+
+def test_a_false_alarm_of_either_run_is_no_new_finding_unless_this_run_says_otherwise() -> None:
+    now = cases([True] * 3 + [False] * 37, tag=[NONE, REAL, ALARM] + [NONE] * 37)
+    then = cases([False] * 40, tag=[ALARM, ALARM, NONE] + [NONE] * 37)
+    assert judge(now, Limits(), then).changes[0].new == 3
+    verdict = judge(now, Limits(max_new=1, without_false_alarms=True), then)
+    assert verdict.new == (b"000001".decode(),)
+    assert verdict.is_passed
+    persisting = judge(now, Limits(without_false_alarms=True), cases([True] * 3 + [False] * 37, tag=[NONE, NONE, ALARM] + [NONE] * 37))
+    assert (persisting.changes[0].persisting, persisting.changes[0].new, persisting.changes[0].fixed) == (2, 0, 0)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([NONE, ALARM, REAL, b"unclear"])), min_size=1, max_size=40))
+def test_leaving_out_false_alarms_counts_as_a_loop_does(rows) -> None:
+    found = cases([failed for failed, _ in rows], tag=[tag for _, tag in rows])
+    rate = judge(found, Limits({ALL: 1.0})).rates[0]
+    assert rate.false_alarms == sum(failed and tag == ALARM for failed, tag in rows)
+    assert rate.rate_without.estimate == sum(failed and tag != ALARM for failed, tag in rows) / len(rows)

@@ -86,6 +86,22 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(
     assert not torch.equal(nets[0].dense.weight, nets[2].dense.weight)
 
 
+@pytest.mark.parametrize("outside", [1, 3])
+def test_the_threads_are_those_of_the_settings_whatever_torch_has(
+    data: tuple[Labelled, Labelled], tiny_description: Description, fast: TrainingSettings, outside: int
+) -> None:
+    seen: set[int] = set()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(outside)
+        settings = replace(fast, epochs=1, threads=2)
+        fit(fresh(), tiny_description, *data, settings, progress=lambda *_: seen.add(torch.get_num_threads()))
+        assert torch.get_num_threads() == outside
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {2}
+
+
 def test_the_callers_generator_is_left_alone(
     data: tuple[Labelled, Labelled], tiny_description: Description, fast: TrainingSettings
 ) -> None:
@@ -186,7 +202,15 @@ def test_a_copy_is_trained_and_the_subject_stays(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"learning_rate": float("nan")}, {"validation_fraction": 1.0}]
+    "wrong",
+    [
+        {"epochs": 0},
+        {"batch_size": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"validation_fraction": 1.0},
+        {"threads": 0},
+    ],
 )
 def test_settings_out_of_bounds_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(BadSubjectError, match=next(iter(wrong))):

@@ -150,7 +150,7 @@ def test_a_finding_is_looked_at_and_tagged_by_keys(page, root: Path) -> None:
     settled(page, "button.false-alarm[aria-pressed=true]")
     page.keyboard.press("u")
     page.wait_for_selector("#results span.tag.false-alarm")
-    assert "1 false alarms" in page.locator("#status").inner_text()
+    assert "1 false alarm," in page.locator("#status").inner_text()
 
 
 def test_pictures_are_shown_and_lead_to_their_finding(page, root: Path) -> None:
@@ -168,6 +168,11 @@ def test_runs_are_chosen_and_compared(page, root: Path) -> None:
     page.get_by_role("button", name="Compare the chosen").click()
     page.wait_for_selector("h2 >> text=against")
     assert page.get_by_text("persisting").is_visible()
+    before = page.locator("h2").first.inner_text()
+    page.get_by_role("link", name="Swap baseline and other").click()
+    page.wait_for_url(lambda url: "base=" in url)
+    name, other = before.split(" against ")
+    assert page.locator("h2").first.inner_text() == f"{other} against {name}"
     page.goto("/")
     page.get_by_label("Find a run").fill("second")
     assert page.locator("#runs tr:visible").count() == 1
@@ -194,7 +199,7 @@ def test_the_questionnaire_is_answered_by_keys(page, root: Path) -> None:
         page.keyboard.press("3" if number < 2 else "4")
     page.wait_for_selector("text=Thank you")
     page.get_by_role("link", name="See the tally").click()
-    page.wait_for_selector("text=4 answers of 1 people")
+    page.wait_for_selector("text=4 answers of 1 person")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])

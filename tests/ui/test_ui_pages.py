@@ -3,25 +3,31 @@
 import json
 import re
 from collections.abc import Iterator
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from ui_runs import Server, make_drive, make_odd_run, make_picture_run, manifest, picture_records, serve
+from ui_runs import ODD_SCHEMA, Server, make_drive, make_odd_run, make_picture_run, manifest, picture_records, serve
 
 from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.duel_records import SCHEMA as DUELS
+from skidpad.campaigns.online_records import SCHEMA as DRIVES
 from skidpad.core.images import encode
-from skidpad.core.stimuli import Recipe
+from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.runs.folder import Run
+from skidpad.runs.records import SCHEMA, build_records
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.tags import Tag, Tags
 from skidpad.transforms import stimuli
+from skidpad.ui.columns import columns_of
 from skidpad.ui.exhibits import EXHIBITS, Side, Sight, exhibit_of
 from skidpad.ui.volumes import JPEG_QUALITY
+
+TRANSFORMS = ("blur", "brightness", "contrast", "fog", "rain", "rotation", "scale", "shear", "translation")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +49,15 @@ def worst(server: Server, name: str) -> str:
 
 def test_every_kind_of_campaign_has_an_exhibit() -> None:
     assert set(EXHIBITS.names()) == set(CAMPAIGNS.names())
+
+
+@pytest.mark.parametrize("kind", CAMPAIGNS.names())
+def test_what_an_exhibit_reads_is_what_its_campaign_writes(kind: str) -> None:
+    schema = {"online": DRIVES, "compare": DRIVES, "duel": DUELS}.get(kind, SCHEMA)
+    exhibit = exhibit_of({"campaign": kind})
+    assert exhibit.needs
+    assert exhibit.fits(columns_of(schema, exhibit.config))
+    assert not exhibit.fits(columns_of(ODD_SCHEMA, exhibit.config))
 
 
 def test_the_list_tells_what_each_run_found(server: Server) -> None:
@@ -144,14 +159,16 @@ def test_tags_are_kept_shown_and_counted(server: Server) -> None:
     assert list(Tags.of(server.root / "first").current().values()) == [Tag.REAL_FAULT, Tag.REAL_FAULT, Tag.FALSE_ALARM, Tag.UNCLEAR]
     assert 'value="real fault" aria-pressed="true"' in server.get(f"/runs/{key}/cases/{cases[0]}").text
     status = server.get(f"/runs/{key}/status").text
-    assert "2 real faults, 1 false alarms, 1 unclear; 66.7" in status
+    assert "2 real faults, 1 false alarm, 1 unclear; 66.7" in status
     rates = server.library.volume(key).rates()
     assert (rates.real_faults, rates.false_alarms, rates.unclear) == (2, 1, 1)
     assert f"{100 * rates.confirmed.estimate:.1f}" in status
     assert server.get(f"/runs/{key}/rows?tag=false+alarm").text.count("/cases/") == 1
-    assert "4 tagged, 2 real" in server.get("/").text
+    without = f"{100 * rates.without_false_alarms.estimate:.1f}\N{NO-BREAK SPACE}%"
+    assert without in status
+    assert f"4 tagged, 2 real; {without} without 1 false alarm" in server.get("/").text
     server.post(f"/runs/{key}/cases/{cases[0]}/tag", content="tag=")
-    assert "1 real faults" in server.get(f"/runs/{key}/status").text
+    assert "1 real fault," in server.get(f"/runs/{key}/status").text
 
 
 @pytest.mark.parametrize(("case", "tag"), [("ffffffffffff", "unclear"), ("..", "unclear"), (None, "lovely")])
@@ -181,13 +198,25 @@ def test_a_running_campaign_is_watched(tmp_path: Path, drive: str) -> None:
 
 
 def test_runs_are_compared_case_by_case(server: Server) -> None:
-    one, two = ({row["case_id"] for row in records(server, name) if row["violated"]} for name in ("first", "second"))
+    one, two = (judged(server, name) for name in ("first", "second"))
+    both = one.keys() & two.keys()
     page = server.get(f"/compare?run={server.key('first')}&run={server.key('second')}").text
     shown = re.findall(r'<span class="name">(\w+)</span><strong>(\d+)</strong>', page)
-    assert dict(shown) == {"new": str(len(two - one)), "fixed": str(len(one - two)), "persisting": str(len(one & two))}
+    expected = {
+        "new": sum(two[case] and not one[case] for case in both),
+        "fixed": sum(one[case] and not two[case] for case in both),
+        "persisting": sum(one[case] and two[case] for case in both),
+    }
+    assert {name: int(number) for name, number in shown} == expected
+    assert f"Of {len(both)} cases that both runs have" in page
     assert all(name in page for name in ("brightness", "rotation", "blur+contrast"))
     assert "Choose two runs" in server.get(f"/compare?run={server.key('first')}").text
     assert server.get("/compare?run=nothing").status_code == 404
+
+
+def judged(server: Server, name: str) -> dict[str, bool]:
+    rows = server.library.volume(server.key(name)).run.records().to_pylist()
+    return {row["case_id"]: row["violated"] for row in rows if not isnan(row["excess"])}
 
 
 def test_the_older_run_is_the_one_compared_with_however_they_are_chosen(server: Server, tmp_path: Path) -> None:
@@ -195,7 +224,104 @@ def test_the_older_run_is_the_one_compared_with_however_they_are_chosen(server: 
     file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), "created": "2020-01-01T00:00:00+00:00"}), encoding="utf-8")
     first, second = server.key("first"), server.key("second")
     for chosen in (f"run={first}&run={second}", f"run={second}&run={first}"):
-        assert "second against first" in server.get(f"/compare?{chosen}").text
+        page = server.get(f"/compare?{chosen}").text
+        assert "second against first" in page
+        swap = re.search(r'id="swap" href="([^"]+)"', page)[1].replace("&amp;", "&")
+        turned = server.get(swap).text
+        assert "first against second" in turned
+        assert re.search(r'id="swap" href="([^"]+)"', turned)[1].endswith(f"base={first}")
+
+
+@pytest.mark.parametrize("changed", [{"tolerance": 14.0}, {"relation": "label-mse"}, {"output": "throttle"}])
+def test_findings_of_runs_judged_differently_are_not_matched_and_that_is_said_first(tmp_path: Path, changed: dict[str, Any]) -> None:
+    for name, more in (("one", {}), ("two", changed)):
+        config = {"campaign": "deeptest", "relation": "steers-alike", "tolerance": 10.0, "unit": "rad", **more}
+        run = Run.create(tmp_path / name, config, manifest(subject="s", drive="d"))
+        run.commit(ShardResult("grid", 0, picture_records(20)))
+    with serve(tmp_path) as server:
+        page = server.get(f"/compare?run={server.key('one')}&run={server.key('two')}").text
+        assert "cannot be matched" in page
+        assert page.index("cannot be matched") < page.index("<table")
+        assert f"{next(iter(changed))} is" in page
+        assert "persisting" not in page
+        assert "steers-alike, within 10°" in page
+        assert "steers-alike, within 10°" in server.get("/").text
+
+
+def test_drives_of_two_networks_are_matched_by_their_scenario(tmp_path: Path) -> None:
+    """Their case ids differ, for the subject is part of them."""
+    for number, (name, fails) in enumerate((("good", False), ("bad", True))):
+        run = Run.create(tmp_path / name, {"campaign": "online", "world": "built-in"}, manifest(subject=name), DRIVES)
+        row = drive_row(case_id=f"ab1{number}", steps=20, mdcl=0.3, mae_rad=0.1, rmse_rad=0.1, repeat=0, violated=fails)
+        run.commit(ShardResult("drives", 0, pa.Table.from_pylist([row], DRIVES)))
+    with serve(tmp_path) as server:
+        page = server.get(f"/compare?run={server.key('good')}&run={server.key('bad')}&base={server.key('good')}").text
+        assert re.findall(r'<span class="name">new</span><strong>(\d+)</strong>', page) == ["1"]
+        assert "Of 1 case that both runs have" in page
+        assert "keeps its lane" in page
+
+
+def test_under_label_mse_squares_are_said_and_originals_that_break_it_are_marked(tmp_path: Path, drive: str) -> None:
+    """Eight originals: seven are 1 degree off, one is 9; five times the mean square is about 7.4 degrees."""
+    config = {"campaign": "deeptest", "relation": "label-mse", "tolerance": 5.0, "unit": "rad", "drive": drive}
+    run = Run.create(tmp_path / "run", config, manifest(subject="s", drive="d"))
+    answers = np.radians([1.0] * 7 + [9.0])
+    run.commit(ShardResult("originals", 0, labelled(answers, np.full(8, nan), Recipe())))
+    excess = np.array([4.0] * 7 + [9.0])
+    run.commit(ShardResult("grid", 0, labelled(answers, excess, Recipe.of("brightness", Params(shift=10.0)))))
+    with serve(tmp_path) as server:
+        key = server.key("run")
+        rule = server.library.volume(key).rule()
+        assert rule.bound_rad2 == pytest.approx(5.0 * np.mean(answers**2))
+        assert "label-mse, 5 × MSE of the originals (within 7.4°)" in server.get("/").text
+        page = server.get(f"/runs/{key}").text
+        assert "1 whose original already breaks it" in page
+        assert "3.0× tolerance (9.0× in squares)" in page
+        cases = server.library.volume(key).reader().failing()
+        marks = ["the original already breaks it" in server.get(f"/runs/{key}/cases/{case}").text for case in cases]
+        assert marks == [True] + [False] * 7
+
+
+def labelled(answers: np.ndarray, excess: np.ndarray, recipe: Recipe) -> pa.Table:
+    count = len(answers)
+    return build_records(
+        frame_index=np.arange(count) % 6,
+        frame_ids=[f"{place}.png" for place in range(count)],
+        recipes=[recipe] * count,
+        label=np.zeros(count),
+        original=answers,
+        mutant=answers + 0.3,
+        excess=excess,
+        violated=excess > 1.0,
+        active_neurons=np.zeros(count, np.int64),
+        picture=[""] * count,
+    )
+
+
+def test_the_worst_of_every_transform_is_shown_and_a_filter_tells_findings_of_cases(tmp_path: Path, drive: str) -> None:
+    recipes = [Recipe.of(name, Params(**{"shift" if name == "brightness" else "x": 1.0})) for name in TRANSFORMS]
+    run = Run.create(tmp_path / "run", {"campaign": "deeptest", "unit": "rad", "drive": drive}, manifest())
+    run.commit(ShardResult("grid", 0, picture_records(200, 5, recipe=lambda place: recipes[place % len(recipes)])))
+    with serve(tmp_path) as server:
+        page = server.get(f"/runs/{server.key('run')}").text
+        rows = records(server, "run")
+        for name in TRANSFORMS:
+            assert f"<b>{name}(" in page
+            found = sum(row["violated"] for row in rows if row["stimulus"] == name)
+            assert f">{name} ({found} of {sum(row['stimulus'] == name for row in rows)})</option>" in page
+
+
+def test_where_nothing_failed_the_nearest_to_it_is_shown(tmp_path: Path, drive: str) -> None:
+    run = Run.create(tmp_path / "run", {"campaign": "deeptest", "unit": "rad", "drive": drive}, manifest())
+    calm = picture_records(12, 1)
+    passed = pa.array(np.minimum(np.nan_to_num(calm["excess"].to_numpy(), nan=0.1), 0.9))
+    calm = calm.set_column(calm.schema.get_field_index("excess"), calm.schema.field("excess"), passed)
+    calm = calm.set_column(calm.schema.get_field_index("violated"), calm.schema.field("violated"), pa.array([False] * 12))
+    run.commit(ShardResult("grid", 0, calm))
+    with serve(tmp_path) as server:
+        page = server.get(f"/runs/{server.key('run')}").text
+        assert "Nothing failed; this came nearest to it" in page
+        assert page.count('class="shot"') == 4
 
 
 def test_findings_of_different_drives_are_not_matched(server: Server, tmp_path: Path) -> None:

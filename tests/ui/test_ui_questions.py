@@ -167,9 +167,10 @@ def test_the_worst_of_each_group_is_the_worst(run: Run, reader: Reader) -> None:
 
 
 def test_choices_are_columns_of_few_words(reader: Reader) -> None:
-    choices = {choice.column.name: dict(choice.words) for choice in reader.choices()}
+    choices = {choice.column.name: choice.words for choice in reader.choices()}
     assert set(choices) == {"stimulus", "frame_id", "recipe"}
-    assert sum(choices["stimulus"].values()) == 120
+    assert sum(rows for _, _, rows in choices["stimulus"]) == 120
+    assert sum(found for _, found, _ in choices["stimulus"]) == reader.rates().findings
 
 
 def test_unknown_columns_are_refused_and_packed_ones_hidden(reader: Reader) -> None:

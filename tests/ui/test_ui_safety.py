@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from ui_runs import ADDRESS, Server, make_picture_run, serve
+from ui_runs import ADDRESS, MARKUP, ODD_SCHEMA, Server, make_picture_run, manifest, serve
 
 from skidpad.core.errors import BadRunError
+from skidpad.runs.folder import Run
+from skidpad.runs.segments import ShardResult
 from skidpad.runs.tags import Tags
 from skidpad.ui.exhibit_pairs import PairExhibit
 from skidpad.ui.safety import FOREIGN_POLICY, MAX_BODY_BYTES, POLICY
@@ -152,3 +155,44 @@ def test_a_run_whose_drive_is_a_url_makes_no_connection() -> None:
     exhibit = PairExhibit({"campaign": "deeptest", "drive": "folder:http://127.0.0.1:9/secret"})
     with pytest.raises(BadRunError, match="fetches nothing"):
         _ = exhibit.drive
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"campaign": "deeptest", "relation": "label-mse", "tolerance": 5.0},
+        {"campaign": "deeptest", "relation": MARKUP, "tolerance": MARKUP},
+        {"campaign": "deeptest", "relation": "label-mse", "tolerance": True},
+        {"campaign": "deeptest", "relation": "answers-alike", "tolerance": 1, "unit": MARKUP},
+        {"campaign": "deeproad", "thresholds_deg": MARKUP},
+        {"campaign": "tactic", "bounds_deg": [MARKUP]},
+        {"campaign": "online", "world": MARKUP},
+        {"campaign": "duel"},
+    ],
+    ids=lambda config: config["campaign"],
+)
+def test_a_rule_of_any_config_over_any_columns_is_shown_and_compared(tmp_path: Path, config: dict[str, object]) -> None:
+    rows = {
+        "case_id": ["a1", "a2"],
+        MARKUP: ["x", "y"],
+        '"; DROP TABLE t0; --': [1.0, 2.0],
+        "flags": [[1.0], []],
+        "speed_rad": [0.1, 0.2],
+        "packed": [b"1", b"2"],
+        "excess": [2.0, 0.5],
+        "violated": [True, False],
+    }
+    for name in ("one", "two"):
+        run = Run.create(tmp_path / name, config, manifest(), ODD_SCHEMA)
+        run.commit(ShardResult("originals", 0, pa.table(rows, schema=ODD_SCHEMA)))
+        run.commit(ShardResult("all", 0, pa.table(rows, schema=ODD_SCHEMA)))
+    with serve(tmp_path) as server:
+        first, second = server.key("one"), server.key("two")
+        listed = server.get("/")
+        assert listed.status_code == 200
+        assert "<script>alert" not in listed.text
+        assert server.get(f"/runs/{first}").status_code in {200, 422}
+        compared = server.get(f"/compare?run={first}&run={second}&base={MARKUP}")
+        assert compared.status_code in {200, 422}
+        assert "<script>alert" not in compared.text
+        assert server.get("/").status_code == 200

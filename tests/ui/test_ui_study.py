@@ -177,7 +177,7 @@ def test_the_whole_questionnaire_is_walked_through(server: Server, study: Study)
         assert server.post(place, content=f"number={number}&choice={choice}").status_code == 303
     assert "Thank you" in server.get(place).text
     told = server.get("/study/tally").text
-    assert f"{study.count} answers of 1 people: 1 industry" in told
+    assert f"{study.count} answers of 1 person: 1 industry" in told
     assert "in the paper: 44 % cannot be told from real scenes" in told
     assert server.post("/study/participants", content="background=alien").status_code == 404
     assert server.post(place, content="number=x&choice=fog").status_code == 404

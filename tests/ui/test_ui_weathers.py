@@ -48,6 +48,8 @@ def test_the_page_shows_the_frame_in_the_weather(server: Server, kind: str) -> N
     original, mutant = (volume.exhibit.picture(row, side) for side in (Side.ORIGINAL, Side.MUTANT))
     assert original.shape == mutant.shape
     assert np.abs(original.astype(int) - mutant.astype(int)).mean() > 3.0
+    assert "style_0" not in volume.exhibit.title(row), "eight numbers say nothing to a reader"
+    assert volume.rule().words == "steers-alike, within 1°"
     answer = server.get(f"/runs/{server.key(kind)}/cases/{row['case_id']}/mutant.jpg")
     assert answer.headers["content-type"] == "image/jpeg"
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import degrees, isfinite
 from pathlib import Path
+from typing import Any
 
 from skidpad.campaigns.bundles import Judgement, loaded
-from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.online_loop import Wheel
 from skidpad.campaigns.online_records import Case, build_records
 from skidpad.campaigns.online_work import Rides
 from skidpad.core.stimuli import Recipe
 from skidpad.subjects.base import Subject
 from skidpad.transforms import stimuli
+from skidpad.workers.pinning import pinned
 from skidpad.worlds.scenario_files import read_scenario
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedDrive:
+    """A drive that was made for a judgement, as a row of the records."""
+
+    rides: Rides
+    row: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class DriveCheck:
         asked, recipe = loaded(subject), Recipe.from_json(self.recipe)
         case = Case("bundle", read_scenario(folder / self.scenario), recipe.name, recipe)
         rides = Rides(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
-        with open_lanes("cpu"):
+        with pinned():
             courses = rides.courses([case], Wheel.SUBJECT)
         row = build_records([case], courses, Wheel.SUBJECT, self.world, asked.sha256).to_pylist()[0]
         if row["problem"] and not row["violated"]:
@@ -39,4 +49,4 @@ class DriveCheck:
         failures = [f"{what} after {time_s:.1f} s" for what, time_s in times if isfinite(time_s)]
         mae_deg = degrees(row["mae_rad"])
         strayed = f"strays {row['max_lateral_m']:.2f} m at most, {mae_deg:.2f} deg of the steering wheel from the truth on average"
-        return Judgement(not row["violated"], "; ".join([*failures, strayed]))
+        return Judgement(not row["violated"], "; ".join([*failures, strayed]), JudgedDrive(rides, row))

@@ -12,9 +12,29 @@ from skidpad.campaigns.duel_drivers import open_policy
 from skidpad.campaigns.duel_records import LETTERS
 from skidpad.campaigns.shrinking_duels import play_scripts
 from skidpad.core.errors import SkidpadError
+from skidpad.duels.episodes import Episodes
 from skidpad.duels.layout import CRASH, ERROR, Side
 from skidpad.duels.scenario import Scenario as Highway
+from skidpad.duels.tracing import Trace, trace
 from skidpad.subjects.base import Subject
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedDuel:
+    """The one episode that was driven for a judgement."""
+
+    driven: Episodes
+
+    def trace(self) -> Trace:
+        """Returns the states along what both did."""
+        return trace(self.driven.scenario, self.driven.starts[0], *(np.array(actions, np.int64) for actions in self.actions))
+
+    @property
+    def actions(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What ego and front did at each policy step."""
+        steps = int(self.driven.steps[0])
+        ego, front = (tuple(row[0, :steps].tolist()) for row in (self.driven.ego_actions, self.driven.front_actions))
+        return ego, front
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +59,5 @@ class DuelCheck:
         if driven.outcomes[0] == ERROR:
             return Judgement(holds=False, said=f"the ego failed: {driven.failures[0].message}")
         crashed = bool(driven.outcomes[0] == CRASH)
-        return Judgement(not crashed, f"{'crashes' if crashed else 'does not crash'} within {int(driven.steps[0])} policy steps")
+        said = f"{'crashes' if crashed else 'does not crash'} within {int(driven.steps[0])} policy steps"
+        return Judgement(not crashed, said, JudgedDuel(driven))

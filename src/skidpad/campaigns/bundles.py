@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import NumpyFrames, decode
@@ -20,18 +19,37 @@ from skidpad.oracles.relation import Answers
 from skidpad.oracles.relations import RELATIONS
 from skidpad.subjects.base import Subject
 from skidpad.subjects.loading import load_subject
+from skidpad.subjects.pretrained import subject_path
+from skidpad.workers.pinning import pinned
 
 FINDING = "finding.json"
 FORMAT = 1
 """The version of a bundle's layout."""
 
 
-@dataclass(frozen=True, slots=True)
+class Scene(Protocol):
+    """What can be drawn of a judgement: a dataclass of its own for each kind of check, see `report/bundle_pictures.py`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedPair:
+    """The last frames that a subject was asked about, (height, width, 3) each, with its answers and the label as shown."""
+
+    original: NumpyFrames
+    mutant: NumpyFrames
+    answers: tuple[float, float, float]
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Judgement:
-    """How a subject did on a bundled case, and what it did, in words."""
+    """How a subject did on a bundled case, and what it did, in words and as something to draw (None where there is nothing)."""
 
     holds: bool
     said: str
+    scene: Scene | None = None
 
 
 class Check(Protocol):
@@ -67,15 +85,23 @@ class PictureCheck:
             )
         judged = JudgedOutput.of(asked.description, self.output)
         clips = [_frames(folder, files[-1 - asked.lead :]) for files in (self.originals, self.mutants)]
-        with open_lanes("cpu"):
+        with pinned():
             original, mutant = (float(asked.predict(clip)[-1, judged.column]) for clip in clips)
         relation = RELATIONS.get(self.relation)(**self.settings)
         label = float("nan") if self.label is None else self.label
         excess = float(relation.excess(Answers(np.array([original]), np.array([mutant]), np.array([label])))[0])
-        unit = f" {judged.shown_unit}" if judged.shown_unit else ""
-        answers = f"{judged.name} {judged.shown(original):.4g}{unit} on the original, {judged.shown(mutant):.4g}{unit} on the mutant"
+        answers = f"{judged.name} {_worded(original, judged)} on the original, {_worded(mutant, judged)} on the mutant"
         tolerated = f"; {excess:.2f} times what {self.relation} tolerates" if isfinite(excess) else f"; {self.relation} cannot accept that"
-        return Judgement(not excess > 1.0, answers + tolerated)
+        shown = (judged.shown(original), judged.shown(mutant), judged.shown(label))
+        return Judgement(not excess > 1.0, answers + tolerated, JudgedPair(clips[0][-1], clips[1][-1], shown, judged.shown_unit))
+
+
+def _worded(value: float, judged: JudgedOutput) -> str:
+    """Words an answer; an angle has a side, positive is left."""
+    shown = judged.shown(value)
+    if judged.output.is_angle and isfinite(shown):
+        return f"{abs(shown):.1f} {judged.shown_unit} {'left' if shown > 0 else 'right'}"
+    return f"{shown:.4g} {judged.shown_unit}".strip()
 
 
 CHECKS: Mapping[str, tuple[str, str]] = {
@@ -124,8 +150,8 @@ def _class_of(kind: str) -> Callable[..., Check]:
 
 
 def loaded(subject: str | Path | Subject) -> Subject:
-    """Returns a subject, read from its description where only that is named."""
-    return load_subject(subject) if isinstance(subject, str | Path) else subject
+    """Returns a subject, read from its description where only that is named (`demo` comes along)."""
+    return load_subject(subject_path(str(subject))) if isinstance(subject, str | Path) else subject
 
 
 def _frames(folder: Path, files: tuple[str, ...]) -> NumpyFrames:

@@ -12,6 +12,7 @@ from skidpad.core.registry import Registry
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
+    from skidpad.workers.protocol import Work, Workers
 
 
 class Settings(Protocol):
@@ -34,8 +35,19 @@ class Campaign(Protocol):
         """Makes the run folder."""
         ...
 
-    def execute(self, run: Run, progress: Progress = silent) -> None:
-        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records.
+
+        workers: who computes, which changes nothing about the records; this process where nobody is named.
+        """
+        ...
+
+    def step(self, name: str, given: Any, /) -> Work:
+        """Returns the work of one step of `execute`, for a worker that has loaded the campaign (see `workers.protocol`)."""
+        ...
+
+    def item_name(self, step: str, item: Any, /) -> str:
+        """Names an item of a step for people."""
         ...
 
 

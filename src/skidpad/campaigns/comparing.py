@@ -16,7 +16,7 @@ import numpy as np
 
 from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.comparing_settings import ComparingSettings
-from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.crews import crew_for
 from skidpad.campaigns.online_loop import Wheel
 from skidpad.campaigns.online_records import SCHEMA, Case, scenario_json
 from skidpad.campaigns.online_scenarios import scenarios_of
@@ -35,11 +35,12 @@ from skidpad.worlds.world import WORLDS
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.subjects.base import Subject
+    from skidpad.workers.protocol import Crew, Work, Workers
 
 MATCHED, OFFLINE, ONLINE = "matched", "offline", "online"
 """The phases: restricted scenarios driven by the truth for RQ0; those of RQ1 driven by the truth, and by the subject."""
 
-_REAL = "recorded-answers.bin"
+_REAL, _RECORDED = "recorded-answers.bin", "recorded"
 _BATCH = 64
 
 
@@ -82,31 +83,65 @@ class Comparing:
         manifest = Manifest.collect(device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=command())
         return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
 
-    def execute(self, run: Run, progress: Progress = silent) -> None:
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(run, self.hashes)
         phases = [Phase(OFFLINE, Wheel.TRUTH, self.scenarios), Phase(ONLINE, Wheel.SUBJECT, self.scenarios)]
-        with run.lock():
+        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.drive is not None:
-                self.recorded_answers(run, progress)
+                self._recorded_answers(run, crew, progress)
                 phases.insert(0, Phase(MATCHED, Wheel.TRUTH, self.restricted))
-            run.finish(self.rides.execute(run, phases, progress))
+            run.finish(self.rides.execute(run, phases, crew, progress))
+
+    def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
+        """Returns the work of a step: making drives, or asking the subject about a block of the recording."""
+        return self._recorded if name == _RECORDED else self.rides.step
+
+    def item_name(self, step: str, item: Any) -> str:
+        """Names the drives of an item, or the frames."""
+        return f"frames {self._block(item)[0]} to {self._block(item)[-1]} of the recorded drive" if step == _RECORDED else str(item)
 
     def recorded_answers(self, run: Run, progress: Progress = silent) -> FloatArray:
         """Returns the subject's answers on the recorded drive, (frames,) radians, NaN for broken frames; asked once a run."""
+        with crew_for(self, run, None, self.settings.device) as crew:
+            return self._recorded_answers(run, crew, progress)
+
+    def _recorded_answers(self, run: Run, crew: Crew, progress: Progress) -> FloatArray:
         if self.drive is None:
             return np.zeros(0)
         kept = run.read_state(_REAL)
         if kept is not None and len(kept) == 8 * len(self.drive):
             return np.frombuffer(kept, "<f8").astype(np.float64)
         answers = np.full(len(self.drive), np.nan)
-        column, lead = self.subject.description.steering_column, self.subject.lead
-        with open_lanes(self.settings.device):
-            for batch in self.drive.batches(max(_BATCH, 2 * lead), lead=lead):
-                answers[batch.indices] = self.subject.predict(batch.clip)[:, column]
-                progress(int(batch.indices[-1]) + 1, len(self.drive), "recorded drive")
+        done = 0
+        for block, part in crew.map(_RECORDED, None, range(-(-len(self.drive) // self._block_frames))):
+            answers[self._block(block)] = part
+            done += len(part)
+            progress(done, len(self.drive), "recorded drive")
         run.write_state(_REAL, answers.astype("<f8").tobytes())
         return answers
+
+    def _recorded(self, block: int, _: Progress) -> FloatArray:
+        frames = self._block(block)
+        answers = np.full(len(frames), np.nan)
+        batch = self._recording.read(frames, 1 if self.settings.device == "cpu" else None, lead=self.subject.lead)
+        if len(batch):
+            answers[batch.indices - frames[0]] = self.subject.predict(batch.clip)[:, self.subject.description.steering_column]
+        return answers
+
+    @property
+    def _recording(self) -> Drive:
+        if self.drive is None:
+            raise ValueError("the campaign has no recorded drive")
+        return self.drive
+
+    @property
+    def _block_frames(self) -> int:
+        return max(_BATCH, 2 * self.subject.lead)
+
+    def _block(self, block: int) -> range:
+        start = block * self._block_frames
+        return range(start, min(start + self._block_frames, len(self._recording)))
 
 
 def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, ...]:

@@ -6,10 +6,10 @@ Reference: DeepTest, sections 3 and 5.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,35 +18,51 @@ import numpy as np
 import torch
 
 from skidpad.campaigns.campaign import CAMPAIGNS
-from skidpad.campaigns.cases import CaseColumns, Judged, judged
-from skidpad.campaigns.guided import SearchPhase
+from skidpad.campaigns.crews import crew_for, mapped, mapped_parts
+from skidpad.campaigns.deeptest_work import (
+    GRID,
+    PROFILE,
+    RANDOM,
+    TRIES,
+    DeepTestWork,
+    Known,
+    Tries,
+    grid_cut,
+    grid_whole,
+    name_of,
+    together,
+    tries_cut,
+)
+from skidpad.campaigns.guided import GuidedPhase
 from skidpad.campaigns.judging import check_relation, default_relation, default_tolerance, relation_of
-from skidpad.campaigns.lanes import Lanes, open_lanes
 from skidpad.campaigns.originals import ORIGINALS, Originals
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.campaigns.settings import DeepTestSettings, StimulusOn
-from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.core.errors import BadRunError, LostDriveError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Recipe, Stimulus, grid_recipes
-from skidpad.coverage.criterion import CRITERIA
-from skidpad.coverage.profile import Profile, profile_of
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.coverage.criterion import CRITERIA, neurons_of
+from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.oracles.relations import RELATIONS, DecidesAlike
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import run_shards
+from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.protocol import SEARCHES
 from skidpad.subjects.loading import load_subject
 from skidpad.transforms import stimuli
+from skidpad.workers.protocol import in_order
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
+    from skidpad.drives.drive import FrameBatch
     from skidpad.oracles.relation import Relation
+    from skidpad.runs.shards import Shards
     from skidpad.subjects.base import Observation, Subject
+    from skidpad.workers.protocol import Crew, Work, Workers
 
 
 _SHARD_FRAMES = 64
@@ -82,6 +98,11 @@ class DeepTest:
         """Which of the subject's outputs is judged."""
         return JudgedOutput.of(self.subject.description, self.settings.output)
 
+    @cached_property
+    def profile_drive(self) -> Drive:
+        """The drive that gives the neurons their bounds."""
+        return open_drive(self.settings.profile_drive)
+
     @property
     def shard_frames(self) -> int:
         """Frames a shard."""
@@ -112,26 +133,29 @@ class DeepTest:
         )
         return Run.create(out, {**self.settings.to_config(), "unit": self.judged.stored_unit}, manifest)
 
-    def execute(self, run: Run, progress: Progress = silent) -> None:
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         self._check_unchanged(run)
-        with run.lock(), open_lanes(self.settings.device) as lanes:
-            tracker = self.blank_tracker(self.profile(run, progress, lanes.count))
+        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
+            profile = self._profile(run, crew, progress)
+            blank = self.blank_tracker(profile)
             blocks = ceil(len(self.drive) / self.shard_frames)
-            run_shards(run, ORIGINALS, blocks, lambda index: self._originals_shard(index, tracker), progress, lanes.map)
-            originals = Originals.of(run, len(self.drive))
+            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, Known(profile)), progress)
+            known = Known(profile, Originals.of(run, len(self.drive)))
+            seeds = len(self.seed_frames(known.originals))
             shards = {ORIGINALS: blocks}
-            relation = self.relation(originals)
-            seeds = self._seed_frames(originals)
             for search in self.settings.searches:
-                if search == "grid":
-                    shards[search] = blocks
-                    run_shards(run, search, blocks, lambda index: self._grid_shard(index, originals, relation, tracker, lanes), progress)
-                else:
-                    shards[search] = len(seeds)
-                    work = SearchPhase(self, run, search, seeds, originals, relation, tracker, lanes)
-                    run_shards(run, search, len(seeds), work, progress)
+                shards[search] = blocks if search == GRID else seeds
+                run_shards(run, search, shards[search], self._shards(run, search, known, blank, crew), progress)
             run.finish(shards)
+
+    def step(self, name: str, given: Known) -> Work:
+        """Returns the work of a step."""
+        return DeepTestWork(self, given).of(name)
+
+    def item_name(self, step: str, item: Any) -> str:
+        """Names the frames that an item is about."""
+        return name_of(self, step, item)
 
     def relation(self, originals: Originals) -> Relation:
         """Returns the relation that judges this campaign's answers."""
@@ -175,15 +199,22 @@ class DeepTest:
         criteria = [CRITERIA.get(name)() for name in self.settings.criteria] if self.has_coverage else []
         return CoverageTracker(criteria, self.subject.layers, profile, self.settings.device)
 
-    def profile(self, run: Run, progress: Progress = silent, threads: int = 1) -> Profile | None:
-        """Returns the neuron bounds that some criteria need; measured once a run on the profile drive, a batch a thread."""
+    def profile(self, run: Run, progress: Progress = silent) -> Profile | None:
+        """Returns the neuron bounds that some criteria need; measured once a run on the profile drive."""
+        with crew_for(self, run, None, self.settings.device) as crew:
+            return self._profile(run, crew, progress)
+
+    def _profile(self, run: Run, crew: Crew, progress: Progress) -> Profile | None:
         if not self.has_coverage or not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):
             return None
-        drive = open_drive(self.settings.profile_drive)
+        drive = self.profile_drive
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
-            batches = drive.batches(self.shard_frames, lead=self.subject.lead)
-            profile_of(self.subject, batches, drive.sha256, len(drive), progress, threads).save(path)
+            measured = Profile(neurons_of(self.subject.layers), subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
+            for part in in_order(crew.map(PROFILE, Known(), range(ceil(len(drive) / self.shard_frames)))):
+                measured.merge(part)
+                progress(measured.pictures, len(drive), "neuron bounds")
+            measured.save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
 
     def _check_unchanged(self, run: Run) -> None:
@@ -205,48 +236,48 @@ class DeepTest:
             return frames
         return torch.from_numpy(frames).to(self.settings.device)
 
-    def _block(self, index: int) -> range:
+    def block(self, index: int, drive: Drive | None = None) -> range:
+        """Returns the frames of a shard."""
         start = index * self.shard_frames
-        return range(start, min(start + self.shard_frames, len(self.drive)))
+        return range(start, min(start + self.shard_frames, len(drive or self.drive)))
 
-    def _originals_shard(self, index: int, tracker: CoverageTracker) -> ShardResult:
-        batch = self.drive.read(self._block(index), lead=self.subject.lead)
-        covered = tracker.fresh()
-        columns = CaseColumns(keep_activations=self.settings.keep_activations)
-        if len(batch):
-            observation = self.look(batch.clip, Recipe())[1]
-            activity = covered.update(observation.values, packed=self.settings.keep_activations)
-            labels = batch.steering_rad if self.judged.is_steering else np.full(len(batch), np.nan)
-            columns.add_originals(batch, observation.answers[:, self.judged.column], labels, activity)
-        return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
+    @property
+    def reading_threads(self) -> int | None:
+        """How many threads read frames: a worker has one; a GPU is fed by as many as there are."""
+        return 1 if self.settings.device == "cpu" else None
 
-    def _grid_shard(self, index: int, originals: Originals, relation: Relation, tracker: CoverageTracker, lanes: Lanes) -> ShardResult:
-        lead = self.subject.lead
-        batch = self.drive.read(originals.readable(self._block(index)), lead=lead)
-        columns = CaseColumns(keep_activations=self.settings.keep_activations)
-        covered: dict[str, CoverageTracker] = {}
-        clip = self.on_device(batch.clip)
-        tasks = [(recipe, part) for recipe in grid_recipes(self.stimuli) for part in lanes.cut(len(batch), lead)]
+    def read(self, frames: Sequence[int] | IntArray) -> FrameBatch:
+        """Reads frames with what the subject looks back at."""
+        return self.drive.read(frames, self.reading_threads, lead=self.subject.lead)
 
-        def evaluate(task: tuple[Recipe, slice]) -> tuple[Judged, torch.Tensor]:
-            recipe, part = task
-            mutants, observation = self.look(clip[part.start : part.stop + lead], recipe)
-            answers = originals.answers(batch.indices[part], observation.answers[:, self.judged.column])
-            return judged(relation, answers, mutants), observation.values
+    def read_again(self, frames: Sequence[int] | IntArray) -> FrameBatch:
+        """Reads frames that could be read before."""
+        batch = self.read(frames)
+        if batch.problems:
+            raise LostDriveError(f"a frame of the drive can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        return batch
 
-        with closing(lanes.map(evaluate, tasks)) as evaluated:
-            for (recipe, part), (cases, values) in zip(tasks, evaluated, strict=True):
-                if recipe.name not in covered:
-                    covered[recipe.name] = tracker.fresh()
-                activity = covered[recipe.name].update(values, packed=self.settings.keep_activations)
-                columns.add(cases, [recipe] * len(values), batch.indices[part], batch.frame_ids[part], activity)
-        return ShardResult("grid", index, columns.table(), {name: state.pack() for name, state in covered.items()})
-
-    def _seed_frames(self, originals: Originals) -> IntArray:
-        readable = originals.readable(range(len(self.drive)))
+    def seed_frames(self, originals: Originals | None) -> IntArray:
+        """Returns the frames that searches start from, evenly spaced over those that could be read."""
+        readable = originals.readable(range(len(self.drive))) if originals else np.zeros(0, np.int64)
         count = min(self.settings.seeds or len(readable), len(readable))
         spaced = np.linspace(0, len(readable) - 1, count).round().astype(np.int64) if count else np.zeros(0, np.int64)
         return readable[spaced]
+
+    def _shards(self, run: Run, search: str, known: Known, blank: CoverageTracker, crew: Crew) -> Shards:
+        if search == GRID:
+            return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, blank))
+        if search == RANDOM:
+            kept = Counter(frame for table in run.iter_records("greedy", ("frame_index",)) for frame in table["frame_index"].to_pylist())
+            return mapped(crew, RANDOM, replace(known, accepted=dict(kept)))
+
+        def look(frame_index: int, recipes: Sequence[Recipe]) -> Observation:
+            tries = [Tries(frame_index, tuple(recipes[part])) for part in tries_cut(self, len(recipes))]
+            return together(list(in_order(crew.map(TRIES, known, tries))))
+
+        if known.originals is None:
+            raise ValueError("the originals come first")
+        return one_by_one(GuidedPhase(self, run, search, known.originals, blank, look))
 
 
 def default_shard_frames(lead: int) -> int:

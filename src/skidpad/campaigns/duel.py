@@ -10,15 +10,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.crews import crew_for, mapped
 from skidpad.campaigns.duel_arena import Arena, EngineArena, SceneArena, scenario_named
 from skidpad.campaigns.duel_drivers import Drivers, learned
+from skidpad.campaigns.duel_kept import Kept, KeptShards
 from skidpad.campaigns.duel_phases import DuelWork
 from skidpad.campaigns.duel_records import SCHEMA
 from skidpad.campaigns.duel_settings import GIVEN, DuelSettings
-from skidpad.campaigns.side_by_side import Meter, metered, side_by_side
+from skidpad.campaigns.metering import Meter
 from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.duels.rewards import REWARDS
@@ -26,6 +28,10 @@ from skidpad.duels.scenes import scene
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.shards import run_shards
+from skidpad.workers.here import Here
+
+if TYPE_CHECKING:
+    from skidpad.workers.protocol import Work, Workers
 
 
 @dataclass(frozen=True)
@@ -64,32 +70,39 @@ class Duel:
         manifest = Manifest.collect(device="cpu", seed=self.settings.seed, hashes=self.hashes, command=command)
         return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
 
-    def execute(self, run: Run, progress: Progress = silent) -> None:
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         for what, now in self.hashes.items():
             if run.manifest.hashes.get(what) != now:
                 raise BadRunError(
                     f"the {what} has changed since the run {run.path} began; put it back, or start a new run with another --out"
                 )
-        work = self.work(run)
-        phases = work.phases()
+        phases = self.work(run).phases()
         meter = Meter(progress, sum(phase.shards * phase.weight for phase in phases))
         # highway-env holds the interpreter all the time, so that threads would only be in each other's way
-        workers = 1 if self.settings.env else 0
-        with run.lock():
+        chosen = workers or (Here(1) if self.settings.env else None)
+        with run.lock(), crew_for(self, run, chosen) as crew:
             for phase in phases:
                 meter.begin(phase.name, phase.weight * len(run.completed(phase.name)))
-                mapped = side_by_side(meter.stop, workers)
-                run_shards(run, phase.name, phase.shards, metered(phase.work, meter, phase.weight), shard_map=mapped)
+                shards = mapped(crew, phase.name, KeptShards.of(run), meter, phase.weight)
+                run_shards(run, phase.name, phase.shards, shards)
             run.finish({phase.name: phase.shards for phase in phases})
-            work.drivers.write_policies()
+            self.work(run).drivers.write_policies()
 
-    def work(self, run: Run) -> DuelWork:
-        """Returns the work on a run: its phases, and who drives in it."""
-        return DuelWork(self.settings, self.arena, self.drivers.within(run), run)
+    def step(self, name: str, given: KeptShards) -> Work:
+        """Returns the work of a phase, given what the phases before it keep."""
+        return next(phase.work for phase in self.work(given).phases() if phase.name == name)
+
+    def item_name(self, step: str, item: int) -> str:
+        """Names a shard."""
+        return f"shard {item} of {step}"
+
+    def work(self, kept: Kept) -> DuelWork:
+        """Returns the work on a run, or on what is known of it: its phases, and who drives in it."""
+        return DuelWork(self.settings, self.arena, self.drivers.within(kept), kept)
 
 
 @CAMPAIGNS.register("duel")
 def load_duel(config: Mapping[str, Any]) -> Duel:
-    """Loads the campaign of a config."""
+    """Trains a front vehicle to make an ego crash, tests who crashes against whom, and retrains the ego."""
     return Duel.load(DuelSettings.from_config(config))

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -22,12 +23,13 @@ from skidpad.duels.layout import CRASH, Action, Side
 from skidpad.duels.opponents import ConstantActions, Driver, Idm, Opponent, RandomActions, SearchedActions
 from skidpad.duels.policies import LearnedPolicy, policy_named
 from skidpad.duels.policy_files import load_policy, policy_bytes
+from skidpad.runs.folder import Run
 
 if TYPE_CHECKING:
+    from skidpad.campaigns.duel_kept import Kept
     from skidpad.duels.scenario import Scenario
     from skidpad.duels.selection import Validation
     from skidpad.duels.training import Training
-    from skidpad.runs.folder import Run
 
 IDM, RANDOM, SEARCH, SLOW = "idm", "random", "search", "slow"
 POLICIES = "policies"
@@ -95,16 +97,16 @@ def _validation(validation: Validation) -> tuple[int, float, float]:
 
 @dataclass(frozen=True)
 class Drivers:
-    """Finds drivers by name; those of the run are read from its segments, once."""
+    """Finds drivers by name; those of the run are read from what its shards keep, once."""
 
     settings: DuelSettings
     scenario: Scenario
-    run: Run | None = None
+    kept: Kept | None = None
     _loaded: dict[str, tuple[Opponent, str]] = field(default_factory=dict)
 
-    def within(self, run: Run) -> Drivers:
-        """Returns the same for a run."""
-        return Drivers(self.settings, self.scenario, run, {})
+    def within(self, kept: Kept) -> Drivers:
+        """Returns the same for a run, or what is known of it."""
+        return Drivers(self.settings, self.scenario, kept, {})
 
     def front(self, name: str) -> Opponent:
         """Returns the driver of a front vehicle."""
@@ -167,21 +169,30 @@ class Drivers:
             return open_policy(self.settings.ego, Side.EGO, self.scenario)
         if name.startswith(f"{GIVEN}-"):
             return open_policy(self.settings.fronts[int(name.rpartition("-")[2])], Side.FRONT, self.scenario)
-        return open_policy(str(self.policy_file(name)), side, self.scenario)
+        with TemporaryDirectory(prefix="skidpad-policy-") as folder:
+            path = Path(folder) / f"{name}.safetensors"
+            path.write_bytes(self._blob(name, "policy"))
+            return open_policy(str(path), side, self.scenario)
 
     def _blob(self, name: str, what: str) -> bytes:
         match = _TRAINED.fullmatch(name)
         phase = match["phase"] if match else ""
-        blobs = self._run().coverage(phase, bytes, lambda kept, _: kept) if match else {}
+        blobs = self._kept().coverage(phase, bytes, lambda kept, _: kept) if match else {}
         try:
             return blobs[f"{name}.{what}"]
         except KeyError as error:
-            raise BadRunError(f"the run {self._run().path} has not trained {name!r} yet; resume it first") from error
+            place = f" {self.kept.path}" if isinstance(self.kept, Run) else ""
+            raise BadRunError(f"the run{place} has not trained {name!r} yet; resume it first") from error
+
+    def _kept(self) -> Kept:
+        if self.kept is None:
+            raise BadRunError("this driver belongs to a run; open the run first")
+        return self.kept
 
     def _run(self) -> Run:
-        if self.run is None:
-            raise BadRunError("this driver belongs to a run; open the run first")
-        return self.run
+        if not isinstance(self.kept, Run):
+            raise BadRunError("policies are written into the folder of a run; open the run first")
+        return self.kept
 
 
 def packed_training(name: str, training: Training) -> dict[str, bytes]:

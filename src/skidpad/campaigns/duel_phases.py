@@ -15,18 +15,20 @@ import pyarrow as pa
 from skidpad.campaigns.duel_drivers import IDM, RANDOM, SEARCH, SLOW, Drivers, learned, packed_training, trained_name
 from skidpad.campaigns.duel_records import SCHEMA, Bout, BoutCounts, build_records
 from skidpad.campaigns.duel_settings import GIVEN, RISK_AVERSION, DuelSettings
+from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress
 from skidpad.core.seeding import child_seed
 from skidpad.duels.layout import Side
 from skidpad.duels.rewards import REWARDS, driving_reward
 from skidpad.duels.selection import Selection
 from skidpad.duels.training import TrainingSettings
+from skidpad.runs.folder import Run
 from skidpad.runs.segments import ShardResult
 
 if TYPE_CHECKING:
     from skidpad.campaigns.duel_arena import Arena
+    from skidpad.campaigns.duel_kept import Kept
     from skidpad.duels.training import Training
-    from skidpad.runs.folder import Run
 
 EGO = "ego"
 """The family of the ego as it was trained or given; the others are `slow` and the repaired ones."""
@@ -57,7 +59,14 @@ class DuelWork:
     settings: DuelSettings
     arena: Arena
     drivers: Drivers
-    run: Run
+    kept: Kept
+
+    @property
+    def run(self) -> Run:
+        """The run, for those who work where its folder is."""
+        if not isinstance(self.kept, Run):
+            raise BadRunError("a worker has no folder of the run")
+        return self.kept
 
     def phases(self) -> tuple[Phase, ...]:
         """Returns the steps in their order; each builds on all before it."""
@@ -96,13 +105,13 @@ class DuelWork:
     @property
     def is_ego_known(self) -> bool:
         """Whether the run has come so far that its best ego is known."""
-        done = self.run.completed
+        done = self.kept.completed
         tested = self.settings.egos == 1 or len(done(f"test-{EGO}")) == self.settings.egos
         return bool(self.settings.ego) or (len(done(TRAIN_EGO)) == self.settings.egos and tested)
 
     def is_front_known(self, group: str) -> bool:
         """Tells whether the run has come so far that the best adversary of a group is known."""
-        members, done = self.settings.members(group), self.run.completed
+        members, done = self.settings.members(group), self.kept.completed
         is_there = group == GIVEN or len(done(f"train-{group}")) == members
         return is_there and (members == 1 or len(done(f"test-{group}")) == members)
 
@@ -122,7 +131,7 @@ class DuelWork:
 
     def _by_training(self, column: str) -> dict[int, list[BoutCounts]]:
         found: dict[int, list[BoutCounts]] = {}
-        for counts in read_counts(self.run, f"test-{column}"):
+        for counts in read_counts(self.kept, f"test-{column}"):
             found.setdefault(counts.bout.training, []).append(counts)
         return found
 
@@ -247,7 +256,7 @@ def repair_family(settings: DuelSettings, group: str, weight: int) -> str:
     return f"repaired-{group}" if value == RISK_AVERSION else f"repaired-{group} w_col {value:g}"
 
 
-def read_counts(run: Run, phase: str) -> list[BoutCounts]:
+def read_counts(run: Kept, phase: str) -> list[BoutCounts]:
     """Reads what all tests of a phase came to, in the order of shards."""
     packed = run.coverage(phase, bytes, lambda kept, _: kept)
     return [BoutCounts.from_table(table) for _, data in sorted(packed.items()) for table in json.loads(data)]

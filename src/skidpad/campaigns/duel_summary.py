@@ -6,8 +6,8 @@ random front vehicle is made over the tests of each training, as in Table I, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import comb, isfinite, nan
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import numpy as np
 from skidpad.campaigns.duel_drivers import IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
 from skidpad.campaigns.duel_phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, front_name, read_counts, repair_family
 from skidpad.campaigns.duel_records import BoutCounts
+from skidpad.campaigns.duel_settings import GIVEN
 from skidpad.core.images import FloatArray
 from skidpad.duels.avoidability import Avoidable
 from skidpad.duels.layout import CRASH
@@ -26,6 +27,7 @@ from skidpad.statistics.ranks import RankTest, mann_whitney
 
 if TYPE_CHECKING:
     from skidpad.campaigns.duel_phases import DuelWork
+    from skidpad.campaigns.duel_settings import DuelSettings
     from skidpad.runs.folder import Run
 
 ALPHA = 0.05
@@ -141,6 +143,8 @@ class DuelSummary:
     best_fronts: tuple[tuple[str, int], ...]
     unrepaired: tuple[Column, ...] = ()
     """The very ego that is retrained, against IDM, and against the very adversary of each group that it is retrained against."""
+    each_given: tuple[Column, ...] = ()
+    """The ego against each of several adversaries that were given, whose column `given` holds them together; named by their files."""
 
     def column(self, family: str, column: str) -> Column | None:
         """Returns one column; None where it was not tested."""
@@ -199,7 +203,15 @@ def summarise(work: DuelWork) -> DuelSummary:
         best_ego=best_ego,
         best_fronts=fronts,
         unrepaired=tuple(_column(found) for name, front in met.items() if (found := _duels(counts, name, best_ego, front))),
+        each_given=tuple(_each_given(settings, counts, best_ego)) if len(settings.fronts) > 1 else (),
     )
+
+
+def _each_given(settings: DuelSettings, counts: Sequence[BoutCounts], ego: str) -> Iterator[Column]:
+    for index, text in enumerate(settings.fronts):
+        found = _duels(counts, GIVEN, ego, front_name(GIVEN, index))
+        if found:
+            yield replace(_column(found), column=f"{index + 1}: {text.rpartition('/')[2]}")
 
 
 def _duels(counts: Sequence[BoutCounts], column: str, ego: str, front: str) -> list[BoutCounts]:

@@ -15,6 +15,7 @@ from skidpad.campaigns.campaign import campaign_name
 from skidpad.core.errors import BadRunError
 from skidpad.runs.gate import Cases, Limits, Texts, Verdict, judge
 from skidpad.runs.records import SCHEMA
+from skidpad.runs.tags import Tag, Tags
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
@@ -76,6 +77,7 @@ def columns_of(run: Run) -> CaseColumns:
 def judged_cases(run: Run) -> Cases:
     """Reads the cases of a run that could be judged; of one that was met several times, the worst counts."""
     columns = columns_of(run)
+    tags = Tags.of(run.path).current()
     wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
     wanted += [columns.group] if columns.group else []
     wanted += [columns.only[0]] if columns.only else []
@@ -85,7 +87,7 @@ def judged_cases(run: Run) -> Cases:
             judged = table.filter(pc.invert(pc.is_nan(table["excess"])))
             if columns.only:
                 judged = judged.filter(pc.equal(judged[columns.only[0]], columns.only[1]))
-            parts.append(_cases(judged, columns, phase))
+            parts.append(_cases(judged, columns, phase, tags))
     if not any(len(part) for part in parts):
         raise BadRunError(f"the run {run.path} has no case that could be judged, and a gate that looks at nothing must not pass")
     whole = Cases.joined(parts)
@@ -104,8 +106,8 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
     return judge(judged_cases(run), limits, None if baseline is None else judged_cases(baseline))
 
 
-def differences(run: Run, baseline: Run) -> tuple[str, ...]:
-    """Returns why two runs cannot be compared, in words; nothing where they can."""
+def differences(run: Run, baseline: Run, here: str = "here", there: str = "there") -> tuple[str, ...]:
+    """Returns why two runs cannot be compared, in words; nothing where they can. here, there: what the two are called."""
     kinds = [campaign_name(each.config, str(each.path)) for each in (run, baseline)]
     if kinds[0] != kinds[1]:
         return (f"one is a {kinds[0]} run, the other a {kinds[1]} run",)
@@ -119,9 +121,9 @@ def differences(run: Run, baseline: Run) -> tuple[str, ...]:
         )
     free = _SAME_ANYWAY | columns.free
     for name in sorted(set(run.config) | set(baseline.config)):
-        here, there = run.config.get(name), baseline.config.get(name)
-        if name not in free and here != there:
-            reasons.append(f"{name} is {_worded(here)} here and {_worded(there)} there")
+        mine, theirs = run.config.get(name), baseline.config.get(name)
+        if name not in free and mine != theirs:
+            reasons.append(f"{name} is {_worded(mine)} {here} and {_worded(theirs)} {there}")
     return tuple(reasons)
 
 
@@ -129,7 +131,7 @@ def _worded(value: object) -> str:
     return "not set" if value is None else repr(value)
 
 
-def _cases(table: pa.Table, columns: CaseColumns, phase: str) -> Cases:
+def _cases(table: pa.Table, columns: CaseColumns, phase: str, tags: Mapping[str, Tag]) -> Cases:
     groups = _texts(table[columns.group]) if columns.group else np.full(table.num_rows, phase.encode())
     # pairs that a search drew are too many kinds for groups of their own
     groups = np.where(np.char.find(groups, b"+") >= 0, phase.encode(), groups)
@@ -140,7 +142,17 @@ def _cases(table: pa.Table, columns: CaseColumns, phase: str) -> Cases:
         cluster=_texts(table[columns.cluster]),
         excess=table["excess"].to_numpy(),
         failed=np.asarray(table["violated"].to_numpy(zero_copy_only=False), np.bool_),
+        tag=_tags(table["case_id"], tags),
     )
+
+
+def _tags(case_ids: pa.ChunkedArray, tags: Mapping[str, Tag]) -> Texts:
+    said = np.zeros(len(case_ids), f"S{max(len(tag.value) for tag in Tag)}")
+    if tags:
+        known = pc.is_in(case_ids, value_set=pa.array(list(tags), pa.string())).to_numpy()
+        for place in np.flatnonzero(known).tolist():
+            said[place] = tags[case_ids[place].as_py()].value.encode()
+    return said
 
 
 def _keys(table: pa.Table, names: tuple[str, ...]) -> Texts:
@@ -156,8 +168,8 @@ def _texts(column: pa.ChunkedArray) -> Texts:
 
 
 def _worst_of_each(cases: Cases) -> IntArray:
-    """Returns one row for each key: one that failed before one that did not, then the largest excess, then the first."""
-    order = np.lexsort((np.arange(len(cases)), -cases.excess, ~cases.failed, cases.key))
+    """Returns one row for each key: one that failed before one that did not, real before a false alarm, then the worst, then the first."""
+    order = np.lexsort((np.arange(len(cases)), -cases.excess, cases.false_alarms, ~cases.failed, cases.key))
     keys = cases.key[order]
     first = np.concatenate(([True], keys[1:] != keys[:-1]))
     return np.sort(order[first])

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.crews import crew_for
 from skidpad.campaigns.online_camera import Condition, conditions_of
 from skidpad.campaigns.online_loop import Wheel
 from skidpad.campaigns.online_records import SCHEMA, Case, scenario_json
 from skidpad.campaigns.online_scenarios import domain_lasting, scenarios_of
 from skidpad.campaigns.online_search import ScenarioSearch
 from skidpad.campaigns.online_settings import OnlineSettings
-from skidpad.campaigns.online_work import Phase, Rides, check_unchanged, command
+from skidpad.campaigns.online_work import Drives, Phase, Rides, check_unchanged, command
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.runs.folder import Run
@@ -31,6 +32,7 @@ from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
     from skidpad.subjects.base import Subject
+    from skidpad.workers.protocol import Work, Workers
 
 DRIVES = "online"
 """The phase of the drives."""
@@ -85,14 +87,22 @@ class Online:
         manifest = Manifest.collect(device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=command())
         return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
 
-    def execute(self, run: Run, progress: Progress = silent) -> None:
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(run, self.hashes)
-        with run.lock():
+        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.settings.searches:
-                run.finish({search.name: search.execute(run, progress) for search in self.searches()})
+                run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})
             else:
-                run.finish(self.rides.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], progress))
+                run.finish(self.rides.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
+
+    def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
+        """Returns the work of the one step: making drives."""
+        return self.rides.step
+
+    def item_name(self, step: str, item: Drives) -> str:  # noqa: ARG002  there is one step
+        """Names the drives of an item."""
+        return str(item)
 
     def searches(self) -> tuple[ScenarioSearch, ...]:
         """The searches of the settings; none where scenarios are drawn or read."""

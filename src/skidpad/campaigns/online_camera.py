@@ -17,7 +17,7 @@ from skidpad.transforms import stimuli as transforms
 class Condition:
     """One entry of `stimuli`: names joined by +, each with parameters in brackets where they are not to be drawn.
 
-    `original`, `fog`, `fog+blur`, `brightness(shift=40)`.
+    `original`, `fog`, `fog+blur`, `brightness(shift=40)`; `fog(density=0.9)` has the usual seed.
     """
 
     text: str
@@ -35,11 +35,19 @@ def conditions_of(texts: Sequence[str]) -> tuple[tuple[Condition, ...], Mapping[
     if len({condition.text for condition in conditions}) != len(conditions):
         raise BadParametersError(f"each stimulus is named once; got {', '.join(texts)}")
     made = transforms(dict.fromkeys(name for condition in conditions for name, _ in condition.steps))
-    for condition in conditions:
-        for name, params in condition.steps:
-            if params is not None:
-                made[name].space.check(name, params)
-    return conditions, made
+    return tuple(_completed(condition, made) for condition in conditions), made
+
+
+def _completed(condition: Condition, stimuli: Mapping[str, Stimulus]) -> Condition:
+    steps: list[tuple[str, Params | None]] = []
+    for name, given in condition.steps:
+        space = stimuli[name].space
+        params = given
+        if given is not None:
+            params = space.filled(name, given)
+            space.check(name, params)
+        steps.append((name, params))
+    return Condition(condition.text, tuple(steps))
 
 
 def seen(frames: NumpyFrames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None) -> NumpyFrames:

@@ -36,7 +36,7 @@ batch, but not on a picture's place in it or on its neighbours."""
 AFTER_S = 2.0
 """How long a car that has left its lane is watched."""
 
-_REPORT_STEPS = 20
+_REPORT_STEPS = 5
 
 
 class Wheel(Enum):

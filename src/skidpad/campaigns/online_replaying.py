@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.online_camera import seen
 from skidpad.campaigns.online_loop import Wheel
 from skidpad.campaigns.online_records import Case, unpack
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Stimulus
 from skidpad.runs.manifest import VersionChange
+from skidpad.workers.pinning import pinned
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class OnlineReplay:
 def replay_drive(rides: Rides, run: Run, prefix: str) -> OnlineReplay:
     """Makes the drive whose case id begins with `prefix` again, with nobody beside it."""
     row = run.find_row(prefix)
-    with open_lanes(rides.device):  # as in the run: torch on one thread, or the last bits would differ
+    with pinned():  # as in the run: torch on one thread, or the last bits would differ
         again = rides.records([Case.from_row(row)], Wheel(row["mode"])).to_pylist()[0]
     return OnlineReplay(row, again, run.manifest.changes())
 

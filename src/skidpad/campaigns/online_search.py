@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skidpad.campaigns.lanes import Lanes, open_lanes
 from skidpad.campaigns.online_loop import BATCH, Wheel
 from skidpad.campaigns.online_records import Case, build_records, refused
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.core.stimuli import Recipe
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import run_shards
+from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorSearch, VectorTask
 from skidpad.worlds.scenario import RoadKind, Weather
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from skidpad.campaigns.online_summary import OnlineSummary
     from skidpad.campaigns.online_work import Rides
     from skidpad.runs.folder import Run
+    from skidpad.workers.protocol import Crew
     from skidpad.worlds.domain import Domain
 
 GENERATION = BATCH
@@ -112,19 +112,18 @@ class ScenarioSearch:
         """Points of a generation."""
         return self.rides.width or GENERATION
 
-    def execute(self, run: Run, progress: Progress = silent) -> int:
+    def execute(self, run: Run, crew: Crew, progress: Progress = silent) -> int:
         """Computes the generations that a run lacks, in order; returns how many there are."""
         state: dict[int, VectorSearch] = {}
 
         def work(index: int) -> ShardResult:
             search = state.pop(index, None) or self._rebuilt(run, index)
-            table = self._generation(search, index, lanes)
+            table = self._generation(search, index, crew)
             search.tell([fitness_of(row) for row in table.to_pylist()])
             state[index + 1] = search
             return ShardResult(self.name, index, table)
 
-        with open_lanes(self.rides.device) as lanes:
-            run_shards(run, self.name, self.generations, work, progress)
+        run_shards(run, self.name, self.generations, one_by_one(work), progress)
         return self.generations
 
     def _rebuilt(self, run: Run, index: int) -> VectorSearch:
@@ -135,7 +134,7 @@ class ScenarioSearch:
             search.tell([fitness_of(row) for row in table.to_pylist()])
         return search
 
-    def _generation(self, search: VectorSearch, index: int, lanes: Lanes) -> pa.Table:
+    def _generation(self, search: VectorSearch, index: int, crew: Crew) -> pa.Table:
         cases, broken = [], {}
         for place, point in enumerate(search.ask(self._width)):
             number = index * self._width + place
@@ -145,7 +144,7 @@ class ScenarioSearch:
             if names:
                 broken[place] = f"it breaks {', '.join(names)}"
         fine = [case for place, case in enumerate(cases) if place not in broken]
-        driven = iter(self.rides.courses_in(lanes, fine, Wheel.SUBJECT) if fine else ())
+        driven = iter(self.rides.courses_by(crew, fine, Wheel.SUBJECT) if fine else ())
         courses = [refused(broken[place]) if place in broken else next(driven) for place in range(len(cases))]
         return build_records(cases, courses, Wheel.SUBJECT, self.rides.world, self.rides.subject.sha256)
 

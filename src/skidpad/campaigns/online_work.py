@@ -1,31 +1,38 @@
-"""The shards of closed-loop campaigns: cases side by side in a world, one lane a core."""
+"""The shards of closed-loop campaigns: cases side by side in a world, some of them by each worker."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from skidpad.campaigns.lanes import Lanes, open_lanes
+from skidpad.campaigns.crews import mapped_parts
+from skidpad.campaigns.metering import Meter
 from skidpad.campaigns.online_loop import BATCH, Course, Wheel, ride
 from skidpad.campaigns.online_records import Case, build_records, refused
-from skidpad.campaigns.side_by_side import Meter, cores, metered, side_by_side
 from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import run_shards
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.workers.protocol import in_order
 from skidpad.worlds.scenario import BadScenarioError
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from skidpad.runs.folder import Run
     from skidpad.subjects.base import Subject
+    from skidpad.workers.protocol import Crew
     from skidpad.worlds.world import World
+
+DRIVES = "drives"
+"""The step of a worker that makes drives."""
 
 WIDTH = 2 * BATCH
 """Scenarios side by side where nobody says: what a step costs besides pictures and answers is then shared by enough of them."""
@@ -40,6 +47,18 @@ class Phase:
     cases: tuple[Case, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Drives:
+    """Drives that one worker makes side by side; threads: how many share the rendering."""
+
+    cases: tuple[Case, ...]
+    wheel: Wheel
+    threads: int = 1
+
+    def __str__(self) -> str:
+        return f"the drives {', '.join(case.name for case in self.cases)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Rides:
     """Makes the drives of one subject in one world; what comes out does not hang on width, threads or the order of the shards."""
@@ -50,31 +69,36 @@ class Rides:
     width: int = 0
     device: str = "cpu"
 
-    def execute(self, run: Run, phases: Sequence[Phase], progress: Progress = silent) -> dict[str, int]:
+    def execute(self, run: Run, phases: Sequence[Phase], crew: Crew, progress: Progress = silent) -> dict[str, int]:
         """Computes the shards that a run lacks; returns how many shards each phase has."""
-        cuts = {phase.name: self.cut(len(phase.cases)) for phase in phases}
         meter = Meter(progress, sum(len(phase.cases) for phase in phases))
-        with open_lanes(self.device) as lanes:
-            for phase in phases:
-                parts = cuts[phase.name]
-                lasting = sum(parts[index].stop - parts[index].start for index in run.completed(phase.name) if index < len(parts))
-                meter.begin(phase.name, lasting)
-                workers = max(1, min(lanes.count, len(parts)))
-                # Where there are fewer shards than cores, the cores share the rendering.
-                threads = max(1, cores() // workers)
+        shards: dict[str, int] = {}
+        for phase in phases:
+            parts = self.cut(len(phase.cases))
+            shards[phase.name] = len(parts)
+            kept = sum(parts[index].stop - parts[index].start for index in run.completed(phase.name) if index < len(parts))
+            meter.begin(phase.name, kept)
+            # Where there are fewer shards than workers, some share a shard: no course hangs on who is beside it, if it is a network's.
+            pieces = -(-crew.count // max(len(parts), 1)) if isinstance(self.subject, NetworkSubject) else 1
+            cut = partial(_drives, phase, parts, pieces, crew)
+            whole = partial(self._shard, phase, parts)
+            run_shards(run, phase.name, len(parts), mapped_parts(crew, DRIVES, None, cut, whole, meter, _cases_of))
+        return shards
 
-                def work(index: int, report: Progress, phase: Phase = phase, threads: int = threads) -> ShardResult:
-                    part = cuts[phase.name][index]
-                    return ShardResult(phase.name, index, self.records(phase.cases[part], phase.wheel, threads, report))
+    def step(self, drives: Drives, progress: Progress) -> list[Course]:
+        """Makes some drives, for a worker."""
+        return self.courses(drives.cases, drives.wheel, drives.threads, progress)
 
-                mapped = side_by_side(meter.stop, workers)
-                weight = max(1, round(len(phase.cases) / max(len(parts), 1)))
-                run_shards(run, phase.name, len(parts), metered(work, meter, weight), shard_map=mapped)
-        return {name: len(parts) for name, parts in cuts.items()}
+    def _shard(self, phase: Phase, parts: Sequence[slice], index: int, courses: Sequence[Sequence[Course]]) -> ShardResult:
+        driven = [course for some in courses for course in some]
+        return ShardResult(phase.name, index, self._judged(phase.cases[parts[index]], driven, phase.wheel))
 
     def records(self, cases: Sequence[Case], wheel: Wheel, threads: int = 1, progress: Progress = silent) -> pa.Table:
         """Makes some drives and judges them."""
-        return build_records(cases, self.courses(cases, wheel, threads, progress), wheel, self.world, self.subject.sha256)
+        return self._judged(cases, self.courses(cases, wheel, threads, progress), wheel)
+
+    def _judged(self, cases: Sequence[Case], courses: Sequence[Course], wheel: Wheel) -> pa.Table:
+        return build_records(cases, courses, wheel, self.world, self.subject.sha256)
 
     def courses(self, cases: Sequence[Case], wheel: Wheel, threads: int = 1, progress: Progress = silent) -> list[Course]:
         """Makes some drives side by side, or as many at a time as the world can."""
@@ -84,11 +108,11 @@ class Rides:
             courses += self._ride(world, cases[first : first + world.width], wheel, progress)
         return courses
 
-    def courses_in(self, lanes: Lanes, cases: Sequence[Case], wheel: Wheel) -> list[Course]:
-        """Makes some drives, a part of them in each lane; nobody's course hangs on who is beside it."""
-        parts = _evenly(len(cases), min(lanes.count, len(cases)))
-        threads = max(1, cores() // max(len(parts), 1))
-        return [course for some in lanes.map(lambda part: self.courses(cases[part], wheel, threads), parts) for course in some]
+    def courses_by(self, crew: Crew, cases: Sequence[Case], wheel: Wheel) -> list[Course]:
+        """Makes some drives, a part of them by each worker; what is no network drives alone, so that the parts are always the same."""
+        parts = _evenly(len(cases), min(crew.count, len(cases)) if isinstance(self.subject, NetworkSubject) else len(cases))
+        items = [Drives(tuple(cases[part]), wheel, crew.spare_cores(len(parts))) for part in parts]
+        return [course for some in in_order(crew.map(DRIVES, None, items)) for course in some]
 
     def cut(self, cases: int) -> list[slice]:
         """Cuts cases into shards of about one size, none wider than the width."""
@@ -100,6 +124,17 @@ class Rides:
         scenarios, recipes = [case.scenario for case in usable], [case.recipe for case in usable]
         driven = iter(ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress) if usable else ())
         return [refused(problems[place]) if place in problems else next(driven) for place in range(len(cases))]
+
+
+def _drives(phase: Phase, parts: Sequence[slice], pieces: int, crew: Crew, index: int) -> list[Drives]:
+    cases = phase.cases[parts[index]]
+    cut = _evenly(len(cases), min(pieces, len(cases)))
+    threads = crew.spare_cores(len(parts) * len(cut))
+    return [Drives(cases[part], phase.wheel, threads) for part in cut]
+
+
+def _cases_of(drives: Drives) -> float:
+    return float(len(drives.cases))
 
 
 def _evenly(count: int, parts: int) -> list[slice]:

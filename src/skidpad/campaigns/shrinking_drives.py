@@ -9,15 +9,14 @@ from functools import partial
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
-from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.online_loop import BATCH, Wheel
 from skidpad.campaigns.online_records import Case
 from skidpad.campaigns.shrinking import LEFT_OUT, SHRINKERS, Change, Dial, Shrunk, minimise
 from skidpad.campaigns.shrinking_recipes import Ladder, changed, dials_of, ladder, recipe_changes
-from skidpad.campaigns.side_by_side import cores
 from skidpad.core.errors import SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Parameter, Real, Recipe, Value
+from skidpad.workers.pinning import cores, pinned
 from skidpad.worlds.domain import DOMAINS, Domain
 from skidpad.worlds.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario_tables import scenario_from, values_of
@@ -152,14 +151,14 @@ def _with_camera(stimulus: DriveStimulus, place: int, name: str, way: Ladder, le
     return replace(stimulus, recipe=changed(stimulus.recipe, {(place, name): way.at(level)}))
 
 
-def shrink_drive(campaign: DriveCampaign, run: Run, row: Mapping[str, Any], progress: Progress = silent) -> Shrunk:
+def shrink_drive(campaign: DriveCampaign, run: Run, row: Mapping[str, Any], progress: Progress = silent) -> Shrunk:  # noqa: ARG001  as all
     """Shrinks the scenario of a closed-loop finding and what sits in front of its camera."""
     if row["mode"] != Wheel.SUBJECT.value:
         raise SkidpadError(f"the case {row['case_id']} was driven by the truth, which leaves no lane; shrink one whose mode is online")
     rides, case = campaign.rides, Case.from_row(row)
     times = [time for time in (row["departed_at_s"], row["collided_at_s"]) if isfinite(time)]
     problem = DriveProblem(rides, case, min(times, default=float("nan")))
-    with open_lanes(run.manifest.device):
+    with pinned():
         found = minimise(problem, DriveStimulus(case.scenario, case.recipe), progress)
         smallest = problem.rows([found.stimulus])[0]
     changes = (*scenario_changes(case.scenario, found.stimulus.scenario), *recipe_changes(case.recipe, found.stimulus.recipe))

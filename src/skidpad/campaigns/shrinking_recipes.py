@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.originals import Originals
 from skidpad.campaigns.shrinking import LEFT_OUT, SHRINKERS, Change, Dial, Minimum, Shrunk, minimise
 from skidpad.core.errors import BadRunError
-from skidpad.core.images import FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash
+from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Choice, Parameter, Params, Real, Recipe, Step, Stimulus, Value, Whole
 from skidpad.oracles.relation import Answers, Relation
 from skidpad.runs.records import Record, case_id
+from skidpad.workers.pinning import pinned
 
 if TYPE_CHECKING:
     from skidpad.campaigns.outputs import JudgedOutput
@@ -32,6 +32,10 @@ WIDTH = 16
 
 _RESOLUTION = 200
 """A real parameter is shrunk to the power of ten below so small a share of its range."""
+
+
+Accepts = Callable[[NumpyFrames, NumpyFrames], BoolArray]
+"""Takes frames as they were and as they became, (N, height, width, 3) each, and tells which may count, (N,)."""
 
 
 @runtime_checkable
@@ -185,15 +189,16 @@ class _Frame:
     relation: Relation
     original: float
     label: float
+    accepts: Accepts | None
 
     @classmethod
-    def of(cls, campaign: PictureCampaign, run: Run, record: Record) -> _Frame:
+    def of(cls, campaign: PictureCampaign, run: Run, record: Record, accepts: Accepts | None) -> _Frame:
         batch = campaign.drive.read([record.frame_index], lead=campaign.subject.lead)
         if not len(batch):
             raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
         relation = campaign.relation(Originals.of(run, len(campaign.drive)))
         original = campaign.look(batch.clip, Recipe())[1].answers[0, campaign.judged.column]
-        return cls(campaign, batch.clip, relation, float(original), record.label)
+        return cls(campaign, batch.clip, relation, float(original), record.label, accepts)
 
     def answers(self, recipes: Sequence[Recipe], *, alone: bool) -> FloatArray:
         """Asks about each recipe; a subject with memory sees one window at a time, as does any where `alone`."""
@@ -209,15 +214,27 @@ class _Frame:
         return self.relation.excess(Answers(np.full(rows, self.original), mutant, np.full(rows, self.label)))
 
     def fails(self, recipes: Sequence[Recipe], *, alone: bool) -> Sequence[bool]:
-        """Tells which recipes break the relation."""
-        return [bool(each > 1.0) for each in self.excess(self.answers(recipes, alone=alone)).tolist()]
+        """Tells which recipes break the relation with a picture that may count."""
+        broken = [bool(each > 1.0) for each in self.excess(self.answers(recipes, alone=alone)).tolist()]
+        return [each and self._may_count(recipe) for each, recipe in zip(broken, recipes, strict=True)]
+
+    def _may_count(self, recipe: Recipe) -> bool:
+        if self.accepts is None:
+            return True
+        now = self.clip[self.campaign.subject.lead :]
+        return bool(self.accepts(now, as_numpy(self.campaign.mutate(now, recipe)))[0])
 
 
-def shrink_recipe(campaign: PictureCampaign, run: Run, row: Mapping[str, Any], progress: Progress = silent) -> Shrunk:
-    """Shrinks the recipe of a finding over pictures; the smallest is judged alone, as a replay would."""
+def shrink_recipe(
+    campaign: PictureCampaign, run: Run, row: Mapping[str, Any], progress: Progress = silent, accepts: Accepts | None = None
+) -> Shrunk:
+    """Shrinks the recipe of a finding over pictures; the smallest is judged alone, as a replay would.
+
+    accepts: what is refused is no smaller finding, however far the answer moves; everything is taken without it.
+    """
     record = Record.from_row(row)
-    with open_lanes(run.manifest.device):
-        frame = _Frame.of(campaign, run, record)
+    with pinned():
+        frame = _Frame.of(campaign, run, record, accepts)
         found = _minimum(frame, record.recipe, progress)
         recipe = found.stimulus
         mutant = frame.answers([recipe], alone=True)

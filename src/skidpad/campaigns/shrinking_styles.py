@@ -11,7 +11,9 @@ import torch
 
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.campaigns.shrinking import SHRINKERS, Shrunk
-from skidpad.campaigns.shrinking_recipes import shrink_recipe
+from skidpad.campaigns.shrinking_recipes import Accepts, shrink_recipe
+from skidpad.campaigns.tactic_scenes import at_working_size
+from skidpad.campaigns.tactic_validity import filter_of
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
@@ -71,8 +73,17 @@ class StyleCampaign:
 
 
 def shrink_style(campaign: Tactic, run: Run, row: Mapping[str, Any], progress: Progress = silent) -> Shrunk:
-    """Shrinks the style of a finding; whether the search's filter of valid pictures would take the result is not asked."""
-    return shrink_recipe(StyleCampaign(campaign), run, row, progress)
+    """Shrinks the style of a finding; where the search had a filter of scenes, through pictures alone that it takes."""
+    return shrink_recipe(StyleCampaign(campaign), run, row, progress, accepted_by_search(campaign))
+
+
+def accepted_by_search(campaign: Tactic) -> Accepts | None:
+    """Returns the search's filter, which is given scenes at the size at which the search gives them; None without one."""
+    settings, weather = campaign.settings, campaign.weather
+    scene_filter = filter_of(settings.validity, weather.card.name, settings.device)
+    if scene_filter is None:
+        return None
+    return lambda sources, changed: scene_filter.accepts(at_working_size(sources, weather), changed)
 
 
 SHRINKERS.register("tactic")(shrink_style)

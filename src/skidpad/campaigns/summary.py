@@ -15,13 +15,15 @@ from skidpad.campaigns.originals import ORIGINALS
 from skidpad.core.angles import AngleUnit
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.error import squared_to_rad2
+from skidpad.oracles.relation import Answers, violated
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     from skidpad.campaigns.outputs import JudgedOutput
-    from skidpad.core.images import IntArray
+    from skidpad.core.images import BoolArray, IntArray
     from skidpad.coverage.tracker import CoverageTracker
     from skidpad.drives.drive import Problem
+    from skidpad.oracles.relation import Relation
     from skidpad.runs.folder import Run
 
 EPSILON_RAD2 = squared_to_rad2(0.03, AngleUnit.SCALED_25)
@@ -30,7 +32,10 @@ EPSILON_RAD2 = squared_to_rad2(0.03, AngleUnit.SCALED_25)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often cases of one kind broke the relation, with its 95 % Wilson interval; the MSE is against the labels."""
+    """How often cases of one kind broke the relation, with its 95 % Wilson interval; the MSE is against the labels.
+
+    cases: those that could be judged. already_broken: findings whose original breaks the relation before anything is changed.
+    """
 
     name: str
     parameters: str
@@ -39,12 +44,13 @@ class Rate:
     low: float
     high: float
     mse_rad2: float = nan
+    already_broken: int = 0
 
     @classmethod
-    def of(cls, name: str, parameters: str, cases: int, findings: int, mse_rad2: float = nan) -> Rate:
+    def of(cls, name: str, parameters: str, cases: int, findings: int, mse_rad2: float = nan, already_broken: int = 0) -> Rate:
         """Computes the interval."""
         interval = wilson(findings, cases)
-        return cls(name, parameters, cases, findings, interval.low, interval.high, mse_rad2)
+        return cls(name, parameters, cases, findings, interval.low, interval.high, mse_rad2, already_broken)
 
     @property
     def rate(self) -> float:
@@ -65,7 +71,10 @@ class CoverageGain:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of one run. deviations: cases by |mutant - original|, between the edges of the judged output."""
+    """The figures of one run. deviations: cases by |mutant - original|, between the edges of the judged output.
+
+    unjudged: mutants in no rate, without a label where one is needed, or without a finite answer on the original.
+    """
 
     originals: int
     mse_original_rad2: float
@@ -75,6 +84,7 @@ class Summary:
     coverage: tuple[CoverageGain, ...]
     deviations: IntArray
     not_finite: int
+    unjudged: int
     problems: tuple[Problem, ...]
 
     def near_original(self, epsilon_rad2: float = EPSILON_RAD2) -> tuple[Rate, ...]:
@@ -85,26 +95,35 @@ class Summary:
         return tuple(rate for rate in self.by_parameters if abs(rate.mse_rad2 - self.mse_original_rad2) <= epsilon_rad2)
 
 
-def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput) -> Summary:
-    """Counts the records of a run; grid cases by transformation and parameters, searched ones by their search."""
+def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput, relation: Relation | None = None) -> Summary:
+    """Counts the records of a run; grid cases by transformation and parameters, searched ones by their search.
+
+    relation: what the run was judged by; needed to tell which originals break it themselves.
+    """
     cases: Counter[tuple[str, str]] = Counter()
     order: dict[str, None] = {}
     findings: Counter[tuple[str, str]] = Counter()
+    already: Counter[tuple[str, str]] = Counter()
     errors: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     edges = judged.edges
     deviations = np.zeros(len(edges) - 1, np.int64)
-    not_finite = 0
+    not_finite = unjudged = 0
     for phase in _phases(run):
-        for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "label", "original", "mutant")):
+        for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "label", "original", "mutant", "excess")):
             order |= dict.fromkeys(table["recipe"].unique().to_pylist())  # as computed: Arrow's groups come in any order
             squared = (table["mutant"].to_numpy() - table["label"].to_numpy()) ** 2
+            is_judged = ~np.isnan(table["excess"].to_numpy())
+            unjudged += int((~is_judged).sum())
             with_error = table.append_column("squared", pa.array(squared, mask=~np.isfinite(squared)))
-            sums = [("violated", "count"), ("violated", "sum"), ("squared", "count"), ("squared", "sum")]
+            with_error = with_error.append_column("judged", pa.array(is_judged))
+            with_error = with_error.append_column("already", pa.array(_already_broken(table, relation)))
+            sums = [("judged", "sum"), ("violated", "sum"), ("already", "sum"), ("squared", "count"), ("squared", "sum")]
             for row in with_error.group_by(["stimulus", "recipe"], use_threads=False).aggregate(sums).to_pylist():
                 # pairs drawn by a search are too many kinds for a table of their own
                 key = (row["stimulus"], row["recipe"]) if phase == "grid" else (phase, "")
-                cases[key] += row["violated_count"]
+                cases[key] += row["judged_sum"]
                 findings[key] += row["violated_sum"]
+                already[key] += row["already_sum"]
                 errors[key][0] += row["squared_sum"] or 0.0
                 errors[key][1] += row["squared_count"]
             deviation = np.abs(table["mutant"].to_numpy() - table["original"].to_numpy()) * judged.shown(1.0)
@@ -117,16 +136,17 @@ def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput) -> Summary
     return Summary(
         originals=originals.num_rows,
         mse_original_rad2=_mean([float(np.nansum(squared)), float(np.isfinite(squared).sum())]),
-        overall=Rate.of("all", "", cases.total(), findings.total()),
-        by_stimulus=_by_stimulus(cases, findings),
+        overall=Rate.of("all", "", cases.total(), findings.total(), already_broken=already.total()),
+        by_stimulus=_by_stimulus(cases, findings, already),
         by_parameters=tuple(
-            Rate.of(name, str(Recipe.from_json(recipe).steps[0].params), count, findings[name, recipe], _mean(errors[name, recipe]))
-            for (name, recipe), count in sorted(cases.items(), key=lambda item: places.get(item[0][1], -1))
-            if recipe
+            Rate.of(key[0], str(Recipe.from_json(key[1]).steps[0].params), count, findings[key], _mean(errors[key]), already[key])
+            for key, count in sorted(cases.items(), key=lambda item: places.get(item[0][1], -1))
+            if key[1]
         ),
         coverage=coverage_gains(run, blank),
         deviations=deviations,
         not_finite=not_finite,
+        unjudged=unjudged,
         problems=run.problems(),
     )
 
@@ -149,6 +169,15 @@ def coverage_gains(run: Run, blank: CoverageTracker) -> tuple[CoverageGain, ...]
     )
 
 
+def _already_broken(table: pa.Table, relation: Relation | None) -> BoolArray:
+    """Tells which findings are of originals that break the relation themselves, as if nothing had been changed, (N,)."""
+    found = np.asarray(table["violated"].to_numpy(zero_copy_only=False), np.bool_)
+    if relation is None:
+        return np.zeros_like(found)
+    original, label = table["original"].to_numpy(), table["label"].to_numpy()
+    return np.asarray(found & violated(relation, Answers(original, original, label)), np.bool_)
+
+
 def _mean(total_and_count: list[float]) -> float:
     total, count = total_and_count
     return total / count if count else nan
@@ -158,9 +187,11 @@ def _phases(run: Run) -> list[str]:
     return [phase for phase in run.phases() if phase != ORIGINALS]
 
 
-def _by_stimulus(cases: Counter[tuple[str, str]], findings: Counter[tuple[str, str]]) -> tuple[Rate, ...]:
-    totals: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+def _by_stimulus(
+    cases: Counter[tuple[str, str]], findings: Counter[tuple[str, str]], already: Counter[tuple[str, str]]
+) -> tuple[Rate, ...]:
+    totals: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for key, count in cases.items():
-        totals[key[0]][0] += count
-        totals[key[0]][1] += findings[key]
-    return tuple(Rate.of(name, "", count, found) for name, (count, found) in totals.items())
+        for place, number in enumerate((count, findings[key], already[key])):
+            totals[key[0]][place] += number
+    return tuple(Rate.of(name, "", count, found, already_broken=before) for name, (count, found, before) in totals.items())

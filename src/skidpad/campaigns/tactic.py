@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skidpad.campaigns.campaign import CAMPAIGNS
-from skidpad.campaigns.lanes import Lanes, open_lanes
+from skidpad.campaigns.crews import crew_for
 from skidpad.campaigns.online_work import check_unchanged
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.campaigns.tactic_applying import apply, hashes, recipe_of, records_of
 from skidpad.campaigns.tactic_condition import Condition, find
-from skidpad.campaigns.tactic_evaluation import Evaluator, Goal
+from skidpad.campaigns.tactic_evaluation import Evaluator, Goal, ShowAll
 from skidpad.campaigns.tactic_scenes import BLOCK, SceneSet, read_scenes
 from skidpad.campaigns.tactic_settings import GUIDES, TacticSettings
 from skidpad.campaigns.tactic_validity import filter_of
@@ -37,19 +37,34 @@ from skidpad.drives.opening import open_drive
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import run_shards
+from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.evolution import StyleTask
 from skidpad.subjects.loading import load_subject
 from skidpad.weather.decoding import FoldedDecoder
 from skidpad.weather.files import load_weather
 from skidpad.weather.translation import Weather
+from skidpad.workers.protocol import in_order
 
 if TYPE_CHECKING:
+    from skidpad.campaigns.tactic_evaluation import Glance
     from skidpad.drives.drive import Drive
     from skidpad.subjects.base import Subject
+    from skidpad.workers.protocol import Crew, Work, Workers
 
 COVERED = "conditions"
 """The name of the coverage state of a shard."""
+
+
+LOOK = "look"
+"""The step of a worker: a style's fitness is a map over blocks of scenes and a merge."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What looking at styles builds on: the scenes, encoded, and the bounds of the neurons."""
+
+    scenes: SceneSet
+    profile: Profile
 
 
 @dataclass(frozen=True)
@@ -102,18 +117,29 @@ class Tactic:
         )
         return Run.create(out, self.settings.to_config(), manifest)
 
-    def execute(self, run: Run, progress: Progress = silent) -> None:
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(run, self.hashes)
         phases = self.phases()
-        with run.lock(), open_lanes(self.settings.device) as lanes:
+        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if any(len(run.completed(phase)) < self.settings.conditions for phase, _, _ in phases):
                 profile = self.profile(run, progress)
-                with self.evaluator(profile, run.path / "state" / "contents.bin", progress, lanes) as evaluator:
+                with self.evaluator(profile, run.path / "state" / "contents.bin", progress, crew) as evaluator:
                     for phase, search, repeat in phases:
                         work = _Conditions(self, run, evaluator, self.tracker(profile), phase, search, repeat, progress)
-                        run_shards(run, phase, self.settings.conditions, work)
+                        run_shards(run, phase, self.settings.conditions, one_by_one(work))
             run.finish({phase: self.settings.conditions for phase, _, _ in phases})
+
+    def step(self, name: str, given: Stage) -> Work:  # noqa: ARG002  there is one step
+        """Returns the work of the one step: showing the subject a block of scenes under some styles."""
+        if given.scenes.contents.needs_networks:
+            given.scenes.contents.attach(self.weather, self.decoder)
+        evaluator = self._evaluator(given)
+        return lambda glance, _: evaluator.shown(glance)
+
+    def item_name(self, step: str, item: Glance) -> str:  # noqa: ARG002  there is one step
+        """Names a block of scenes."""
+        return f"block {item.number} of the scenes under {len(item.norms)} styles"
 
     def profile(self, run: Run, progress: Progress = silent) -> Profile:
         """Returns the bounds of the neurons, measured once a run."""
@@ -130,12 +156,11 @@ class Tactic:
 
     @contextmanager
     def evaluator(
-        self, profile: Profile, file: Path | None = None, progress: Progress = silent, lanes: Lanes | None = None
+        self, profile: Profile, file: Path | None = None, progress: Progress = silent, crew: Crew | None = None
     ) -> Iterator[Evaluator]:
-        """Reads and encodes the scenes, and frees them at the end."""
+        """Reads and encodes the scenes, and frees them at the end; crew: who looks at them, the evaluator itself without one."""
         s = self.settings
-        scene_filter = filter_of(s.validity, self.weather.card.name, s.device)
-        scenes: SceneSet = read_scenes(
+        scenes = read_scenes(
             self.drive,
             self.subject,
             self.column,
@@ -143,13 +168,20 @@ class Tactic:
             self.decoder,
             wanted=s.frames,
             file=file,
-            keep_sources=scene_filter is not None,
+            keep_sources=filter_of(s.validity, self.weather.card.name, s.device) is not None,
             progress=progress,
         )
+        stage = Stage(scenes, profile)
         try:
-            yield Evaluator(scenes, self.decoder, self.subject, self.column, CRITERIA.get(s.criterion)(), profile, scene_filter, lanes)
+            yield self._evaluator(stage, None if crew is None else lambda glances: in_order(crew.map(LOOK, stage, glances)))
         finally:
             scenes.contents.close()
+
+    def _evaluator(self, stage: Stage, show_all: ShowAll | None = None) -> Evaluator:
+        s = self.settings
+        scene_filter = filter_of(s.validity, self.weather.card.name, s.device)
+        criterion = CRITERIA.get(s.criterion)()
+        return Evaluator(stage.scenes, self.decoder, self.subject, self.column, criterion, stage.profile, scene_filter, show_all)
 
 
 @dataclass(frozen=True)
@@ -183,7 +215,7 @@ class _Conditions:
 
         found = find(self.search, task, self.evaluator, goal, s.at_once, told)
         tracker = self.tracker.fresh()
-        applied = apply(self.evaluator, campaign.column, found.best.style, tracker)
+        applied = apply(self.evaluator, found.best.style, tracker)
         recipe = recipe_of(campaign.weather.card.name, found.best.style.tolist())
         pictures = hashes(applied, self.evaluator, recipe, s.bounds_deg[0], campaign.drive, campaign.weather)
         condition = Condition(

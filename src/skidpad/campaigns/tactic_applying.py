@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from skidpad.campaigns.tactic_evaluation import Glance
 from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pixel_hash
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.oracles.relation import Answers
@@ -50,22 +51,21 @@ def style_of(recipe: Recipe) -> torch.Tensor:
     return torch.tensor([params.real(f"style_{place}") for place in range(len(params))])
 
 
-def apply(evaluator: Evaluator, column: int, style: FloatArray, tracker: CoverageTracker) -> Applied:
+def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker) -> Applied:
     """Shows the subject every scene under the style; the tracker takes what they cover."""
     scenes = evaluator.scenes
     norms = evaluator.decoder.norms(torch.from_numpy(np.asarray(style))[None])
     counted = scenes.counted
     answers, accepted, active = np.full(len(scenes), np.nan), np.ones(len(scenes), np.bool_), np.zeros(len(scenes), np.int32)
-    for block in scenes.blocks:
-        frames = evaluator.frames(block, norms)
-        seen = evaluator.observe(frames)
-        kept = evaluator.accepted(block, frames)
-        if kept is not None:
-            accepted[block.scenes] = kept.cpu().numpy()
-        answers[block.scenes] = seen.answers[:, column].cpu().numpy()
+    glances = [Glance(number, norms, whole=True) for number in range(len(scenes.blocks))]
+    for block, shown in zip(scenes.blocks, evaluator.show_all(glances), strict=True):
+        if shown.accepted is not None:
+            accepted[block.scenes] = shown.accepted.cpu().numpy()
+        answers[block.scenes] = shown.answers.cpu().numpy()
         use = torch.from_numpy(accepted[block.scenes]) & counted[block.scenes]
-        values = seen.values if bool(use.all()) else seen.values[use.to(seen.values.device)]
-        active[np.flatnonzero(use.numpy()) + block.scenes.start] = tracker.update(values).active_neurons
+        if shown.values is not None:
+            values = shown.values if bool(use.all()) else shown.values[use.to(shown.values.device)]
+            active[np.flatnonzero(use.numpy()) + block.scenes.start] = tracker.update(values).active_neurons
     return Applied(answers, accepted, active)
 
 

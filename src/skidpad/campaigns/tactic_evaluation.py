@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,7 +24,6 @@ from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.weather.decoding import Prepared
 
 if TYPE_CHECKING:
-    from skidpad.campaigns.lanes import Lanes
     from skidpad.campaigns.tactic_scenes import Block, SceneSet
     from skidpad.core.images import Frames
     from skidpad.coverage.criterion import Criterion
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from skidpad.weather.decoding import FoldedDecoder
     from skidpad.weather.validity import SceneFilter
 
-_Block = tuple[torch.Tensor, DeviceObservation, torch.Tensor]
-_Map = Callable[[Callable[[Any], _Block], Sequence[Any]], Iterable[_Block]]
 _RUNGS = 16
 _TOGETHER = {"cpu": 16, "cuda": 64}
 """Frames at a time that keep a device busy."""
@@ -98,6 +96,40 @@ class _Entry:
     dropped: bool = False
 
 
+@dataclass(frozen=True)
+class Glance:
+    """One block of scenes under some styles, to be shown to the subject in one batch.
+
+    norms: of the styles, (styles, ...). measured: whether brightness and colour are wanted. whole: whether the values of the neurons
+    are wanted, rather than the regions that they enter.
+    """
+
+    number: int
+    norms: torch.Tensor
+    measured: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a glance brought, one style after the other; N scenes of each. It stays on the device until someone looks.
+
+    answers: (styles x N,). regions: (styles x N, neurons). values: the same, where they were asked for. accepted: (styles x N,) bool,
+    None without a filter. measures: (styles, 2), brightness and colour. frames: how many were decoded.
+    """
+
+    answers: torch.Tensor
+    regions: torch.Tensor | None
+    values: torch.Tensor | None
+    accepted: torch.Tensor | None
+    measures: torch.Tensor | None
+    frames: int
+
+
+ShowAll = Callable[[Sequence[Glance]], Iterable[Shown]]
+"""Takes many glances and yields what they bring, in their order."""
+
+
 class Evaluator:
     """Looks at styles for one subject, one weather and one set of scenes."""
 
@@ -110,15 +142,15 @@ class Evaluator:
         criterion: Criterion,
         profile: Profile,
         scene_filter: SceneFilter | None = None,
-        lanes: Lanes | None = None,
+        show_all: ShowAll | None = None,
     ) -> None:
-        """Takes the parts; lanes: blocks are looked at side by side in them, in order of time without."""
+        """Takes the parts; show_all: who takes the glances, this evaluator itself without it."""
         self.scenes = scenes
         self.decoder = decoder
         self.subject = subject
         self.criterion = criterion
         self.profile = profile.to(decoder.device)
-        self._map: _Map = map if lanes is None or lanes.count == 1 else lanes.map
+        self.show_all: ShowAll = show_all or partial(map, self.shown)
         self._column = column
         self._filter = scene_filter
         self._original = torch.from_numpy(scenes.original).to(decoder.device)
@@ -169,69 +201,75 @@ class Evaluator:
             start = stop
         return [self._looked(entry, goal) for entry in entries]
 
-    def frames(self, block: Block, norms: torch.Tensor) -> torch.Tensor:
-        """Returns the frames of a block under a style, uint8 (lead + N, height, width, 3) at the drive's size."""
-        return self.decoder.decode(self.scenes.contents.part(block.rows), norms, self.scenes.frame_size)
+    def shown(self, glance: Glance) -> Shown:
+        """Decodes one block under some styles and shows it to the subject."""
+        block = self.scenes.blocks[glance.number]
+        part = self.scenes.contents.part(block.rows)
+        norms, styles = glance.norms, len(glance.norms)
+        if styles > 1:
+            norms = norms.repeat_interleave(len(part), 0)
+            part = Prepared(_repeated(part.content, styles), _repeated(part.first, styles))
+        frames = self.decoder.decode(part, norms, self.scenes.frame_size)
+        seen = self._observe(frames)
+        each = [frames if styles == 1 else frames[place * block.count : (place + 1) * block.count] for place in range(styles)]
+        values = seen.values.to(self.decoder.device)
+        return Shown(
+            seen.answers[:, self._column].to(self.decoder.device),
+            None if glance.whole else self.criterion.regions(values, self.subject.layers, self.profile),
+            seen.values if glance.whole else None,
+            self._accepted(block, each),
+            torch.stack([_measures(some, block.count) for some in each]) if glance.measured else None,
+            len(frames),
+        )
 
-    def observe(self, clip: Frames) -> DeviceObservation:
+    def _observe(self, clip: Frames) -> DeviceObservation:
         """Shows the subject a clip; the answers stay on the device where the subject can do so."""
         if isinstance(self.subject, NetworkSubject):
             return self.subject.observe_on_device(clip)
         seen = self.subject.observe(as_numpy(clip))
         return DeviceObservation(torch.from_numpy(seen.answers), seen.values)
 
-    def accepted(self, block: Block, frames: torch.Tensor) -> torch.Tensor | None:
-        """Tells which of the last N frames the filter takes for scenes of the weather, (N,) bool; None without a filter."""
+    def _accepted(self, block: Block, each: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """Tells which of the last N frames of each style the filter takes for scenes of the weather; None without a filter."""
         if self._filter is None or self.scenes.sources is None:
             return None
-        kept = self._filter.accepts(self.scenes.sources[block.scenes], frames[len(frames) - block.count :])
-        return torch.from_numpy(np.asarray(kept, np.bool_)).to(self.decoder.device)
+        sources = self.scenes.sources[block.scenes]
+        kept = [np.asarray(self._filter.accepts(sources, frames[len(frames) - block.count :]), np.bool_) for frames in each]
+        return torch.from_numpy(np.concatenate(kept)).to(self.decoder.device)
 
     def divergence_rad(self, scenes: slice, answers: torch.Tensor) -> torch.Tensor:
         """Returns |f(x) - f(g(x, s))| of the scenes, (N,); at most two turns, and so much for an answer that is no number."""
-        distance = (answers[:, self._column].to(self.decoder.device) - self._original[scenes]).abs()
+        distance = (answers.to(self.decoder.device) - self._original[scenes]).abs()
         return distance.nan_to_num(nan=LARGEST_DIVERGENCE_RAD).clamp(max=LARGEST_DIVERGENCE_RAD)
 
     def _show(self, numbers: Sequence[int], entries: list[_Entry], goal: Goal) -> None:
         together = max(len(entries), 1) if self.scenes.lead == 0 else 1
         groups = [entries[first : first + together] for first in range(0, len(entries), together)]
+        norms = [torch.cat([entry.norms for entry in some]) for some in groups]
+        glances = [Glance(number, some, goal.measured) for number in numbers for some in norms]
         tasks = [(number, some) for number in numbers for some in groups]
-        for (number, some), (frames, seen, regions) in zip(tasks, self._map(self._shown, tasks), strict=True):
-            count = self.scenes.blocks[number].count
+        for (number, some), shown in zip(tasks, self.show_all(glances), strict=True):
             for place, entry in enumerate(some):
-                own = slice(place * count, (place + 1) * count)
-                self._count(number, entry, seen.answers[own], regions[own], frames if len(some) == 1 else frames[own], goal)
-            self.frames_seen += len(frames)
+                self._count(number, entry, shown, place)
+            self.frames_seen += shown.frames
 
-    def _shown(self, task: tuple[int, list[_Entry]]) -> tuple[torch.Tensor, DeviceObservation, torch.Tensor]:
-        """Shows the subject one block under some styles, one after the other in a batch; returns frames, answers and regions."""
-        number, some = task
+    def _count(self, number: int, entry: _Entry, shown: Shown, place: int) -> None:
+        """Takes what a glance brought for the style at a place of it."""
         block = self.scenes.blocks[number]
-        part = self.scenes.contents.part(block.rows)
-        norms = some[0].norms
-        if len(some) > 1:
-            norms = torch.cat([entry.norms.expand(len(part), *entry.norms.shape[1:]) for entry in some])
-            part = Prepared(_repeated(part.content, len(some)), _repeated(part.first, len(some)))
-        frames = self.decoder.decode(part, norms, self.scenes.frame_size)
-        seen = self.observe(frames)
-        regions = self.criterion.regions(seen.values.to(self.decoder.device), self.subject.layers, self.profile)
-        return frames, seen, regions
-
-    def _count(self, number: int, entry: _Entry, answers: torch.Tensor, regions: torch.Tensor, frames: torch.Tensor, goal: Goal) -> None:
-        block = self.scenes.blocks[number]
-        divergence = self.divergence_rad(block.scenes, answers)
-        kept = self.accepted(block, frames)
+        own = slice(place * block.count, (place + 1) * block.count)
+        divergence = self.divergence_rad(block.scenes, shown.answers[own])
+        regions = shown.regions[own].to(self.decoder.device) if shown.regions is not None else torch.empty(0)
         out = None if self._all_counted[number] else ~self._counted[block.scenes]
-        if kept is not None:
-            entry.tally.rejected += (~kept).sum()
-            out = ~kept if out is None else out | ~kept
+        if shown.accepted is not None:
+            refused = ~shown.accepted[own].to(self.decoder.device)
+            entry.tally.rejected += refused.sum()
+            out = refused if out is None else out | refused
         if out is not None:
             divergence = divergence.masked_fill(out, 0.0)
             regions = regions.masked_fill(out[:, None], -1)
         entry.tally.add(block.scenes, regions, divergence)
-        if goal.measured:
-            pixels = frames[len(frames) - block.count :].float()
-            entry.tally.brightness += torch.stack([pixels.mean(), (pixels.amax(-1) - pixels.amin(-1)).mean()]).double() * block.count
+        if shown.measures is not None:
+            entry.tally.brightness += shown.measures[place].to(self.decoder.device) * block.count
 
     def _race(self, rung: int, alive: list[_Entry], goal: Goal, best: Looked) -> None:
         """Drops the styles that cannot win; the one place on the way where the device is waited for."""
@@ -261,6 +299,12 @@ class Evaluator:
         return Looked(
             entry.style, value, diversity(last.newly, goal.regions), mean, last.newly, entry.seen, sightings, entry.tally, measures
         )
+
+
+def _measures(frames: torch.Tensor, count: int) -> torch.Tensor:
+    """Returns the mean brightness and colour of the last `count` frames, (2,) float64."""
+    pixels = frames[len(frames) - count :].float()
+    return torch.stack([pixels.mean(), (pixels.amax(-1) - pixels.amin(-1)).mean()]).double()
 
 
 def _repeated(rows: torch.Tensor, times: int) -> torch.Tensor:

@@ -122,7 +122,7 @@ def read_scenes(
             found.frame_ids += batch.frame_ids
             found.count += len(batch)
             if keep_sources:
-                found.sources.append(_shrunk(batch.frames, weather))
+                found.sources.append(at_working_size(batch.frames, weather))
         progress(number + 1, len(runs), "encoding scenes")
     if not found.count or not np.isfinite(np.concatenate(found.original)).any():
         cause = found.problems[0] if found.problems else "the subject answers none of its scenes with a number"
@@ -155,6 +155,7 @@ class _Found:
         self.sources: list[NumpyFrames] = []
 
 
-def _shrunk(frames: NumpyFrames, weather: Weather) -> NumpyFrames:
+def at_working_size(frames: NumpyFrames, weather: Weather) -> NumpyFrames:
+    """Returns frames at the size at which a weather works, as a filter of scenes gets them, uint8 (N, height, width, 3)."""
     height, width = working_size(frames.shape[1], frames.shape[2], weather.card.size_px, weather.card.sizes.stride)
     return np.stack([np.asarray(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA), np.uint8) for frame in frames])

@@ -1,7 +1,7 @@
 """The commands about runs: test, resume, report, replay."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from skidpad.campaigns.campaign import Campaign, Settings
     from skidpad.cli.presenting import Presenter
     from skidpad.runs.folder import Run
+    from skidpad.workers.protocol import Workers as CampaignWorkers
 
+Workers = Annotated[
+    str,
+    typer.Option(
+        metavar="N|ray|ray://HOST:PORT",
+        help="Who computes: so many processes (1: this one alone), or a Ray cluster, begun here or at an address; the result is the same.",
+    ),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Finding = Annotated[str, typer.Argument(metavar="FINDING", help="A case id, enough of its first digits, or `worst`.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -46,6 +55,7 @@ def run_test(
     keep_activations: Annotated[bool, typer.Option(help="Store which neurons each picture activated.")] = False,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
+    workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
@@ -74,11 +84,12 @@ def run_test(
         seed=seed,
         device=device,
     )
-    run_campaign(settings, out or next_free(Path("runs"), Path(subject).stem), json)
+    run_campaign(settings, out or next_free(Path("runs"), Path(subject).stem), json, workers)
 
 
 def run_file(
     campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A TOML file of settings, as config.toml of any run.")],
+    workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
@@ -91,41 +102,54 @@ def run_file(
         config = tomllib.loads(campaign.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SkidpadError(f"cannot read the campaign {campaign}: {error}; it is a TOML file such as config.toml in a run") from error
-    _start(load_campaign(config, str(campaign)), out or next_free(Path("runs"), campaign.stem), json)
+    chosen = _workers(workers, config)
+    loaded = load_campaign(config, str(campaign))
+    _execute(loaded, loaded.start(out or next_free(Path("runs"), campaign.stem)), json, chosen)
 
 
-def resume(run: RunPath, json: Json = False) -> None:
-    """Go on with a run that was stopped; it ends with the findings of one never stopped."""
+def resume(run: RunPath, workers: Workers = "", json: Json = False) -> None:
+    """Go on with a run that was stopped; it ends with the findings of one never stopped, whoever computes."""
     opened = _open(run)
-    _execute(_campaign(opened), opened, json)
+    _execute(_campaign(opened), opened, json, _workers(workers, opened.config))
 
 
-def report(run: RunPath, out: Annotated[Path | None, typer.Option(help="The HTML file; RUN/report.html by default.")] = None) -> None:
+def report(
+    run: RunPath,
+    out: Annotated[Path | None, typer.Option(help="The HTML file; RUN/report.html by default.")] = None,
+    json: Json = False,
+) -> None:
     """Write the self-contained HTML page of a run."""
     opened = _open(run)
     page = out or opened.path / "report.html"
-    _presenter(_campaign(opened), opened).write_report(page)
+    presenter = _presenter(_campaign(opened), opened)
+    presenter.write_report(page)
     opened.publish(page)
-    say(f"report: {page}")
+    if json:
+        print_json(_payload(presenter, opened, page))
+    else:
+        say(f"report: {page}")
 
 
 def replay(
     run: RunPath,
-    finding: Annotated[str, typer.Argument(metavar="FINDING", help="A case id, or enough of its first digits.")],
-    picture: Annotated[Path | None, typer.Option(help="Write the pair of pictures here, as pair.png.")] = None,
+    finding: Finding,
+    picture: Annotated[Path | None, typer.Option(help="Draw it here: pair.png of pictures, film.svg of drives and duels.")] = None,
     json: Json = False,
 ) -> None:
     """Compute a finding again from its recipe and compare picture, answers and verdict; exit code 1 where they differ."""
     opened = _open(run)
-    if not _presenter(_campaign(opened), opened).replay(finding, picture, json):
+    if not _presenter(_campaign(opened), opened).replay(case_named(opened, finding), picture, json):
         raise typer.Exit(1)
 
 
-def run_campaign(settings: "Settings", out: Path, json: bool) -> None:
+def run_campaign(settings: "Settings", out: Path, json: bool, workers: str = "") -> None:
     """Starts a run in `out`, executes it, reports; for the commands of any kind of campaign."""
     from skidpad.campaigns.campaign import load_campaign
 
-    _start(load_campaign(settings.to_config(), "the command"), out, json)
+    config = settings.to_config()
+    chosen = _workers(workers, config)
+    campaign = load_campaign(config, "the command")
+    _execute(campaign, campaign.start(out), json, chosen)
 
 
 def open_with_campaign(path: Path) -> "tuple[Run, Campaign]":
@@ -134,28 +158,46 @@ def open_with_campaign(path: Path) -> "tuple[Run, Campaign]":
     return opened, _campaign(opened)
 
 
+def case_named(run: "Run", text: str) -> str:
+    """Returns the case that a user means: `worst` is the finding that is the furthest beyond what was tolerated."""
+    if text != "worst":
+        return text
+    found = run.findings(limit=1, columns=("case_id",)).to_pylist()
+    if not found:
+        raise SkidpadError(f"there are no findings in {run.path}, so none is the worst; name a case by its id")
+    return str(found[0]["case_id"])
+
+
 def next_free(folder: Path, name: str) -> Path:
     """Returns the first of folder/name-001, name-002, ... that does not exist."""
     return next(path for number in range(1, 10**6) if not (path := folder / f"{name}-{number:03d}").exists())
 
 
-def _start(campaign: "Campaign", out: Path, json: bool) -> None:
-    _execute(campaign, campaign.start(out), json)
+def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None":
+    from skidpad.workers.choosing import workers_of
+
+    return workers_of(text, str(config.get("device", "cpu")))
 
 
-def _execute(campaign: "Campaign", run: "Run", json: bool) -> None:
+def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
     ERR.print(f"run: {run.place}", markup=False)
     with progress_bar("testing") as progress:
-        campaign.execute(run, progress)
+        campaign.execute(run, progress, workers)
     presenter = _presenter(campaign, run)
     page = run.path / "report.html"
     presenter.write_report(page)
     run.publish(page)
     if json:
-        print_json({"run": run.place, "report": str(page), **presenter.payload()})
+        print_json(_payload(presenter, run, page))
     else:
         presenter.show()
         say(f"report: {page}")
+
+
+def _payload(presenter: "Presenter", run: "Run", page: Path) -> "Mapping[str, object]":
+    from skidpad.report.tagging import looked_at, tags_payload
+
+    return {"run": run.place, "report": str(page), **presenter.payload(), **tags_payload(looked_at(run))}
 
 
 def _open(path: Path) -> "Run":

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.drive import SECONDS
 from skidpad.cli.subjects import Device, Json
 
@@ -37,6 +37,7 @@ def compare(
     width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 16.")] = 0,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
+    workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
@@ -61,4 +62,4 @@ def compare(
         seed=seed,
         device=device,
     )
-    run_campaign(settings, out or next_free(Path("runs"), f"compare-{Path(settings.subject).stem}"), json)
+    run_campaign(settings, out or next_free(Path("runs"), f"compare-{Path(settings.subject).stem}"), json, workers)

@@ -84,7 +84,7 @@ class ComparingPresenter:
         ]
         table("RQ1: scenarios by result", ("", f"MAE < {found.mae_limit:g}", f"MAE >= {found.mae_limit:g}", "total"), rows)
         rates = [
-            (what, each.estimate, f"{each.low:.1%} to {each.high:.1%}", each.n)
+            (what, f"{each.estimate:.1%}" if each.n else None, f"{each.low:.1%} to {each.high:.1%}", each.n)
             for what, each in (("differ", found.disagreement), ("false-safe", found.false_safe), ("false alarm", found.false_alarm))
         ]
         table("rates", ("", "share", "95 % interval", "of scenarios"), rates)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -23,21 +24,48 @@ def say(text: str) -> None:
     OUT.print(escape(text), soft_wrap=True)
 
 
+_LONGEST_WORD = 40
+"""A longer one, such as a path or a hash of 64 digits, may be broken in a narrow terminal; ids, names and numbers may not."""
+
+
+def say_bold(text: str) -> None:
+    """Prints a heading, taken literally; one that is longer than a line goes on beyond it."""
+    OUT.print(escape(text), style="bold", soft_wrap=True)
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints a table; numbers stand right."""
-    grid = Table(title=escape(title), title_justify="left", title_style="bold", header_style="bold")
+    """Prints a table; numbers stand right, and no id, name or number is broken, if need be beyond the width of the terminal."""
+    say_bold(title)
+    texts = [[cell(value) for value in row] for row in rows]
+    down = [[column, *(row[index] for row in texts)] for index, column in enumerate(columns)]
+    whole = [max(map(len, cells)) for cells in down]
+    least = [max((len(word) for text in cells for word in text.split() if len(word) <= _LONGEST_WORD), default=1) for cells in down]
+    is_wide = sum(least) + 3 * len(columns) + 1 > OUT.width
+    # without the lines between columns it may fit
+    grid = Table(header_style="bold", box=box.SIMPLE_HEAD, show_edge=False, padding=0) if is_wide else Table(header_style="bold")
+    between = len(columns) - 1 if is_wide else 3 * len(columns) + 1
+    widths = _shared(OUT.width - between, least, whole)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        longest = max(map(len, column.split()), default=0)  # a heading broken within a word is unreadable
-        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric, min_width=longest)
-    for row in rows:
-        grid.add_row(*(escape(cell(value)) for value in row))
-    OUT.print(grid)
+        width = widths[index]
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", min_width=width, max_width=width)
+    for row in texts:
+        grid.add_row(*map(escape, row))
+    OUT.print(grid, crop=False)
+
+
+def _shared(room: int, least: Sequence[int], whole: Sequence[int]) -> list[int]:
+    """Returns how wide each column is: what it needs at least, and its share of the room that is left of what it would need at most."""
+    wishes = [max(most - few, 0) for most, few in zip(whole, least, strict=True)]
+    left = max(room - sum(least), 0)
+    share = 1.0 if sum(wishes) <= left else left / sum(wishes)
+    return [few + int(share * wish) for few, wish in zip(least, wishes, strict=True)]
 
 
 def facts(title: str, rows: Sequence[tuple[str, object]]) -> None:
     """Prints names with their values; what is None is left out."""
-    grid = Table(title=escape(title), title_justify="left", title_style="bold", show_header=False)
+    say_bold(title)
+    grid = Table(show_header=False)
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     for name, value in rows:

@@ -38,6 +38,7 @@ class DeepTestPresenter:
             "coverage": [asdict(gain) for gain in summary.coverage],
             "black_box": not self.campaign.has_coverage,
             "not_finite": summary.not_finite,
+            "unjudged": summary.unjudged,
             "problems": len(summary.problems),
         }
 
@@ -45,7 +46,7 @@ class DeepTestPresenter:
         """Prints findings by stimulus, coverage and the worst finding's replay command."""
         from skidpad.campaigns.originals import Originals
         from skidpad.campaigns.summary import EPSILON_RAD2
-        from skidpad.report.deeptest import relation_sentence
+        from skidpad.report.deeptest_words import relation_sentence, warnings_of
 
         summary, run = self._summary(), self.run
         rows = [
@@ -56,11 +57,8 @@ class DeepTestPresenter:
         originals = Originals.of(run, len(self.campaign.drive))
         relation = self.campaign.relation(originals)
         say(f"relation: {relation_sentence(relation, self.campaign.judged)}")
-        if run.config.get("relation") == "label-mse" and originals.is_worse_than_a_constant:
-            say(
-                "warning: on the frames as they are this network steers worse than one that always answers the mean label, so the relation "
-                "tolerates almost everything; check the description with `skidpad evaluate`, or use --relation steers-alike"
-            )
+        for warning in warnings_of(relation, originals, summary):
+            say(f"warning: {warning}")
         if self.campaign.window_words:
             say(f"memory: each stimulus is applied {self.campaign.window_words}")
         if not self.campaign.has_coverage:
@@ -95,34 +93,35 @@ class DeepTestPresenter:
         from skidpad.campaigns.replaying import replay_case
 
         result = replay_case(self.campaign, self.run, finding)
-        if picture is not None:
-            self._write_pair(result, picture)
+        drawn = None if picture is None else self._write_pair(result, picture)
         if json:
             print_json(_replay_json(result, self.campaign))
         else:
             _print_replay(result, self.campaign)
+            if drawn is not None:
+                say(f"picture: {drawn}")
         return result.is_reproduced()
 
     def _summary(self) -> Summary:
+        from skidpad.campaigns.originals import Originals
         from skidpad.campaigns.summary import summarise
 
-        return summarise(self.run, self.campaign.blank_tracker(self.campaign.profile(self.run)), self.campaign.judged)
+        relation = self.campaign.relation(Originals.of(self.run, len(self.campaign.drive)))
+        return summarise(self.run, self.campaign.blank_tracker(self.campaign.profile(self.run)), self.campaign.judged, relation)
 
-    def _write_pair(self, result: ReplayResult, path: Path) -> None:
+    def _write_pair(self, result: ReplayResult, path: Path) -> Path:
         from skidpad.core.images import write_image
         from skidpad.core.stimuli import Recipe
-        from skidpad.oracles.relations import DecidesAlike
         from skidpad.report.arrows import pair_picture
-        from skidpad.report.wording import times_tolerated
+        from skidpad.report.wording import scale_of, times_tolerated
 
         record = result.record
         original, mutant = (self.campaign.picture(record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
         judged = self.campaign.judged
         answers = (judged.shown(result.original), judged.shown(result.mutant), judged.shown(record.label))
-        decided = self.campaign.settings.relation == DecidesAlike.name
-        words = times_tolerated(result.excess, tolerated=not decided)
+        words = times_tolerated(result.excess, scale_of(self.campaign.settings.relation))
         caption = f"{record.recipe} {self.campaign.window_words}".strip() + f": {_verdict(result.violated)}, {words}"
-        write_image(path, pair_picture(original, mutant, *answers, caption=caption, unit=judged.shown_unit))
+        return write_image(path, pair_picture(original, mutant, *answers, caption=caption, unit=judged.shown_unit))
 
 
 def _replay_json(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:

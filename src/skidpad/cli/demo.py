@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.console import say
 
 FRAMES = 160
@@ -21,6 +21,7 @@ def demo(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     frames: Annotated[int, typer.Option(help="How many frames to render and test.")] = FRAMES,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    workers: Workers = "",
 ) -> None:
     """Test the network that comes with skidpad on a rendered drive: findings, coverage, a report; no download, no GPU."""
     from skidpad.campaigns.judging import WITHIN_DEG
@@ -41,4 +42,4 @@ def demo(
         seeds=10,
         seed=seed,
     )
-    run_campaign(settings, out or next_free(Path("runs"), "demo"), json=False)
+    run_campaign(settings, out or next_free(Path("runs"), "demo"), json=False, workers=workers)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 
 SECONDS = 20.0
@@ -45,6 +45,7 @@ def drive(
     ] = 0,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
+    workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
@@ -66,4 +67,4 @@ def drive(
         seed=seed,
         device=device,
     )
-    run_campaign(settings, out or next_free(Path("runs"), f"drive-{Path(settings.subject).stem}"), json)
+    run_campaign(settings, out or next_free(Path("runs"), f"drive-{Path(settings.subject).stem}"), json, workers)

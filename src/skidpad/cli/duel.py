@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.campaigns import next_free, open_with_campaign, run_campaign
+from skidpad.cli.campaigns import Workers, next_free, open_with_campaign, run_campaign
 from skidpad.cli.console import say
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
@@ -58,6 +58,7 @@ def duel(
     test_episodes: Tests = None,
     test_runs: Runs = 1,
     seed: Seed = 0,
+    workers: Workers = "",
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -83,6 +84,7 @@ def duel(
         out,
         "duel",
         json,
+        workers,
     )
 
 
@@ -95,6 +97,7 @@ def train(
     rewards: Rewards = "released",
     train_episodes: Episodes = None,
     seed: Seed = 0,
+    workers: Workers = "",
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -110,7 +113,7 @@ def train(
         "is_tested": False,
         "seed": seed,
     }
-    _run(settings | _budgets(env, train_episodes, None), out, "duel-train", json)
+    _run(settings | _budgets(env, train_episodes, None), out, "duel-train", json, workers)
 
 
 def run_test(
@@ -121,6 +124,7 @@ def run_test(
     test_episodes: Tests = None,
     test_runs: Runs = 1,
     seed: Seed = 0,
+    workers: Workers = "",
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -135,7 +139,7 @@ def run_test(
         "test_runs": test_runs,
         "seed": seed,
     }
-    _run(settings | _budgets(env, None, test_episodes), out, "duel-test", json)
+    _run(settings | _budgets(env, None, test_episodes), out, "duel-test", json, workers)
 
 
 def repair(
@@ -149,10 +153,13 @@ def repair(
     test_episodes: Tests = None,
     test_runs: Runs = 1,
     seed: Seed = 0,
+    workers: Workers = "",
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Retrain an ego against adversaries given, and test what that brought and what it cost."""
+    if repairs < 1:
+        raise SkidpadError(f"a repair retrains the ego at least once; got --repairs {repairs} (`skidpad duel test` tests it as it is)")
     if not front:
         raise SkidpadError("a repair needs an adversary; give one with --front FILE, such as those that `skidpad duel train` writes")
     settings = {
@@ -166,14 +173,14 @@ def repair(
         "test_runs": test_runs,
         "seed": seed,
     }
-    _run(settings | _budgets(env, train_episodes, test_episodes), out, "duel-repair", json)
+    _run(settings | _budgets(env, train_episodes, test_episodes), out, "duel-repair", json, workers)
 
 
-def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool) -> None:
+def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool, workers: str) -> None:
     from skidpad.campaigns.duel_settings import DuelSettings
 
     path = out or next_free(Path("runs"), name)
-    run_campaign(DuelSettings.from_config(settings), path, json)
+    run_campaign(DuelSettings.from_config(settings), path, json, workers)
     _fail_if_unmeasured(path)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from skidpad.campaigns.duel import Duel
     from skidpad.campaigns.duel_phases import DuelWork
     from skidpad.campaigns.duel_replaying import DuelReplay
-    from skidpad.campaigns.duel_summary import DuelSummary
+    from skidpad.campaigns.duel_summary import Column, DuelSummary
     from skidpad.runs.folder import Run
 
 _SHOWN = ("outcome", "steps", "ego_actions", "front_actions", "ego_mps", "front_mps", "impact_s", "avoidable_until_s", "first_break")
@@ -50,26 +50,8 @@ class DuelPresenter:
         return {
             "unmeasured": summary.unmeasured,
             "ego": summary.best_ego,
-            "columns": [
-                {
-                    "family": column.family,
-                    "column": column.column,
-                    "failure_rate": column.across_trainings.mean,
-                    "sem": column.across_trainings.sem,
-                    "low": column.interval.low,
-                    "high": column.interval.high,
-                    "ego_mps": column.ego_mps,
-                    "front_mps": column.front_mps,
-                    "trainings": len(column.rates),
-                    "episodes": column.episodes,
-                    "crashes": column.crashes,
-                    "overtaken": column.overtaken,
-                    "timeouts": column.timeouts,
-                    "errors": column.errors,
-                    "problem": column.problem,
-                }
-                for column in summary.columns
-            ],
+            "columns": [_column_json(column) for column in summary.columns],
+            "each_given": [_column_json(column) for column in summary.each_given],
             "versus_random": [
                 {
                     "group": versus.group,
@@ -104,6 +86,7 @@ class DuelPresenter:
 
         summary, run = self._summary, self.run
         if summary.columns:
+            shown = [each for found in summary.columns for each in (found, *(summary.each_given if _is_given(found) else ()))]
             rows = [
                 (
                     column.family,
@@ -114,7 +97,7 @@ class DuelPresenter:
                     column.episodes,
                     column.errors,
                 )
-                for column in summary.columns
+                for column in shown
             ]
             table("failure rates", ("ego", "against", "failure rate", "95 % interval", "ego m/s", "episodes", "errors"), rows)
         for versus in summary.versus:
@@ -155,8 +138,7 @@ class DuelPresenter:
         from skidpad.campaigns.duel_replaying import replay_episode
 
         result = replay_episode(self._work, finding)
-        if picture is not None:
-            self._write_film(result, picture)
+        drawn: tuple[Path, ...] = () if picture is None else self._write_film(result, picture)
         row = result.row
         if json:
             print_json(
@@ -168,6 +150,7 @@ class DuelPresenter:
                     "differences": list(result.differences),
                     **{name: result.again[name] for name in _SHOWN},
                     "version_changes": [str(change) for change in result.version_changes],
+                    "pictures": [str(path) for path in drawn],
                 }
             )
             return result.is_reproduced
@@ -179,9 +162,14 @@ class DuelPresenter:
         for change in result.version_changes:
             say(f"changed since: {change}")
         say("reproduced" if result.is_reproduced else f"NOT reproduced: {', '.join(result.differences)}")
+        if drawn and not row["violated"]:
+            say("note: this episode ended without a crash")
+        if drawn:
+            say(f"film strip: {drawn[0]}; moving: {drawn[1]}")
         return result.is_reproduced
 
-    def _write_film(self, result: DuelReplay, path: Path) -> None:
+    def _write_film(self, result: DuelReplay, path: Path) -> tuple[Path, Path]:
+        """Writes the strip and the same moving; returns both paths."""
         from skidpad.core.files import write_atomically
         from skidpad.report.duel_film import animation, film_strip, standalone
         from skidpad.report.duel_films import film_of
@@ -195,6 +183,31 @@ class DuelPresenter:
         moving = path.with_name(f"{path.stem}.moving.svg")
         for target, drawn in ((path, film_strip("strip", title, film)), (moving, animation("moving", title, film))):
             write_atomically(target, standalone(drawn).encode())
-        if not result.row["violated"]:
-            say("note: this episode ended without a crash")
-        say(f"film strip: {path}; moving: {moving}")
+        return (path, moving)
+
+
+def _is_given(column: Column) -> bool:
+    from skidpad.campaigns.duel_phases import EGO
+    from skidpad.campaigns.duel_settings import GIVEN
+
+    return (column.family, column.column) == (EGO, GIVEN)
+
+
+def _column_json(column: Column) -> dict[str, object]:
+    return {
+        "family": column.family,
+        "column": column.column,
+        "failure_rate": column.across_trainings.mean,
+        "sem": column.across_trainings.sem,
+        "low": column.interval.low,
+        "high": column.interval.high,
+        "ego_mps": column.ego_mps,
+        "front_mps": column.front_mps,
+        "trainings": len(column.rates),
+        "episodes": column.episodes,
+        "crashes": column.crashes,
+        "overtaken": column.overtaken,
+        "timeouts": column.timeouts,
+        "errors": column.errors,
+        "problem": column.problem,
+    }

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import RunPath, open_with_campaign
+from skidpad.cli.campaigns import Finding, RunPath, case_named, open_with_campaign
 from skidpad.cli.console import print_json, progress_bar, say, table
-from skidpad.cli.shrink import Finding
 from skidpad.cli.subjects import Json
 
 
@@ -28,9 +27,10 @@ def export(
     from skidpad.report.bundle import export_finding
 
     opened, campaign = open_with_campaign(run)
+    case = case_named(opened, finding)
     with progress_bar("exporting") as progress:
-        shrunk = shrink_finding(campaign, opened, finding, progress) if smallest else None
-        bundle = export_finding(campaign, opened, finding, out, shrunk)
+        shrunk = shrink_finding(campaign, opened, case, progress) if smallest else None
+        bundle = export_finding(campaign, opened, case, out, shrunk)
     if json:
         print_json(
             {
@@ -47,3 +47,4 @@ def export(
     say(f"{bundle.evidence.said[:1].upper()}{bundle.evidence.said[1:]}.")
     if bundle.test is not None:
         say(f"is the subject mended? pytest {bundle.test} --skidpad-subject mended.toml")
+    say(f"bundle: {bundle.folder}")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skidpad.cli.campaigns import RunPath
-from skidpad.cli.console import print_json, say, table
+from skidpad.cli.console import OUT, print_json, say, table
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
     from skidpad.runs.gate import Verdict
+    from skidpad.statistics.intervals import Interval
 
 _SHOWN_NEW = 5
 
@@ -30,8 +31,11 @@ def gate(
     max_new: Annotated[int | None, typer.Option(help="How many cases may fail that did not fail in the baseline.")] = None,
     max_rise: Annotated[float, typer.Option(help="By how much a rate may rise above the baseline's, as 0.01.")] = 0.0,
     alpha: Annotated[float, typer.Option(help="How often chance alone may fail the comparison with the baseline.")] = 0.01,
+    without_false_alarms: Annotated[
+        bool, typer.Option("--without-false-alarms", help="Findings that are tagged as false alarms count as passed.")
+    ] = False,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary here; - prints it, alone.")] = None,
     json: Json = False,
 ) -> None:
     """Hold a run against limits and a baseline; exit code 1, and one line for each limit that is broken."""
@@ -39,19 +43,28 @@ def gate(
     from skidpad.runs.folder import Run
     from skidpad.runs.gate import Limits
 
+    is_printed = markdown == Path("-")
+    if is_printed and json:
+        raise SkidpadError("--json and --markdown - would print into each other; write the Markdown to a file")
     opened = Run.open(run)
     other = None if baseline is None else Run.open(baseline)
-    limits = Limits(_rates(max_rate or []), max_new, max_rise, alpha)
+    if other is not None and other.path.resolve() == opened.path.resolve():
+        raise SkidpadError(f"the run {run} is its own baseline, which it can never be worse than; name the run of an earlier subject")
+    limits = Limits(_rates(max_rate or []), max_new, max_rise, alpha, without_false_alarms=without_false_alarms)
     verdict = check_gate(opened, limits, other)
     if junit is not None:
         _write(junit, _junit(verdict, opened, other))
     if markdown is not None:
         from skidpad.report.markdown import gate_markdown
 
-        _write(markdown, gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path)))
+        summary = gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path))
+        if is_printed:
+            OUT.file.write(summary)
+        else:
+            _write(markdown, summary)
     if json:
         print_json(_payload(verdict, opened, other))
-    else:
+    elif not is_printed:
         _show(verdict, opened)
     if not verdict.is_passed:
         raise typer.Exit(1)
@@ -60,11 +73,14 @@ def gate(
 def _rates(texts: list[str]) -> dict[str, float]:
     from skidpad.runs.gate import ALL
 
-    found = {}
+    found: dict[str, float] = {}
     for text in texts:
         name, equals, number = text.rpartition("=")
+        group = name if equals else ALL
+        if group in found:
+            raise SkidpadError(f"--max-rate has two limits for {group!r}, {found[group]:g} and {number}; keep one")
         try:
-            found[name if equals else ALL] = float(number)
+            found[group] = float(number)
         except ValueError as error:
             raise SkidpadError(f"--max-rate is a number, as 0.05, or a group with one, as fog=0.1; got {text!r}") from error
     return found
@@ -73,15 +89,17 @@ def _rates(texts: list[str]) -> dict[str, float]:
 def _show(verdict: "Verdict", run: Any) -> None:
     changes = {change.group: change for change in verdict.changes}
     rows = []
-    for group, failed, found in verdict.rates:
-        cells: list[object] = [group, found.n, failed, f"{found.estimate:.1%}", f"{found.low:.1%} to {found.high:.1%}"]
-        change = changes.get(group)
+    for rated in verdict.rates:
+        cells: list[object] = [rated.group, rated.rate.n, rated.findings, *_percents(rated.rate)]
+        cells += [rated.false_alarms, *_percents(rated.rate_without)] if verdict.has_false_alarms else []
+        change = changes.get(rated.group)
         if change is not None:
             cells += [f"{change.then.estimate:.1%}", change.new, change.fixed, change.persisting, change.p_value]
         elif changes:
             cells += [None] * 5
         rows.append(cells)
     columns = ["group", "cases", "findings", "rate", "95 % interval"]
+    columns += ["false alarms", "rate without", "95 % interval"] if verdict.has_false_alarms else []
     columns += ["baseline", "new", "fixed", "persisting", "p"] if changes else []
     table("gate", columns, rows)
     for note in verdict.notes:
@@ -92,7 +110,12 @@ def _show(verdict: "Verdict", run: Any) -> None:
         for case in verdict.new[:_SHOWN_NEW]:
             say(f"new finding: skidpad replay {run.path} {case}")
     else:
-        say(f"passed: {len(verdict.outcomes)} limits are kept")
+        kept = len(verdict.outcomes)
+        say("passed: the limit is kept" if kept == 1 else f"passed: {kept} limits are kept")
+
+
+def _percents(found: "Interval") -> tuple[str, str]:
+    return f"{found.estimate:.1%}", f"{found.low:.1%} to {found.high:.1%}"
 
 
 def _payload(verdict: "Verdict", run: Any, baseline: Any) -> dict[str, Any]:
@@ -102,7 +125,16 @@ def _payload(verdict: "Verdict", run: Any, baseline: Any) -> dict[str, Any]:
         "passed": verdict.is_passed,
         "broken": [outcome.said for outcome in verdict.broken],
         "limits": [asdict(outcome) for outcome in verdict.outcomes],
-        "rates": [{"group": group, "findings": failed, **asdict(found)} for group, failed, found in verdict.rates],
+        "rates": [
+            {
+                "group": rated.group,
+                "findings": rated.findings,
+                **asdict(rated.rate),
+                "false_alarms": rated.false_alarms,
+                "without_false_alarms": asdict(rated.rate_without),
+            }
+            for rated in verdict.rates
+        ],
         "changes": [asdict(change) for change in verdict.changes],
         "new": list(verdict.new),
         "notes": list(verdict.notes),

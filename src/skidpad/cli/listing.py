@@ -147,6 +147,18 @@ def _scenario_searches() -> Rows:
     return [(name, _summary(VECTOR_SEARCHES.get(name))) for name in VECTOR_SEARCHES.names()]
 
 
+def _style_searches() -> Rows:
+    from skidpad.search.evolution import STYLE_SEARCHES
+
+    return [(name, _summary(STYLE_SEARCHES.get(name))) for name in STYLE_SEARCHES.names()]
+
+
+def _duel_rewards() -> Rows:
+    from skidpad.duels.rewards import REWARDS
+
+    return [(name, _summary(REWARDS.get(name))) for name in REWARDS.names()]
+
+
 _LISTS: dict[str, Callable[[], Rows]] = {
     "transforms": _transforms,
     "criteria": _criteria,
@@ -161,4 +173,6 @@ _LISTS: dict[str, Callable[[], Rows]] = {
     "domains": _domains,
     "constraints": _constraints,
     "scenario-searches": _scenario_searches,
+    "style-searches": _style_searches,
+    "duel-rewards": _duel_rewards,
 }

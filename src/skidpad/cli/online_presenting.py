@@ -97,7 +97,7 @@ class OnlinePresenter:
                 row.errors,
                 row.departed,
                 row.collided,
-                row.median_mdcl,
+                _known(row.median_mdcl),
                 f"{row.rate.estimate:.1%}" if isfinite(row.rate.estimate) else "-",
                 f"{row.rate.low:.1%} to {row.rate.high:.1%}",
             )
@@ -111,7 +111,13 @@ class OnlinePresenter:
             table("searches at the same budget", heads, reached)
         if summary.worst:
             worst = [
-                (case.case_id, case.scenario_name, case.condition, case.verdict.value, case.mdcl, case.departed_at_s, case.collided_at_s)
+                (
+                    case.case_id,
+                    case.scenario_name,
+                    case.condition,
+                    case.verdict.value,
+                    *map(_known, (case.mdcl, case.departed_at_s, case.collided_at_s)),
+                )
                 for case in summary.worst[:8]
             ]
             table("worst drives", ("case", "scenario", "condition", "verdict", "MDCL", "departs at s", "collides at s"), worst)
@@ -139,8 +145,7 @@ def replay_and_show(rides: Rides, run: Run, finding: str, picture: Path | None, 
     from skidpad.campaigns.online_replaying import replay_drive
 
     result = replay_drive(rides, run, finding)
-    if picture is not None:
-        _write_film(rides, result, picture)
+    drawn: tuple[Path, ...] = () if picture is None else _write_film(rides, result, picture)
     row = result.row
     if json:
         print_json(
@@ -152,10 +157,11 @@ def replay_and_show(rides: Rides, run: Run, finding: str, picture: Path | None, 
                 "differences": list(result.differences),
                 **{name: result.again[name] for name in _SHOWN},
                 "version_changes": [str(change) for change in result.version_changes],
+                "pictures": [str(path) for path in drawn],
             }
         )
         return result.is_reproduced
-    rows = [(name, row[name], result.again[name]) for name in _SHOWN]
+    rows = [(name, _known(row[name]), _known(result.again[name])) for name in _SHOWN]
     table(f"{row['case_id']}: {row['mode']}, {row['scenario_name']}, {row['condition']}", ("", "in the run", "now"), rows)
     say(f"scenario: {row['scenario']}")
     if isfinite(row["mae_rad"]):
@@ -163,10 +169,18 @@ def replay_and_show(rides: Rides, run: Run, finding: str, picture: Path | None, 
     for change in result.version_changes:
         say(f"changed since: {change}")
     say("reproduced" if result.is_reproduced else f"NOT reproduced: {', '.join(result.differences)}")
+    if drawn:
+        say(f"film strip: {drawn[0]}; moving: {drawn[1]}")
     return result.is_reproduced
 
 
-def _write_film(rides: Rides, result: OnlineReplay, path: Path) -> None:
+def _known(value: object) -> object:
+    """Returns what a table shows of a value: nothing where it never happened or was not measured."""
+    return None if value == "" or (isinstance(value, float) and not isfinite(value)) else value
+
+
+def _write_film(rides: Rides, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
+    """Writes the strip and the same moving; returns both paths."""
     from skidpad.core.errors import SkidpadError
     from skidpad.core.files import write_atomically
     from skidpad.report.duel_film import standalone
@@ -179,4 +193,4 @@ def _write_film(rides: Rides, result: OnlineReplay, path: Path) -> None:
     beside = path.with_name(f"{path.stem}.moving.svg")
     for target, drawn in ((path, strip("strip", title, film)), (beside, moving("moving", title, film))):
         write_atomically(target, standalone(drawn).encode())
-    say(f"film strip: {path}; moving: {beside}")
+    return (path, beside)

@@ -9,6 +9,7 @@ import typer
 
 from skidpad.cli.console import print_json, progress_bar, say, table
 from skidpad.cli.subjects import Device, Json
+from skidpad.cli.training import Threads
 from skidpad.core.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def repair(
     control: Annotated[bool, typer.Option(help="Retrain a second network as long without the mutants, to compare with.")] = True,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
+    threads: Threads = 1,
     json: Json = False,
 ) -> None:
     """Retrain a network on a share of a run's mutants, and measure before and after on the held-out rest (DeepTest, RQ5).
@@ -68,6 +70,7 @@ def repair(
         control=control,
         seed=seed,
         device=device,
+        threads=threads,
     )
     settings.training()  # a wrong number ends the work before the rendering, not after it
     check_free(out)

@@ -19,7 +19,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario f
 
 def add_to(app: typer.Typer) -> None:
     """Adds the group of commands to the application."""
-    group = typer.Typer(no_args_is_help=True, help="Scenarios for closed-loop drives: draw, check, look, export.")
+    group = typer.Typer(no_args_is_help=True, help="Scenarios for closed-loop drives: draw, check, export.")
     for command in (draw, check, export):
         group.command()(command)
     app.add_typer(group, name="scenarios")

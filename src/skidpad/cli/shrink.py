@@ -5,11 +5,9 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import RunPath, open_with_campaign
+from skidpad.cli.campaigns import Finding, RunPath, case_named, open_with_campaign
 from skidpad.cli.console import print_json, progress_bar, say, table
 from skidpad.cli.subjects import Json
-
-Finding = Annotated[str, typer.Argument(metavar="FINDING", help="A case id, or enough of its first digits.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,7 +27,7 @@ def shrink(
 
     opened, campaign = open_with_campaign(run)
     with progress_bar("shrinking") as progress:
-        shrunk = shrink_finding(campaign, opened, finding, progress)
+        shrunk = shrink_finding(campaign, opened, case_named(opened, finding), progress)
     folder = out or opened.path / "shrunk" / shrunk.row["case_id"]
     files = write_shrunk(campaign, opened, shrunk, folder)
     if json:

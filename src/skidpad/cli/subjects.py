@@ -33,12 +33,15 @@ def inspect(what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")], devic
     For a model file without a description one is proposed: `skidpad inspect model.onnx > model.toml`, then correct the guesses.
     """
     from skidpad.drives.opening import is_recording
+    from skidpad.subjects.formats import is_named_like_a_model
     from skidpad.subjects.pretrained import subject_path
 
     path = subject_path(what)
     what = str(path) if what == "demo" else what
     if Path(what.partition("?")[0]).suffix == ".toml" or (path.is_file() and not is_recording(path)):
         _inspect_subject(what, device, json)
+    elif is_named_like_a_model(path) and not path.exists():
+        raise SkidpadError(f"there is no model file {what!r}; look at the name, or inspect another")
     else:
         _inspect_drive(what, json)
 
@@ -53,7 +56,7 @@ def _inspect_drive(text: str, json: bool) -> None:
         for row, kind in zip(payload["problems"], report.problems, strict=True):
             row["kind"] = kind.kind.value
             row["examples"] = [str(problem) for problem in kind.examples]
-        print_json(payload)
+        print_json({**payload, "warnings": list(report.warnings)})
         return
     rows: list[tuple[str, object]] = [
         ("frames", f"{report.count} ({report.readable} readable)"),
@@ -71,10 +74,12 @@ def _inspect_drive(text: str, json: bool) -> None:
     else:
         rows.append(("labels", "none: relations that need the human's steering cannot be used"))
     facts(f"drive {report.name}", rows)
+    for warning in report.warnings:
+        say(f"warning: {warning}")
     if report.problems:
         kinds = [(kind.kind.value, kind.count, "; ".join(map(str, kind.examples[:2]))) for kind in report.problems]
         table("problems", ("kind", "count", "first"), kinds)
-    else:
+    elif not report.warnings:
         say("no problems found")
 
 

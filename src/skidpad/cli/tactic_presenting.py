@@ -115,8 +115,7 @@ class TacticPresenter:
 
         result = replay_scene(self.campaign, self.run, finding)
         same = is_reproduced(self.campaign, result)
-        if picture is not None:
-            self._write_pair(result, picture)
+        drawn = None if picture is None else self._write_pair(result, picture)
         record = result.record
         if json:
             print_json(
@@ -144,9 +143,11 @@ class TacticPresenter:
         for change in result.version_changes:
             say(f"changed since: {change}")
         say("reproduced" if same else "NOT reproduced")
+        if drawn is not None:
+            say(f"picture: {drawn}")
         return same
 
-    def _write_pair(self, result: ReplayResult, path: Path) -> None:
+    def _write_pair(self, result: ReplayResult, path: Path) -> Path:
         from skidpad.campaigns.tactic_applying import picture as rendered
         from skidpad.core.images import write_image
         from skidpad.core.stimuli import Recipe
@@ -156,7 +157,7 @@ class TacticPresenter:
         drive, weather = self.campaign.drive, self.campaign.weather
         original, mutant = (rendered(drive, weather, record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
         answers = (degrees(result.original), degrees(result.mutant), degrees(record.label))
-        write_image(path, pair_picture(original, mutant, *answers, caption=str(record.recipe), unit="deg"))
+        return write_image(path, pair_picture(original, mutant, *answers, caption=str(record.recipe), unit="deg"))
 
 
 def _test_words(test: Compared) -> tuple[str | None, str | None]:

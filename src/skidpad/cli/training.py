@@ -13,6 +13,8 @@ from skidpad.cli.console import facts, print_json, progress_bar, say
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
 
+Threads = Annotated[int, typer.Option(help="Threads on the CPU. More may be faster; another number gives a slightly other network.")]
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
@@ -32,6 +34,7 @@ def train(
     resume: Annotated[bool, typer.Option(help="Go on from the checkpoint beside OUT.")] = False,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
+    threads: Threads = 1,
     json: Json = False,
 ) -> None:
     """Train a network of the zoo on a drive, and describe it for the other commands.
@@ -52,6 +55,7 @@ def train(
         mirror=mirror,
         seed=seed,
         device=device,
+        threads=threads,
     )
     _check_out(out, resume)
     command = shlex.join(["skidpad", *sys.argv[1:]])

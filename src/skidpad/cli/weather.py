@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli import weather_realism, weather_search
-from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import SkidpadError
@@ -41,6 +41,7 @@ def run_test(
     subject_device: Annotated[str, typer.Option(help="Where the subject runs; as --device, or the CPU for one that cannot.")] = "",
     seed: Seed = 0,
     device: Device = "cpu",
+    workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
@@ -64,7 +65,7 @@ def run_test(
         device=device,
         subject_device=subject_device,
     )
-    run_campaign(settings, out or next_free(Path("runs"), f"{Path(subject).stem}-weather"), json)
+    run_campaign(settings, out or next_free(Path("runs"), f"{Path(subject).stem}-weather"), json, workers)
 
 
 def rank(

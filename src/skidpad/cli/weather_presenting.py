@@ -49,7 +49,7 @@ class DeepRoadPresenter(DeepTestPresenter):
 
     def show(self) -> None:
         """Prints the counts by weather and the worst finding's replay command."""
-        from skidpad.report.deeproad import enlarged, style_words
+        from skidpad.report.deeproad import road_warnings, style_words, tried_words
 
         found, run, campaign = self._found, self.run, self.campaign
         bounds = [f"{bound:g} deg" for bound in campaign.road.thresholds_deg]
@@ -58,17 +58,17 @@ class DeepRoadPresenter(DeepTestPresenter):
             (each.weather, *(bound.inconsistent for bound in each.counts), each.cases, share_words(each.counts[0]), each.mean_deg)
             for each in whole
         ]
-        columns = ("weather", *bounds, "frames", f"share at {bounds[0]} (95 % interval)", "mean change (deg)")
+        columns = ("weather", *bounds, "answers", f"share at {bounds[0]} (95 % interval)", "mean change (deg)")
+        for warning in road_warnings(campaign):
+            say(f"warning: {warning}")
         table("inconsistent answers", columns, rows)
+        say(f"tried: {tried_words(campaign, found)}")
         words = style_words(campaign)
         if words:
             say(f"styles of MUNIT weathers: {words}")
         say(
             f"the answers on the frames as they are spread by {found.spread_deg:.1f} deg: a network that hardly steers is always consistent"
         )
-        for name in enlarged(campaign):
-            size = campaign.weathers[name].weather.card.size_px
-            say(f"warning: {name} was learned at {size} px, fewer than the subject sees; part of the change may be blur")
         if campaign.window_words:
             say(f"memory: each weather is {campaign.window_words}")
         if campaign.road.subject_device != campaign.road.device:

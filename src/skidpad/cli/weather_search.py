@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import next_free, run_campaign
+from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 
 
@@ -39,6 +39,7 @@ def search(
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
+    workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
@@ -70,7 +71,7 @@ def search(
         seed=seed,
         device=device,
     )
-    run_campaign(settings, out or next_free(Path("runs"), f"{Path(settings.subject).stem}-{Path(settings.weather).stem}"), json)
+    run_campaign(settings, out or next_free(Path("runs"), f"{Path(settings.subject).stem}-{Path(settings.weather).stem}"), json, workers)
 
 
 def weather_file(text: str) -> str:

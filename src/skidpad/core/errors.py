@@ -1,6 +1,6 @@
 """The one small tree of exceptions; each class owns the exit code of the command that it ends."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Self
 
@@ -31,12 +31,41 @@ class BadDriveError(SkidpadError):
     """A drive that cannot be read at all; single broken frames are problems, not errors."""
 
 
+class LostDriveError(BadDriveError):
+    """A drive that was there and is gone as a whole, as a network folder that is no longer mounted; it may come back."""
+
+
 class BadSubjectError(SkidpadError):
     """A subject description or model file that cannot or must not be loaded."""
 
 
 class BadRunError(SkidpadError):
     """A run folder that is missing, foreign, damaged or in use."""
+
+
+class WorkersError(SkidpadError):
+    """Workers that cannot begin, or are all gone."""
+
+
+class LostWorkError(SkidpadError):
+    """Some items of a map killed every worker that took them; all others are done.
+
+    lost: how the last worker ended, by the name of the item.
+    """
+
+    def __init__(self, lost: Mapping[str, str]) -> None:
+        words = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+        super().__init__(f"{len(lost)} pieces of work ended every worker that took them ({words}); give each worker more memory")
+        self.lost = dict(lost)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Mapping[str, str]]]:
+        return type(self), (self.lost,)
+
+
+class IncompleteRunError(SkidpadError):
+    """A run that was carried on as far as it goes, but lacks shards that kill their workers."""
+
+    exit_code = 3
 
 
 class MissingExtraError(SkidpadError):

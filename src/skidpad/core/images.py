@@ -58,8 +58,8 @@ def encode(frame: NumpyFrames, suffix: str = ".png", quality: int = 90) -> bytes
     return data.tobytes()
 
 
-def write_image(path: Path, frame: NumpyFrames) -> None:
-    """Writes one RGB frame as .png or .jpg, and makes its folder; without a suffix, as .png."""
+def write_image(path: Path, frame: NumpyFrames) -> Path:
+    """Writes one RGB frame as .png or .jpg, and makes its folder; without a suffix, as .png. Returns where it was written."""
     path = path if path.suffix else path.with_suffix(".png")
     if path.suffix.lower() not in {".png", ".jpg", ".jpeg"}:
         raise SkidpadError(f"pictures are written as .png or .jpg; got {str(path)!r}")
@@ -70,6 +70,7 @@ def write_image(path: Path, frame: NumpyFrames) -> None:
         raise SkidpadError(
             f"cannot write the picture {str(path)!r}: {error.strerror}; choose a file in a folder you may write to"
         ) from error
+    return path
 
 
 def pixel_hash(frame: NumpyFrames) -> str:

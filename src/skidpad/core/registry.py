@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Maps names to factories; the modules that hold the rows are imported at the first look-up.
+    """Maps names to factories; the modules that hold the rows are imported in their order until one has the row that is looked for.
 
     A third-party package adds rows by an entry point in the group `skidpad.<plural>` that names a module.
     """
@@ -37,7 +37,12 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Returns the row `name`, or says which names there are."""
-        self._load()
+        for module in () if self._loaded else self._modules:
+            if name in self._rows:
+                break
+            import_module(module)
+        if name not in self._rows:
+            self._load()
         if name not in self._rows:
             raise UnknownNameError.among(self.noun, name, self._rows)
         return self._rows[name]

@@ -138,17 +138,34 @@ class Space:
         """Draws one row of the grid."""
         return self.grid[int(rng.integers(len(self.grid)))]
 
+    def filled(self, stimulus: str, params: Params) -> Params:
+        """Adds the parameters that were left out: what every row of the grid has, else what changes nothing.
+
+        At least one number that the grid varies must be given, since a stimulus that changes nothing tests nothing.
+        """
+        self._refuse_unknown(stimulus, params)
+        tested = {parameter.name: {row[parameter.name] for row in self.grid} for parameter in self.parameters}
+        strengths = [each for each in self.parameters if not isinstance(each, Choice) and len(tested[each.name]) > 1]
+        if strengths and not any(each.name in params for each in strengths):
+            raise BadParametersError(f"{stimulus!r} needs {' or '.join(map(str, strengths))}; got {params}")
+        usual = {each.name: next(iter(tested[each.name])) if len(tested[each.name]) == 1 else each.identity for each in self.parameters}
+        return Params(**({name: value for name, value in usual.items() if value is not None} | dict(params)))
+
     def check(self, stimulus: str, params: Params) -> None:
         """Refuses unknown, missing and out-of-bounds parameters."""
-        known = {parameter.name: parameter for parameter in self.parameters}
-        for name in params:
-            if name not in known:
-                raise UnknownNameError.among(f"parameter of {stimulus!r}", name, known)
-        for name, parameter in known.items():
+        self._refuse_unknown(stimulus, params)
+        for parameter in self.parameters:
+            name = parameter.name
             if name not in params:
                 raise BadParametersError(f"{stimulus!r} needs the parameter {name!r} ({parameter}); got {params}")
             if not parameter.accepts(params[name]):
                 raise BadParametersError(f"{stimulus!r} takes {parameter}; got {name}={params[name]!r}")
+
+    def _refuse_unknown(self, stimulus: str, params: Params) -> None:
+        known = [parameter.name for parameter in self.parameters]
+        for name in params:
+            if name not in known:
+                raise UnknownNameError.among(f"parameter of {stimulus!r}", name, known)
 
 
 class Stimulus(Protocol):

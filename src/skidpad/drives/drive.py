@@ -14,6 +14,7 @@ import numpy as np
 
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
+from skidpad.drives.names import Names
 from skidpad.drives.prefetch import FRAMES_PER_TASK, default_threads, filled_in_order
 
 
@@ -92,15 +93,15 @@ class Cut:
 class Drive:
     """A recorded drive in time order; frames are read when they are asked for.
 
-    frame_ids: N distinct names. steering_rad: (N,), NaN where a frame has no label. time_s: (N,) seconds since the first
-    frame of the recording, never falling, or None. source: asked for frame i of the whole drive. problems: found while
-    indexing the whole recording; a slice carries them all. origin: the text that `open_drive` opens to the same drive
-    again, empty where there is none (arrays in memory, frames picked without a pattern). public: (N,), the public half of
-    a challenge's split, or None. cut: set on slices only.
+    frame_ids: N distinct names, kept as `Names` however they are given. steering_rad: (N,), NaN where a frame has no label.
+    time_s: (N,) seconds since the first frame of the recording, never falling, or None. source: asked for frame i of the
+    whole drive. problems: found while indexing the whole recording; a slice carries them all. origin: the text that
+    `open_drive` opens to the same drive again, empty where there is none (arrays in memory, frames picked without a
+    pattern). public: (N,), the public half of a challenge's split, or None. cut: set on slices only.
     """
 
     name: str
-    frame_ids: tuple[str, ...]
+    frame_ids: Sequence[str]
     steering_rad: FloatArray
     time_s: FloatArray | None
     source: FrameSource
@@ -110,6 +111,7 @@ class Drive:
     cut: Cut | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "frame_ids", Names.of(self.frame_ids))
         count = len(self.frame_ids)
         for what, values in (("labels", self.steering_rad), ("times", self.time_s), ("split marks", self.public)):
             if values is not None and values.shape != (count,):
@@ -176,7 +178,7 @@ class Drive:
         whole = self if self.cut is None else self.cut.whole
         return replace(
             self,
-            frame_ids=tuple(self.frame_ids[position] for position in chosen.tolist()),
+            frame_ids=Names.of(self.frame_ids[position] for position in chosen.tolist()),
             steering_rad=self.steering_rad[chosen],
             time_s=None if self.time_s is None else self.time_s[chosen],
             public=None if self.public is None else self.public[chosen],
@@ -258,7 +260,8 @@ class Drive:
                 yield self._batch(positions, frames, problems)
 
     def _read(self, chosen: IntArray, threads: int | None) -> FrameBatch:
-        if len(chosen) <= FRAMES_PER_TASK:
+        if len(chosen) <= FRAMES_PER_TASK or threads == 1:
+            # one thread of its own would be handed every frame while this one waits
             frames = np.empty((len(chosen), *self.frame_shape), np.uint8)
             return self._batch(chosen, frames, self._fill(chosen, frames))
 

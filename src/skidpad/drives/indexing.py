@@ -12,6 +12,7 @@ import numpy as np
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
 from skidpad.drives.drive import Drive, Problem, ProblemKind
+from skidpad.drives.names import Names
 from skidpad.drives.pictures import PictureSource, frame_id_of, pictures_in, times_of
 from skidpad.drives.tables import parse_angle, parse_number
 
@@ -115,10 +116,10 @@ class Index:
         public = [entry.public for entry in entries]
         return Drive(
             name=self.name,
-            frame_ids=tuple(entry.frame_id for entry in entries),
+            frame_ids=Names.of(entry.frame_id for entry in entries),
             steering_rad=np.array([entry.steering_rad for entry in entries], np.float64),
             time_s=None if times is None else np.array(times, np.float64),
-            source=PictureSource(self.folder, tuple(entry.file_name for entry in entries)),
+            source=PictureSource(self.folder, Names.of(entry.file_name for entry in entries)),
             problems=tuple(self.problems),
             public=None if None in public else np.array(public, np.bool_),
         )

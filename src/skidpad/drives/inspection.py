@@ -14,6 +14,10 @@ from skidpad.drives.drive import Drive, Problem, ProblemKind
 NEAR_STRAIGHT_DEG = 2.0
 """A recorded angle below this, either way, counts as driving straight; most of a drive does."""
 
+LOCK_DEG = 470.0
+"""No steering wheel is known to be turned further, either way, while a car drives: 8.2 rad is where the drive-by-wire of the car that
+recorded Udacity's drives ends, and usual cars reach 1.3 to 1.6 turns. What lies beyond is most likely in another unit."""
+
 _EXAMPLES = 5
 
 
@@ -28,7 +32,10 @@ class ProblemCount:
 
 @dataclass(frozen=True, slots=True)
 class LabelSummary:
-    """The labels of a drive in degrees; straight_share: the share of them below NEAR_STRAIGHT_DEG either way."""
+    """The labels of a drive in degrees.
+
+    straight_share: the share of them below NEAR_STRAIGHT_DEG either way. beyond_lock: how many lie beyond LOCK_DEG.
+    """
 
     count: int
     min_deg: float
@@ -36,6 +43,7 @@ class LabelSummary:
     mean_deg: float
     std_deg: float
     straight_share: float
+    beyond_lock: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,16 @@ class DriveReport:
     longest_gap_s: float | None
     labels: LabelSummary | None
     problems: tuple[ProblemCount, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What can be read but is hardly meant."""
+        labels = self.labels
+        if labels is None or not labels.beyond_lock:
+            return ()
+        most = max(abs(labels.min_deg), abs(labels.max_deg))
+        found = f"{labels.beyond_lock} of {labels.count} labels lie beyond {LOCK_DEG:g} degrees ({most:.0f} at most)"
+        return (f"{found}, further than a steering wheel turns: is the column in another unit? unit=deg reads degrees",)
 
 
 def inspect_drive(drive: Drive, progress: Progress = silent, *, batch_size: int = 64, threads: int | None = None) -> DriveReport:
@@ -111,4 +129,5 @@ def _summarise(drive: Drive) -> LabelSummary | None:
         mean_deg=float(labels_deg.mean()),
         std_deg=float(labels_deg.std()),
         straight_share=float(np.mean(np.abs(labels_deg) < NEAR_STRAIGHT_DEG)),
+        beyond_lock=int(np.sum(np.abs(labels_deg) > LOCK_DEG)),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 from calendar import timegm
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skidpad.core.errors import LostDriveError
 from skidpad.core.images import NumpyFrames, decode
 from skidpad.drives.drive import Problem, ProblemKind
 
@@ -24,7 +26,7 @@ class PictureSource:
     """Frames that are picture files of one folder."""
 
     folder: Path
-    names: tuple[str, ...]
+    names: Sequence[str]
 
     def read(self, index: int) -> NumpyFrames | Problem:
         """Reads and decodes one picture."""
@@ -32,6 +34,8 @@ class PictureSource:
         try:
             data = (self.folder / name).read_bytes()
         except FileNotFoundError:
+            if not self.folder.is_dir():
+                raise gone(self.folder) from None
             return Problem(ProblemKind.MISSING_FILE, frame_id_of(name), f"no file {name} in {self.folder.name}")
         except OSError as error:
             return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name}: {error.strerror}")
@@ -44,6 +48,11 @@ class PictureSource:
             return str((self.folder / self.names[index]).stat().st_size)
         except OSError:
             return "missing"
+
+
+def gone(place: Path) -> LostDriveError:
+    """Says that a drive is no longer there: not one broken frame, but all of them, and perhaps only for a while."""
+    return LostDriveError(f"the drive's {place} is gone; put it back or mount it again")
 
 
 def pictures_in(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from zlib import crc32
@@ -17,6 +17,7 @@ from skidpad.core.images import FloatArray, IntArray
 from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.index_cache import Index, cached
 from skidpad.drives.message_types import COMPRESSED_IMAGE, IMAGE, STEERING_FIELDS, MessageType
+from skidpad.drives.names import Names
 from skidpad.drives.readers import Option, Options
 from skidpad.drives.recorded_pictures import MessageFrames
 from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Message, Recording, Topic
@@ -142,7 +143,7 @@ def _drive(
     problems += [Problem(ProblemKind.DUPLICATE_ID, str(stamp), twice) for stamp in stamps[order[repeated]].tolist()]
     order = order[~repeated]
     stamps = stamps[order]
-    frame_ids = tuple(map(str, stamps.tolist()))
+    frame_ids = Names.of(map(str, stamps.tolist()))
     steering_rad = np.full(len(stamps), np.nan)
     if labelled:
         steering_rad = _labels(stamps, index, unit, tolerance_s, problems, frame_ids)
@@ -164,7 +165,7 @@ def _drive(
 
 
 def _labels(
-    stamps: IntArray, index: Index, unit: AngleUnit, tolerance_s: float, problems: list[Problem], frame_ids: tuple[str, ...]
+    stamps: IntArray, index: Index, unit: AngleUnit, tolerance_s: float, problems: list[Problem], frame_ids: Sequence[str]
 ) -> FloatArray:
     label_stamps, labels = index.arrays["label_stamps"].astype(np.int64), index.arrays["labels"]
     order = np.argsort(label_stamps, kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -42,7 +42,7 @@ class MessageFrames:
 
     recording: Recording
     kind: MessageType
-    frame_ids: tuple[str, ...]
+    frame_ids: Sequence[str]
     places: IntArray
     sizes: IntArray
     checksums: IntArray

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -36,7 +36,7 @@ class RemotePictures:
 
     remote: RemoteFiles
     folder: str
-    names: tuple[str, ...]
+    names: Sequence[str]
     files: tuple[RemoteFile, ...]
 
     def read(self, index: int) -> NumpyFrames | Problem:

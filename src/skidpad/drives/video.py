@@ -12,6 +12,7 @@ from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import FloatArray
 from skidpad.drives.drive import Drive, Problem, ProblemKind
+from skidpad.drives.names import Names
 from skidpad.drives.pictures import is_picture
 from skidpad.drives.readers import READERS, Option, Options
 from skidpad.drives.recorded import nearest
@@ -70,7 +71,7 @@ class Video:
             ]
         return Drive(
             name=file.stem,
-            frame_ids=tuple(frame_id(place) for place in range(len(index.stamps))),
+            frame_ids=Names.of(frame_id(place) for place in range(len(index.stamps))),
             steering_rad=steering_rad,
             time_s=index.time_s,
             source=VideoFrames(file, index),

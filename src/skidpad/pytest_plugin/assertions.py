@@ -13,8 +13,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from skidpad.campaigns.bundles import FINDING, judge_bundle
-from skidpad.campaigns.lanes import open_lanes
+from skidpad.campaigns.bundles import FINDING, Scene, judge_bundle, loaded
 from skidpad.campaigns.online_camera import conditions_of
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.core.errors import BadParametersError
@@ -26,12 +25,12 @@ from skidpad.oracles.relation import Answers, Relation
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike
 from skidpad.pytest_plugin.current import current
 from skidpad.report.arrows import pair_picture
-from skidpad.report.wording import answer, difference, percent, with_unit
+from skidpad.report.wording import answer, difference, percent
 from skidpad.statistics.intervals import wilson
 from skidpad.subjects.base import Subject
 from skidpad.subjects.description import STEERING
-from skidpad.subjects.loading import load_subject
 from skidpad.transforms import TRANSFORMS
+from skidpad.workers.lanes import open_lanes
 
 StimulusLike: TypeAlias = "str | Recipe | Stimulus | tuple[Stimulus, Params]"
 """`"brightness(shift=40)"`, `"fog"` or `Fog()` (every row of its grid), `"fog+blur"`, a Recipe, `(Fog(), Params(...))`."""
@@ -93,8 +92,16 @@ def assert_mended(subject: str | Path | Subject, bundle: str | Path) -> None:
     judgement = judge_bundle(folder, subject)
     if not judgement.holds:
         title = json.loads((folder / FINDING).read_text(encoding="utf-8"))["title"]
-        picture = next((folder / name for name in ("pair.png", "strip.svg") if (folder / name).is_file()), None)
+        picture = None if judgement.scene is None else _scene(judgement.scene, title)
         _fail([f"{title}: {judgement.said}"], picture)
+
+
+def _scene(scene: Scene, title: str) -> Path:
+    from skidpad.report.bundle_pictures import draw_scene, suffix_of  # noqa: PLC0415 - films import worlds and duels
+
+    path = current().next_picture(suffix_of(scene))
+    draw_scene(scene, title, path)
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,9 @@ def _check(
     output: str,
 ) -> None:
     __tracebackhide__ = True
-    asked = load_subject(subject) if isinstance(subject, str | Path) else subject
+    if not 0.0 <= max_rate <= 1.0:
+        raise BadParametersError(f"max_rate is a share from 0 to 1, as 0.02 for 2 %; got {max_rate:g}")
+    asked = loaded(subject)
     opened = open_drive(drive) if isinstance(drive, str) else drive
     judged = JudgedOutput.of(asked.description, output)
     if judged.output.is_angle != isinstance(relation, SteersAlike):
@@ -180,7 +189,7 @@ def _search(
     def ask(batch: FrameBatch, recipe: Recipe) -> FloatArray:
         return np.asarray(subject.predict(recipe.apply(batch.clip, stimuli))[:, judged.column], np.float64)
 
-    with open_lanes("cpu") as lanes:
+    with open_lanes() as lanes:
         for batch in drive.batches(max(_FRAMES, 2 * subject.lead), lead=subject.lead):
             original = ask(batch, Recipe())
             unlabelled = np.full(len(batch), np.nan)
@@ -208,8 +217,10 @@ def _picture(drive: Drive, worst: _Worst, stimuli: Mapping[str, Stimulus], was: 
     about = {
         "frame_id": worst.frame_id,
         "recipe": json.loads(worst.recipe.to_json()),
-        "original": with_unit(was, unit),
-        "mutant": with_unit(now, unit) if isfinite(now) else None,
+        "unit": unit,
+        "original": was,
+        "mutant": now if isfinite(now) else None,
+        "said": f"{answer(was, unit)} became {answer(now, unit)}",
         "excess": worst.excess if isfinite(worst.excess) else None,
     }
     path.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from skidpad.core.errors import SkidpadError
 from skidpad.pytest_plugin.current import DEFAULT_FOLDER, CurrentTest, begin, end, folder_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _STIMULUS = "skidpad_stimulus"
 _MARK = "skidpad_stimuli"
+_OURS = "skidpad.pytest_plugin."
 _LOADED = pytest.StashKey[dict[str, Any]]()
 _SUBJECT_HELP = "the network under test: path of its description"
 _DRIVE_HELP = "the drive that it is tested on, as `skidpad test` takes it"
@@ -63,22 +65,46 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         end()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """Tells what the user of a fixture or an assertion can mend in its own words: a traceback through skidpad would bury them."""
+    raised = call.excinfo
+    if raised is None or not isinstance(raised.value, SkidpadError):
+        return
+    names = [str(entry.frame.f_globals.get("__name__", "")) for entry in raised.traceback]
+    first = next((at for at, name in enumerate(names) if name.startswith(_OURS)), None)
+    if first is None:  # a call of the user's own, whose traceback is theirs
+        return
+    entry = raised.traceback[first - 1] if first else None
+    is_test = entry is not None and not names[first - 1].startswith(("_pytest", "pluggy"))
+    where = f"{Path(str(entry.path)).name}:{entry.lineno + 1}: " if entry is not None and is_test else ""
+    try:
+        pytest.fail(f"{where}{raised.value}", pytrace=False)
+    except pytest.fail.Exception as told:
+        call.excinfo = pytest.ExceptionInfo.from_exception(told)
+
+
 @pytest.fixture
 def skidpad_subject_name(request: pytest.FixtureRequest) -> str:
     """The text that names the subject: --skidpad-subject, SKIDPAD_SUBJECT of the environment, the ini file, or of the test's module."""
     own = str(getattr(request.module, "SKIDPAD_SUBJECT", ""))
-    return _wanted(request.config, "subject", own)
+    beside = request.path.parent / own
+    text = _wanted(request.config, "subject", str(beside) if own and beside.is_file() else own)
+    if text == own and text.endswith((".toml", ".safetensors")) and not Path(text).is_file():
+        pytest.fail(f"the network that this test names is not at {beside}; name the one to ask with --skidpad-subject FILE", pytrace=False)
+    return text
 
 
 @pytest.fixture
 def skidpad_subject(request: pytest.FixtureRequest, skidpad_subject_name: str) -> Subject:
     """The network under test, loaded once a session."""
     from skidpad.subjects.loading import load_subject  # noqa: PLC0415 - imports torch
+    from skidpad.subjects.pretrained import subject_path  # noqa: PLC0415 - imports torch
 
     loaded = request.config.stash[_LOADED]
     key = f"subject {skidpad_subject_name}"
     if key not in loaded:
-        loaded[key] = load_subject(skidpad_subject_name)
+        loaded[key] = load_subject(subject_path(skidpad_subject_name))
     subject: Subject = loaded[key]
     return subject
 

@@ -44,6 +44,7 @@ class RepairSettings:
     control: bool = True
     seed: int = 0
     device: str = "cpu"
+    threads: int = 1
 
     def __post_init__(self) -> None:
         if not self.transforms:
@@ -66,4 +67,5 @@ class RepairSettings:
             mirror=self.mirror,
             seed=self.seed,
             device=self.device,
+            threads=self.threads,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from base64 import b64encode
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.files import write_atomically
 from skidpad.report.evidence import Evidence, witness_of
 from skidpad.report.wording import plain
+from skidpad.subjects.pretrained import subject_path
 
 if TYPE_CHECKING:
     from skidpad.campaigns.shrinking import Shrunk
@@ -49,6 +51,7 @@ def export_finding(campaign: Any, run: Run, prefix: str, folder: Path, shrunk: S
     try:
         folder.mkdir(parents=True, exist_ok=True)
         evidence = witness.testify(row, folder)
+        evidence = replace(evidence, subject=_seen_from(folder, evidence.subject))
         case: str = row["case_id"]
         test = folder / f"test_finding_{case}.py" if evidence.check is not None and row["violated"] else None
         if test is not None:
@@ -70,6 +73,13 @@ def export_finding(campaign: Any, run: Run, prefix: str, folder: Path, shrunk: S
 def _check_free(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SkidpadError(f"{folder} is in use; name an empty or a new folder with --out")
+
+
+def _seen_from(folder: Path, subject: str) -> str:
+    """Returns a path as it is from the bundle, so that both can move together; `demo` for the network that comes along."""
+    if not Path(subject).is_absolute():
+        return subject
+    return "demo" if Path(subject) == subject_path("demo") else Path(os.path.relpath(subject, folder.absolute())).as_posix()
 
 
 def _about(run: Run, row: Mapping[str, Any], evidence: Evidence, found: str) -> dict[str, Any]:
@@ -114,7 +124,7 @@ def _test_source(case: str, evidence: Evidence, name: str) -> str:
         "from pathlib import Path\n\n"
         "from skidpad.pytest_plugin import assert_mended\n\n"
         f"SKIDPAD_SUBJECT = {evidence.subject!r}\n"
-        '"""Who is asked where --skidpad-subject names nobody else."""\n\n\n'
+        '"""Who is asked where --skidpad-subject names nobody else; a path is seen from this file."""\n\n\n'
         f"def test_finding_{case}(skidpad_subject_name):\n"
         "    assert_mended(skidpad_subject_name, Path(__file__).parent)\n"
     )

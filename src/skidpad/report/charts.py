@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log10, nan
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from skidpad.report.model import Curve, DeviationHistogram
 from skidpad.report.svg import WIDTH, Axis, Unit, add, drawable, drawing, round_up, short, tip, write
-from skidpad.report.wording import DEGREES, count, with_unit
+from skidpad.report.wording import DEGREES, counted, with_unit
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 52.0, WIDTH - 10.0, 14.0, 226.0, 268.0
 SERIES = 6
@@ -55,7 +55,7 @@ def histogram(key: str, title: str, description: str, data: DeviationHistogram) 
             mark = add(
                 root, "rect", class_="bar beyond" if beyond else "bar", x=left, y=top, width=max(right - left, 0.5), height=_BOTTOM - top
             )
-            tip(mark, f"{with_unit(low, data.unit)} to {with_unit(high, data.unit)}: {count(number)} cases")
+            tip(mark, f"{with_unit(low, data.unit)} to {with_unit(high, data.unit)}: {counted(number, 'case')}")
     for edge in (-data.tolerance, data.tolerance):
         if edges and edges[0] < edge < edges[-1]:
             at = x.at(float(np.interp(edge, edges, places)))
@@ -69,11 +69,15 @@ def is_even(edges: Sequence[float]) -> bool:
     return len(widths) == 0 or float(widths.max()) <= 1.5 * float(widths.min())
 
 
-def curves(key: str, title: str, description: str, axes: tuple[str, str], series: Sequence[Curve]) -> str:
-    """Draws named lines over shared axes, the names beneath them; the first few have a colour and a dash each."""
+def curves(key: str, title: str, description: str, axes: tuple[str, str], series: Sequence[Curve], *, from_zero: bool = False) -> str:
+    """Draws named lines over shared axes, the names beneath them; the first few have a colour and a dash each.
+
+    from_zero: whether heights are read as amounts, so that the upper axis must begin at nothing.
+    """
     points = [(x, y) for line in series for x, y in zip(line.x, line.y, strict=True) if drawable(x) and drawable(y)]
     x = _axis([point[0] for point in points], _LEFT, _RIGHT)
-    y = _axis([point[1] for point in points], _BOTTOM, _TOP)
+    x = replace(x, is_whole=all(point[0] == round(point[0]) for point in points))
+    y = _axis([*(point[1] for point in points), *([0.0] if from_zero else [])], _BOTTOM, _TOP)
     root = drawing(key, title, description, _HEIGHT + 20.0 * len(series))
     _frame(root, x, _words(y), y, *axes)
     for index, line in enumerate(series):
@@ -87,11 +91,11 @@ def curves(key: str, title: str, description: str, axes: tuple[str, str], series
     return write(root)
 
 
-def scatter(key: str, title: str, description: str, axes: tuple[str, str], points: Sequence[Point]) -> str:
-    """Draws one mark for each finite point; a point's name shows when it is pointed at."""
+def scatter(key: str, title: str, description: str, axes: tuple[str, str], points: Sequence[Point], *, from_zero: bool = False) -> str:
+    """Draws one mark for each finite point; a point's name shows when it is pointed at. from_zero: as of curves."""
     seen = [point for point in points if drawable(point.x) and drawable(point.y)]
     x = _axis([point.x for point in seen], _LEFT, _RIGHT)
-    y = _axis([point.y for point in seen], _BOTTOM, _TOP)
+    y = _axis([*(point.y for point in seen), *([0.0] if from_zero else [])], _BOTTOM, _TOP)
     root = drawing(key, title, description, _HEIGHT)
     _frame(root, x, _words(y), y, *axes)
     for point in seen:

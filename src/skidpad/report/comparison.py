@@ -14,7 +14,8 @@ from skidpad.report.comparison_charts import agreement_chart, difference_chart, 
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.online import films
 from skidpad.report.page import Chart, Page, Table
-from skidpad.report.wording import NOTHING, count, interval, percent, plain
+from skidpad.report.tagging import looked_at, with_tags
+from skidpad.report.wording import NOTHING, count, counted, interval, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.campaigns.comparing import Comparing
@@ -29,17 +30,21 @@ def comparison_page(campaign: Comparing, run: Run) -> Page:
     name = plain(campaign.subject.description.name, 80)
     table = found.agreement
     telling = found.telling
-    return Page(
+    page = Page(
         title=f"Offline and online: {name}",
         tone=Tone.UNKNOWN if not table.total else Tone.ALARM if table.false_safe else Tone.CALM,
         verdict=("" if run.is_finished else "Not finished yet. ") + verdict(found),
         headlines=(
             Headline("scenarios that differ", percent(found.disagreement.estimate), f"{count(table.disagreeing)} of {count(table.total)}"),
             Headline(
-                "false-safe", percent(found.false_safe.estimate), f"{count(table.false_safe)} of {count(table.unsafe_online)} unsafe online"
+                "fine offline, unsafe online (false-safe)",
+                percent(found.false_safe.estimate),
+                f"{count(table.false_safe)} of {count(table.unsafe_online)} unsafe online",
             ),
             Headline(
-                "false alarm", percent(found.false_alarm.estimate), f"{count(table.false_alarm)} of {count(table.safe_online)} safe online"
+                "alarm offline, fine online (false alarm)",
+                percent(found.false_alarm.estimate),
+                f"{count(table.false_alarm)} of {count(table.safe_online)} safe online",
             ),
         ),
         context=(Fact("Subject", name), Fact("World", campaign.settings.world), Fact("Recorded", _recorded(campaign))),
@@ -53,6 +58,7 @@ def comparison_page(campaign: Comparing, run: Run) -> Page:
         commands=_commands(run),
         films=films(campaign.rides, run, [telling.online_id]) if telling is not None else (),
     )
+    return with_tags(page, looked_at(run))
 
 
 def verdict(found: Comparison) -> str:
@@ -66,7 +72,7 @@ def verdict(found: Comparison) -> str:
     tail = f"{who[table.optimist]} (p = {found.optimism_p:.2g})." if table.optimist in who else "Neither is more optimistic."
     if table.optimist == "online":
         tail = f"{who['online']}, against the paper's finding."
-    return f"Offline and online testing differ on {count(table.disagreeing)} of {count(table.total)} scenarios. {tail}"
+    return f"Offline and online testing differ on {count(table.disagreeing)} of {counted(table.total, 'scenario')}. {tail}"
 
 
 def _notes(found: Comparison, campaign: Comparing) -> tuple[str, ...]:
@@ -177,7 +183,11 @@ def _matching_tables(found: Comparison) -> list[Table]:
 
 
 def _recorded(campaign: Comparing) -> str:
-    return "none: RQ0 was left out" if campaign.drive is None else f"{plain(campaign.drive.name, 120)}, {count(len(campaign.drive))} frames"
+    return (
+        "none: RQ0 was left out"
+        if campaign.drive is None
+        else f"{plain(campaign.drive.name, 120)}, {counted(len(campaign.drive), 'frame')}"
+    )
 
 
 def _commands(run: Run) -> tuple[str, ...]:

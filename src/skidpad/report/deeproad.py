@@ -14,12 +14,15 @@ from skidpad.campaigns.originals import Originals
 from skidpad.core.stimuli import Recipe
 from skidpad.report.arrows import MAX_LEAN_DEG
 from skidpad.report.deeproad_tables import MAX_WEATHERS, charts, degrees_words, tables
-from skidpad.report.deeptest import relation_sentence, showcase
+from skidpad.report.deeptest import showcase
+from skidpad.report.deeptest_words import relation_sentence
 from skidpad.report.gallery import Gallery, gallery_row
 from skidpad.report.model import Fact, Headline, PicturePair, Tone
 from skidpad.report.page import Page
 from skidpad.report.pictures import cards
-from skidpad.report.wording import count, percent, plain
+from skidpad.report.tagging import looked_at, with_tags
+from skidpad.report.weather_warnings import weather_warnings
+from skidpad.report.wording import count, counted, drive_with, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeproad import DeepRoad
@@ -37,7 +40,7 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
     found = summary.overall.counts[0].inconsistent
     records = showcase(run)
     pictures, factor = cards([_pair(run, campaign, record) for record in records], "")
-    return Page(
+    page = Page(
         title=plain(f"{campaign.subject.description.name} on {campaign.drive.name} under {_weathers(campaign)}", 200),
         tone=Tone.ALARM if found else Tone.CALM if summary.overall.cases else Tone.UNKNOWN,
         verdict=plain(verdict(summary, finished=run.is_finished), 600),
@@ -52,7 +55,25 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
         manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in json.loads(run.manifest.to_json()).items()),
         commands=tuple(plain(command, 1000) for command in _commands(run)),
         galleries=_galleries(campaign, summary),
+        warnings=tuple(plain(warning, 1000) for warning in road_warnings(campaign)),
     )
+    return with_tags(page, looked_at(run))
+
+
+def road_warnings(campaign: DeepRoad) -> tuple[str, ...]:
+    """Says what a reader must know before believing the figures."""
+    learned = [looks.weather.card for looks in campaign.weathers.values()]
+    return weather_warnings(learned, campaign.settings.drive, campaign.subject)
+
+
+def tried_words(campaign: DeepRoad, summary: RoadSummary) -> str:
+    """Says how many answers come of how many frames: each is shown in every style of every weather."""
+    looks = sum(len(each.space.grid) for each in campaign.weathers.values())
+    frames = counted(summary.originals, "frame")
+    if looks == 1:
+        return frames
+    named = counted(looks, "weather") if len(campaign.weathers) == looks else counted(looks, "style")
+    return f"{frames} in {named} each, {counted(summary.overall.cases, 'answer')}"
 
 
 def verdict(summary: RoadSummary, *, finished: bool) -> str:
@@ -60,7 +81,7 @@ def verdict(summary: RoadSummary, *, finished: bool) -> str:
     state = "" if finished else "Not finished yet. "
     first = summary.overall.counts[0]
     if not first.cases:
-        return f"{state}No frame was judged."
+        return f"{state}No answer was judged."
     if not first.inconsistent:
         return f"{state}No findings: all {count(first.cases)} answers under weather stay within {first.threshold_deg:g}° of those without."
     worst = max(summary.by_weather, key=lambda each: each.counts[0].rate if each.cases else -1.0)
@@ -81,12 +102,6 @@ def style_words(campaign: DeepRoad) -> str:
     return f"{road.styles} {'style' if road.styles == 1 else 'styles'} drawn from {drawn}, seed {road.seed}"
 
 
-def enlarged(campaign: DeepRoad) -> tuple[str, ...]:
-    """Names the weathers that were learned at fewer pixels than the subject sees, so that their scenes are blurred as well."""
-    spec = campaign.subject.description.input
-    return tuple(name for name, looks in campaign.weathers.items() if looks.weather.card.size_px < min(spec.height_px, spec.width_px))
-
-
 def _weathers(campaign: DeepRoad) -> str:
     names = list(campaign.weathers)
     return ", ".join(names) if len(names) <= 4 else f"{len(names)} weathers"
@@ -95,7 +110,9 @@ def _weathers(campaign: DeepRoad) -> str:
 def _headlines(summary: RoadSummary) -> tuple[Headline, ...]:
     whole = summary.overall
     bounds = [
-        Headline(f"move by {each.threshold_deg:g}° or more", percent(each.rate), f"{count(each.inconsistent)} of {count(each.cases)}")
+        Headline(
+            f"move by {each.threshold_deg:g}° or more", percent(each.rate), f"{count(each.inconsistent)} of {counted(each.cases, 'answer')}"
+        )
         for each in whole.counts[:4]
     ]
     return (
@@ -105,8 +122,8 @@ def _headlines(summary: RoadSummary) -> tuple[Headline, ...]:
 
 
 def _context(campaign: DeepRoad, summary: RoadSummary) -> tuple[Fact, ...]:
-    name = plain(f"{campaign.subject.description.name} ({campaign.settings.subject})", 400)
-    drive = plain(f"{campaign.drive.name}: {summary.originals} frames ({campaign.settings.drive})", 400)
+    name = plain(campaign.subject.description.name, 400)
+    drive = plain(drive_with(campaign.settings.drive, tried_words(campaign, summary)), 400)
     return (Fact("Subject", name), Fact("Drive", drive), Fact("Weather", plain(_weathers(campaign), 400)))
 
 
@@ -125,12 +142,6 @@ def _notes(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     words = style_words(campaign)
     if words:
         notes.append(f"MUNIT weathers are under {words}; UNIT weathers have one look.")
-    small = enlarged(campaign)
-    if small:
-        notes.append(
-            f"Learned at fewer pixels than the subject sees: {', '.join(small)}. Their scenes are enlarged, and part of the change may be "
-            "blur; learn at a larger --size."
-        )
     rendered = [name for name, looks in campaign.weathers.items() if looks.weather.card.rendered]
     if rendered:
         notes.append(f"Learned from rendered pictures, not from real ones: {', '.join(rendered)}.")
@@ -138,7 +149,7 @@ def _notes(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
         notes.append(f"The subject has a memory: the weather is {campaign.window_words}; pictures show the last.")
     if summary.overall.not_finite:
         notes.append(
-            f"{count(summary.overall.not_finite)} answers under weather are not finite; they count as inconsistent at every bound."
+            f"{counted(summary.overall.not_finite, 'answer')} under weather not finite, which counts as inconsistent at every bound."
         )
     if isfinite(summary.rmse_rad):
         notes.append(f"Against the labels: RMSE {summary.rmse_rad:.4f} rad on the frames as they are; the table has it by weather.")

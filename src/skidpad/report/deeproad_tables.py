@@ -34,7 +34,7 @@ def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
         for each in order[:MAX_WEATHERS]
     ]
     said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
-    drawn = [Chart(title, "Share of the frames, by weather; whiskers are 95 % intervals.", bars("weathers", title, said, rows))]
+    drawn = [Chart(title, "Share of the answers, by weather; whiskers are 95 % intervals.", bars("weathers", title, said, rows))]
     if len(campaign.road.thresholds_deg) > 1:
         lines = [
             Curve(each.weather, tuple(bound.threshold_deg for bound in each.counts), tuple(100.0 * bound.rate for bound in each.counts))
@@ -42,8 +42,8 @@ def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
         ]
         title = "Inconsistent answers over the error bound"
         said = "; ".join(f"{line.label} from {line.y[0]:.3g} % to {line.y[-1]:.3g} %" for line in lines)
-        axes = ("error bound, degrees", "inconsistent, % of frames")
-        drawn.append(Chart(title, "DeepRoad's Table 2 as curves.", curves("bounds", title, said, axes, lines)))
+        axes = ("error bound, degrees", "inconsistent, % of answers")
+        drawn.append(Chart(title, "DeepRoad's Table 2 as curves.", curves("bounds", title, said, axes, lines, from_zero=True)))
     title = "How far the answers move"
     data = DeviationHistogram(campaign.judged.edges, tuple(summary.deviations.tolist()), first, summary.overall.not_finite, "deg")
     said = f"{count(sum(data.counts))} answers; the dashed line is {first:g}°."
@@ -60,7 +60,7 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
     """Lays out the counts by weather and by style, the weathers themselves, and what was left out."""
     bounds = tuple(f"≥ {bound:g}°" for bound in campaign.road.thresholds_deg)
     first = campaign.road.thresholds_deg[0]
-    columns = ("Weather", *bounds, "Frames", f"Share ≥ {first:g}°", "95 % interval", "Mean change", "Largest", "Correlation", "RMSE (rad)")
+    columns = ("Weather", *bounds, "Answers", f"Share ≥ {first:g}°", "95 % interval", "Mean change", "Largest", "Correlation", "RMSE (rad)")
     whole = [*summary.by_weather, *([summary.overall] if len(summary.by_weather) > 1 else [])]
     made = [
         (

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 import shlex
-from math import degrees, nan, sqrt
+from math import nan
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.campaigns.originals import Originals
-from skidpad.campaigns.summary import EPSILON_RAD2, CoverageGain, Rate, Summary, summarise
+from skidpad.campaigns.summary import CoverageGain, Rate, Summary, summarise
 from skidpad.drives.inspection import count_problems
-from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
+from skidpad.oracles.relation import Answers, violated
+from skidpad.oracles.relations import AnswersAlike, SteersAlike
+from skidpad.report.deeptest_words import headlines_of, notes_of, relation_sentence, verdict_words, warnings_of
 from skidpad.report.model import (
     CoverageRow,
     DeviationHistogram,
     Fact,
-    Headline,
     PicturePair,
     ProblemRow,
     RateRow,
     ReportModel,
     YieldRow,
 )
-from skidpad.report.wording import count, interval, percent
+from skidpad.report.tagging import looked_at
+from skidpad.report.wording import counted, drive_with, scale_of
 from skidpad.runs.records import Record, worst_first
 
 if TYPE_CHECKING:
@@ -40,19 +43,19 @@ PAIRS = 24
 
 def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
     """Counts the run, renders its worst findings again and words the verdict."""
-    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged)
     originals = Originals.of(run, len(campaign.drive))
     relation = campaign.relation(originals)
+    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged, relation)
     overall = summary.overall
     return ReportModel(
         title=f"{campaign.subject.description.name} on {campaign.drive.name}",
-        verdict=_verdict(summary, relation_sentence(relation, campaign.judged), finished=run.is_finished),
+        verdict=verdict_words(summary, relation, campaign.judged, finished=run.is_finished),
         cases=overall.cases,
         findings=overall.findings,
-        headlines=_headlines(summary),
-        subject=f"{campaign.subject.description.name} ({campaign.settings.subject})",
+        headlines=headlines_of(summary),
+        subject=campaign.subject.description.name,
         output=_output_words(campaign),
-        drive=f"{campaign.drive.name}: {summary.originals} frames ({campaign.settings.drive})",
+        drive=drive_with(campaign.settings.drive, counted(summary.originals, "frame")),
         pairs=tuple(_pair(run, campaign, relation, record) for record in showcase(run)),
         rates=tuple(map(_rate_row, summary.by_stimulus)),
         rates_by_parameters=tuple(map(_rate_row, summary.by_parameters)),
@@ -68,7 +71,9 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
-        notes=_notes(campaign, relation, originals, summary),
+        notes=notes_of(campaign, relation, originals, summary),
+        warnings=warnings_of(relation, originals, summary),
+        looked=looked_at(run),
     )
 
 
@@ -119,29 +124,16 @@ def _pair(run: Run, campaign: DeepTest, relation: Relation, record: Record) -> P
         excess=record.excess,
         label_answer=judged.shown(record.label),
         unit=judged.shown_unit,
-        tolerated=not isinstance(relation, DecidesAlike),
+        scale=scale_of(relation.name),
         relation=relation_sentence(relation, judged),
         replay=f"skidpad replay {shlex.quote(str(run.path))} {record.case_id}",
+        already_broken=_already_broken(relation, record),
     )
 
 
-def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
-    """Says in one sentence what a case had to satisfy."""
-    if isinstance(relation, LabelMse):
-        bound_deg = degrees(sqrt(relation.tolerated_rad2))
-        return f"squared error against the label at most {relation.lambda_:g} x MSE of the originals (within {bound_deg:.2f} deg)"
-    if isinstance(relation, SteersAlike):
-        verb = "steers" if judged.is_steering else f"answers {judged.name}"
-        return f"{verb} within {relation.within_deg:g} deg of its answer on the original"
-    if isinstance(relation, AnswersAlike):
-        return f"answers {judged.name} within {relation.within:g}{_spaced(judged.shown_unit)} of its answer on the original"
-    if isinstance(relation, DecidesAlike):
-        return f"decides {judged.name} (at least {relation.threshold:g}{_spaced(judged.shown_unit)}) as on the original"
-    return relation.name
-
-
-def _spaced(unit: str) -> str:
-    return f" {unit}" if unit in {"m/s", "m/s2"} else ""
+def _already_broken(relation: Relation, record: Record) -> bool:
+    original, label = np.array([record.original]), np.array([record.label])
+    return bool(violated(relation, Answers(original, original, label))[0])
 
 
 def _output_words(campaign: DeepTest) -> str:
@@ -151,35 +143,8 @@ def _output_words(campaign: DeepTest) -> str:
     return f"{campaign.judged.name} ({unit})" if unit else campaign.judged.name
 
 
-def _verdict(summary: Summary, sentence: str, *, finished: bool) -> str:
-    overall = summary.overall
-    state = "" if finished else "Not finished yet. "
-    if overall.cases == 0:
-        return f"{state}No mutant was judged."
-    if overall.findings == 0:
-        return f"{state}No findings: all {count(overall.cases)} mutants satisfy the relation ({sentence})."
-    worst = max(summary.by_stimulus, key=lambda rate: rate.rate)
-    return (
-        f"{state}{count(overall.findings)} of {count(overall.cases)} mutants break the relation ({sentence}); "
-        f"the worst is {worst.name} with {percent(worst.rate)}."
-    )
-
-
-def _headlines(summary: Summary) -> tuple[Headline, ...]:
-    overall = summary.overall
-    headlines = [
-        Headline("findings", count(overall.findings), f"of {count(overall.cases)} mutants of {count(summary.originals)} frames"),
-        Headline("failure rate", percent(overall.rate), f"95 % interval {interval(overall.low, overall.high)}"),
-    ]
-    whole = next((gain for gain in summary.coverage if not gain.stimulus), None)
-    if whole is not None and whole.total:
-        detail = f"originals alone {percent(whole.originals / whole.total)}; coverage is no score, read it beside the findings"
-        headlines.append(Headline(f"{whole.criterion.upper()} coverage", percent(whole.together / whole.total), detail))
-    return tuple(headlines)
-
-
 def _rate_row(rate: Rate) -> RateRow:
-    return RateRow(rate.name, rate.parameters, rate.findings, rate.cases, rate.rate, rate.low, rate.high)
+    return RateRow(rate.name, rate.parameters, rate.findings, rate.cases, rate.rate, rate.low, rate.high, rate.already_broken)
 
 
 def _yields(summary: Summary) -> tuple[YieldRow, ...]:
@@ -200,35 +165,6 @@ def _deviations(summary: Summary, relation: Relation, judged: JudgedOutput) -> D
 def _commands(run: Run) -> tuple[str, ...]:
     path = shlex.quote(str(run.path))
     return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
-
-
-def _notes(campaign: DeepTest, relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
-    judged, sentence = campaign.judged, relation_sentence(relation, campaign.judged)
-    angles = "Angles are degrees, positive is left. " if judged.output.is_angle else ""
-    notes = [
-        f"Relation: {relation.name}; {sentence}."
-        if isinstance(relation, LabelMse)
-        else f"Relation: {relation.name}; a case breaks it unless it {sentence}.",
-        f"{angles}Pictures are computed again from their recipes.",
-        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
-        "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score."
-        if campaign.has_coverage
-        else "The subject is a black box: its neurons cannot be seen, so there is no coverage.",
-    ]
-    if campaign.window_words:
-        notes.append(f"The subject has a memory: each transform is applied {campaign.window_words}; pictures show the last.")
-    if summary.not_finite:
-        notes.append(f"{count(summary.not_finite)} mutants have no finite answer on themselves or their original.")
-    if originals.labelled:
-        rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
-        notes.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {originals.labelled} labelled frames.")
-    if isinstance(relation, LabelMse):
-        near = summary.near_original()
-        kept = f"keeps {len(near)} of {len(summary.by_parameters)} of them, with {count(sum(rate.findings for rate in near))} findings"
-        notes.append(
-            f"Eq. 3 asks which parameters leave the error near that of the originals (epsilon {EPSILON_RAD2:.4f} rad^2): it {kept}."
-        )
-    return tuple(notes)
 
 
 def _plain(value: object) -> str:

@@ -16,7 +16,8 @@ from skidpad.report.duel_tables import duel_tables
 from skidpad.report.duel_words import front_words, left_out, speed
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Page
-from skidpad.report.wording import NOTHING, count, percent, plain
+from skidpad.report.tagging import looked_at, with_tags
+from skidpad.report.wording import NOTHING, count, counted, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.campaigns.duel_phases import DuelWork
@@ -29,7 +30,7 @@ def duel_page(work: DuelWork) -> Page:
     crashed = any(column.crashes for column in summary.columns if column.family == EGO)
     failed = crashed or any(column.errors for column in summary.columns if column.family == EGO)
     tone = Tone.UNKNOWN if not summary.episodes or summary.unmeasured else Tone.ALARM if failed else Tone.CALM
-    return Page(
+    page = Page(
         title=f"Duels: {_ego(work, summary)} on {work.arena.scenario.name}",
         tone=tone,
         verdict=_verdict(work, summary),
@@ -45,6 +46,7 @@ def duel_page(work: DuelWork) -> Page:
         commands=_commands(work),
         films=films(work, [*_by_failure(summary, groups), RANDOM, EGO]) if work.arena.is_judged else (),
     )
+    return with_tags(page, looked_at(work.run))
 
 
 _PICTURES = (
@@ -52,6 +54,9 @@ _PICTURES = (
     "front vehicle is magenta. “Last chance” is the last decision with which the ego could still have escaped, the front vehicle doing as "
     "it did."
 )
+
+
+_CALM = "a calm driver (IDM)"
 
 
 def _verdict(work: DuelWork, summary: DuelSummary) -> str:
@@ -69,7 +74,7 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
     if chance:
         parts.append(f"{'a' if groups else 'A'} random front vehicle in {_mean(chance)}" + ("" if groups else " makes it crash"))
     if calm and calm.judged:  # of the very ego that the others met, and not of all that were trained
-        parts.append(f"IDM in {_mean(calm)}" if parts else f"IDM in front makes it crash in {_mean(calm)} of the episodes")
+        parts.append(f"{_CALM} in {_mean(calm)}" if parts else f"{_CALM} in front makes it crash in {_mean(calm)} of the episodes")
     words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
     dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
     warning = f" Mind: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
@@ -83,7 +88,7 @@ def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -
         return ""
     group, repaired = found
     whom = "it" if groups and group == groups[0] else f"the adversary ({group})"
-    before, words = summary.before(group), f"; retrained against {whom}, the ego crashes in {_mean(repaired)}"
+    before, words = summary.before(group), f". Once retrained against {whom}, the ego crashes in {_mean(repaired)}"
     if before and before.judged:
         words += f" with that adversary instead of {_mean(before)}, at {speed(repaired.ego_mps)} instead of {speed(before.ego_mps)} m/s"
     after, calm = _measured(summary, repaired.family, IDM), summary.before(IDM)
@@ -95,11 +100,11 @@ def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -
 def _headlines(work: DuelWork, summary: DuelSummary) -> tuple[Headline, ...]:
     found: list[Headline] = []
     groups = _by_failure(summary, work.settings.groups)
-    wanted = [(EGO, group, f"failure rate, adversary ({group})") for group in groups[:1]]
-    wanted += [(EGO, RANDOM, "failure rate, random front")]
+    wanted = [(EGO, group, f"crashes with the adversary ({group})") for group in groups[:1]]
+    wanted += [(EGO, RANDOM, "crashes with a random front vehicle")]
     repaired = _repaired(work, summary, groups)
-    wanted += [(repaired[1].family, OWN, "failure rate, repaired ego")] if repaired else []
-    wanted += [(EGO, IDM, "failure rate, IDM in front")]
+    wanted += [(repaired[1].family, OWN, "crashes of the retrained ego")] if repaired else []
+    wanted += [(EGO, IDM, f"crashes with {_CALM}")]
     for family, name, label in wanted:
         column = _measured(summary, family, name)
         if column and len(found) < 3:
@@ -140,7 +145,7 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
         notes.append("In scenes of highway-env, avoidability and safe distances are not judged.")
     problem = next((column.problem for column in summary.columns if column.problem), "")
     if problem:
-        notes.append(f"{count(summary.errors)} episodes ended as errors and count in no rate; the first: {plain(problem, 300)}")
+        notes.append(f"{counted(summary.errors, 'episode')} ended as an error and count in no rate; the first: {plain(problem, 300)}")
     return tuple(notes)
 
 

@@ -111,6 +111,7 @@ def _film(work: DuelWork, key: str, title: str, row: Mapping[str, Any], drawn: T
     return Film(
         title=f"{plain(title, 120)[:1].upper()}{plain(title, 120)[1:]}",
         badge=badge,
+        is_bad=bool(crashed),
         moving=duel_film.animation(f"{key}-moving", title, film),
         strip=duel_film.film_strip(f"{key}-strip", title, film),
         said=_said(row),

@@ -18,10 +18,9 @@ from skidpad.campaigns.settings import StimulusOn
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import NumpyFrames, as_numpy, write_image
 from skidpad.core.stimuli import Recipe
-from skidpad.oracles.relations import DecidesAlike
 from skidpad.report.arrows import pair_picture
 from skidpad.report.evidence import WITNESSES, Evidence
-from skidpad.report.wording import answer, times_tolerated
+from skidpad.report.wording import answer, scale_of, times_tolerated
 from skidpad.runs.records import Record
 
 if TYPE_CHECKING:
@@ -120,9 +119,10 @@ class PictureWitness:
             recipe = Recipe(steps[:count])
             mutants, observation = self.campaign.look(clip, recipe)
             now = judged.shown(float(observation.answers[0, judged.column]))
-            was = judged.shown(record.original)
-            rows.append(pair_picture(clip[-1], as_numpy(mutants)[-1], was, now, caption=f"{count}. {recipe}", unit=judged.shown_unit))
+            was, label = judged.shown(record.original), judged.shown(record.label)
+            last = as_numpy(mutants)[-1]
+            rows.append(pair_picture(clip[-1], last, was, now, label, caption=f"{count}. {recipe}", unit=judged.shown_unit))
         return np.concatenate(rows) if rows else self._pair(record, clip[-1], clip[-1])
 
     def _words(self, record: Record) -> str:
-        return times_tolerated(record.excess, tolerated=self._relation.name != DecidesAlike.name)
+        return times_tolerated(record.excess, scale_of(self._relation.name))

@@ -9,7 +9,8 @@ from skidpad.report.model import CurvePlot, DeviationHistogram, Fact, Headline, 
 from skidpad.report.page import Chart, Page, Table
 from skidpad.report.pictures import cards, worst_first
 from skidpad.report.plots import Bar, Cell, HeatRow, PairedBar, bars, heat_map, paired_bars
-from skidpad.report.wording import DEGREES, NOTHING, count, interval, percent, plain, share, with_unit
+from skidpad.report.tagging import with_tags
+from skidpad.report.wording import DEGREES, NOTHING, count, counted, interval, percent, plain, share, with_unit
 
 MAX_BARS = 16
 MAX_CELLS = 12
@@ -23,7 +24,7 @@ def lay_out(model: ReportModel, max_pairs: int = 24) -> Page:
     relations = {pair.relation for pair in pairs}
     shared = relations.pop() if len(relations) == 1 else ""
     pictures, factor = cards(pairs, shared)
-    return Page(
+    page = Page(
         title=plain(model.title, 200),
         tone=model.tone,
         verdict=plain(model.verdict, 600),
@@ -41,7 +42,9 @@ def lay_out(model: ReportModel, max_pairs: int = 24) -> Page:
         configuration=_facts(model.configuration),
         manifest=_facts(model.manifest),
         commands=tuple(plain(command, 1000) for command in model.commands),
+        warnings=tuple(plain(warning, 1000) for warning in model.warnings),
     )
+    return with_tags(page, model.looked)
 
 
 def _facts(facts: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -70,7 +73,8 @@ def _charts(model: ReportModel) -> list[Chart]:
     if rows:
         title, caption = "Failure rate over parameters", "Percent of cases that fail, parameters in the order of the grid."
         worst = max((cell.value for row in rows for cell in row.cells if isfinite(cell.value)), default=0.0)
-        said = f"{len(rows)} transforms, up to {max(len(row.cells) for row in rows)} parameters each; the highest rate is {percent(worst)}."
+        said = f"{counted(len(rows), 'transform')}, up to {max(len(row.cells) for row in rows)} parameters each; "
+        said += f"the highest rate is {percent(worst)}."
         charts.append(Chart(title, f"{caption}{_left_out(model.rates_by_parameters, rows)}", heat_map("heat", title, said, rows)))
     criteria = dict.fromkeys(row.criterion for row in model.yields)
     charts += [_yield_bars(index, name, [row for row in model.yields if row.criterion == name]) for index, name in enumerate(criteria)]
@@ -103,7 +107,9 @@ def _heat_rows(rates: Sequence[RateRow]) -> list[HeatRow]:
 
 def _left_out(rates: Sequence[RateRow], rows: Sequence[HeatRow]) -> str:
     missing = len({row.stimulus for row in rates}) - len(rows)
-    return f" {count(missing)} transforms without such a grid are in the table only." if missing > 0 else ""
+    return (
+        f" {counted(missing, 'transform')} without such a grid {'is' if missing == 1 else 'are'} in the table only." if missing > 0 else ""
+    )
 
 
 def _yield_bars(index: int, criterion: str, rows: Sequence[YieldRow]) -> Chart:
@@ -129,9 +135,9 @@ def _deviations(data: DeviationHistogram) -> Chart:
     title = "How far the answers move"
     total = sum(data.counts)
     limit = f" The dashed line marks the tolerance of {with_unit(data.tolerance, data.unit)}." if isfinite(data.tolerance) else ""
-    lost = f" {count(data.not_finite)} cases without a finite answer are left out." if data.not_finite else ""
+    lost = f" {counted(data.not_finite, 'case')} without a finite answer left out." if data.not_finite else ""
     ends = (with_unit(edge, data.unit) for edge in (data.edges[0], data.edges[-1]))
-    said = f"{count(total)} cases from {' to '.join(ends)}.{limit}{lost}"
+    said = f"{counted(total, 'case')} from {' to '.join(ends)}.{limit}{lost}"
     signed = data.edges[0] < 0.0
     noun = "Steering" if data.unit == DEGREES else "Answer"
     link = "less" if signed else "against"
@@ -147,7 +153,8 @@ def _curves(index: int, plot: CurvePlot) -> Chart:
 
 
 def _tables(model: ReportModel) -> list[Table]:
-    rate_columns = ("Failures", "Cases", "Rate", "95 % interval")
+    already = any(row.already_broken for row in model.rates)
+    rate_columns = ("Failures", "Cases", "Rate", "95 % interval", *(("Original already breaks it",) if already else ()))
     coverage = [
         (plain(row.criterion, 80), *_reached(row.originals, row.total), *_reached(row.with_mutants, row.total), count(row.total))
         for row in model.coverage
@@ -167,13 +174,15 @@ def _tables(model: ReportModel) -> list[Table]:
         (plain(row.kind, 80), ", ".join(plain(name, 60) for name in row.examples[:5]) or NOTHING, count(row.count))
         for row in model.problems
     ]
-    by_parameters = [(plain(row.stimulus, 120), plain(row.parameters, 160), *_rate_words(row)) for row in model.rates_by_parameters]
+    by_parameters = [
+        (plain(row.stimulus, 120), plain(row.parameters, 160), *_rate_words(row, already=already)) for row in model.rates_by_parameters
+    ]
     tables = [
         _table(
             "rates",
             "Failure rate by transform",
             ("Transform", *rate_columns),
-            [(plain(r.stimulus, 120), *_rate_words(r)) for r in model.rates],
+            [(plain(r.stimulus, 120), *_rate_words(r, already=already)) for r in model.rates],
         ),
         _table("parameters", "Failure rate by transform and parameters", ("Transform", "Parameters", *rate_columns), by_parameters, 2),
         _table("coverage", "Coverage", ("Criterion", "Originals reach", "of all", "With mutants", "of all", "Regions"), coverage),
@@ -191,12 +200,14 @@ def _tables(model: ReportModel) -> list[Table]:
 
 def _table(key: str, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], numbers_from: int = 1) -> Table:
     more = len(rows) - MAX_ROWS
-    note = f"{count(more)} more rows are in the run." if more > 0 else ""
+    note = f"The run has {counted(more, 'row')} more." if more > 0 else ""
     return Table(key, title, columns, tuple(rows[:MAX_ROWS]), numbers_from, note)
 
 
-def _rate_words(row: RateRow) -> tuple[str, str, str, str]:
-    return count(row.violations), count(row.cases), percent(row.rate) if row.cases else "no cases", interval(row.low, row.high)
+def _rate_words(row: RateRow, *, already: bool) -> tuple[str, ...]:
+    rate = percent(row.rate) if row.cases else "no cases"
+    before = (count(row.already_broken),) if already else ()
+    return (count(row.violations), count(row.cases), rate, interval(row.low, row.high), *before)
 
 
 def _reached(part: int, total: int) -> tuple[str, str]:

@@ -22,7 +22,8 @@ def gate_markdown(verdict: Verdict, run: str, baseline: str = "") -> str:
     passed = "passed" if verdict.is_passed else "FAILED"
     lines = [f"## skidpad gate: {passed}", "", f"Run `{_code(run)}`" + (f" against `{_code(baseline)}`" if baseline else ""), ""]
     lines += [f"- **{_text(outcome.said)}**" for outcome in verdict.broken]
-    lines += [] if verdict.broken else [f"All {len(verdict.outcomes)} limits are kept."]
+    kept = len(verdict.outcomes)
+    lines += [] if verdict.broken else ["The limit is kept." if kept == 1 else f"All {kept} limits are kept."]
     lines += ["", *_rates(verdict)]
     if verdict.new:
         lines += ["", "Worst new findings:", ""]
@@ -34,11 +35,15 @@ def gate_markdown(verdict: Verdict, run: str, baseline: str = "") -> str:
 def _rates(verdict: Verdict) -> list[str]:
     changes = {change.group: change for change in verdict.changes}
     heads = ["group", "cases", "findings", "rate", "95 % interval"]
+    heads += ["false alarms", "rate without", "95 % interval"] if verdict.has_false_alarms else []
     more = ["baseline", "new", "fixed", "persisting", "p"] if changes else []
     lines = [_row(heads + more), _row(["---", *["---:"] * (len(heads) + len(more) - 1)])]
-    for group, failed, found in verdict.rates:
-        cells = [_text(group), count(found.n), count(failed), percent(found.estimate), interval(found.low, found.high)]
-        change = changes.get(group)
+    for rated in verdict.rates:
+        found, without = rated.rate, rated.rate_without
+        cells = [_text(rated.group), count(found.n), count(rated.findings), percent(found.estimate), interval(found.low, found.high)]
+        if verdict.has_false_alarms:
+            cells += [count(rated.false_alarms), percent(without.estimate), interval(without.low, without.high)]
+        change = changes.get(rated.group)
         if change is not None:
             p_value = f"{change.p_value:.2g}" if change.p_value == change.p_value else ""
             cells += [percent(change.then.estimate), count(change.new), count(change.fixed), count(change.persisting), p_value]

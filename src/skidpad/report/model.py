@@ -1,10 +1,18 @@
 """What a report of transformed recordings is made of; the campaign fills it, the report only draws it."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import nan
+from typing import TYPE_CHECKING
 
 from skidpad.core.images import NumpyFrames
+from skidpad.report.wording import Scale
+
+if TYPE_CHECKING:
+    from skidpad.runs.tags import Tag, TaggedRates
 
 
 class Tone(Enum):
@@ -37,8 +45,8 @@ class PicturePair:
     """One finding to look at: the frame, its mutant and what was answered.
 
     original, mutant: (height, width, 3) uint8 RGB, sizes may differ. Answers are in `unit`; degrees are drawn as arrows,
-    positive steers left. NaN is "no finite answer", and for the label "no label". excess: above 1 is a finding; where the
-    relation tolerates an error, how many times that was reached.
+    positive steers left. NaN is "no finite answer", and for the label "no label". excess: above 1 is a finding; `scale` says what
+    it counts. already_broken: whether the original breaks the relation too.
     """
 
     case_id: str
@@ -52,16 +60,17 @@ class PicturePair:
     excess: float
     label_answer: float = nan
     unit: str = "deg"
-    tolerated: bool = True
+    scale: Scale = Scale.ERRORS
     relation: str = ""
     replay: str = ""
+    already_broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
     """How often a stimulus broke the relation, with the interval [low, high]; shares from 0 to 1, NaN without cases.
 
-    parameters: "" for the stimulus as a whole.
+    parameters: "" for the stimulus as a whole. already_broken: violations whose original breaks the relation too.
     """
 
     stimulus: str
@@ -71,6 +80,7 @@ class RateRow:
     rate: float
     low: float
     high: float
+    already_broken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +158,20 @@ class ProblemRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """What people said about a run's findings: how many of each tag, with their rates, and the tags by case id."""
+
+    rates: TaggedRates
+    tags: Mapping[str, Tag]
+
+
+@dataclass(frozen=True, slots=True)
 class ReportModel:
     """Everything that the report of one run shows, in the order in which it shows it.
 
     findings and cases count the whole run; pairs may be a selection of the findings. rates_by_parameters keeps the
-    grid's order within each stimulus.
+    grid's order within each stimulus. warnings: what a reader must know before believing the verdict. looked: what people said
+    about the findings.
     """
 
     title: str
@@ -175,6 +194,8 @@ class ReportModel:
     manifest: tuple[Fact, ...] = ()
     commands: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    looked: Looked | None = None
 
     @property
     def tone(self) -> Tone:

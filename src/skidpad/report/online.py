@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from skidpad.campaigns.online_scenarios import features_of
 from skidpad.campaigns.online_search import cell_of, cells, reach_of
 from skidpad.campaigns.online_summary import CaseVerdict, OnlineSummary, Verdict, summarise
+from skidpad.oracles.lane_departure import CAP_M
 from skidpad.report.charts import Point, scatter
 from skidpad.report.filmstrip import film_of, moving, strip, told
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Chart, Film, Page, Table
 from skidpad.report.plots import Bar, Cell, HeatRow, bars, heat_map
-from skidpad.report.wording import NOTHING, count, interval, percent, plain
+from skidpad.report.tagging import looked_at, with_tags
+from skidpad.report.wording import NOTHING, count, counted, interval, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.campaigns.online import Online
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 MAX_FILMS = 4
+_KEPT = "kept its lane"
 _MAX_ROWS = 500
 
 
@@ -34,7 +37,7 @@ def online_page(campaign: Online, run: Run) -> Page:
     failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
     judged = failed + summary.count(Verdict.PASS)
     name = plain(campaign.subject.description.name, 80)
-    return Page(
+    page = Page(
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
         tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
         verdict=_verdict(run, summary, name, failed, judged),
@@ -53,6 +56,7 @@ def online_page(campaign: Online, run: Run) -> Page:
         commands=_commands(run),
         films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
     )
+    return with_tags(page, looked_at(run))
 
 
 def films(rides: Rides, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
@@ -62,10 +66,11 @@ def films(rides: Rides, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
         row = run.find_row(case)
         film = film_of(rides, row)
         title = f"{plain(row['scenario_name'], 60)}, {plain(row['condition'], 80)}"
-        badge = "left its lane" if isfinite(row["departed_at_s"]) else "collided" if isfinite(row["collided_at_s"]) else "kept its lane"
+        badge = "left its lane" if isfinite(row["departed_at_s"]) else "collided" if isfinite(row["collided_at_s"]) else _KEPT
         replay = f"skidpad replay {shlex.quote(str(run.path))} {case} --picture drive.svg"
         said = f"{told(film)} {features_of(json.loads(row['scenario']))}."
-        drawn.append(Film(title, badge, moving(f"moving-{number}", title, film), strip(f"strip-{number}", title, film), said, case, replay))
+        drawings = (moving(f"moving-{number}", title, film), strip(f"strip-{number}", title, film))
+        drawn.append(Film(title, badge, *drawings, said, case, replay, is_bad=badge != _KEPT))
     return tuple(drawn)
 
 
@@ -90,10 +95,11 @@ def _verdict(run: Run, summary: OnlineSummary, name: str, failed: int, judged: i
     errors = summary.count(Verdict.ERROR)
     lost = f" {count(errors)} could not be judged." if errors else ""
     if not failed:
-        return f"{state}{name} kept its lane in all {count(judged)} cases: it fails in {rate}.{lost}"
+        most = f"at most {percent(summary.rate.high)} of such cases fail, with 95 % confidence"
+        return f"{state}{name} kept its lane in {'the one case' if judged == 1 else f'all {count(judged)} cases'}: {most}.{lost}"
     flaky = summary.count(Verdict.FLAKY)
     unsteady = f", {count(flaky)} of them flaky" if flaky else ""
-    return f"{state}{name} failed in {count(failed)} of {count(judged)} cases{unsteady}: {rate}.{lost}"
+    return f"{state}{name} failed in {count(failed)} of {counted(judged, 'case')}{unsteady}: {rate}.{lost}"
 
 
 def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headline, ...]:
@@ -104,7 +110,11 @@ def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headli
     return (
         Headline("cases that fail", percent(summary.rate.estimate), f"{count(failed)} of {count(judged)}"),
         Headline("left the lane", count(departed), f"{count(collided)} touched something"),
-        Headline("median MDCL", f"{median:.2f}" if isfinite(median) else NOTHING, "1 is 1.5 m from the middle of the lane"),
+        Headline(
+            "median distance from the middle",
+            f"{CAP_M * median:.2f} m" if isfinite(median) else NOTHING,
+            f"the largest of each drive; at {CAP_M:g} m the lane is left (MDCL {median:.2f} of 1)" if isfinite(median) else "",
+        ),
     )
 
 
@@ -124,7 +134,7 @@ def _notes(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
     lost = next((case for case in summary.cases if case.problem), None)
     if lost is not None:
         number = sum(bool(case.problem) for case in summary.cases)
-        notes.append(f"{count(number)} cases met a problem; the first, {plain(lost.scenario_name, 60)}: {plain(lost.problem, 300)}")
+        notes.append(f"{counted(number, 'case')} met a problem; the first, {plain(lost.scenario_name, 60)}: {plain(lost.problem, 300)}")
     return tuple(notes)
 
 
@@ -143,7 +153,9 @@ def _charts(summary: OnlineSummary) -> list[Chart]:
         ]
         title = f"MDCL over {key}"
         said = f"{len(points)} cases, MDCL up to {max((point.y for point in points), default=0.0):.2f}"
-        charts.append(Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points)))
+        charts.append(
+            Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points, from_zero=True))
+        )
     return charts
 
 

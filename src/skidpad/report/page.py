@@ -35,7 +35,8 @@ class Table:
 class Film:
     """A finding that moves, with the words around it; its drawings escape every text, as those of a Chart.
 
-    moving: an animation, hidden from readers who asked for no motion. strip: the same as a row of moments.
+    moving: an animation, hidden from readers who asked for no motion. strip: the same as a row of moments. is_bad: whether the badge
+    tells of a failure.
     """
 
     title: str
@@ -45,11 +46,13 @@ class Film:
     said: str
     case_id: str
     replay: str = ""
+    is_bad: bool = True
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Everything on the page, in its order; a part that is empty is left out."""
+    """Everything on the page, in its order; a part that is empty is left out. warnings stand right below the verdict."""
 
     title: str
     tone: Tone
@@ -66,3 +69,4 @@ class Page:
     commands: tuple[str, ...]
     films: tuple[Film, ...] = ()
     galleries: tuple[Gallery, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -16,6 +16,8 @@ from skidpad.report.wording import DEGREES, answer, difference, plain, times_tol
 MAX_WIDTH_PX = 480
 MAX_HEIGHT_PX = 480
 JPEG_QUALITY = 85
+ALREADY = "the original already breaks it"
+"""Said of a finding whose frame is answered beyond the tolerance before anything is changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class PairCard:
     relation: str
     replay: str
     panels: tuple[Panel, Panel]
+    mark: str = ""
+    tag: str = ""
 
 
 def worst_first(pairs: Sequence[PicturePair], limit: int) -> list[PicturePair]:
@@ -86,7 +90,7 @@ def embed(frame: NumpyFrames) -> tuple[str, int, int]:
 def _card(pair: PicturePair, factor: float, shared_relation: str) -> PairCard:
     gap = difference(pair.original_answer, pair.mutant_answer, pair.unit)
     label = f"label {answer(pair.label_answer, pair.unit)}" if isfinite(pair.label_answer) else "no label"
-    badge = times_tolerated(pair.excess, tolerated=pair.tolerated)
+    badge = times_tolerated(pair.excess, pair.scale)
     recipe = plain(pair.recipe, 240)
     on_original = answer(pair.original_answer, pair.unit)
     before = f"Original frame {plain(pair.frame_id, 80)}; the subject {_said(pair.original_answer, pair.unit)}; {label}."
@@ -105,6 +109,7 @@ def _card(pair: PicturePair, factor: float, shared_relation: str) -> PairCard:
             _panel("Original", pair.original, before, (grey, blue), factor, pair.unit),
             _panel("Mutant", pair.mutant, after, (grey, blue, red), factor, pair.unit),
         ),
+        mark=ALREADY if pair.already_broken else "",
     )
 
 

@@ -27,9 +27,7 @@ def summary_markdown(model: ReportModel, max_rows: int = 8, max_findings: int = 
         lines += ["", "Worst findings:"]
     for pair in worst:
         answers = f"{answer(pair.original_answer, pair.unit)} became {answer(pair.mutant_answer, pair.unit)}"
-        lines.append(
-            f"- {_code(pair.case_id, 40)} {_text(pair.recipe, 120)}: {answers}, {times_tolerated(pair.excess, tolerated=pair.tolerated)}"
-        )
+        lines.append(f"- {_code(pair.case_id, 40)} {_text(pair.recipe, 120)}: {answers}, {times_tolerated(pair.excess, pair.scale)}")
         if pair.replay:
             lines.append(f"  {_code(pair.replay, 300)}")
     broken = sum(row.count for row in model.problems)

@@ -23,13 +23,14 @@ class Unit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A straight scale: values `low` to `high` lie along `start` to `stop` of the drawing."""
+    """A straight scale: values `low` to `high` lie along `start` to `stop` of the drawing. is_whole: it counts, and has no half ticks."""
 
     low: float
     high: float
     start: float
     stop: float
     unit: Unit = Unit.NUMBER
+    is_whole: bool = False
 
     def at(self, value: float) -> float:
         """Returns the position of a value, held within the axis."""
@@ -38,7 +39,8 @@ class Axis:
 
     def ticks(self, about: int = 5) -> list[float]:
         """Returns round values within the axis, roughly `about` of them."""
-        step = _round_step((self.high - self.low) / about)
+        wanted = (self.high - self.low) / about
+        step = max(_round_step(wanted, (1.0, 2.0, 5.0, 10.0)), 1.0) if self.is_whole else _round_step(wanted)
         first, last = ceil(self.low / step - 1e-9), floor(self.high / step + 1e-9)
         return [index * step for index in range(first, last + 1)]
 
@@ -55,9 +57,9 @@ def drawable(value: float) -> bool:
     return abs(value) <= 1e12
 
 
-def _round_step(step: float) -> float:
+def _round_step(step: float, factors: tuple[float, ...] = (1.0, 2.0, 2.5, 5.0, 10.0)) -> float:
     scale = 10.0 ** floor(log10(step))
-    return scale * next(factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * scale >= step * (1.0 - 1e-9))
+    return scale * next(factor for factor in factors if factor * scale >= step * (1.0 - 1e-9))
 
 
 def round_up(value: float, ceiling: float = float("inf")) -> float:

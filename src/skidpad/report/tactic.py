@@ -22,7 +22,9 @@ from skidpad.report.model import Curve, Fact, Headline, PicturePair, Tone
 from skidpad.report.page import Chart, Page, Table
 from skidpad.report.pictures import PairCard, cards
 from skidpad.report.plots import Bar, bars
-from skidpad.report.wording import NOTHING, count, interval, percent, plain
+from skidpad.report.tagging import looked_at, with_tags
+from skidpad.report.weather_warnings import weather_warnings
+from skidpad.report.wording import NOTHING, count, counted, drive_with, interval, percent, plain
 from skidpad.search.evolution import StyleTask
 from skidpad.statistics.intervals import wilson
 
@@ -43,9 +45,9 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
     shown = max(first, key=lambda repeat: repeat.errors[0]) if first else None
     conditions = shown.conditions if shown else ()
     errors = sum(sum(repeat.errors[:1]) for repeat in summary.repeats)
-    pictures, factor = _pairs(campaign, run)
+    pictures, factor = _pairs(campaign, run, summary)
     name = plain(campaign.subject.description.name, 80)
-    return Page(
+    page = Page(
         title=plain(f"{name} on {campaign.drive.name}: the worst of {campaign.weather.card.name}", 200),
         tone=Tone.ALARM if errors else Tone.CALM if summary.repeats else Tone.UNKNOWN,
         verdict=_verdict(summary, conditions, name, finished=run.is_finished),
@@ -60,7 +62,14 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
         manifest=tuple(Fact(key, plain(_text(value), 2000)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
         galleries=_galleries(campaign, conditions),
+        warnings=tuple(plain(warning, 1000) for warning in tactic_warnings(campaign)),
     )
+    return with_tags(page, looked_at(run))
+
+
+def tactic_warnings(campaign: Tactic) -> tuple[str, ...]:
+    """Says what a reader must know before believing the figures."""
+    return weather_warnings([campaign.weather.card], campaign.settings.drive, campaign.subject)
 
 
 def search_name(search: str) -> str:
@@ -75,11 +84,12 @@ def _verdict(summary: TacticSummary, conditions: tuple[ConditionSummary, ...], n
     worst = max(conditions, key=lambda each: each.errors[0])
     rate = worst.error_rate(0)
     bound = summary.bounds_deg[0]
+    which = "the condition found" if len(conditions) == 1 else f"the worst of {len(conditions)} conditions"
     if not worst.errors[0]:
-        return f"{state}Under the worst of {len(conditions)} conditions {name} never moves by {bound:g}° or more."
+        return f"{state}Under {which} {name} never moves by {bound:g}° or more."
     return (
-        f"{state}Under the worst of {len(conditions)} conditions {name} moves by {bound:g}° or more on {count(worst.errors[0])} of "
-        f"{count(worst.judged)} scenes: {interval(rate.low, rate.high)} with 95 % confidence."
+        f"{state}Under {which} {name} moves by {bound:g}° or more on {count(worst.errors[0])} of "
+        f"{counted(worst.judged, 'scene')}: {interval(rate.low, rate.high)} with 95 % confidence."
     )
 
 
@@ -88,20 +98,21 @@ def _headlines(summary: TacticSummary, shown: Repeat | None) -> tuple[Headline, 
         return ()
     judged = sum(each.judged for each in shown.conditions)
     lines = [
-        Headline(f"errors at {bound:g}°", percent(wilson(errors, judged).estimate), f"{count(errors)} of {count(judged)}")
+        Headline(f"move by {bound:g}° or more", percent(wilson(errors, judged).estimate), f"{count(errors)} of {count(judged)}")
         for bound, errors in zip(summary.bounds_deg[:4], shown.errors, strict=False)
     ]
-    return (*lines, Headline("covered", f"KMNC {percent(shown.coverage[0])}", f"NBC {percent(shown.coverage[1])}"))
+    beyond = f"and {percent(shown.coverage[1])} of the regions beyond it (NBC)"
+    return (*lines, Headline("neuron coverage, inside the known range (KMNC)", percent(shown.coverage[0]), beyond))
 
 
 def _context(campaign: Tactic, conditions: tuple[ConditionSummary, ...]) -> tuple[Fact, ...]:
     card = campaign.weather.card
     scenes = conditions[0].scenes if conditions else 0
-    kind = "rendered" if card.rendered else "real pictures"
+    kind = "rendered pictures" if card.rendered else "real pictures"
     return (
-        Fact("Subject", plain(f"{campaign.subject.description.name} ({campaign.settings.subject})", 400)),
-        Fact("Drive", plain(f"{campaign.drive.name}: {count(scenes)} scenes ({campaign.settings.drive})", 400)),
-        Fact("Weather", plain(f"{card.name}, learned by MUNIT from {kind} ({campaign.settings.weather})", 400)),
+        Fact("Subject", plain(campaign.subject.description.name, 400)),
+        Fact("Drive", plain(drive_with(campaign.settings.drive, counted(scenes, "scene")), 400)),
+        Fact("Weather", plain(f"{card.name}, learned by MUNIT from {kind}", 400)),
     )
 
 
@@ -141,7 +152,8 @@ def _notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
 
 def _pictures_note(shown: int, factor: float, bound_deg: float) -> str:
     words = f", angles drawn {factor:g} times as large" if factor not in {0.0, 1.0} else ""
-    return f"The {shown} worst scenes under a condition found{words}; each broke the bound of {bound_deg:g}°." if shown else ""
+    which = "The worst scene" if shown == 1 else f"The {shown} worst scenes"
+    return f"{which} under a condition found{words}; each moved by {bound_deg:g}° or more." if shown else ""
 
 
 def _charts(summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) -> list[Chart]:
@@ -153,7 +165,7 @@ def _charts(summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) ->
     ]
     if lines:
         said = "; ".join(f"{line.label} ends at {line.y[-1]:.3f} after {len(line.y)} tries" for line in lines)
-        svg = curves("fitness", "Fitness", said, ("tries", "best fitness so far"), lines)
+        svg = curves("fitness", "Fitness", said, ("tries", "best fitness so far"), lines, from_zero=True)
         charts.append(Chart("Fitness", "The best fitness after each try; every search begins anew, on what is left uncovered.", svg))
     rows = []
     for search in summary.searches:
@@ -162,14 +174,14 @@ def _charts(summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) ->
         rows.append(Bar(search_name(search), rate.estimate, rate.low, rate.high))
     if rows:
         said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
-        title = f"Errors at {summary.bounds_deg[0]:g}°"
+        title = f"Answers that move by {summary.bounds_deg[0]:g}° or more"
         caption = "Share of scenes, all repeats and conditions; whiskers are 95 % intervals."
         charts.append(Chart(title, caption, bars("errors", title, said, rows)))
     return charts
 
 
 def _tables(campaign: Tactic, summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) -> list[Table]:
-    bounds = tuple(f"{bound:g}°" for bound in summary.bounds_deg)
+    bounds = tuple(f"≥ {bound:g}°" for bound in summary.bounds_deg)
     found = tuple(
         (
             str(each.condition.number + 1),
@@ -253,8 +265,11 @@ def _row(campaign: Tactic, label: str, note: str, style: tuple[float, ...], scen
     return gallery_row(label, note, made)
 
 
-def _pairs(campaign: Tactic, run: Run) -> tuple[tuple[PairCard, ...], float]:
-    """The worst findings of the first search, at most one a frame."""
+def _pairs(campaign: Tactic, run: Run, summary: TacticSummary) -> tuple[tuple[PairCard, ...], float]:
+    """The worst findings of the first search, at most one a frame, under the number of their condition."""
+    first = summary.of(campaign.settings.searches[0])
+    found = first[0].conditions if first else ()
+    numbers = {recipe_of(campaign.weather.card.name, each.condition.style).to_json(): each.condition.number + 1 for each in found}
     rows = run.findings(limit=40 * PAIRS, phase=phase_name(campaign.settings.searches[0], 0)).to_pylist()
     seen: set[int] = set()
     pairs: list[PicturePair] = []
@@ -273,7 +288,8 @@ def _pairs(campaign: Tactic, run: Run) -> tuple[tuple[PairCard, ...], float]:
             continue  # the frame can no longer be read; the figures stand
         angles = (degrees(row["original"]), degrees(row["mutant"]))
         replay = f"skidpad replay {shlex.quote(str(run.path))} {row['case_id']} --picture pair.png"
-        words = f"{campaign.weather.card.name}, style " + " ".join(f"{style[f'style_{place}']:.2f}" for place in range(len(style)))
+        number = numbers.get(row["recipe"])
+        words = f"{campaign.weather.card.name}, {f'condition {number}' if number else 'a condition of an earlier run'}"
         pairs.append(
             PicturePair(
                 row["case_id"],

@@ -1,12 +1,27 @@
 """How values and foreign names become words: safe to print, short enough to read, honest about NaN."""
 
 import unicodedata
-from math import isfinite, isnan
+from enum import Enum
+from math import isfinite, isnan, sqrt
 
 NO_ANSWER = "no finite answer"
 NOTHING = "–"
 DEGREES = "deg"
 """The unit of answers that are angles: they are drawn as arrows and have a side."""
+
+
+class Scale(Enum):
+    """What an excess is a multiple of."""
+
+    ERRORS = "errors"
+    """The tolerated error."""
+    SQUARES = "squares"
+    """The tolerated squared error, as under `label-mse`: four times that is an error twice as large."""
+    DECISIONS = "decisions"
+    """Nothing: the decision is another or it is not."""
+
+
+_SCALES = {"label-mse": Scale.SQUARES, "decides-alike": Scale.DECISIONS}
 _SAID_UNITS = frozenset({"m/s", "m/s2"})
 _SPACE = "\N{NO-BREAK SPACE}"
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -51,6 +66,11 @@ def count(number: int) -> str:
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Words a count with its noun: 1 limit, 2 limits."""
+    return f"{count(number)} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def steering(angle_deg: float) -> str:
     """Words a steering angle with its side; positive steers left, as in Udacity's recordings."""
     if not isfinite(angle_deg):
@@ -81,15 +101,61 @@ def difference(original: float, mutant: float, unit: str = DEGREES) -> str:
     return f"{gap:.1f}° apart" if unit == DEGREES else f"{with_unit(gap, unit)} apart"
 
 
-def times_tolerated(excess: float, *, tolerated: bool = True) -> str:
-    """Words an excess: how many times the tolerated error was reached, or that the decision is another where none is."""
+def scale_of(relation: str) -> Scale:
+    """Returns what the excess of a relation is a multiple of, by the relation's name."""
+    return _SCALES.get(relation, Scale.ERRORS)
+
+
+def times_tolerated(excess: float, scale: Scale = Scale.ERRORS) -> str:
+    """Words an excess: how many times the tolerated error was reached, or that the decision is another where none is.
+
+    Of squares their root is said first, so that times mean the same under every relation.
+    """
     if isnan(excess):
         return "not judged"
     if not isfinite(excess):
         return NO_ANSWER
-    if not tolerated:
+    if scale is Scale.DECISIONS:
         return "decides otherwise" if excess > 1.0 else "decides alike"
-    return f"{excess:.1f}× tolerance" if excess < 1000 else f"{excess:.1e}× tolerance"
+    if scale is Scale.SQUARES:
+        return f"{_times(sqrt(max(excess, 0.0)))} tolerance ({_times(excess)} in squares)"
+    return f"{_times(excess)} tolerance"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.1f}×" if factor < 1000 else f"{factor:.1e}×"
+
+
+def drive_with(text: str, said: str) -> str:
+    """Words a drive and what is said of it, as how many frames it has, unless its name says that already."""
+    words = drive_words(text)
+    return words if said in words else f"{words}: {said}"
+
+
+_SLICED = ("frames", "seed", "from", "to", "start", "stop", "step")
+"""The options of a drive that say which frames it has; the others say how a folder is read, which is nobody's question in a list."""
+
+
+def drive_words(text: str) -> str:
+    """Words the text that names a drive: its last folder, and which frames of it."""
+    place, _, options = text.partition("?")
+    name = place.partition(":")[2] or place
+    name = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    given = dict(part.partition("=")[::2] for part in options.split("&"))
+    said = [words for key in _SLICED if (words := _option_words(key, given))]
+    return plain(", ".join([name, *said]), 200)
+
+
+def _option_words(key: str, given: dict[str, str]) -> str:
+    if key not in given or (key == "start" and given[key] == "0" and "stop" in given) or (key == "step" and given[key] == "1"):
+        return ""
+    value = given[key]
+    return {
+        "frames": f"{value} frames",
+        "start": f"from frame {value}",
+        "stop": f"to frame {value}",
+        "step": f"every {value}th",
+    }.get(key, f"{key} {value}")
 
 
 def share(part: int, whole: int) -> float:

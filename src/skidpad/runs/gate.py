@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.runs.tags import Tag
 from skidpad.statistics.intervals import Interval
 from skidpad.statistics.proportions import Clusters, holm, sign_flip, two_proportions
 
@@ -22,9 +23,9 @@ Texts = NDArray[np.bytes_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cases:
-    """The judged cases of a run, (N,) each: key (the same in both runs for the same case), name, group, cluster, excess, verdict.
+    """The judged cases of a run, (N,) each: key (the same in both runs for the same case), name, group, cluster, excess, verdict, tag.
 
-    Keys are distinct; the texts are UTF-8.
+    Keys are distinct; the texts are UTF-8. tag: what a person said, "" for nothing (`runs/tags.py`).
     """
 
     key: Texts
@@ -33,13 +34,15 @@ class Cases:
     cluster: Texts
     excess: FloatArray
     failed: BoolArray
+    tag: Texts
 
     def __len__(self) -> int:
         return len(self.key)
 
     def take(self, rows: BoolArray | IntArray) -> Cases:
         """Returns some of the cases."""
-        return Cases(self.key[rows], self.case_id[rows], self.group[rows], self.cluster[rows], self.excess[rows], self.failed[rows])
+        texts = (self.key[rows], self.case_id[rows], self.group[rows], self.cluster[rows])
+        return Cases(*texts, self.excess[rows], self.failed[rows], self.tag[rows])
 
     @classmethod
     def joined(cls, parts: Sequence[Cases]) -> Cases:
@@ -51,6 +54,7 @@ class Cases:
             np.concatenate([part.cluster for part in parts]),
             np.concatenate([part.excess for part in parts]),
             np.concatenate([part.failed for part in parts]),
+            np.concatenate([part.tag for part in parts]),
         )
 
     def of(self, group: str) -> Cases:
@@ -60,6 +64,22 @@ class Cases:
     def among(self, groups: Sequence[str]) -> Cases:
         """Returns the cases of several groups."""
         return self.take(np.isin(self.group, [group.encode() for group in groups]))
+
+    @property
+    def false_alarms(self) -> BoolArray:
+        """Which findings a person called a false alarm, (N,)."""
+        return np.asarray(self.failed & (self.tag == Tag.FALSE_ALARM.value.encode()), np.bool_)
+
+    def without_false_alarms(self) -> Cases:
+        """Returns the cases with the false alarms among those that passed."""
+        return replace(self, failed=self.failed & ~self.false_alarms)
+
+    def told_by(self, other: Cases) -> Cases:
+        """Returns the cases with the tags that the same cases have in another run, where nobody has said anything here."""
+        _, mine, theirs = np.intersect1d(self.key, other.key, assume_unique=True, return_indices=True)
+        tag = self.tag.astype(f"S{max(self.tag.dtype.itemsize, other.tag.dtype.itemsize)}")
+        tag[mine] = np.where(tag[mine] == b"", other.tag[theirs], tag[mine])
+        return replace(self, tag=tag)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -78,6 +98,7 @@ class Limits:
     """What a run must keep. max_rate: by group, `all` for all cases; 0..1. max_new: findings that the baseline did not have.
 
     max_rise: how far a rate may lie above the baseline's, however significant. alpha: how often a gate may fail by chance alone.
+    without_false_alarms: whether findings that a person called false alarms count as passed.
     """
 
     max_rate: Mapping[str, float] = field(default_factory=dict)
@@ -85,6 +106,7 @@ class Limits:
     max_rise: float = 0.0
     alpha: float = 0.01
     confidence: float = 0.95
+    without_false_alarms: bool = False
 
     def __post_init__(self) -> None:
         for name, rate in (*self.max_rate.items(), ("the rise", self.max_rise)):
@@ -94,6 +116,17 @@ class Limits:
             raise BadParametersError(f"the number of new findings is 0 or more; got {self.max_new}")
         if not 0.0 < self.alpha < 1.0:
             raise BadParametersError(f"alpha lies between 0 and 1, as 0.01; got {self.alpha:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRate:
+    """How often the cases of a group fail: as the oracle judges, and without the findings that a person called false alarms."""
+
+    group: str
+    findings: int
+    rate: Interval
+    false_alarms: int
+    rate_without: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +165,7 @@ class Outcome:
 class Verdict:
     """What the gate says. rates: by group, all cases first. new: case ids of the worst new findings first."""
 
-    rates: tuple[tuple[str, int, Interval], ...]
+    rates: tuple[GroupRate, ...]
     changes: tuple[Change, ...]
     new: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
@@ -148,6 +181,11 @@ class Verdict:
         """The limits that are not kept."""
         return tuple(outcome for outcome in self.outcomes if not outcome.is_kept)
 
+    @property
+    def has_false_alarms(self) -> bool:
+        """Whether a person called a finding a false alarm."""
+        return any(rate.false_alarms for rate in self.rates)
+
 
 def judge(now: Cases, limits: Limits, baseline: Cases | None = None) -> Verdict:
     """Applies limits to the cases of a run, and compares them with those of a baseline."""
@@ -155,12 +193,17 @@ def judge(now: Cases, limits: Limits, baseline: Cases | None = None) -> Verdict:
         raise BadParametersError("new findings are counted against a baseline; give one with --baseline")
     if baseline is None and not limits.max_rate:
         raise BadParametersError("a gate needs a limit: give --max-rate, or --baseline to compare with")
-    names = (ALL, *now.groups)
-    rates = tuple((name, now.of(name).clusters) for name in names)
-    outcomes = [_rate_outcome(name, limit, dict(rates), limits.confidence) for name, limit in limits.max_rate.items()]
+    if baseline is not None:
+        now, baseline = now.told_by(baseline), baseline.told_by(now)
+    raw = now
+    alarms = int(raw.false_alarms.sum())
+    if limits.without_false_alarms:
+        now, baseline = now.without_false_alarms(), None if baseline is None else baseline.without_false_alarms()
+    rates = {name: now.of(name).clusters for name in (ALL, *now.groups)}
+    outcomes = [_rate_outcome(name, limit, rates, limits.confidence) for name, limit in limits.max_rate.items()]
     changes: tuple[Change, ...] = ()
     new: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = _tag_notes(alarms, without=limits.without_false_alarms)
     if baseline is not None:
         shared = [name for name in now.groups if name in baseline.groups]
         here, there = now.among(shared), baseline.among(shared)
@@ -169,9 +212,22 @@ def judge(now: Cases, limits: Limits, baseline: Cases | None = None) -> Verdict:
         outcomes += _rises(changes, limits)
         if limits.max_new is not None:
             outcomes.append(_new_outcome(new, limits.max_new))
-        notes = _notes(now, baseline, changes[0].common)
-    shown = tuple((name, clusters.failed, clusters.interval(limits.confidence)) for name, clusters in rates)
+        notes += _notes(now, baseline, changes[0].common)
+    shown = tuple(_group_rate(name, raw.of(name), limits.confidence) for name in rates)
     return Verdict(shown, changes, new, tuple(outcomes), notes)
+
+
+def _group_rate(name: str, cases: Cases, confidence: float) -> GroupRate:
+    clusters, without = cases.clusters, cases.without_false_alarms().clusters
+    alarms = clusters.failed - without.failed
+    return GroupRate(name, clusters.failed, clusters.interval(confidence), alarms, without.interval(confidence))
+
+
+def _tag_notes(alarms: int, *, without: bool) -> tuple[str, ...]:
+    if not alarms:
+        return ()
+    tagged = "1 finding is tagged as a false alarm" if alarms == 1 else f"{alarms} findings are tagged as false alarms"
+    return (f"{tagged} and {'counts' if alarms == 1 else 'count'} as passed" if without else f"{tagged}, and counted all the same",)
 
 
 def _rate_outcome(name: str, limit: float, rates: Mapping[str, Clusters], confidence: float) -> Outcome:
@@ -236,7 +292,8 @@ def _rises(changes: tuple[Change, ...], limits: Limits) -> list[Outcome]:
 def _new_outcome(new: tuple[str, ...], limit: int) -> Outcome:
     is_kept = len(new) <= limit
     named = f": {', '.join(new[:5])}{', ...' if len(new) > 5 else ''}" if new else ""
-    return Outcome("new findings", is_kept, f"{len(new)} new findings, {limit} allowed{named}")
+    found = f"{len(new)} new {'finding' if len(new) == 1 else 'findings'}"
+    return Outcome("new findings", is_kept, f"{found}, {limit} allowed{named}")
 
 
 def _notes(now: Cases, then: Cases, common: int) -> tuple[str, ...]:

@@ -2,33 +2,26 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from skidpad.core.errors import BadRunError, InterruptedRunError
+from skidpad.core.errors import BadRunError, IncompleteRunError, InterruptedRunError, LostDriveError, LostWorkError, WorkersError
 from skidpad.core.progress import Progress, silent
 from skidpad.runs.folder import Run
 from skidpad.runs.segments import ShardResult
 
-Work: TypeAlias = Callable[[int], ShardResult]
+Shards: TypeAlias = Callable[[Sequence[int]], Iterator[ShardResult]]
+"""Computes the shards of a phase with these indices, anywhere and in any order, and yields each as it comes."""
 
 
-class ShardMap(Protocol):
-    """Computes shards, anywhere and in any order, and yields each result as it comes."""
-
-    def __call__(self, work: Work, indices: Sequence[int], /) -> Iterator[ShardResult]:
-        """Yields one result for each index."""
-        ...
-
-
-def in_order(work: Work, indices: Sequence[int]) -> Iterator[ShardResult]:
+def one_by_one(work: Callable[[int], ShardResult]) -> Shards:
     """Computes shards one after the other in this process, which work that builds on earlier shards needs."""
-    return map(work, indices)
+    return lambda indices: map(work, indices)
 
 
-def run_shards(run: Run, phase: str, count: int, work: Work, progress: Progress = silent, shard_map: ShardMap = in_order) -> None:
+def run_shards(run: Run, phase: str, count: int, shards: Shards, progress: Progress = silent) -> None:
     """Computes the shards of a phase that are missing and commits each; stopped at any moment, what is kept stays.
 
-    `work` must give the same result for the same index, whatever was computed before in this process.
+    `shards` must give the same result for the same index, whatever was computed before.
     """
     try:
         with run.lock():
@@ -40,7 +33,7 @@ def run_shards(run: Run, phase: str, count: int, work: Work, progress: Progress 
                 )
             missing = [index for index in range(count) if index not in done]
             progress(len(done), count, phase)
-            for result in shard_map(work, missing):
+            for result in shards(missing):
                 if result.phase != phase or not 0 <= result.index < count:
                     raise ValueError(f"phase {phase!r} has shards 0 to {count - 1}; work answered {result.phase!r} {result.index}")
                 run.commit(result)
@@ -48,7 +41,13 @@ def run_shards(run: Run, phase: str, count: int, work: Work, progress: Progress 
                 progress(len(done), count, phase)
     except KeyboardInterrupt as error:
         run.refresh()  # the interrupt may have come after a rename and before its note
-        kept = len(run.completed(phase))
-        raise InterruptedRunError(
-            f"stopped; {kept} of {count} shards of phase {phase!r} are kept; go on with: skidpad resume {shlex.quote(str(run.path))}"
-        ) from error
+        raise InterruptedRunError(f"stopped; {_kept(run, phase, count)}") from error
+    except LostWorkError as error:
+        raise IncompleteRunError(f"{error}; all other shards of the phase were computed; {_kept(run, phase, count)}") from error
+    except (LostDriveError, WorkersError) as error:
+        raise type(error)(f"{error}; {_kept(run, phase, count)}") from error
+
+
+def _kept(run: Run, phase: str, count: int) -> str:
+    kept = len(run.completed(phase))
+    return f"{kept} of {count} shards of phase {phase!r} are kept; go on with: skidpad resume {shlex.quote(run.place)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -30,6 +32,9 @@ class TrainingSettings:
     The learning rate falls along a half cosine to a hundredth; training stops early after `patience` epochs without a better
     validation. With `mirror` every picture, or all of a window, is flipped left to right in half of its epochs, and its label's
     sign with it. A network in two stages is trained for `epochs` in each, and each has its own patience.
+
+    threads: of the CPU. Sums are split among them, so their number decides the last bits of every step and, after some epochs,
+    which network comes out; hence it is a setting, and neither the machine's nor that of OMP_NUM_THREADS.
     """
 
     epochs: int = 30
@@ -41,9 +46,10 @@ class TrainingSettings:
     mirror: bool = True
     seed: int = 0
     device: str = "cpu"
+    threads: int = 1
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("batch_size", 1), ("patience", 1)):
+        for name, low in (("epochs", 1), ("batch_size", 1), ("patience", 1), ("threads", 1)):
             if getattr(self, name) < low:
                 raise BadSubjectError(f"the training setting {name!r} must be at least {low}; got {getattr(self, name)}")
         if not (isfinite(self.learning_rate) and self.learning_rate > 0.0 and self.weight_decay >= 0.0):
@@ -88,7 +94,7 @@ def fit(
     if checkpoint is not None and checkpoint.is_file():
         run.restore(checkpoint, key)
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):  # dropout draws from torch's global generator, which is the caller's
+    with _threads(settings.threads), torch.random.fork_rng(devices):  # dropout draws from torch's global generator, which is the caller's
         while run.next_stage():
             run.epoch(progress)
             if checkpoint is not None:
@@ -96,6 +102,16 @@ def fit(
     module.load_state_dict(run.best_state)
     module.eval()
     return FitReport(tuple(run.curve), run.best_epoch)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _check_windows(description: Description, data: Labelled, validation: Labelled | None) -> None:

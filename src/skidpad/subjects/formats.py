@@ -28,6 +28,11 @@ _SUFFIXES = {
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
+def is_named_like_a_model(path: Path) -> bool:
+    """Tells whether a file, there or not, has the name of a model; `.ts` is a video's as well."""
+    return path.suffix.lower() in set(_SUFFIXES) - {".ts"}
+
+
 def format_of(file: Path) -> Format:
     """Tells the format of a model file; its content counts more than its name. Pickles are refused."""
     found = _by_content(file) or _SUFFIXES.get(file.suffix.lower())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Stimulus
+from skidpad.oracles.lane_departure import CAP_M
 from skidpad.report.wording import plain
+from skidpad.ui.columns import Form
 from skidpad.ui.exhibits import EXHIBITS, Exhibit, Motion, Row, Sight
+from skidpad.ui.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from skidpad.report.filmstrip import DriveFilm
 
 _FLOAT_BYTES = 8
@@ -36,8 +38,19 @@ class Stage:
 class DriveExhibit(Exhibit):
     """Runs of `skidpad drive`."""
 
+    needs: ClassVar[Mapping[str, Form]] = {
+        **dict.fromkeys(("scenario", "scenario_name", "condition", "recipe", "mode", "problem"), Form.TEXT),
+        **dict.fromkeys(("max_lateral_m", "departed_at_s", "collided_at_s"), Form.REAL),
+        **dict.fromkeys(("lateral_m", "answers_rad", "truth_rad"), Form.HIDDEN),
+    }
+    command: ClassVar[str] = "drive"
     cases: ClassVar[str] = "drives"
     groups: ClassVar[tuple[str, ...]] = ("condition",)
+
+    @property
+    def rule(self) -> Rule:
+        """The lane, and nothing in the way."""
+        return Rule("keeps its lane", f"within {CAP_M:g} m, touching nothing")
 
     @cached_property
     def stage(self) -> Stage:
@@ -93,6 +106,7 @@ class DriveExhibit(Exhibit):
 class ComparingExhibit(DriveExhibit):
     """Runs of `skidpad compare`: only the drives that the subject steered are judged."""
 
+    command: ClassVar[str] = "compare"
     unjudged: ClassVar[frozenset[str]] = frozenset({"matched", "offline"})
     groups: ClassVar[tuple[str, ...]] = ("mode",)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import isfinite
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skidpad.core.errors import BadRunError
 from skidpad.report.wording import plain
+from skidpad.ui.columns import Form
 from skidpad.ui.exhibits import EXHIBITS, Exhibit, Motion, Row, Sight
+from skidpad.ui.rules import Rule
 
 if TYPE_CHECKING:
     from skidpad.duels.scenario import Scenario
@@ -24,8 +27,20 @@ _NEEDED = ("start", "ego_actions", "front_actions", "steps", "front", "ego")
 class DuelExhibit(Exhibit):
     """Runs of `skidpad duel`; no policy is loaded, for one may be a function of somebody's module."""
 
+    needs: ClassVar[Mapping[str, Form]] = {
+        **dict.fromkeys(("family", "column", "ego", "front", "outcome", "problem", "ego_actions", "front_actions"), Form.TEXT),
+        **dict.fromkeys(("impact_s", "closing_mps", "avoidable_until_s"), Form.REAL),
+        "start": Form.LIST,
+        "steps": Form.WHOLE,
+    }
+    command: ClassVar[str] = "duel"
     cases: ClassVar[str] = "episodes"
     groups: ClassVar[tuple[str, ...]] = ("family", "column")
+
+    @property
+    def rule(self) -> Rule:
+        """A crash is a finding."""
+        return Rule("no crash")
 
     @cached_property
     def _scenarios(self) -> tuple[Scenario, Scenario]:

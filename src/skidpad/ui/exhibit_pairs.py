@@ -16,20 +16,31 @@ from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.report.wording import DEGREES, answer, plain, times_tolerated
 from skidpad.transforms import stimuli
+from skidpad.ui.columns import Form
 from skidpad.ui.exhibits import EXHIBITS, Exhibit, PairAnswers, Row, Side, Sight
+from skidpad.ui.rules import Rule, picture_rule
 
 _ORIGINALS = "originals"
-_DECIDES = "decides-alike"
-"""The relation that tolerates no error: it asks for the same decision."""
 _NEEDED = ("frame_index", "frame_id", "recipe", "original", "mutant", "label")
 
 
 class PairExhibit(Exhibit):
     """Shows a frame beside its mutant; the drive is opened when the first picture is wanted."""
 
+    needs: ClassVar[Mapping[str, Form]] = {
+        **dict.fromkeys(("stimulus", "frame_id", "recipe"), Form.TEXT),
+        **dict.fromkeys(("original", "mutant", "label"), Form.REAL),
+        "frame_index": Form.WHOLE,
+    }
+    command: ClassVar[str] = "test"
     cases: ClassVar[str] = "mutants"
     unjudged: ClassVar[frozenset[str]] = frozenset({_ORIGINALS})
     groups: ClassVar[tuple[str, ...]] = ("stimulus",)
+
+    @property
+    def rule(self) -> Rule:
+        """The relation and tolerance of the config."""
+        return picture_rule(self.config)
 
     @cached_property
     def drive(self) -> Drive:
@@ -57,7 +68,7 @@ class PairExhibit(Exhibit):
 
     def verdict(self, row: Row) -> str:
         """How many times the tolerated error was reached."""
-        words = times_tolerated(float(row["excess"]), tolerated=self.config.get("relation") != _DECIDES)
+        words = times_tolerated(float(row["excess"]), self.rule.scale)
         return f"{'finding' if row['violated'] else 'passed'}, {words}"
 
     def told(self, row: Row) -> str:
@@ -95,9 +106,14 @@ class PairExhibit(Exhibit):
 
     def _recipe_words(self, row: Row) -> str:
         try:
-            return plain(str(self._recipe(row)), 160)
+            recipe = self._recipe(row)
         except SkidpadError:
             return "a damaged recipe"
+        if not self.numbered or not recipe.steps:
+            return plain(str(recipe), 160)
+        number, count = self.numbers.get(str(row["recipe"])), len(self.numbers)
+        which = "" if count == 1 else f", {self.numbered} {number} of {count}" if number else f", one {self.numbered}"
+        return f"{plain(recipe.name, 120)}{which}"
 
 
 @EXHIBITS.register("deeptest")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Stimulus
 from skidpad.ui.exhibit_pairs import PairExhibit
 from skidpad.ui.exhibits import EXHIBITS, Row, Side
+from skidpad.ui.rules import Rule, bound_rule
 
 if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 @EXHIBITS.register("deeproad")
 class DeepRoadExhibit(PairExhibit):
     """Runs of `skidpad weather test`."""
+
+    command: ClassVar[str] = "weather test"
+    cases: ClassVar[str] = "answers"
+    numbered: ClassVar[str] = "style"
+
+    @property
+    def rule(self) -> Rule:
+        """The smallest error bound."""
+        return bound_rule(self.config.get("thresholds_deg"))
 
     @cached_property
     def stimuli(self) -> Mapping[str, Stimulus]:
@@ -34,6 +44,15 @@ class DeepRoadExhibit(PairExhibit):
 @EXHIBITS.register("tactic")
 class TacticExhibit(PairExhibit):
     """Runs of `skidpad weather search`: every scene under the critical conditions that were found."""
+
+    command: ClassVar[str] = "weather search"
+    cases: ClassVar[str] = "answers"
+    numbered: ClassVar[str] = "condition"
+
+    @property
+    def rule(self) -> Rule:
+        """The smallest error bound."""
+        return bound_rule(self.config.get("bounds_deg"))
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         # Its answers are angles, whatever the output is called.

@@ -6,7 +6,7 @@ at it would start. Everything that it draws follows from the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from skidpad.core.errors import UnknownNameError
 from skidpad.core.registry import Registry
 from skidpad.report.wording import plain
+from skidpad.ui.columns import Column, Form
+from skidpad.ui.rules import Rule
 
 if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
@@ -56,16 +58,32 @@ class PairAnswers:
 class Exhibit:
     """What every kind of campaign has: rows to read. Kinds with something to look at override the rest.
 
-    cases: what records are called, in the plural. unjudged: phases whose records are no cases of a rate. groups: columns whose values
-    are worth a rate of their own.
+    needs: columns that it reads, with their form. command: which one makes such runs, after `skidpad`. cases: what records are called,
+    in the plural. unjudged: phases whose records are no cases of a rate. groups: columns whose values are worth a rate of their own.
+    numbered: what a recipe is called whose parameters say nothing to a reader, "" where they do; `numbers` then has the place of each
+    recipe in the run.
     """
 
+    needs: ClassVar[Mapping[str, Form]] = {}
+    command: ClassVar[str] = ""
     cases: ClassVar[str] = "cases"
+    numbered: ClassVar[str] = ""
     unjudged: ClassVar[frozenset[str]] = frozenset()
     groups: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
+        self.numbers: Mapping[str, int] = {}
+
+    def fits(self, columns: Iterable[Column]) -> bool:
+        """Tells whether a run has the columns that are read here; one that only claims to be of this kind need not."""
+        forms = {column.name: column.form for column in columns}
+        return all(forms.get(name) is form for name, form in self.needs.items())
+
+    @property
+    def rule(self) -> Rule:
+        """By what cases are judged, as far as the config tells."""
+        return Rule()
 
     def shards(self) -> Mapping[str, int]:
         """Returns how many shards each phase will have, as far as the config tells."""

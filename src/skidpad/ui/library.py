@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from skidpad.core.errors import SkidpadError
-from skidpad.report.wording import plain
+from skidpad.report.wording import drive_words, plain
 from skidpad.runs.tags import TaggedRates
 from skidpad.ui.cache import PictureCache
 from skidpad.ui.exhibits import Motion, Side
 from skidpad.ui.rows import FAILURES, Database
+from skidpad.ui.rules import Rule
 from skidpad.ui.volumes import State, Volume
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ FIRST_SCREEN_S = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One run in the list. problem: why it cannot be read, "" where it can; rates: None where they are still to be counted."""
+    """One run in the list. kind: the command that made it. problem: why it cannot be read, "" where it can.
+
+    rates: None where they are still to be counted.
+    """
 
     found: Found
     kind: str = ""
@@ -34,6 +38,7 @@ class Summary:
     drive: str = ""
     created: str = ""
     cases: str = ""
+    rule: Rule = field(default_factory=Rule)
     state: State | None = None
     rates: TaggedRates | None = None
     problem: str = ""
@@ -78,11 +83,12 @@ class Library:
             rates = volume.rates() if counted else None
             return Summary(
                 found=found,
-                kind=volume.kind,
+                kind=volume.exhibit.command or volume.kind,
                 subject=_last_part(volume.setting("subject") or volume.setting("ego")),
-                drive=_drive_words(volume.setting("drive") or volume.setting("world") or volume.setting("scenario")),
+                drive=drive_words(volume.setting("drive") or volume.setting("world") or volume.setting("scenario")),
                 created=plain(volume.run.manifest.created, 32),
                 cases=volume.exhibit.cases,
+                rule=volume.rule() if counted else volume.exhibit.rule,
                 state=volume.state,
                 rates=rates,
             )
@@ -106,8 +112,3 @@ class Library:
 
 def _last_part(text: str) -> str:
     return text.replace("\\", "/").rstrip("/").rpartition("/")[2].removesuffix(".toml")
-
-
-def _drive_words(text: str) -> str:
-    place, mark, options = text.partition("?")
-    return f"{_last_part(place.partition(':')[2] or place)}{mark}{options}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from skidpad.report.wording import plain
 from skidpad.runs.tags import Tag, TaggedRates
-from skidpad.ui.asking import PAGE_ROWS, Question, sql_of
+from skidpad.ui.asking import PAGE_ROWS, Question, Show, sql_of
 from skidpad.ui.columns import Column, Form
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from skidpad.ui.rows import Database
 
 MAX_CHOICES = 40
+MAX_NUMBERED = 999
 MAX_GROUPS = 16
+_ROWS_A_WORD = 4
+"""A column that hardly repeats itself is no choice."""
 _CHOICE_LETTERS = 80
 
 
@@ -46,10 +50,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The few words that a column holds, most frequent first, with how often each occurs."""
+    """The few words that a column holds, most frequent first, each with how many findings and how many rows have it."""
 
     column: Column
-    words: tuple[tuple[str, int], ...]
+    words: tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,29 @@ class Reader:
         )
         return list(dict.fromkeys(row[0] for row in rows))
 
+    def already_broken(self, bound_rad2: float) -> int:
+        """Counts the findings whose original is farther from its label than the rule allows, or has no finite answer."""
+        original, label = (self._c(name) for name in ("original", "label"))
+        broken = f"NOT isfinite({original}) OR power({original} - {label}, 2) > ?"
+        rows = self._ask(
+            f"SELECT count(*) FROM {self.source} WHERE {self._judged()} AND {self._c('violated')} AND ({broken})",
+            (*self.unjudged, bound_rad2),
+        )
+        return int(rows[0][0])
+
+    def numbered(self, name: str) -> Mapping[str, int]:
+        """Numbers the values of a column from 1 by where they first stand among the judged rows; nothing where there are too many."""
+        key = self._c(name)
+        rows = self._ask(
+            f"SELECT {key} FROM {self.source} WHERE {self._judged()} GROUP BY 1 ORDER BY min(phase), min(shard), min(place) LIMIT ?",
+            (*self.unjudged, MAX_NUMBERED + 1),
+        )
+        return {str(row[0]): number for number, row in enumerate(rows, 1)} if len(rows) <= MAX_NUMBERED else {}
+
+    def nearest(self, limit: int) -> tuple[Line, ...]:
+        """Returns the judged cases that came nearest to being a finding, or are one."""
+        return tuple(line for line in self._lines(Question(show=Show.ALL), 0, limit) if not isnan(line.values["excess"]))
+
     def worst_of_each(self, names: Sequence[str], limit: int) -> tuple[Line, ...]:
         """Returns the worst finding of each group of equal values of some columns, worst first; without columns the worst of all."""
         keys = [f"c{column.place}" for column in self.columns if column.name in names]
@@ -155,21 +182,22 @@ class Reader:
         return tuple(Line(first + index, dict(zip(names, row, strict=False)), row[-2], row[-1] or "") for index, row in enumerate(rows))
 
     def _choices(self) -> Iterator[Choices]:
-        texts = [column for column in self.columns if column.form is Form.TEXT and column.name != "case_id"]
+        texts = [column for column in self.columns if column.form is Form.TEXT and not _is_a_name(column.name)]
         if not texts:
             return
         sizes = ", ".join(f"approx_count_distinct(c{column.place}), max(length(c{column.place}))" for column in texts)
-        found = self._ask(f"SELECT {sizes} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0]
+        rows, *found = self._ask(f"SELECT count(*), {sizes} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0]
         for place, column in enumerate(texts):
             distinct, letters = found[2 * place] or 0, found[2 * place + 1] or 0
-            if not 1 < distinct <= MAX_CHOICES or letters > _CHOICE_LETTERS:
+            if not 1 < distinct <= min(MAX_CHOICES, rows / _ROWS_A_WORD) or letters > _CHOICE_LETTERS:
                 continue
             key = f"c{column.place}"
             words = self._ask(
-                f"SELECT {key}, count(*) FROM {self.source} WHERE {self._judged()} GROUP BY {key} ORDER BY 2 DESC, 1 LIMIT ?",
+                f"SELECT {key}, count(*) FILTER ({self._c('violated')}), count(*) FROM {self.source} WHERE {self._judged()} "
+                f"GROUP BY {key} ORDER BY 2 DESC, 3 DESC, 1 LIMIT ?",
                 (*self.unjudged, MAX_CHOICES),
             )
-            known = tuple((word, count) for word, count in words if word and plain(word) == word)
+            known = tuple((word, found, rows) for word, found, rows in words if word and plain(word) == word)
             if len(known) > 1:
                 yield Choices(column, known)
 
@@ -186,3 +214,8 @@ class Reader:
 
     def _ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.database.ask(sql, values)
+
+
+def _is_a_name(column: str) -> bool:
+    """Tells whether a column holds hashes, which nobody chooses among."""
+    return column in {"case_id", "picture"} or column.endswith("_hash")

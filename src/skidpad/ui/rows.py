@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from math import nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock, Timer
@@ -182,6 +183,16 @@ def count_directly(database: Database, segments: Sequence[Segment], tags: Mappin
         for case_id, hits in found:
             said[tags[case_id]] += hits
     return TaggedRates(cases, findings, said[Tag.REAL_FAULT], said[Tag.FALSE_ALARM], said[Tag.UNCLEAR])
+
+
+def mean_square(database: Database, segments: Sequence[Segment], one: str, other: str) -> float:
+    """Returns the mean squared difference of two columns where both are finite, from the segments themselves; NaN where nowhere."""
+    if not segments:
+        return nan
+    apart = f"{_quoted(one)} - {_quoted(other)}"
+    paths = [str(segment.path) for segment in segments]
+    found = database.ask(f"SELECT avg(power({apart}, 2)) FROM read_parquet(?) WHERE isfinite({apart})", [paths])[0][0]
+    return nan if found is None else float(found)
 
 
 def _rows_in(segments: Sequence[Segment], before: int) -> int:

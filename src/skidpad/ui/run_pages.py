@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode
+from skidpad.report.pictures import ALREADY
 from skidpad.report.wording import plain
 from skidpad.runs.tags import Tag
 from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from skidpad.ui.volumes import Digest, Volume
 
 CARDS = 24
-WORST_FILMS = 2
+WORST_FILMS = 4
 _REPORT_BYTES = 64 << 20
 _FRESH = {"cache-control": "private, max-age=300"}
 
@@ -52,6 +53,7 @@ def run_routes(library: Library) -> APIRouter:
             line=run_line(library.summary(volume.found, counted=False)),
             groups=groups,
             worst=_worst(volume, digest),
+            failed=digest.rates.findings > 0,
             choices=digest.choices,
             phases=volume.run.phases(),
             settings=setting_rows(volume.run.config),
@@ -134,10 +136,15 @@ def _results(volume: Volume, question: Question) -> dict[str, Any]:
     return {
         "key": volume.found.key,
         "question": question,
-        "exhibit": exhibit,
+        "rule": volume.rule(),
         "columns": shown,
         "lines": [
-            (line, _case_address(volume, line, question), sight, exhibit.title(line.values) if question.view is View.PICTURES else "")
+            (
+                line,
+                _case_address(volume, line, question),
+                sight,
+                *(volume.words(line.values) if question.view is View.PICTURES else ("", "")),
+            )
             for line, sight in zip(found.lines, sights, strict=True)
         ],
         "total": found.total,
@@ -149,13 +156,12 @@ def _results(volume: Volume, question: Question) -> dict[str, Any]:
     }
 
 
-def _worst(volume: Volume, digest: Digest) -> list[tuple[str, Line, Sight, str]]:
+def _worst(volume: Volume, digest: Digest) -> list[tuple[str, Line, Sight, str, str]]:
     """Returns the worst finding of each group, to be looked at first; none where the kind has nothing to look at."""
     shown = [
-        (f"/runs/{volume.found.key}/cases/{line.case_id}", line, _sight(volume, line), volume.exhibit.title(line.values))
-        for line in digest.worst
+        (f"/runs/{volume.found.key}/cases/{line.case_id}", line, _sight(volume, line), *volume.words(line.values)) for line in digest.worst
     ]
-    films = any(sight is Sight.FILM for _, _, sight, _ in shown)
+    films = any(sight is Sight.FILM for _, _, sight, _, _ in shown)
     return [each for each in shown if each[2] is not Sight.NOTHING][: WORST_FILMS if films else None]
 
 
@@ -176,7 +182,8 @@ def _case_address(volume: Volume, line: Line, question: Question) -> str:
 
 
 def _status(volume: Volume) -> dict[str, Any]:
-    rates, state = volume.digest().rates, volume.state
+    digest, state = volume.digest(), volume.state
+    rates = digest.rates
     try:
         shards = volume.shards()
     except SkidpadError:
@@ -189,6 +196,7 @@ def _status(volume: Volume) -> dict[str, Any]:
         "done": done,
         "total_shards": total if all(each[1] for each in shards.values()) else 0,
         "rates": rates,
+        "already_broken": digest.already_broken,
         "rate": rate_words(rates.rate, rates.findings, rates.cases, "rate"),
         "confirmed": rate_words(rates.confirmed, rates.real_faults, rates.cases, "confirmed"),
         "possible": rate_words(rates.without_false_alarms, rates.findings - rates.false_alarms, rates.cases, "possible"),
@@ -199,6 +207,7 @@ def _status(volume: Volume) -> dict[str, Any]:
 def _case(library: Library, volume: Volume, case_id: str, question: Question, at: int | None) -> dict[str, Any]:
     row = volume.row(case_id)
     exhibit, sight = volume.exhibit, volume.exhibit.sight(row)
+    title, verdict = volume.words(row)
     problem = ""
     pair = None
     if sight is Sight.PAIR:
@@ -215,10 +224,12 @@ def _case(library: Library, volume: Volume, case_id: str, question: Question, at
         "volume": volume,
         "key": volume.found.key,
         "case_id": case_id,
-        "title": exhibit.title(row),
+        "title": title,
         "told": exhibit.told(row),
-        "verdict": exhibit.verdict(row),
+        "verdict": verdict,
         "violated": bool(row["violated"]),
+        "rule": (rule := volume.rule()),
+        "mark": ALREADY if rule.is_already_broken(row) else "",
         "sight": sight,
         "pair": pair,
         "problem": problem,

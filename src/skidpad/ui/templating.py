@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from skidpad import __version__
-from skidpad.report.wording import count, percent
+from skidpad.report.wording import count, counted, percent
 from skidpad.runs.tags import Tag
 
 _STATIC = {
@@ -47,5 +47,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": count, "percent": percent}
+    environment.filters |= {"count": count, "counted": counted, "percent": percent}
     return environment

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.report.arrows import LABEL_WIDTH, cross, exaggeration_for, outline
 from skidpad.report.svg import Axis, add, drawing, write
-from skidpad.report.wording import DEGREES, NOTHING, answer, count, difference, interval, percent, plain
+from skidpad.report.wording import DEGREES, NOTHING, answer, count, counted, difference, interval, percent, plain
 from skidpad.ui.columns import Form
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class RunLine:
     findings: str
     rate: RateWords | None
     tagged: str
+    rule: str
     problem: str
 
     @property
@@ -100,6 +101,7 @@ def run_line(summary: Summary) -> RunLine:
         findings=count(rates.findings) if rates is not None else "",
         rate=rate_words(rates.rate, rates.findings, rates.cases, f"rate-{found.key}") if rates is not None else None,
         tagged=tagged_words(rates) if rates is not None else "",
+        rule=summary.rule.words,
         problem=summary.problem,
     )
 
@@ -116,9 +118,10 @@ def date_words(created: str) -> str:
 
 
 def tagged_words(rates: TaggedRates) -> str:
-    """Words how many findings were looked at, "" where none."""
+    """Words how many findings were looked at, and the rate that this leaves; "" where none was."""
     done = rates.findings - rates.untagged
-    return f"{count(done)} tagged, {count(rates.real_faults)} real" if done else ""
+    without = f"; {percent(rates.without_false_alarms.estimate)} without {counted(rates.false_alarms, 'false alarm')}"
+    return f"{count(done)} tagged, {count(rates.real_faults)} real{without if rates.false_alarms else ''}" if done else ""
 
 
 def fact_rows(columns: Sequence[Column], row: Row) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,17 @@ from skidpad.ui.columns import columns_of
 from skidpad.ui.exhibits import Exhibit, Motion, Row, Side, exhibit_of
 from skidpad.ui.guarding import check_run
 from skidpad.ui.reading import Choices, GroupRate, Line, Reader
-from skidpad.ui.rows import FAILURES, Database, Rows, count_directly
+from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square
 
 if TYPE_CHECKING:
+    from skidpad.runs.gate import Cases
+    from skidpad.ui.rules import Rule
     from skidpad.ui.shelf import Found
 
 JPEG_QUALITY = 92
-WORST = 8
+WORST = 16
+FEW = 4
+"""Where fewer groups than this have a finding, the next worst of all are shown as well."""
 _BROKEN = (*FAILURES, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
 """What a damaged or hostile run folder can raise, besides our own errors."""
 
@@ -40,12 +45,17 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The figures of a run: overall, of each group, the worst finding of each, and the columns worth a choice."""
+    """The figures of a run: overall, of each group, the worst finding of each, and the columns worth a choice.
+
+    worst: where nothing failed, what came nearest to it. already_broken: findings whose original breaks the rule by itself.
+    """
 
     rates: TaggedRates
     groups: tuple[GroupRate, ...]
     worst: tuple[Line, ...]
     choices: tuple[Choices, ...]
+    rule: Rule
+    already_broken: int
 
 
 class Volume:
@@ -62,10 +72,13 @@ class Volume:
             self.run = Run.open(found.path, set_aside=False)
             self.exhibit: Exhibit = exhibit_of(self.run.config)
             self.columns = columns_of(self.run.schema, self.exhibit.config)
+            if not self.exhibit.fits(self.columns):
+                self.exhibit = Exhibit(self.run.config)
         self._rows: Rows | None = None
         self._tagged: tuple[int, int] | None = None
         self._digest: Digest | None = None
         self._counted: tuple[object, TaggedRates] | None = None
+        self._rule: Rule | None = None
 
     @property
     def kind(self) -> str:
@@ -107,12 +120,14 @@ class Volume:
             if not names <= self._rows.kept:
                 self._rows.add(segments)
                 self._digest = None
+                if self.exhibit.numbered:
+                    self.exhibit.numbers = self._reader(self._rows).numbered("recipe")
             signature = self.tags.journal.signature
             if signature != self._tagged:
                 self._rows.tag({case_id: tag.value for case_id, tag in self.tags.current().items()})
                 self._tagged = signature
                 self._digest = None
-            return Reader(self._database, self._rows.source, self.columns, tuple(sorted(self.exhibit.unjudged)))
+            return self._reader(self._rows)
 
     def rates(self) -> TaggedRates:
         """Counts cases, findings and tags; for a run whose rows nobody asked for without copying them."""
@@ -132,11 +147,32 @@ class Volume:
         reader = self.reader()
         kept = self._digest
         if kept is None:
-            groups = self.exhibit.groups
+            groups, rule = self.exhibit.groups, self.rule()
             with self._told():
-                kept = Digest(reader.rates(), reader.rates_by(groups), reader.worst_of_each(groups, WORST), reader.choices())
+                already = reader.already_broken(rule.bound_rad2) if isfinite(rule.bound_rad2) else 0
+                worst = self._worst(reader)
+                kept = Digest(reader.rates(), reader.rates_by(groups), worst, reader.choices(), rule, already)
             self._digest = kept
         return kept
+
+    def rule(self) -> Rule:
+        """Returns by what cases are judged; where that hangs on the originals' error, it is measured once they are all there."""
+        rule = self.exhibit.rule
+        if not isfinite(rule.multiple):
+            return rule
+        if self._rule is None or not isfinite(self._rule.bound_rad2):
+            with self._told():
+                parts = [segment for segment in self.run.segments() if segment.phase in self.exhibit.unjudged]
+                self._rule = rule.measured(mean_square(self._database, parts, "original", "label"))
+        return self._rule
+
+    def cases(self) -> Cases | None:
+        """Returns the judged cases as the gate takes them, None where there are none."""
+        from skidpad.campaigns.gating import judged_cases  # noqa: PLC0415  nobody needs it before two runs are compared
+
+        found = self.rates().cases  # which also checks the folder
+        with self._told():
+            return judged_cases(self.run) if found else None
 
     def row(self, case_id: str) -> Row:
         """Returns the whole record of a case, packed bytes included, with its phase."""
@@ -149,6 +185,11 @@ class Volume:
             segment = next(segment for segment in self.run.segments() if (segment.phase, segment.index) == (phase, shard))
             record: Row = {**segment.records().slice(place, 1).to_pylist()[0], "phase": phase}
         return record
+
+    def words(self, row: Row) -> tuple[str, str]:
+        """Returns what a row is and what the oracle said."""
+        with self._told():
+            return self.exhibit.title(row), self.exhibit.verdict(row)
 
     def picture(self, case_id: str, side: Side) -> bytes:
         """Renders one picture of a case as JPEG."""
@@ -175,6 +216,19 @@ class Volume:
         """Lets go of the table."""
         with self._lock:
             self._forget()
+
+    def _reader(self, rows: Rows) -> Reader:
+        return Reader(self._database, rows.source, self.columns, tuple(sorted(self.exhibit.unjudged)))
+
+    def _worst(self, reader: Reader) -> tuple[Line, ...]:
+        """Returns what is to be looked at first: the worst of each group and, where these are few, the next worst of all."""
+        chosen = reader.worst_of_each(self.exhibit.groups, WORST)
+        if len(chosen) >= FEW:
+            return chosen
+        seen = {line.case_id for line in chosen}
+        return (*chosen, *(line for line in reader.nearest(2 * FEW) if line.case_id not in seen and (line.values["violated"] or not seen)))[
+            :FEW
+        ]
 
     def _forget(self) -> None:
         if self._rows is not None:

@@ -6,8 +6,9 @@ are brought to the device as they are needed.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -49,8 +50,9 @@ class Contents:
         self._shape = (rows, height // stride, width // stride, weather.card.sizes.channels)
         self._filled = 0
         self._resident: Prepared | None = None
-        self._mapped: np.memmap[tuple[int, ...], np.dtype[np.generic]] | None = None
+        self._mapped: np.ndarray | None = None
         self._file = file
+        self._arrived: tuple[np.ndarray, ...] = ()
         room = self._room() if memory_bytes is None else memory_bytes
         if 2 * self.code_bytes * rows <= room:
             kept = torch.empty(self._shape, dtype=decoder.dtype, device=decoder.device)
@@ -111,6 +113,36 @@ class Contents:
         stored = np.ascontiguousarray(self._mapped[rows]) if self._mapped is not None else np.empty(0)
         pixels = torch.from_numpy(stored).view(self._decoder.dtype).to(self._decoder.device)
         return self._decoder.prepare(pixels.permute(0, 3, 1, 2))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves the networks behind: whoever gets the codes has them, see `attach`. Arrays travel as NumPy's, which can be shared."""
+        kept = self._resident
+        arrays = (self._mapped,) if kept is None else tuple(self._plain(codes) for codes in (kept.content, kept.first))
+        return {"shape": self._shape, "filled": self._filled, "arrays": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._shape, self._filled, self._arrived = state["shape"], state["filled"], state["arrays"]
+        self._resident, self._mapped, self._file = None, None, None
+
+    @property
+    def needs_networks(self) -> bool:
+        """Whether the codes came from another process and were not attached yet."""
+        return bool(self._arrived)
+
+    def attach(self, weather: Weather, decoder: FoldedDecoder) -> None:
+        """Makes codes that came from another process usable with this one's networks."""
+        self._weather, self._decoder = weather, decoder
+        if len(self._arrived) == 1:
+            self._mapped = self._arrived[0]
+        else:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # and nobody writes
+                content, first = (torch.from_numpy(codes).view(decoder.dtype).to(decoder.device) for codes in self._arrived)
+            self._resident = Prepared(content, first)
+        self._arrived = ()
+
+    def _plain(self, codes: torch.Tensor) -> np.ndarray:
+        return codes.cpu().view(_STORED[self._decoder.dtype][1]).numpy()
 
     def close(self) -> None:
         """Frees the memory, and removes the file."""

@@ -268,14 +268,14 @@ def _moments(values: torch.Tensor, axes: tuple[int, ...]) -> tuple[torch.Tensor,
 
 
 def _shaded(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-    return torch.addcmul(shift, values.float(), scale).relu().to(values.dtype)
+    return torch.addcmul(shift, values.float(), scale).relu_().to(values.dtype)
 
 
 def _styled(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     wide = values.float()
     mean, inverse = _moments(wide, (1, 2))
     factor = inverse * scale
-    return torch.addcmul(shift - mean * factor, wide, factor).relu().to(values.dtype)
+    return torch.addcmul(shift - mean * factor, wide, factor).relu_().to(values.dtype)
 
 
 def _joined(short: torch.Tensor, values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
@@ -301,7 +301,7 @@ def _layered(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> 
     wide = values.float().reshape(count, height, width, 2, 2, -1)
     mean, inverse = _whole_moments(wide)
     factor = inverse * scale
-    return torch.addcmul(shift - mean * factor, wide, factor).relu().to(values.dtype)
+    return torch.addcmul(shift - mean * factor, wide, factor).relu_().to(values.dtype)
 
 
 def _doubled(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:

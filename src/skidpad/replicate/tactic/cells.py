@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -82,6 +82,11 @@ class Cell:
             searches=tuple(_searched(summary, search) for search in summary.searches),
             device=s.device,
         )
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of subject, drive and weather, as a campaign has them."""
+        return {"subject": self.subject_sha256, "drive": self.drive_sha256, "weather": self.weather_sha256}
 
     def to_json(self) -> str:
         """Writes the cell."""

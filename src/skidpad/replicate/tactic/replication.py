@@ -139,6 +139,9 @@ def replicate(
 def _measured(settings: TacticSettings, path: Path, clock: Clock, progress: Progress) -> Cell:
     campaign = Tactic.load(settings)
     run = _opened(campaign, path)
+    kept = _kept(campaign, run, path / FILE)
+    if kept is not None:
+        return kept
     try:
         campaign.execute(run, clock.watching(progress, f"{_stem(settings.subject)} under {_stem(settings.weather)}, {settings.criterion}"))
     except InterruptedRunError:
@@ -150,6 +153,16 @@ def _measured(settings: TacticSettings, path: Path, clock: Clock, progress: Prog
         write_text_whole(path / "report.html", render_page(tactic_page(campaign, run)))
         write_atomically(path / FILE, cell.to_json().encode())
     return cell
+
+
+def _kept(campaign: Tactic, run: Run, file: Path) -> Cell | None:
+    """Returns the cell that an earlier call left, wherever it ran, where nothing is to be measured any more."""
+    settings = campaign.settings
+    if not file.exists() or any(len(run.completed(phase)) < settings.conditions for phase, _, _ in campaign.phases()):
+        return None
+    cell = Cell.from_json(file.read_text(encoding="utf-8"), str(file))
+    counts = {each.search: len(each.values) for each in cell.searches}
+    return cell if cell.hashes == campaign.hashes and counts == dict.fromkeys(settings.searches, settings.repeats) else None
 
 
 def _opened(campaign: Tactic, path: Path) -> Run:

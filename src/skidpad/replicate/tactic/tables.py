@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
+from statistics import median
 
 from skidpad.campaigns.tactic_summary import ALPHA, FAILED, Compared
 from skidpad.replicate.rows import Figure, Row, Sheet
@@ -135,7 +136,7 @@ def _more(cells: Sequence[Cell], other: str) -> Row:
             ours, theirs = (float(each.sample[:, 2:].sum(axis=1).mean()) for each in (first, second))
             if theirs > 0.0:
                 ratios.append(ours / theirs)
-    middle = sorted(ratios)[len(ratios) // 2] if ratios else None
+    middle = median(ratios) if ratios else None
     paper_ratio = 1.0 + (3.3047 if other == RC else 0.6298)
     note = f"median over {len(ratios)} cells; the paper's is {MODEL} guided by NBC, its mean over weathers"
     section = "4.2" if other == RC else "4.4"

@@ -1,0 +1,252 @@
+"""The steps of a DeepTest campaign, as whoever computes them sees them: frames are read where they are needed.
+
+profile     a block of the profile drive     -> the bounds of the neurons over it
+originals   a block of the drive             -> a shard
+grid        a block under some of the grid   -> a part of a shard
+tries       a frame under some recipes       -> answers and neurons
+random      a seed frame                     -> a shard
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from skidpad.campaigns.batches import cut
+from skidpad.campaigns.cases import CaseColumns, judged
+from skidpad.campaigns.guided import SeedFrame, seed_frame_shard
+from skidpad.campaigns.originals import ORIGINALS, Originals
+from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.stimuli import Recipe, grid_recipes
+from skidpad.coverage.criterion import neurons_of
+from skidpad.coverage.profile import Profile
+from skidpad.coverage.tracker import CoverageTracker
+from skidpad.runs.segments import ShardResult
+from skidpad.subjects.base import Observation
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.deeptest import DeepTest
+    from skidpad.core.progress import Progress
+    from skidpad.drives.drive import FrameBatch
+    from skidpad.oracles.relation import Relation
+    from skidpad.workers.protocol import Work
+
+PROFILE, GRID, TRIES, RANDOM = "profile", "grid", "tries", "random"
+
+_PART_PICTURES = 512
+"""Mutants of a part: seconds of work, so that handing it over costs nothing beside, and a few shards are many parts."""
+
+TRIES_A_BATCH = 8
+"""Enough for the network to be fast, few enough that two workers have some of a search's sixteen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What earlier steps brought. originals: None before they are known. accepted: by frame, how many tests `greedy` kept there."""
+
+    profile: Profile | None = None
+    originals: Originals | None = None
+    accepted: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GridPart:
+    """Some rows of the grid on a block of the drive."""
+
+    block: int
+    rows: slice
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """Some recipes on a frame."""
+
+    frame_index: int
+    recipes: tuple[Recipe, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a shard: records, and packed coverage by stimulus."""
+
+    records: pa.Table
+    coverage: Mapping[str, bytes]
+
+
+class LastRead:
+    """Keeps what was read last, since the parts of a shard follow one another; safe in threads."""
+
+    def __init__(self, kept: int = 2) -> None:
+        self._kept = kept
+        self._read: dict[int, tuple[FrameBatch, Frames]] = {}
+        self._lock = Lock()
+
+    def get(self, key: int, read: Callable[[], tuple[FrameBatch, Frames]]) -> tuple[FrameBatch, Frames]:
+        """Returns the frames of a key, and their clip on the device; read at most once at a time."""
+        with self._lock:
+            if key not in self._read:
+                while len(self._read) >= self._kept:
+                    del self._read[next(iter(self._read))]
+                self._read[key] = read()
+            return self._read[key]
+
+
+@dataclass(frozen=True)
+class DeepTestWork:
+    """Computes the steps for one worker."""
+
+    campaign: DeepTest
+    known: Known
+    last_read: LastRead = field(default_factory=LastRead)
+
+    def of(self, step: str) -> Work:
+        """Returns the work of a step."""
+        works: Mapping[str, Work] = {
+            PROFILE: self.profile,
+            ORIGINALS: self.originals_shard,
+            GRID: self.grid_part,
+            TRIES: self.tries,
+            RANDOM: self.random_shard,
+        }
+        return works[step]
+
+    @cached_property
+    def _tracker(self) -> CoverageTracker:
+        return self.campaign.blank_tracker(self.known.profile)
+
+    @cached_property
+    def _originals(self) -> Originals:
+        if self.known.originals is None:
+            raise ValueError("the originals come first")
+        return self.known.originals
+
+    @cached_property
+    def _relation(self) -> Relation:
+        return self.campaign.relation(self._originals)
+
+    def profile(self, block: int, _: Progress) -> Profile:
+        """Measures the bounds of the neurons over one block."""
+        campaign, drive = self.campaign, self.campaign.profile_drive
+        profile = Profile(neurons_of(campaign.subject.layers), subject_sha256=campaign.subject.sha256, drive_sha256=drive.sha256)
+        batch = drive.read(campaign.block(block, drive), campaign.reading_threads, lead=campaign.subject.lead)
+        if len(batch):
+            profile.update(campaign.subject.observe(batch.clip).values)
+        return profile
+
+    def originals_shard(self, index: int, _: Progress) -> ShardResult:
+        """Shows the subject a block as it is."""
+        campaign = self.campaign
+        batch = campaign.read(campaign.block(index))
+        covered = self._tracker.fresh()
+        columns = CaseColumns(keep_activations=campaign.settings.keep_activations)
+        if len(batch):
+            observation = campaign.look(batch.clip, Recipe())[1]
+            activity = covered.update(observation.values, packed=campaign.settings.keep_activations)
+            labels = batch.steering_rad if campaign.judged.is_steering else np.full(len(batch), np.nan)
+            columns.add_originals(batch, observation.answers[:, campaign.judged.column], labels, activity)
+        return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
+
+    def grid_part(self, part: GridPart, _: Progress) -> Part:
+        """Shows the subject a block under some rows of the grid."""
+        campaign, keep = self.campaign, self.campaign.settings.keep_activations
+        lead = campaign.subject.lead
+
+        def read() -> tuple[FrameBatch, Frames]:
+            batch = campaign.read_again(self._originals.readable(campaign.block(part.block)))
+            return batch, campaign.on_device(batch.clip)
+
+        batch, clip = self.last_read.get(part.block, read)
+        columns = CaseColumns(keep_activations=keep)
+        covered: dict[str, CoverageTracker] = {}
+        for recipe in grid_recipes(campaign.stimuli)[part.rows]:
+            for some in cut(len(batch), lead, campaign.settings.device):
+                mutants, observation = campaign.look(clip[some.start : some.stop + lead], recipe)
+                answers = self._originals.answers(batch.indices[some], observation.answers[:, campaign.judged.column])
+                if recipe.name not in covered:
+                    covered[recipe.name] = self._tracker.fresh()
+                activity = covered[recipe.name].update(observation.values, packed=keep)
+                rows = len(observation.values)
+                columns.add(judged(self._relation, answers, mutants), [recipe] * rows, batch.indices[some], batch.frame_ids[some], activity)
+        return Part(columns.table(), {name: tracker.pack() for name, tracker in covered.items()})
+
+    def tries(self, tries: Tries, _: Progress) -> Observation:
+        """Shows the subject one frame under some recipes, with the frames before it that it looks back at."""
+
+        def read() -> tuple[FrameBatch, Frames]:
+            batch = self.campaign.read_again([tries.frame_index])
+            return batch, batch.clip
+
+        return self._seen(as_numpy(self.last_read.get(tries.frame_index, read)[1]), tries.recipes)
+
+    def random_shard(self, index: int, _: Progress) -> ShardResult:
+        """Computes the shard of one seed frame without a guide, which no other shard has to wait for."""
+        seed = SeedFrame.of(self.campaign, index, self._originals)
+
+        def look(recipes: Sequence[Recipe]) -> Observation:
+            parts = [self._seen(seed.batch.clip, recipes[part]) for part in tries_cut(self.campaign, len(recipes))]
+            return together(parts)
+
+        accepted = self.known.accepted.get(seed.frame_index, 0)
+        return seed_frame_shard(self.campaign, RANDOM, seed, self._originals, self._relation, self._tracker, look, accepted)
+
+    def _seen(self, clip: NumpyFrames, recipes: Sequence[Recipe]) -> Observation:
+        campaign = self.campaign
+        if campaign.subject.lead:
+            # a window has its own past, so a subject with memory sees one mutant at a time
+            return together([campaign.look(clip, recipe)[1] for recipe in recipes])
+        mutants = np.concatenate([as_numpy(campaign.mutate(clip, recipe)) for recipe in recipes])
+        return campaign.look(mutants, Recipe())[1]
+
+
+def grid_cut(campaign: DeepTest, block: int) -> list[GridPart]:
+    """Cuts the grid on a block into parts."""
+    rows = len(grid_recipes(campaign.stimuli))
+    size = max(1, _PART_PICTURES // max(len(campaign.block(block)), 1))
+    return [GridPart(block, slice(start, min(start + size, rows))) for start in range(0, rows, size)]
+
+
+def grid_whole(blank: CoverageTracker, index: int, parts: Sequence[Part]) -> ShardResult:
+    """Puts the parts of a block together."""
+    covered: dict[str, CoverageTracker] = {}
+    for part in parts:
+        for name, packed in part.coverage.items():
+            tracker = blank.fresh()
+            tracker.unpack(packed)
+            if name in covered:
+                covered[name].merge(tracker)
+            else:
+                covered[name] = tracker
+    records = pa.concat_tables([part.records for part in parts]).combine_chunks()
+    return ShardResult(GRID, index, records, {name: tracker.pack() for name, tracker in covered.items()})
+
+
+def tries_cut(campaign: DeepTest, tries: int) -> list[slice]:
+    """Cuts the tries of a frame into batches; how many workers there are does not matter."""
+    size = 1 if campaign.subject.lead else TRIES_A_BATCH
+    return [slice(start, start + size) for start in range(0, tries, size)]
+
+
+def together(parts: Sequence[Observation]) -> Observation:
+    """Puts what was seen in several batches together."""
+    return Observation(np.concatenate([part.answers for part in parts]), torch.cat([part.values for part in parts]))
+
+
+def name_of(campaign: DeepTest, step: str, item: Any) -> str:
+    """Names an item: which frames it is about."""
+    if isinstance(item, Tries):
+        return f"frame {item.frame_index} ({campaign.drive.frame_ids[item.frame_index]})"
+    if step == RANDOM:
+        return f"the search on seed frame {item}"
+    block = item.block if isinstance(item, GridPart) else item
+    if step == PROFILE:
+        return f"block {block} of the profile drive"
+    frames = campaign.block(block)
+    ids = campaign.drive.frame_ids
+    return f"frames {frames[0]} to {frames[-1]} ({ids[frames[0]]} to {ids[frames[-1]]})"

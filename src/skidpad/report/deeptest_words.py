@@ -1,0 +1,170 @@
+"""The words of a report of transformed recordings: verdict, figures, warnings, notes; plain ones first, the papers' names after."""
+
+from __future__ import annotations
+
+from math import degrees, sqrt
+from typing import TYPE_CHECKING
+
+from skidpad.campaigns.summary import EPSILON_RAD2, Summary
+from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
+from skidpad.report.model import Headline
+from skidpad.report.wording import count, counted, interval, percent, with_unit
+
+if TYPE_CHECKING:
+    from skidpad.campaigns.deeptest import DeepTest
+    from skidpad.campaigns.originals import Originals
+    from skidpad.campaigns.outputs import JudgedOutput
+    from skidpad.oracles.relation import Relation
+
+_CRITERIA = {
+    "nc": "neuron coverage (NC)",
+    "kmnc": "neuron coverage, inside the known range (KMNC)",
+    "nbc": "neuron coverage, beyond the known range (NBC)",
+    "snac": "neuron coverage, above the known range (SNAC)",
+    "tknc": "neuron coverage, top neurons (TKNC)",
+}
+_STRICT_DEG = 1.0
+"""A wheel is not held steadier than this, so a tighter tolerance says more about the tolerance than about the network."""
+
+
+def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
+    """Says in one sentence what a case had to satisfy."""
+    if isinstance(relation, LabelMse):
+        bound_deg = degrees(sqrt(relation.tolerated_rad2))
+        return f"squared error against the label at most {relation.lambda_:g} x MSE of the originals (within {bound_deg:.2f} deg)"
+    if isinstance(relation, SteersAlike):
+        verb = "steers" if judged.is_steering else f"answers {judged.name}"
+        return f"{verb} within {relation.within_deg:g} deg of its answer on the original"
+    if isinstance(relation, AnswersAlike):
+        return f"answers {judged.name} within {relation.within:g}{_spaced(judged.shown_unit)} of its answer on the original"
+    if isinstance(relation, DecidesAlike):
+        return f"decides {judged.name} (at least {relation.threshold:g}{_spaced(judged.shown_unit)}) as on the original"
+    return relation.name
+
+
+def verdict_words(summary: Summary, relation: Relation, judged: JudgedOutput, *, finished: bool) -> str:
+    """Says in a sentence or two, without the papers' names, what was found."""
+    overall = summary.overall
+    state = "" if finished else "Not finished yet. "
+    if overall.cases == 0:
+        return f"{state}No changed picture was judged."
+    if overall.findings == 0:
+        return f"{state}No findings: on all {count(overall.cases)} changed pictures the network {_keeps(relation, judged)}."
+    worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
+    return (
+        f"{state}On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {_breaks(relation, judged)}. "
+        f"The worst is {worst.name} with {percent(worst.rate)}."
+    )
+
+
+def _breaks(relation: Relation, judged: JudgedOutput) -> str:
+    verb = "steers" if judged.is_steering else f"answers {judged.name}"
+    if isinstance(relation, LabelMse):
+        return f"{verb} more than {degrees(sqrt(relation.tolerated_rad2)):.2g}° away from the human"
+    if isinstance(relation, SteersAlike):
+        return f"{verb} {relation.within_deg:g}° or more away from its answer on the unchanged picture"
+    if isinstance(relation, AnswersAlike):
+        return f"{verb} {with_unit(relation.within, judged.shown_unit)} or more away from its answer on the unchanged picture"
+    if isinstance(relation, DecidesAlike):
+        return f"decides {judged.name} otherwise than on the unchanged picture"
+    return f"breaks the relation {relation.name}"
+
+
+def _keeps(relation: Relation, judged: JudgedOutput) -> str:
+    verb = "steers" if judged.is_steering else f"answers {judged.name}"
+    if isinstance(relation, LabelMse):
+        return f"{verb} within {degrees(sqrt(relation.tolerated_rad2)):.2g}° of the human"
+    if isinstance(relation, SteersAlike):
+        return f"{verb} within {relation.within_deg:g}° of its answer on the unchanged picture"
+    if isinstance(relation, AnswersAlike):
+        return f"{verb} within {with_unit(relation.within, judged.shown_unit)} of its answer on the unchanged picture"
+    if isinstance(relation, DecidesAlike):
+        return f"decides {judged.name} as on the unchanged picture"
+    return f"satisfies the relation {relation.name}"
+
+
+def headlines_of(summary: Summary) -> tuple[Headline, ...]:
+    """Words the figures beside the verdict."""
+    overall = summary.overall
+    frames = counted(summary.originals, "frame")
+    headlines = [
+        Headline("findings", count(overall.findings), f"of {count(overall.cases)} changed pictures (mutants) of {frames}"),
+        Headline("failure rate", percent(overall.rate), f"95 % interval {interval(overall.low, overall.high)}"),
+    ]
+    whole = next((gain for gain in summary.coverage if not gain.stimulus), None)
+    if whole is not None and whole.total:
+        detail = f"{percent(whole.originals / whole.total)} by the unchanged pictures alone; no score, read it beside the findings"
+        label = _CRITERIA.get(whole.criterion, f"{whole.criterion.upper()} coverage")
+        headlines.append(Headline(label, percent(whole.together / whole.total), detail))
+    return tuple(headlines)
+
+
+def warnings_of(relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+    """Says what a reader must know before believing the verdict."""
+    warnings = []
+    already, found = summary.overall.already_broken, summary.overall.findings
+    if already:
+        frames = "a frame that the network" if already == 1 else "frames that the network"
+        warnings.append(
+            f"{count(already)} of {counted(found, 'finding')} {'is' if already == 1 else 'are'} on {frames} gets wrong before anything is "
+            "changed: the original already breaks the relation, and the transform need not be at fault. Such findings are marked."
+        )
+    if isinstance(relation, LabelMse):
+        bound_deg = degrees(sqrt(relation.tolerated_rad2))
+        if originals.is_worse_than_a_constant:
+            warnings.append(
+                "On the frames as they are this network steers worse than one that always answers the mean label, so the relation "
+                "tolerates almost everything. Check its description with skidpad evaluate, or use --within-deg."
+            )
+        elif bound_deg < _STRICT_DEG:
+            warnings.append(
+                f"The tolerance is only {bound_deg:.2g}°, because it is a multiple of the network's error on these very frames, which is "
+                f"{degrees(sqrt(originals.mse_rad2)):.2g}° (RMSE). If it was trained on them, that says little: test on frames that it has "
+                "never seen, or set the tolerance with --within-deg."
+            )
+    return tuple(warnings)
+
+
+def notes_of(campaign: DeepTest, relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+    """Says how the figures are to be read."""
+    judged, sentence = campaign.judged, relation_sentence(relation, campaign.judged)
+    angles = "Angles are degrees, positive is left. " if judged.output.is_angle else ""
+    notes = [
+        f"Relation: {relation.name}; {sentence}."
+        if isinstance(relation, LabelMse)
+        else f"Relation: {relation.name}; a case breaks it unless it {sentence}.",
+        f"{angles}Pictures are computed again from their recipes.",
+        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
+        "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score."
+        if campaign.has_coverage
+        else "The subject is a black box: its neurons cannot be seen, so there is no coverage.",
+    ]
+    if isinstance(relation, LabelMse):
+        notes.insert(
+            1,
+            "The relation compares squares: a squared error of 9 times the tolerated one is an error of 3 times the tolerated angle. Both "
+            "are said of each finding, and the excess in the records is the ratio of squares.",
+        )
+    if campaign.window_words:
+        notes.append(f"The subject has a memory: each transform is applied {campaign.window_words}; pictures show the last.")
+    if summary.unjudged:
+        why = "has no label" if isinstance(relation, LabelMse) else "has no finite answer on the original"
+        notes.append(f"{counted(summary.unjudged, 'mutant')} could not be judged and count in no rate: the frame {why}.")
+    if summary.not_finite:
+        have = "has" if summary.not_finite == 1 else "have"
+        notes.append(f"{counted(summary.not_finite, 'mutant')} {have} no finite answer on themselves or their original.")
+    if originals.labelled:
+        rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
+        notes.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {counted(originals.labelled, 'labelled frame')}.")
+    if isinstance(relation, LabelMse):
+        near = summary.near_original()
+        found = counted(sum(rate.findings for rate in near), "finding")
+        notes.append(
+            f"Eq. 3 asks which parameters leave the error near that of the originals (epsilon {EPSILON_RAD2:.4f} rad^2): it keeps "
+            f"{len(near)} of {len(summary.by_parameters)} of them, with {found}."
+        )
+    return tuple(notes)
+
+
+def _spaced(unit: str) -> str:
+    return f" {unit}" if unit in {"m/s", "m/s2"} else ""

@@ -1,0 +1,1 @@
+"""Who computes: this process, local processes or a Ray cluster, behind one interface and with one result."""

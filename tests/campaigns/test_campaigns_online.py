@@ -8,7 +8,6 @@ import pytest
 import torch
 from online_toys import LONGER, ROADS, Moody, demo, online, series, tampered
 
-from skidpad.campaigns.lanes import open_lanes
 from skidpad.campaigns.online_camera import conditions_of
 from skidpad.campaigns.online_loop import AFTER_S, BATCH, Eyes, Wheel, ride
 from skidpad.campaigns.online_records import Case, unpack
@@ -21,6 +20,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.runs.folder import Run
 from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
 from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.workers.pinning import pinned
 from skidpad.worlds.builtin import BuiltInWorld, sim
 from skidpad.worlds.scenario import Conditions, Ego, Scenario
 from skidpad.worlds.scenario_files import NamedScenario
@@ -45,7 +45,7 @@ def told(table) -> list[str]:
 @pytest.fixture(autouse=True)
 def one_thread():
     """As in a run: a network's last bits hang on torch's threads."""
-    with open_lanes("cpu"):
+    with pinned():
         yield
 
 

@@ -168,7 +168,7 @@ def test_the_same_seed_replicates_to_the_same_bytes_on_one_core_and_on_two(skidp
     small = ("--trainings", 2, "--train-episodes", 5, "--tests", 2, "--test-episodes", 4, "--seed", 3)
     one, two = tmp_path / "one", tmp_path / "two"
     for cores, out in ((1, one), (2, two)):
-        monkeypatch.setattr("skidpad.campaigns.side_by_side.cores", lambda cores=cores: cores)
+        monkeypatch.setattr("skidpad.workers.lanes.default_lanes", lambda cores=cores: cores)
         done = skidpad("replicate", "duel", *small, "--out", out)
         assert done.code == 0, done.err
         assert "Scoreboard" in done.out

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,6 +41,19 @@ def test_a_registry_imports_its_modules_at_the_first_look_up() -> None:
     lazy: Registry[type] = Registry("toy", "toys", ("a_module_that_is_not_there",))
     with pytest.raises(ModuleNotFoundError):
         lazy.names()
+
+
+def test_a_registry_imports_no_further_than_the_row_that_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    rows: Registry[int] = Registry("number", "numbers-of-a-test", ("first_of_a_test", "second_of_a_test"))
+    monkeypatch.setitem(sys.modules, "rows_of_a_test", SimpleNamespace(ROWS=rows))
+    for name, value in (("first", 1), ("second", 2)):
+        (tmp_path / f"{name}_of_a_test.py").write_text(f"from rows_of_a_test import ROWS\nROWS.register({name!r})({value})\n")
+    assert rows.get("first") == 1
+    assert "second_of_a_test" not in sys.modules
+    assert (rows.get("second"), rows.names()) == (2, ("first", "second"))
+    for name in ("first", "second"):
+        monkeypatch.delitem(sys.modules, f"{name}_of_a_test")
 
 
 @given(st.integers(0, 2**40), st.lists(st.text(max_size=5), max_size=3))

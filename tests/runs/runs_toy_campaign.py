@@ -15,7 +15,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import run_shards
+from skidpad.runs.shards import one_by_one, run_shards
 
 NEURONS = 4096
 SHARDS = {"guided": 40, "mutants": 40}
@@ -58,8 +58,9 @@ def merged(run, phase, before=None):
 def campaign(run, progress=lambda done, total, note="": None, shards=SHARDS):
     """Runs or resumes both phases."""
     with run.lock():
-        run_shards(run, "mutants", shards["mutants"], lambda index: shard("mutants", index), progress)
-        run_shards(run, "guided", shards["guided"], lambda index: shard("guided", index, merged(run, "guided", index)), progress)
+        run_shards(run, "mutants", shards["mutants"], one_by_one(lambda index: shard("mutants", index)), progress)
+        guided = one_by_one(lambda index: shard("guided", index, merged(run, "guided", index)))
+        run_shards(run, "guided", shards["guided"], guided, progress)
         run.finish(shards)
 
 

@@ -87,11 +87,10 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(kind: str, tmp_path: Pat
         done = dict(crew.map("dies", {"once": (1, 4), "always": ()}, range(6)))
         assert done == {item: item * item for item in range(6)}
         assert len(list(tmp_path.glob("died-*"))) == 2
-        others = {}
+        others: dict[int, int] = {}
         with pytest.raises(LostWorkError, match=r"dies of 3: .*(killed|lost)") as caught:
-            for place, result in crew.map("dies", {"once": (), "always": (3,)}, range(6)):
-                others[place] = result
-        assert others == {item: item * item for item in (0, 1, 2, 4, 5)}
+            others.update(item for item in crew.map("dies", {"once": (), "always": (3,)}, range(6)))
+        assert {**others} == {item: item * item for item in (0, 1, 2, 4, 5)}
         assert list(caught.value.lost) == ["dies of 3"]
         assert dict(crew.map("square", None, [7])) == {0: 49}
 
@@ -105,24 +104,35 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
 
 def test_a_machine_with_other_files_is_refused(tmp_path: Path, cluster: None) -> None:
     other = partial(load, str(tmp_path), {"toy": "2"})
-    with RayCluster(most=1).start(load(tmp_path), other, tmp_path) as crew, pytest.raises(WorkersError, match="the toy on .* is not the one here"):
+    with (
+        RayCluster(most=1).start(load(tmp_path), other, tmp_path) as crew,
+        pytest.raises(WorkersError, match=r"the toy on .* is not the one here"),
+    ):
         list(crew.map("square", None, [1]))
 
 
-def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
-    if ray.is_initialized():
-        ray.shutdown()
-    nowhere = RayCluster("127.0.0.1:1")
-    with pytest.raises(WorkersError, match="no Ray cluster can be used at"), nowhere.start(load(tmp_path), fail_to_load, tmp_path):
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_no_cluster_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    start = RayCluster(address).start(load(tmp_path), fail_to_load, tmp_path)
+    with pytest.raises(WorkersError, match=r"no Ray cluster answers at .*127\.0\.0\.1:1; start one"), start:
         pass
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.words: list[tuple[int, float, str]] = []
+
+    def __call__(self, place: int, share: float, note: str) -> None:
+        self.words.append((place, share, note))
 
 
 def test_progress_is_heard_from_everyone(tmp_path: Path) -> None:
     for workers in (Here(1), Here(2), Processes(2)):
-        heard = []
+        heard = Heard()
         with workers.start(load(tmp_path), partial(load, str(tmp_path)), tmp_path) as crew:
-            list(crew.map("square", None, [4, 5], lambda place, share, note: heard.append((place, share, note))))
-        assert sorted(heard) == [(0, 0.5, "half of 4"), (1, 0.5, "half of 5")]
+            list(crew.map("square", None, [4, 5], heard))
+        assert sorted(heard.words) == [(0, 0.5, "half of 4"), (1, 0.5, "half of 5")]
 
 
 def test_a_drive_that_comes_back_was_never_gone(monkeypatch: pytest.MonkeyPatch) -> None:

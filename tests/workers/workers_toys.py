@@ -1,4 +1,4 @@
-"""A performer without torch, so that a worker begins in a moment; and a program that can be interrupted: `workers_toys.py RUN WORKERS`."""
+"""A performer without torch, so that a worker begins in a moment; and a program that can be interrupted, `main RUN WORKERS FREE`."""
 
 import os
 import signal
@@ -115,10 +115,6 @@ def main():
     except SkidpadError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()
 
 
 ARRAY = np.arange(1 << 18, dtype=np.float64)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from skidpad.workers.protocol import Crew, Performer, Reload
 
 _LOOK_EVERY_S = 1.0
+_WAIT_S = 0.1
+"""Ray's waiting cannot be interrupted, and Ctrl-C should be heard."""
 _REACH_S = 2.0
 _REACH_TIMES = 3
 _PLACED = -1
@@ -70,6 +72,11 @@ class RayCluster:
                     ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
+        where = f"at {self.address}" if self.address else "on this machine"
+        way_out = "start one with `ray start --head`, or use --workers N"
+        head = _place_of(self.address)
+        if head is not None and not _answers(head):
+            raise WorkersError(f"no Ray cluster answers {where}; {way_out}")  # Ray itself would ask for minutes
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
         if not self.address:
@@ -110,6 +117,7 @@ class _ActorPool:
         self._given: Any = None
         self._head = _head(ray, cluster)
         self._misses = 0
+        self._look_at = 0.0
         self._full_at = time.monotonic() + _PLACED_WITHIN_S
         unit = "GPU" if cluster.gpu else "CPU"
         there = int(ray.cluster_resources().get(unit, 0))
@@ -150,7 +158,7 @@ class _ActorPool:
         """Waits until an actor answers or is gone; now and then looks whether the head is still there."""
         by_answer = {answer: number for number, actor in self._actors.items() for answer in actor.answers}
         try:
-            done, _ = self._ray.wait(list(by_answer), num_returns=1, timeout=_LOOK_EVERY_S)
+            done, _ = self._ray.wait(list(by_answer), num_returns=1, timeout=_WAIT_S)
             found = [event for answer in done if (event := self._event(by_answer[answer], answer)) is not None]
         except (self._ray.exceptions.RayError, ConnectionError, OSError) as error:
             raise self._lost() from error
@@ -195,15 +203,12 @@ class _ActorPool:
                 raise WorkersError(f"the {what} on {told['host']} is not the one here; copy it there, or share its folder")
 
     def _look_at_head(self) -> None:
-        if self._head is None:
+        if self._head is None or time.monotonic() < self._look_at:
             return
-        try:
-            with socket.create_connection(self._head, _REACH_S):
-                self._misses = 0
-        except OSError:
-            self._misses += 1
-            if self._misses >= _REACH_TIMES:
-                raise self._lost() from None
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
+        self._misses = 0 if _answers(self._head) else self._misses + 1
+        if self._misses >= _REACH_TIMES:
+            raise self._lost()
 
     def _lost(self) -> WorkersError:
         return WorkersError(f"{self._cluster} is gone: its head no longer answers")
@@ -262,7 +267,17 @@ def _ray() -> Any:
 
 def _head(ray: Any, cluster: RayCluster) -> tuple[str, int] | None:
     """Returns where the head listens; None from outside, where Ray's client tells of a head that is gone."""
-    if cluster.address.startswith("ray://"):
-        return None
-    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-    return host, int(port)
+    return None if cluster.address.startswith("ray://") else _place_of(ray.get_runtime_context().gcs_address)
+
+
+def _place_of(address: str) -> tuple[str, int] | None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return (host, int(port)) if host and port.isdecimal() else None
+
+
+def _answers(place: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(place, _REACH_S):
+            return True
+    except OSError:
+        return False

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from video_files import smooth_picture, write_video
 
-from skidpad.core.errors import BadDriveError, MissingExtraError
+from skidpad.core.errors import BadDriveError, LostDriveError, MissingExtraError
 from skidpad.core.images import NumpyFrames
 from skidpad.drives import Problem, ProblemKind, open_drive, video_frames
 from skidpad.drives.video_frames import VideoFrames
@@ -163,9 +163,8 @@ def test_a_video_that_changes_or_vanishes_is_noticed(tmp_path: Path) -> None:
     write_video(path, 31, gop=4)
     assert {problem.kind for problem in map(drive.source.read, range(30)) if isinstance(problem, Problem)} == {ProblemKind.CORRUPT}
     path.unlink()
-    problem = drive.source.read(3)
-    assert isinstance(problem, Problem)
-    assert problem.kind is ProblemKind.MISSING_FILE
+    with pytest.raises(LostDriveError, match=r"a\.mp4 is gone; put it back"):
+        drive.source.read(3)
 
 
 def test_broken_packets_spoil_the_frames_that_build_on_them_and_no_others(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ class DeepTestWork:
             columns.add_originals(batch, observation.answers[:, campaign.judged.column], labels, activity)
         return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
 
-    def grid_part(self, part: GridPart, _: Progress) -> Part:
+    def grid_part(self, part: GridPart, progress: Progress) -> Part:
         """Shows the subject a block under some rows of the grid."""
         campaign, keep = self.campaign, self.campaign.settings.keep_activations
         lead = campaign.subject.lead
@@ -165,8 +165,10 @@ class DeepTestWork:
         batch, clip = self.last_read.get(part.block, read)
         columns = CaseColumns(keep_activations=keep)
         covered: dict[str, CoverageTracker] = {}
-        for recipe in grid_recipes(campaign.stimuli)[part.rows]:
+        recipes = grid_recipes(campaign.stimuli)[part.rows]
+        for place, recipe in enumerate(recipes):
             for some in cut(len(batch), lead, campaign.settings.device):
+                progress(place, len(recipes))  # where Ctrl-C is heard
                 mutants, observation = campaign.look(clip[some.start : some.stop + lead], recipe)
                 answers = self._originals.answers(batch.indices[some], observation.answers[:, campaign.judged.column])
                 if recipe.name not in covered:

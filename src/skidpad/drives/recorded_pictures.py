@@ -13,6 +13,7 @@ import numpy as np
 from skidpad.core.images import IntArray, NumpyFrames, decode
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.message_types import COMPRESSED_IMAGE, MessageType
+from skidpad.drives.pictures import gone
 from skidpad.drives.recording import BrokenRecordingError, Recording
 
 _TO_RGB: Mapping[str, tuple[int, int | None]] = {
@@ -55,9 +56,10 @@ class MessageFrames:
             if len(data) != self.sizes[index] or crc32(data) != self.checksums[index]:
                 return Problem(ProblemKind.CORRUPT, self.frame_ids[index], "the recording changed after it was opened")
             return rgb_of(self.kind, data)
-        except FileNotFoundError:
-            return Problem(ProblemKind.MISSING_FILE, self.frame_ids[index], "the recording is no longer there")
         except (OSError, BrokenRecordingError) as error:
+            missing = next((path for path in self.recording.paths if not path.exists()), None)
+            if missing is not None:
+                raise gone(missing) from None
             return Problem(ProblemKind.CORRUPT, self.frame_ids[index], str(error))
 
     def fingerprint(self, index: int) -> str:

@@ -18,6 +18,7 @@ from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.index_cache import Index, cached
+from skidpad.drives.pictures import gone
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -137,7 +138,7 @@ class VideoFrames:
                     self._decode_to(stamp)
                 frame = self._kept.get(stamp)
         except FileNotFoundError:
-            return Problem(ProblemKind.MISSING_FILE, frame_id(index), f"no file {self.path.name}")
+            raise gone(self.path) from None
         except _library_errors() as error:
             return Problem(ProblemKind.CORRUPT, frame_id(index), f"{self.path.name}: {error}")
         if frame is None:

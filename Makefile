@@ -21,8 +21,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Files side by side, a core each; what a file prepares is prepared once.
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

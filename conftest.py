@@ -10,6 +10,9 @@ from hypothesis import settings
 # Batches of tests are tiny: two threads that wait for each other take several times as long as one, on a busy machine ten times.
 # Tests about threads set their number themselves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests that run side by side are told of a terminal that is not there; a test that cares how wide it is says so.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 settings.register_profile("skidpad", deadline=None, derandomize=True)
 settings.load_profile("skidpad")

@@ -154,7 +154,7 @@ def test_the_terminal_shows_the_scoreboard(place: Place, payload: dict) -> None:
     answer = place.invoke()
     assert answer.exit_code == 0, answer.output
     assert "Scoreboard" in answer.stdout
-    assert "paper (Epoch)" in answer.stdout
+    assert "(Epoch)" in answer.stdout
     assert "deeptest.md" in answer.stdout
 
 

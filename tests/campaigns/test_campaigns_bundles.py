@@ -64,7 +64,8 @@ def test_the_bundle_fails_until_the_subject_is_mended(dazzled, tmp_path: Path) -
     folder = export_finding(campaign, run, row["case_id"], tmp_path / "bundle").folder
     bad, good = judge_bundle(folder, DAZZLED), judge_bundle(folder, MENDED)
     assert not bad.holds
-    assert "times what steers-alike tolerates" in bad.said
+    assert "the human steers 22.0 deg right; steers-alike: 25.3× tolerance" in bad.said
+    assert "without any change" not in bad.said
     assert good.holds
 
 

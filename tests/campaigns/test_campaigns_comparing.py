@@ -16,6 +16,8 @@ from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.memory import drive_from_arrays
+from skidpad.report.comparison import tone_of, verdict
+from skidpad.report.model import Tone
 from skidpad.runs.folder import Run
 from skidpad.worlds.builtin import sim
 
@@ -81,6 +83,25 @@ def test_rates_are_shares_of_what_is_true_online_and_the_claim_is_tested() -> No
     at = {(each.mae_limit, each.mdcl_limit): each.agreement for each in found.sensitivity}
     assert at[0.05, 0.7].false_safe == 1
     assert at[0.1, 0.7] == found.agreement
+
+
+@pytest.mark.parametrize(
+    ("false_safe", "false_alarm", "p", "who", "said", "tone"),
+    [
+        (0, 1, 1.0, "neither", "too few to say which is the more optimistic (exact two-sided sign test, p = 1)", Tone.UNKNOWN),
+        (0, 5, 0.0625, "neither", "too few to say", Tone.UNKNOWN),
+        (0, 6, 0.03125, "online", "Online testing is the more optimistic, against the paper's finding", Tone.CALM),
+        (6, 0, 0.03125, "offline", "Offline testing is the more optimistic (exact two-sided sign test, p = 0.031)", Tone.ALARM),
+        (2, 2, 1.0, "neither", "Neither is more optimistic", Tone.ALARM),
+        (0, 0, 1.0, "neither", "agree on the only scenario", Tone.CALM),
+    ],
+)
+def test_who_is_the_more_optimistic_is_said_only_where_it_is_hardly_chance(false_safe, false_alarm, p, who, said, tone) -> None:
+    found = comparison((0.05, 0.2), *[(0.05, 1.0)] * false_safe, *[(0.2, 0.2)] * false_alarm)
+    assert found.two_sided_p == pytest.approx(p)
+    assert found.optimist == who
+    assert said in verdict(found)
+    assert tone_of(found) is tone
 
 
 def case(named) -> Case:

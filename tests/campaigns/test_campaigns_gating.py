@@ -78,6 +78,17 @@ def test_rates_are_those_of_the_records_that_could_be_judged(runs) -> None:
     assert (rate.group, rate.findings, rate.rate.n) == (ALL, failed, len(rows))
 
 
+def test_a_case_that_was_drawn_again_counts_once_and_that_is_said(runs, tmp_path: Path) -> None:
+    searched = {"searches": ("grid", "random"), "seeds": 40, "max_failed_tries": 20}
+    run = bar_run(tmp_path / "run", BarSubject(left_threshold=130), transforms=("blur",), seed=1, **searched)
+    ids = [case for phase in searched["searches"] for case in run.records(phase, ("case_id",))["case_id"].to_pylist()]
+    verdict = check_gate(run, Limits({ALL: 1.0}))
+    assert len(ids) > len(set(ids)) == verdict.rates[0].rate.n
+    (said,) = verdict.notes
+    assert said.startswith(f"{len(ids) - len(set(ids))} cases were drawn again and count once here")
+    assert check_gate(runs["grid alone"], Limits({ALL: 1.0})).notes == ()
+
+
 def test_tags_of_the_run_are_in_its_cases(tmp_path: Path) -> None:
     run = bar_run(tmp_path / "tagged", BarSubject(left_threshold=80))
     found = [row["case_id"] for row in run.findings().to_pylist()]

@@ -8,16 +8,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from bar_world import BAR, BarSubject, bar_campaign
+from bar_world import BAR, BarSubject, bar_campaign, bar_drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skidpad.campaigns.shrinking import Change, Dial, NothingFailsError, minimise
+from skidpad.campaigns.shrinking import Change, Dial, NothingFailsError, minimise, unchanged_words
 from skidpad.campaigns.shrinking_recipes import RecipeProblem, ladder, recipe_changes, shrink_recipe
 from skidpad.campaigns.shrinking_styles import StyleCampaign, shrink_style
 from skidpad.campaigns.shrunk_findings import shrink_finding
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Choice, Params, Real, Recipe, Step, Whole
+from skidpad.drives.memory import drive_from_arrays
 from skidpad.runs.folder import Run
 from skidpad.transforms import stimuli
 
@@ -285,3 +286,17 @@ def test_a_style_is_shrunk_through_pictures_that_the_filter_takes(dazzled, monke
     search.settings.validity = ""
     (free,) = Recipe.from_json(shrink_style(search, run, given).smallest["recipe"]).steps
     assert free.params.real("style_1") == pytest.approx(1.66, abs=0.011)
+
+
+def test_a_frame_that_fails_as_it_is_is_said_to(tmp_path: Path) -> None:
+    plain = bar_drive(6)
+    labels = plain.steering_rad.copy()
+    labels[3] += 0.5
+    drive = drive_from_arrays(plain.read(range(6)).frames, labels)
+    campaign = bar_campaign(BarSubject(left_threshold=130), drive=drive, relation="label-mse", tolerance=2.0, transforms=("brightness",))
+    run = campaign.start(tmp_path / "run")
+    campaign.execute(run)
+    row = next(row for row in run.findings().to_pylist() if row["frame_index"] == 3)
+    shrunk = shrink_recipe(campaign, run, row)
+    assert shrunk.fails_unchanged
+    assert unchanged_words(shrunk).startswith(f"frame {row['frame_id']} fails without any change")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from skidpad.cli.listing import _LISTS
+from skidpad.core.errors import InterruptedRunError
 
 QUICK = ("--transforms", "brightness,rotation", "--search", "grid,greedy", "--seeds", "2", "--max-failed-tries", "2")
 
@@ -70,6 +71,30 @@ def test_degrees_that_are_read_as_radians_are_doubted(skidpad, drive_text: str) 
     assert json.loads(skidpad("inspect", drive_text, "--json").out)["warnings"] == []
 
 
+def test_a_wrong_unit_is_doubted_by_whatever_reads_the_drive(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
+    wrong = drive_text.replace("unit=deg", "unit=rad")
+    doubt = "further than a steering wheel turns"
+    words = ("--transforms", "blur", "--out")
+    tested = skidpad("test", subject, wrong, *words, tmp_path / "run")
+    assert tested.code == 0
+    assert tested.err.count(doubt) == 1
+    assert "Undecided: " in tested.out
+    assert doubt in skidpad("evaluate", subject, wrong).err
+    assert doubt in " ".join(json.loads(skidpad("report", tmp_path / "run", "--json").out)["warnings"])
+    right = skidpad("test", subject, drive_text, *words, tmp_path / "right")
+    assert doubt not in right.err
+    assert "Undecided" not in right.out
+
+
+def test_what_was_stopped_is_no_error(skidpad, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped() -> None:
+        raise InterruptedRunError("stopped: 3 shards are kept")
+
+    monkeypatch.setattr("skidpad.cli.main.app", stopped)
+    done = skidpad("test")
+    assert (done.code, done.err.strip()) == (130, "stopped: 3 shards are kept")
+
+
 def test_ids_and_names_are_whole_in_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from skidpad.cli.console import table
 
@@ -95,6 +120,7 @@ def test_a_broken_frame_is_counted_and_the_run_goes_on(skidpad, subject: Path, d
     done = skidpad("test", subject, text, "--out", tmp_path / "run", "--transforms", "blur", "--json")
     summary = json.loads(done.out)
     assert (summary["originals"], summary["problems"], summary["overall"]["cases"]) == (7, 1, 70)
+    assert summary["frames"] == {"judged": 7, "all": 8, "untested": {"corrupt or truncated picture": 1}}
 
 
 def test_evaluate_scores_a_network_and_a_csv_of_answers(skidpad, subject: Path, drive: Path, drive_text: str, tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ def test_shrink_prints_before_and_after_and_writes_both(skidpad, drivers, drive_
     done = skidpad("shrink", run, case)
     assert done.code == 0, done.err
     assert "brightness shift" in done.out
+    assert "× tolerance before, " in done.out
+    assert "without any change" not in done.out
     assert {path.name for path in (run / "shrunk" / case).iterdir()} == {"shrunk.json", "before.png", "after.png"}
     told = json.loads(skidpad("shrink", run, case, "--out", tmp_path / "small", "--json").out)
     (change,) = told["changes"]
@@ -112,6 +114,10 @@ def test_gate_passes_the_same_subject_and_names_a_regression(skidpad, drivers, d
     broken = [line for line in failed.out.splitlines() if line.startswith("broken: ")]
     assert len(broken) >= 1
     assert any("new findings, 3 allowed" in line for line in broken)
+    listed = [line for line in failed.out.splitlines() if line.startswith("new finding: ")]
+    assert len(listed) == 5
+    assert all("brightness(shift=" in line and " became " in line and f"skidpad replay {worse} " in line for line in listed)
+    assert "the worst 5 of " in failed.out
     root = ET.parse(files["xml"]).getroot()
     assert int(root.attrib["failures"]) == len(broken)
     assert files["md"].read_text().startswith("## skidpad gate: FAILED")

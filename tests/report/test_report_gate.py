@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -115,3 +116,16 @@ def test_names_from_outside_stay_inert_in_markdown() -> None:
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 11 for line in table)
     assert "\\<script\\>" in text
     assert "\x1b" not in text
+
+
+def test_lists_that_are_cut_say_of_how_many_and_findings_say_what_they_are() -> None:
+    many = replace(verdict(), new=tuple(f"{number:012x}" for number in range(525)))
+    told = {"000000000000": "fog(density=3) on frame 7: 1.0° left became 9.0° right"}
+    page = gate_markdown(many, "runs/new", "runs/base", told)
+    assert "The worst 10 of 525 new findings:" in page.replace("\N{NARROW NO-BREAK SPACE}", "")
+    assert "- fog(density=3) on frame 7: 1.0° left became 9.0° right: `skidpad replay runs/new 000000000000`" in page
+    out = check_common_schema(gate_junit(many, "runs/new", {}, "2026-01-01T00:00:00", told=told)).findtext(".//system-out") or ""
+    assert "the worst 50 of 525 new findings:" in out
+    assert "new finding: 000000000000 fog(density=3) on frame 7" in out
+    assert out.count("new finding: ") == 50
+    assert "2 new findings:" in gate_markdown(verdict(), "runs/new")

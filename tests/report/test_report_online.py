@@ -2,10 +2,13 @@
 
 import re
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from skidpad.campaigns.online_summary import OnlineSummary
+from skidpad.report import online
 from skidpad.report.filmstrip import DriveFilm, _stills, moving, strip, told, worded_m
 
 
@@ -74,3 +77,11 @@ def test_a_drive_without_a_frame_is_drawn_empty() -> None:
     assert ET.fromstring(moving("k", "t", nothing)).find("image") is None
     assert re.search("0.0 s", told(nothing))
     assert worded_m(-0.254) == "0.25 m right"
+
+
+@pytest.mark.parametrize(("cases", "most"), [(1, 95.0), (3, 63.2), (59, 5.0)])
+def test_where_no_case_failed_the_bound_is_the_exact_one(cases: int, most: float) -> None:
+    """Were more to fail, all would be kept less often than once in twenty."""
+    assert (1 - most / 100) ** cases == pytest.approx(0.05, abs=0.002)
+    said = online._verdict(SimpleNamespace(is_finished=True), OnlineSummary((), (), cases), "net", 0, cases)
+    assert f"at most {most}\N{NO-BREAK SPACE}% of such cases fail, with 95 % confidence" in said

@@ -7,6 +7,7 @@ from report_samples import frame, pair
 
 from skidpad.core.images import decode
 from skidpad.report.pictures import cards, embed, worst_first
+from skidpad.report.wording import Scale
 
 
 def test_worst_first_puts_no_answer_before_all_and_not_judged_last() -> None:
@@ -37,15 +38,20 @@ def test_embedding_keeps_red_red() -> None:
     assert picture[8, 8, 2] < 40
 
 
-def test_one_factor_for_all_cards() -> None:
-    made, factor = cards([pair(), pair(original_answer=20.0, mutant_answer=25.0)])
-    assert factor == 3.0
-    assert len(made) == 2
+def test_the_same_angle_is_drawn_alike_whatever_stands_beside_it() -> None:
+    alone, beside = cards([pair()]), cards([pair(original_answer=70.0, mutant_answer=-70.0), pair()])
+    assert alone[0].panels == beside[1].panels
+
+
+def test_a_card_leads_with_the_distance_that_was_judged() -> None:
+    made = cards([pair(scale=Scale.SQUARES, label_answer=4.2, original_answer=0.4, mutant_answer=0.8), pair(label_answer=4.2)])
+    assert [card.difference for card in made] == ["3.4° from the human", "14.0° apart"]
+    unlabelled = cards([pair(scale=Scale.SQUARES, label_answer=float("nan"))])
+    assert unlabelled[0].difference == "14.0° apart"
 
 
 def test_numbers_that_are_no_angles_have_no_arrow_but_a_missing_one_is_crossed_out() -> None:
-    made, factor = cards([pair(unit="m/s"), pair(unit="m/s", mutant_answer=float("nan"), excess=float("inf"))])
-    assert factor == 0.0
+    made = cards([pair(unit="m/s"), pair(unit="m/s", mutant_answer=float("nan"), excess=float("inf"))])
     assert [len(panel.arrows) for card in made for panel in card.panels] == [0, 0, 0, 1]
     assert made[0].panels[1].answer == "-12\N{NO-BREAK SPACE}m/s"
     assert "label 1\N{NO-BREAK SPACE}m/s" in made[0].label

@@ -80,6 +80,14 @@ def test_heat_map_cells_bear_their_number_and_their_step() -> None:
     assert said[11].endswith("<1")
 
 
+def test_cells_that_say_what_they_are_of_need_no_numbers_above() -> None:
+    row = HeatRow("blur", (Cell(0.5, "", "3 ave"), Cell(0.25, "", "5 ave")))
+    texts = drawn(heat_map("k", "Heat", "said", [row])).text("text")
+    assert [text for text in texts if "ave" in text] == ["3 ave", "5 ave"]
+    assert "1" not in texts
+    assert {"1", "2"} <= set(drawn(heat_map("k", "Heat", "said", [HeatRow("blur", (Cell(0.5), Cell(0.25)))])).text("text"))
+
+
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_heat_steps_rise_with_the_share(one: float, other: float) -> None:
     low, high = (int(heat_step(share).removeprefix("heat-")) for share in sorted((one, other)))

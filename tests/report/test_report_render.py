@@ -65,7 +65,7 @@ def test_worst_first_with_arrows_of_the_right_kind() -> None:
         "mild",
     ]
     arrows = [shape["class"].split()[1] for shape in page.all("polygon", class_="arrow")]
-    assert arrows == ["label", "original", "label", "original", "mutant"] * 2 + ["original", "original", "mutant"]
+    assert arrows == ["original", "label", "original", "mutant", "label"] * 2 + ["original", "original", "mutant"]
     red = [shape["points"].split() for shape in page.all("polygon", class_="mutant")]
     assert [len(points) for points in red] == [12, 7, 7], "a cross, then arrows"
     assert float(red[1][3].split(",")[0]) > 16, "12° right leans right on a frame 32 wide"

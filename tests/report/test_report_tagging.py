@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,12 +14,15 @@ from report_samples import PageReader, model, pair, rate
 
 from skidpad.campaigns.originals import Originals
 from skidpad.campaigns.summary import summarise
+from skidpad.campaigns.untested import Untested, untested_frames
+from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
-from skidpad.report.deeptest import deeptest_report
+from skidpad.report.deeptest import deeptest_report, showcase
 from skidpad.report.deeptest_words import warnings_of
 from skidpad.report.layout import lay_out
 from skidpad.report.model import Looked
 from skidpad.report.render import render
+from skidpad.report.reproducing import commands_of
 from skidpad.report.tagging import looked_at, tags_payload
 from skidpad.report.weather_warnings import weather_warnings
 from skidpad.runs.tags import Tag, TaggedRates, Tags
@@ -80,7 +84,50 @@ def test_frames_without_a_label_are_in_no_rate(tmp_path: Path) -> None:
     summary = summarise(run, campaign.blank_tracker(None), campaign.judged)
     mutants = run.records("grid").num_rows
     assert (summary.overall.cases, summary.unjudged) == (mutants * 7 // 12, mutants * 5 // 12)
-    assert "could not be judged and count in no rate: the frame has no label" in render(deeptest_report(run, campaign))
+    report = deeptest_report(run, campaign)
+    text = render(report)
+    assert "could not be judged and count in no rate: the frame has no label" in text
+    assert "changed pictures (mutants) of 7 frames" in text
+    assert "7 of 12 frames were judged. The others went untested: 5 without a label." in report.warnings
+    assert report.drive.endswith("7 of 12 frames judged")
+
+
+def test_every_frame_that_went_untested_has_its_reason(judged) -> None:
+    """Two frames break, one picture has no row: 10 of 13 are judged; of a slice, what lies outside it is nobody's loss."""
+    campaign, run = judged
+    originals = Originals.of(run, FRAMES)
+    relation = campaign.relation(originals)
+    whole = summarise(run, campaign.blank_tracker(None), campaign.judged, relation)
+    assert untested_frames(whole, originals, campaign.drive, relation, finished=True) == Untested(FRAMES, FRAMES, ())
+    broken = tuple(Problem(ProblemKind.CORRUPT, str(place), "") for place in range(2))
+    fewer = replace(whole, problems=broken, frames=FRAMES - 2)
+    drive = replace(campaign.drive, problems=(Problem(ProblemKind.UNLISTED, "x", ""),))
+    lost = (("corrupt or truncated picture", 2), ("picture without a row in the csv", 1))
+    assert untested_frames(fewer, originals, drive, relation, finished=True) == Untested(10, 13, lost)
+    sliced = replace(drive, origin="folder:a?csv=b&start=0&stop=12")
+    assert untested_frames(fewer, originals, sliced, relation, finished=True) == Untested(10, 12, lost[:1])
+    for finished, why in ((True, "not drawn by the search"), (False, "not reached yet")):
+        part = untested_frames(replace(whole, frames=4), originals, campaign.drive, relation, finished=finished)
+        assert part == Untested(4, 12, ((why, 8),))
+        assert not part.is_damage
+
+
+def test_the_worst_finding_of_each_stimulus_is_shown_whichever_frame_it_is_on(judged) -> None:
+    _, run = judged
+    rows = [row for row in run.records("grid").to_pylist() if row["violated"]]
+    worst = {name: max(row["excess"] for row in rows if row["stimulus"] == name) for name in ("brightness", "contrast")}
+    for pairs in (2, 6):
+        shown = showcase(run, pairs)
+        assert {name: max(each.excess for each in shown if each.recipe.name == name) for name in worst} == worst
+        assert [each.excess for each in shown] == sorted((each.excess for each in shown), reverse=True)
+        assert len({each.frame_id for each in shown}) >= len(shown) - 1, "beyond the worst of each, no frame comes twice"
+
+
+def test_the_command_that_makes_a_run_again_names_another_folder(judged) -> None:
+    _, run = judged
+    for given, made in ((("--out", "runs/a/"), "--out runs/a-again"), (("--out=b",), "--out=b-again"), ((), "")):
+        again = replace(run.manifest, command=("skidpad", "test", "x", *given))
+        assert commands_of(SimpleNamespace(path=run.path, manifest=again))[0] == f"skidpad test x {made}".strip()
 
 
 def test_a_tolerance_that_hangs_on_an_error_of_nothing_is_warned_of(tmp_path: Path) -> None:

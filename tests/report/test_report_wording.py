@@ -110,3 +110,10 @@ def test_a_drive_is_called_by_its_folder_and_frames(text: str, words: str) -> No
 def test_one_is_no_plural(number: int, words: str) -> None:
     assert wording.counted(number, "limit") == words
     assert wording.counted(1, "story", "stories") == "1 story"
+
+
+@pytest.mark.parametrize(
+    ("excess", "words"), [(1.02, "1.02×"), (1.0004, "1.0004×"), (0.97, "0.97×"), (1.0, "1.0×"), (1.06, "1.1×"), (3.0, "3.0×")]
+)
+def test_just_beyond_the_tolerance_is_told_from_the_tolerance(excess: float, words: str) -> None:
+    assert wording.times_tolerated(excess) == f"{words} tolerance"

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +100,18 @@ def test_version_changes_are_told_by_name():
     changes = replay(record(), then, render, predict, Within()).version_changes
     assert changes == (VersionChange("numpy", "1.0", current_versions()["numpy"]), VersionChange("tensorflow", "2", ""))
     assert str(changes[1]) == "tensorflow 2 -> absent"
+
+
+def test_a_runtime_counts_only_for_runs_that_it_made(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(__version__="9.9"))
+    assert "onnxruntime" in current_versions()
+    without = {name: value for name, value in current_versions().items() if name != "onnxruntime"}
+    assert replace(MANIFEST, versions=without).changes() == ()
+    older = replace(MANIFEST, versions={**without, "onnxruntime": "0.1"})
+    assert [change.part for change in older.changes()] == ["onnxruntime"]
+    monkeypatch.delitem(sys.modules, "onnxruntime")
+    assert "onnxruntime" not in current_versions()
+    assert [change.part for change in older.changes()] == ["onnxruntime"]
 
 
 def test_a_manifest_comes_back_from_its_json():

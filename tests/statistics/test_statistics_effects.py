@@ -10,7 +10,7 @@ from scipy import stats
 
 from skidpad.core.errors import BadParametersError
 from skidpad.statistics.effects import Magnitude, a12, cohens_d, compare_directions
-from skidpad.statistics.intervals import bootstrap_mean, mean_error, wilson
+from skidpad.statistics.intervals import bootstrap_mean, mean_error, none_failed, wilson
 from skidpad.statistics.sets import count_bits, cumulative_counts, jaccard, jaccard_packed, transform_distances
 
 SAMPLES = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=12)
@@ -144,3 +144,19 @@ def test_distances_and_unions_over_transforms():
         jaccard(rows[0], rows[0][:, :7])
     with pytest.raises(BadParametersError, match="equally many bits"):
         jaccard_packed(packed[0], packed[0][:, :1])
+
+
+@pytest.mark.parametrize("trials", [1, 3, 20, 300])
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_none_failed_is_where_a_plain_binomial_leaves_the_rest_of_the_chance(trials, confidence):
+    bound = none_failed(trials, confidence)
+    none = math.comb(trials, 0) * bound**0 * (1 - bound) ** trials
+    assert none == pytest.approx(1 - confidence)
+    assert bound == pytest.approx(stats.binomtest(0, trials, alternative="less").proportion_ci(confidence).high)
+
+
+def test_none_failed_of_three_and_of_nothing():
+    assert none_failed(3) == pytest.approx(0.6316, abs=1e-4)
+    assert none_failed(0) == 1.0
+    with pytest.raises(BadParametersError, match="-1"):
+        none_failed(-1)

@@ -150,6 +150,8 @@ def test_a_finding_is_looked_at_and_tagged_by_keys(page, root: Path) -> None:
     settled(page, "button.false-alarm[aria-pressed=true]")
     page.keyboard.press("u")
     page.wait_for_selector("#results span.tag.false-alarm")
+    page.wait_for_function("id => document.activeElement.closest('tr')?.id === `case-${id}`", arg=case)  # where one came from
+    page.wait_for_function("(box => box.top >= 0 && box.bottom <= innerHeight)(document.activeElement.getBoundingClientRect())")
     assert "1 false alarm," in page.locator("#status").inner_text()
 
 

@@ -14,14 +14,17 @@ from ui_runs import ODD_SCHEMA, Server, make_drive, make_odd_run, make_picture_r
 
 from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.duel_records import SCHEMA as DUELS
+from skidpad.campaigns.gating import judged_cases
 from skidpad.campaigns.online_records import SCHEMA as DRIVES
 from skidpad.core.images import encode
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.opening import open_drive
+from skidpad.report.wording import interval, percent, times_tolerated
 from skidpad.runs.folder import Run
 from skidpad.runs.records import SCHEMA, build_records
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.tags import Tag, Tags
+from skidpad.statistics.intervals import wilson
 from skidpad.transforms import stimuli
 from skidpad.ui.columns import columns_of
 from skidpad.ui.exhibits import EXHIBITS, Side, Sight, exhibit_of
@@ -144,6 +147,16 @@ def test_one_steps_through_the_answer_one_filtered(server: Server) -> None:
     assert 'rel="next"' not in last
     assert server.get(f"/runs/{key}/at/{total}?{asked}").status_code == 404
     assert answer.rates().findings > total
+    case = first.headers["location"].partition("/cases/")[2].partition("?")[0]
+    assert f'data-back="/runs/{key}?{asked}#case-{case}"' in page
+    assert f'<tr id="case-{case}">' in server.get(f"/runs/{key}?{asked}").text
+    path = server.library.volume(key).found.path
+    assert f"skidpad shrink {path} {case}</code>" in page
+    assert f"skidpad export {path} {case} --out finding-{case}</code>" in page
+    alone = server.get(f"/runs/{key}/cases/{case}").text
+    assert f"#worst-{case}" in alone
+    passed = next(row["case_id"] for row in records(server, "first") if not row["violated"])
+    assert "skidpad shrink" not in server.get(f"/runs/{key}/cases/{passed}").text
 
 
 def records(server: Server, name: str) -> list[dict[str, Any]]:
@@ -209,9 +222,90 @@ def test_runs_are_compared_case_by_case(server: Server) -> None:
     }
     assert {name: int(number) for name, number in shown} == expected
     assert f"Of {len(both)} cases that both runs have" in page
-    assert all(name in page for name in ("brightness", "rotation", "blur+contrast"))
+    new = max((row for row in server.library.volume(server.key("second")).run.records().to_pylist() if is_new(row, one)), key=worseness)
+    assert f'cases/{new["case_id"]}">{Recipe.from_json(new["recipe"])} on {new["frame_id"]}</a>' in page
+    assert f"{times_tolerated(new['excess'])} <code>{new['case_id']}</code>" in page
+    assert page.count("° apart, ") > 10
+    cases = judged_cases(server.library.volume(server.key("first")).run)
+    for group in ("brightness", "rotation", "all"):
+        found = cases.of(group).clusters.interval()
+        assert f"<small>{interval(found.low, found.high)}</small>" in page, "as the gate takes them"
     assert "Choose two runs" in server.get(f"/compare?run={server.key('first')}").text
     assert server.get("/compare?run=nothing").status_code == 404
+
+
+def test_rates_side_by_side_have_the_intervals_of_the_gate(tmp_path: Path) -> None:
+    """Twenty mutants of each of six frames, of which those of one frame fail: six frames tell far less than 120 cases."""
+    for name in ("one", "two"):
+        run = Run.create(tmp_path / name, {"campaign": "deeptest", "unit": "rad"}, manifest(subject="s", drive="d"))
+        places = np.arange(120)
+        excess = np.where(places % 6 == 0, 2.0, 0.5)
+        rows = build_records(
+            frame_index=places % 6,
+            frame_ids=[str(place % 6) for place in places],
+            recipes=[Recipe.of("brightness", Params(shift=10.0 + place)) for place in places.tolist()],
+            label=np.zeros(120),
+            original=np.zeros(120),
+            mutant=excess,
+            excess=excess,
+            violated=excess > 1.0,
+            active_neurons=np.zeros(120, np.int64),
+            picture=[f"{place:016x}" for place in places.tolist()],
+        )
+        run.commit(ShardResult("grid", 0, rows))
+    with serve(tmp_path) as server:
+        page = server.get(f"/compare?run={server.key('one')}&run={server.key('two')}").text
+        found = judged_cases(server.library.volume(server.key("one")).run).clusters.interval()
+        plain = wilson(20, 120)
+        assert found.high - found.low > 2 * (plain.high - plain.low)
+        assert page.count(f"<small>{interval(found.low, found.high)}</small>") == 4
+        assert interval(plain.low, plain.high) not in page
+
+
+def duel_rows() -> list[dict[str, Any]]:
+    """Two egos: of four episodes each, one and three end in a crash."""
+    rows = []
+    for family, crashes in (("ego", 1), ("slow", 3)):
+        for episode in range(4):
+            row: dict[str, Any] = {field.name: made(field.type) for field in DUELS}
+            crash = episode < crashes
+            rows.append(
+                {**row, "case_id": f"{family}{episode}", "family": family, "column": "idm", "violated": crash, "excess": 2.0 * crash}
+            )
+    return rows
+
+
+def made(kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind):
+        return ""
+    if pa.types.is_binary(kind):
+        return b""
+    if pa.types.is_boolean(kind):
+        return False
+    return [] if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) else 0
+
+
+def test_egos_of_a_duel_have_a_rate_each_and_none_together(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"campaign": "duel"}, manifest(ego="e"), DUELS)
+    run.commit(ShardResult("tests", 0, pa.Table.from_pylist(duel_rows(), DUELS)))
+    with serve(tmp_path) as server:
+        listed, page = server.get("/").text, server.get(f"/runs/{server.key('run')}").text
+        pooled = wilson(4, 8)
+        for text in (listed, page):
+            assert interval(pooled.low, pooled.high) not in text
+        assert "one for each ego, on its page" in listed
+        assert "<b>4</b><small>of 8 episodes</small>" in listed
+        shown = re.findall(r'<span class="name">failure rate of (\w+)</span><strong>([^<]+)</strong>', page)
+        assert dict(shown) == {"ego": percent(0.25), "slow": percent(0.75)}
+        assert '<span class="name">failure rate</span>' not in page
+
+
+def is_new(row: dict[str, Any], before: dict[str, bool]) -> bool:
+    return row["violated"] and before.get(row["case_id"]) is False
+
+
+def worseness(row: dict[str, Any]) -> float:
+    return row["excess"]
 
 
 def judged(server: Server, name: str) -> dict[str, bool]:

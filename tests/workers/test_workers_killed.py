@@ -61,7 +61,7 @@ def interrupted(run: Path, workers: str) -> float:
     took_s = time.perf_counter() - begun
     assert process.returncode == 130, errors.decode()
     words = errors.decode().strip().splitlines()
-    assert words[-1] == f"error: stopped; 3 of {SHARDS} shards of phase 'toy' are kept; go on with: skidpad resume '{run}'"
+    assert words[-1] == f"error: stopped: 3 of {SHARDS} shards of phase 'toy' are kept; go on with: skidpad resume '{run}'"
     assert not any("Traceback" in line for line in words)
     assert workers_at_work(run) == set()
     return took_s

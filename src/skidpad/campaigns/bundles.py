@@ -15,6 +15,7 @@ import numpy as np
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import NumpyFrames, decode
+from skidpad.oracles.excess import scale_of, times_tolerated
 from skidpad.oracles.relation import Answers
 from skidpad.oracles.relations import RELATIONS
 from skidpad.subjects.base import Subject
@@ -91,7 +92,10 @@ class PictureCheck:
         label = float("nan") if self.label is None else self.label
         excess = float(relation.excess(Answers(np.array([original]), np.array([mutant]), np.array([label])))[0])
         answers = f"{judged.name} {_worded(original, judged)} on the original, {_worded(mutant, judged)} on the mutant"
-        tolerated = f"; {excess:.2f} times what {self.relation} tolerates" if isfinite(excess) else f"; {self.relation} cannot accept that"
+        human = f"; the human steers {_worded(label, judged)}" if isfinite(label) else ""
+        unchanged = float(relation.excess(Answers(np.array([original]), np.array([original]), np.array([label])))[0])
+        words = times_tolerated(excess, scale_of(self.relation)) if isfinite(excess) else "that cannot be accepted"
+        tolerated = f"{human}; {self.relation}: {words}" + ("; the original breaks it without any change" if unchanged > 1.0 else "")
         shown = (judged.shown(original), judged.shown(mutant), judged.shown(label))
         return Judgement(not excess > 1.0, answers + tolerated, JudgedPair(clips[0][-1], clips[1][-1], shown, judged.shown_unit))
 

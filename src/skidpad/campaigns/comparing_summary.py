@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAE_LIMITS = (0.01, 0.02, 0.0436, 0.05, 0.1, 0.2)
 """Offline thresholds for the sensitivity, in the unit of the settings; the paper tried 0.05 and 0.1 (section III-D), and 0.0436 rad are
 the 2.5 degrees of the steering wheel that it reads 0.1 as."""
+SIGNIFICANT = 0.05
+"""A way of testing is called the more optimistic where chance alone gives so one-sided disagreements at most so often."""
 MDCL_LIMITS = (0.3, 0.5, 0.7, 0.9, 1.0)
 _COLUMNS = ("case_id", "scenario_name", "scenario", "mae_rad", "mdcl", "truth_rad", "answers_rad", "lateral_m", "problem", "departed_at_s")
 
@@ -97,6 +99,18 @@ class Comparison:
         """How likely at least so many of the disagreements are false-safe by chance (one-sided sign test); 1 without any."""
         trials, hits = self.agreement.disagreeing, self.agreement.false_safe
         return sum(comb(trials, k) for k in range(hits, trials + 1)) / 2.0**trials
+
+    @property
+    def two_sided_p(self) -> float:
+        """How likely chance alone makes the disagreements so one-sided, whichever way (exact two-sided sign test); 1 without any."""
+        trials = self.agreement.disagreeing
+        most = max(self.agreement.false_safe, self.agreement.false_alarm)
+        return min(1.0, 2.0 * sum(comb(trials, k) for k in range(most, trials + 1)) / 2.0**trials)
+
+    @property
+    def optimist(self) -> str:
+        """Which way of testing is the more optimistic: `offline` or `online` where that is hardly chance, `neither` else."""
+        return self.agreement.optimist if self.two_sided_p <= SIGNIFICANT else "neither"
 
     @property
     def rank_correlation(self) -> float:

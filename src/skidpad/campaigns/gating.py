@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,11 @@ def columns_of(run: Run) -> CaseColumns:
 
 def judged_cases(run: Run) -> Cases:
     """Reads the cases of a run that could be judged; of one that was met several times, the worst counts."""
+    return _judged_cases(run)[0]
+
+
+def _judged_cases(run: Run) -> tuple[Cases, int]:
+    """Returns the cases, and how many records of the run are of a case that counts already."""
     columns = columns_of(run)
     tags = Tags.of(run.path).current()
     wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
@@ -91,7 +96,8 @@ def judged_cases(run: Run) -> Cases:
     if not any(len(part) for part in parts):
         raise BadRunError(f"the run {run.path} has no case that could be judged, and a gate that looks at nothing must not pass")
     whole = Cases.joined(parts)
-    return whole.take(_worst_of_each(whole))
+    kept = whole.take(_worst_of_each(whole))
+    return kept, len(whole) - len(kept)
 
 
 def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict:
@@ -103,7 +109,12 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         reasons = differences(run, baseline)
         if reasons:
             raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
-    return judge(judged_cases(run), limits, None if baseline is None else judged_cases(baseline))
+    cases, repeated = _judged_cases(run)
+    verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline))
+    if not repeated:
+        return verdict
+    times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
+    return replace(verdict, notes=(*verdict.notes, f"{times} once here; `skidpad test` counts every time, so that it says more"))
 
 
 def differences(run: Run, baseline: Run, here: str = "here", there: str = "there") -> tuple[str, ...]:

@@ -10,6 +10,7 @@ Deviates: only complements are tried, since they alone decide 1-minimality, and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -210,6 +211,19 @@ class Shrunk:
     def is_smaller(self) -> bool:
         """Whether anything could be taken away."""
         return bool(self.changes)
+
+    @property
+    def fails_unchanged(self) -> bool:
+        """Whether nothing is left of the changes to a frame, which then fails as it is; of drives and duels a scenario is left."""
+        return "frame_id" in self.smallest and "recipe" in self.smallest and not json.loads(self.smallest["recipe"])
+
+
+def unchanged_words(shrunk: Shrunk) -> str:
+    """Says that no transform is at fault."""
+    return (
+        f"frame {shrunk.smallest['frame_id']} fails without any change: the network breaks the relation on the frame as it was recorded, "
+        "so that the transform is not the cause"
+    )
 
 
 Shrinker = Callable[[Any, "Run", Mapping[str, Any], Progress], Shrunk]

@@ -73,7 +73,8 @@ class CoverageGain:
 class Summary:
     """The figures of one run. deviations: cases by |mutant - original|, between the edges of the judged output.
 
-    unjudged: mutants in no rate, without a label where one is needed, or without a finite answer on the original.
+    unjudged: mutants in no rate, without a label where one is needed, or without a finite answer on the original. frames: those of which
+    a mutant was judged.
     """
 
     originals: int
@@ -86,6 +87,7 @@ class Summary:
     not_finite: int
     unjudged: int
     problems: tuple[Problem, ...]
+    frames: int = 0
 
     def near_original(self, epsilon_rad2: float = EPSILON_RAD2) -> tuple[Rate, ...]:
         """Returns the (transformation, parameters) that Eq. 3 keeps: those whose MSE is close to that of the originals.
@@ -108,12 +110,14 @@ def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput, relation: 
     edges = judged.edges
     deviations = np.zeros(len(edges) - 1, np.int64)
     not_finite = unjudged = 0
+    frames = np.zeros(0, np.int64)
     for phase in _phases(run):
-        for table in run.iter_records(phase, ("stimulus", "recipe", "violated", "label", "original", "mutant", "excess")):
+        for table in run.iter_records(phase, ("frame_index", "stimulus", "recipe", "violated", "label", "original", "mutant", "excess")):
             order |= dict.fromkeys(table["recipe"].unique().to_pylist())  # as computed: Arrow's groups come in any order
             squared = (table["mutant"].to_numpy() - table["label"].to_numpy()) ** 2
             is_judged = ~np.isnan(table["excess"].to_numpy())
             unjudged += int((~is_judged).sum())
+            frames = np.union1d(frames, table["frame_index"].to_numpy()[is_judged])
             with_error = table.append_column("squared", pa.array(squared, mask=~np.isfinite(squared)))
             with_error = with_error.append_column("judged", pa.array(is_judged))
             with_error = with_error.append_column("already", pa.array(_already_broken(table, relation)))
@@ -148,6 +152,7 @@ def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput, relation: 
         not_finite=not_finite,
         unjudged=unjudged,
         problems=run.problems(),
+        frames=len(frames),
     )
 
 

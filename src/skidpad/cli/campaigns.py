@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.console import ERR, print_json, progress_bar, say
+from skidpad.cli.console import ERR, print_json, progress_bar, say, warn
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
 
@@ -61,10 +61,12 @@ def run_test(
 ) -> None:
     """Test a network on a drive under transformations, judged by a metamorphic relation (DeepTest)."""
     from skidpad.campaigns.settings import DeepTestSettings
-    from skidpad.drives import open_drive
+    from skidpad.drives import drive_warnings, open_drive
     from skidpad.subjects.pretrained import subject_path
 
     opened = open_drive(drive)
+    for warning in drive_warnings(opened):
+        warn(warning)
     chosen, value = _relation(relation, {"lambda": lambda_, "within-deg": within_deg, "within": within, "threshold": threshold})
     settings = DeepTestSettings(
         subject=str(subject_path(subject)),

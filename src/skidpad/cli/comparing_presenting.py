@@ -46,8 +46,9 @@ class ComparingPresenter:
             "disagreement": _rate(found.disagreement),
             "false_safe": _rate(found.false_safe),
             "false_alarm": _rate(found.false_alarm),
-            "more_optimistic": found.agreement.optimist,
+            "more_optimistic": found.optimist,
             "optimism_p": found.optimism_p,
+            "two_sided_p": found.two_sided_p,
             "rank_correlation": found.rank_correlation,
             "sensitivity": [
                 {"mae_limit": each.mae_limit, "mdcl_limit": each.mdcl_limit, **_agreement(each.agreement)} for each in found.sensitivity
@@ -75,6 +76,7 @@ class ComparingPresenter:
     def show(self) -> None:
         """Prints both questions."""
         from skidpad.report.comparison import verdict
+        from skidpad.report.wording import counted
 
         found = self._found
         three = found.agreement
@@ -102,7 +104,7 @@ class ComparingPresenter:
             )
         lost = [each for each in found.results if each.problem]
         if lost:
-            say(f"{len(lost)} scenarios met a problem; the first, {lost[0].name}: {lost[0].problem}")
+            say(f"{counted(len(lost), 'scenario')} met a problem; the first, {lost[0].name}: {lost[0].problem}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""

@@ -17,11 +17,18 @@ from skidpad.core.progress import Progress as ProgressCallback
 
 OUT = Console(highlight=False)
 ERR = Console(stderr=True, highlight=False)
+_GROUPING = "\N{NARROW NO-BREAK SPACE}"
+"""What the words of reports have between groups of three digits."""
 
 
 def say(text: str) -> None:
-    """Prints one line for a person; the text is taken literally, brackets and all."""
-    OUT.print(escape(text), soft_wrap=True)
+    """Prints one line for a person; the text is taken literally, brackets and all, but numbers are not grouped, as in tables."""
+    OUT.print(escape(text.replace(_GROUPING, "")), soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Prints one warning on standard error, where it does not get into what a program reads."""
+    ERR.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
 _LONGEST_WORD = 40
@@ -121,4 +128,4 @@ def progress_bar(label: str, go_on: str = "") -> Iterator[ProgressCallback]:
         except (KeyboardInterrupt, InterruptedRunError) as error:
             if isinstance(error, InterruptedRunError) and not go_on:
                 raise
-            raise InterruptedRunError(f"stopped; {go_on or 'nothing was written'}") from error
+            raise InterruptedRunError(f"stopped: {go_on or 'nothing was written'}") from error

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from skidpad.cli.console import print_json, say, table
 from skidpad.cli.presenting import PRESENTERS
+from skidpad.oracles.excess import scale_of, times_tolerated
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skidpad.campaigns.deeptest import DeepTest
     from skidpad.campaigns.summary import Summary
+    from skidpad.campaigns.untested import Untested
     from skidpad.runs.folder import Run
     from skidpad.runs.replay import ReplayResult
 
@@ -29,10 +34,12 @@ class DeepTestPresenter:
     def payload(self) -> Mapping[str, object]:
         """Returns rates and coverage."""
         summary = self._summary()
+        untested = self._untested(summary)
         return {
             "output": self.campaign.judged.name,
             "unit": self.campaign.judged.shown_unit,
             "originals": summary.originals,
+            "frames": {"judged": untested.judged, "all": untested.frames, "untested": dict(untested.reasons)},
             "overall": {**asdict(summary.overall), "rate": summary.overall.rate},
             "by_stimulus": [{**asdict(rate), "rate": rate.rate} for rate in summary.by_stimulus],
             "coverage": [asdict(gain) for gain in summary.coverage],
@@ -40,13 +47,15 @@ class DeepTestPresenter:
             "not_finite": summary.not_finite,
             "unjudged": summary.unjudged,
             "problems": len(summary.problems),
+            "warnings": list(self._warnings(summary)),
         }
 
     def show(self) -> None:
         """Prints findings by stimulus, coverage and the worst finding's replay command."""
         from skidpad.campaigns.originals import Originals
         from skidpad.campaigns.summary import EPSILON_RAD2
-        from skidpad.report.deeptest_words import relation_sentence, warnings_of
+        from skidpad.report.deeptest_words import is_undecided, relation_sentence, verdict_words, warnings_of
+        from skidpad.report.wording import counted
 
         summary, run = self._summary(), self.run
         rows = [
@@ -59,6 +68,8 @@ class DeepTestPresenter:
         say(f"relation: {relation_sentence(relation, self.campaign.judged)}")
         for warning in warnings_of(relation, originals, summary):
             say(f"warning: {warning}")
+        if is_undecided(relation, originals, summary):
+            say(verdict_words(summary, relation, originals, self.campaign.judged, finished=run.is_finished))
         if self.campaign.window_words:
             say(f"memory: each stimulus is applied {self.campaign.window_words}")
         if not self.campaign.has_coverage:
@@ -74,9 +85,9 @@ class DeepTestPresenter:
                 f"transformations with parameters, with {sum(rate.findings for rate in near)} findings"
             )
         if summary.not_finite:
-            say(f"{summary.not_finite} mutants have no finite answer on themselves or their original")
-        if summary.problems:
-            say(f"{len(summary.problems)} broken frames were left out; `skidpad inspect` lists them")
+            have = "has" if summary.not_finite == 1 else "have"
+            say(f"{counted(summary.not_finite, 'mutant')} {have} no finite answer on the mutant or its original")
+        self._say_untested(summary)
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
             say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
@@ -98,6 +109,8 @@ class DeepTestPresenter:
             print_json(_replay_json(result, self.campaign))
         else:
             _print_replay(result, self.campaign)
+            if result.violated and self._fails_unchanged(result):
+                say("the original breaks the relation without any change, so that the transform need not be at fault")
             if drawn is not None:
                 say(f"picture: {drawn}")
         return result.is_reproduced()
@@ -109,11 +122,41 @@ class DeepTestPresenter:
         relation = self.campaign.relation(Originals.of(self.run, len(self.campaign.drive)))
         return summarise(self.run, self.campaign.blank_tracker(self.campaign.profile(self.run)), self.campaign.judged, relation)
 
+    def _fails_unchanged(self, result: ReplayResult) -> bool:
+        from skidpad.campaigns.originals import Originals
+        from skidpad.oracles.relation import Answers, violated
+
+        relation = self.campaign.relation(Originals.of(self.run, len(self.campaign.drive)))
+        original, label = np.array([result.original]), np.array([result.record.label])
+        return bool(violated(relation, Answers(original, original, label))[0])
+
+    def _warnings(self, summary: Summary) -> tuple[str, ...]:
+        from skidpad.campaigns.originals import Originals
+        from skidpad.drives import drive_warnings
+        from skidpad.report.deeptest_words import warnings_of
+
+        originals = Originals.of(self.run, len(self.campaign.drive))
+        return (*drive_warnings(self.campaign.drive), *warnings_of(self.campaign.relation(originals), originals, summary))
+
+    def _untested(self, summary: Summary) -> Untested:
+        from skidpad.campaigns.originals import Originals
+        from skidpad.campaigns.untested import untested_frames
+
+        drive = self.campaign.drive
+        originals = Originals.of(self.run, len(drive))
+        return untested_frames(summary, originals, drive, self.campaign.relation(originals), finished=self.run.is_finished)
+
+    def _say_untested(self, summary: Summary) -> None:
+        from skidpad.report.untested import untested_words
+
+        untested = self._untested(summary)
+        if untested.reasons:
+            say(f"{untested_words(untested)}{' `skidpad inspect` lists what is wrong.' if untested.is_damage else ''}")
+
     def _write_pair(self, result: ReplayResult, path: Path) -> Path:
         from skidpad.core.images import write_image
         from skidpad.core.stimuli import Recipe
         from skidpad.report.arrows import pair_picture
-        from skidpad.report.wording import scale_of, times_tolerated
 
         record = result.record
         original, mutant = (self.campaign.picture(record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
@@ -140,6 +183,8 @@ def _replay_json(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:
         "violated": result.violated,
         f"original{suffix}": judged.shown(result.original),
         f"mutant{suffix}": judged.shown(result.mutant),
+        f"label{suffix}": judged.shown(record.label),
+        "excess": result.excess,
         "answer_change": result.answer_change,
         "version_changes": [str(change) for change in result.version_changes],
     }
@@ -148,10 +193,12 @@ def _replay_json(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:
 def _print_replay(result: ReplayResult, campaign: DeepTest) -> None:
     record, judged = result.record, campaign.judged
     unit = f" ({judged.shown_unit})" if judged.shown_unit else ""
-    rows = [
+    scale = scale_of(campaign.settings.relation)
+    rows: list[tuple[str, object, object]] = [
         (f"original{unit}", judged.shown(record.original), judged.shown(result.original)),
         (f"mutant{unit}", judged.shown(record.mutant), judged.shown(result.mutant)),
-        ("excess", record.excess, result.excess),
+        *([(f"human{unit}", judged.shown(record.label), judged.shown(record.label))] if isfinite(record.label) else []),
+        ("error", times_tolerated(record.excess, scale), times_tolerated(result.excess, scale)),
         ("verdict", _verdict(record.violated), _verdict(result.violated)),
         ("picture", record.picture or "not stored", result.picture_again),
     ]

@@ -23,6 +23,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a finding as a bundle: frames, recipe, answers, hashes, versions, a film strip, and a ready pytest file."""
+    from skidpad.campaigns.shrinking import unchanged_words
     from skidpad.campaigns.shrunk_findings import shrink_finding
     from skidpad.report.bundle import export_finding
 
@@ -45,6 +46,8 @@ def export(
         return
     table(f"{bundle.case_id}: {bundle.evidence.title}", ("file", "what it is"), list(bundle.evidence.files.items()))
     say(f"{bundle.evidence.said[:1].upper()}{bundle.evidence.said[1:]}.")
+    if shrunk is not None and shrunk.fails_unchanged:
+        say(unchanged_words(shrunk))
     if bundle.test is not None:
         say(f"is the subject mended? pytest {bundle.test} --skidpad-subject mended.toml")
     say(f"bundle: {bundle.folder}")

@@ -13,6 +13,8 @@ from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skidpad.runs.gate import Verdict
     from skidpad.statistics.intervals import Interval
 
@@ -40,6 +42,7 @@ def gate(
 ) -> None:
     """Hold a run against limits and a baseline; exit code 1, and one line for each limit that is broken."""
     from skidpad.campaigns.gating import check_gate
+    from skidpad.report.gate_findings import MOST_TOLD, finding_words
     from skidpad.runs.folder import Run
     from skidpad.runs.gate import Limits
 
@@ -52,20 +55,21 @@ def gate(
         raise SkidpadError(f"the run {run} is its own baseline, which it can never be worse than; name the run of an earlier subject")
     limits = Limits(_rates(max_rate or []), max_new, max_rise, alpha, without_false_alarms=without_false_alarms)
     verdict = check_gate(opened, limits, other)
+    told = finding_words(opened, verdict.new[:MOST_TOLD])
     if junit is not None:
-        _write(junit, _junit(verdict, opened, other))
+        _write(junit, _junit(verdict, opened, other, told))
     if markdown is not None:
         from skidpad.report.markdown import gate_markdown
 
-        summary = gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path))
+        summary = gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path), told)
         if is_printed:
             OUT.file.write(summary)
         else:
             _write(markdown, summary)
     if json:
-        print_json(_payload(verdict, opened, other))
+        print_json(_payload(verdict, opened, other, told))
     elif not is_printed:
-        _show(verdict, opened)
+        _show(verdict, opened, told)
     if not verdict.is_passed:
         raise typer.Exit(1)
 
@@ -86,7 +90,9 @@ def _rates(texts: list[str]) -> dict[str, float]:
     return found
 
 
-def _show(verdict: "Verdict", run: Any) -> None:
+def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
+    from skidpad.report.gate_findings import new_words
+
     changes = {change.group: change for change in verdict.changes}
     rows = []
     for rated in verdict.rates:
@@ -107,8 +113,11 @@ def _show(verdict: "Verdict", run: Any) -> None:
     for outcome in verdict.broken:
         say(f"broken: {outcome.said}")
     if verdict.broken:
-        for case in verdict.new[:_SHOWN_NEW]:
-            say(f"new finding: skidpad replay {run.path} {case}")
+        shown = verdict.new[:_SHOWN_NEW]
+        if len(shown) < len(verdict.new):
+            say(f"{new_words(len(shown), len(verdict.new))}; --json lists all:")
+        for case in shown:
+            say(f"new finding: {told.get(case, case)}; skidpad replay {run.path} {case}")
     else:
         kept = len(verdict.outcomes)
         say("passed: the limit is kept" if kept == 1 else f"passed: {kept} limits are kept")
@@ -118,7 +127,7 @@ def _percents(found: "Interval") -> tuple[str, str]:
     return f"{found.estimate:.1%}", f"{found.low:.1%} to {found.high:.1%}"
 
 
-def _payload(verdict: "Verdict", run: Any, baseline: Any) -> dict[str, Any]:
+def _payload(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> dict[str, Any]:
     return {
         "run": str(run.path),
         "baseline": None if baseline is None else str(baseline.path),
@@ -137,18 +146,19 @@ def _payload(verdict: "Verdict", run: Any, baseline: Any) -> dict[str, Any]:
         ],
         "changes": [asdict(change) for change in verdict.changes],
         "new": list(verdict.new),
+        "worst_new": dict(told),
         "notes": list(verdict.notes),
     }
 
 
-def _junit(verdict: "Verdict", run: Any, baseline: Any) -> str:
+def _junit(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> str:
     from skidpad.report.junit import gate_junit
 
     properties = {f"{name} sha256": value for name, value in run.manifest.hashes.items()}
     if baseline is not None:
         properties["baseline"] = str(baseline.path)
     now = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
-    return gate_junit(verdict, str(run.path), properties, now)
+    return gate_junit(verdict, str(run.path), properties, now, told=told)
 
 
 def _write(path: Path, text: str) -> None:

@@ -25,7 +25,7 @@ from skidpad.cli import (
     weather,
 )
 from skidpad.cli.console import ERR
-from skidpad.core.errors import SkidpadError
+from skidpad.core.errors import InterruptedRunError, SkidpadError
 
 app = typer.Typer(
     name="skidpad",
@@ -74,6 +74,9 @@ def main() -> None:
     """Runs the command line and turns every error of ours into one sentence and its exit code."""
     try:
         app()
+    except InterruptedRunError as error:
+        ERR.print(str(error), style="bold yellow", markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
     except SkidpadError as error:
         ERR.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
         sys.exit(error.exit_code)

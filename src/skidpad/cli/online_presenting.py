@@ -87,6 +87,8 @@ class OnlinePresenter:
 
     def show(self) -> None:
         """Prints rates by condition, the worst drives, and what could not be judged."""
+        from skidpad.report.wording import counted
+
         summary, run = self._summary, self.run
         rows = [
             (
@@ -104,7 +106,7 @@ class OnlinePresenter:
             for row in summary.conditions
         ]
         columns = ("condition", "PASS", "FAIL", "FLAKY", "ERROR", "departed", "collided", "median MDCL", "fail", "95 % interval")
-        table(f"{len(summary.cases)} cases, {summary.drives} drives", columns, rows)
+        table(f"{counted(len(summary.cases), 'case')}, {counted(summary.drives, 'drive')}", columns, rows)
         if self.campaign.settings.searches:
             reached = [(r.name, r.drives, r.failures, r.cells_tried, r.cells_failing, r.first or None) for r in self._reached()]
             heads = ("search", "drives", "failures", "cells tried", "cells with a failure", "first failure after")
@@ -126,7 +128,7 @@ class OnlinePresenter:
             say(f"skipped {skipped.name}: {skipped.reason}")
         lost = [case for case in summary.cases if case.problem]
         if lost:
-            say(f"{len(lost)} cases met a problem; the first, {lost[0].scenario_name}: {lost[0].problem}")
+            say(f"{counted(len(lost), 'case')} met a problem; the first, {lost[0].scenario_name}: {lost[0].problem}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""

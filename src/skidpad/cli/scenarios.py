@@ -57,7 +57,9 @@ def draw(
         broken = dict(drawn.rejections.broken)
         print_json({"out": str(out), "scenarios": [each.name for each in named], "thrown_away": drawn.rejections.tries, "broken": broken})
         return
-    say(f"{len(named)} scenarios of the domain {domain!r}: {out}")
+    from skidpad.report.wording import counted
+
+    say(f"{counted(len(named), 'scenario')} of the domain {domain!r}: {out}")
     if drawn.rejections.tries:
         say(f"{drawn.rejections.tries} were thrown away: {drawn.rejections}")
     say(f"drive them: skidpad drive demo --scenario {out}")
@@ -89,6 +91,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Export scenarios as OpenDRIVE roads (.xodr) and OpenSCENARIO storyboards (.xosc) for other simulators."""
+    from skidpad.report.wording import counted
     from skidpad.worlds.openscenario import export_scenario
 
     rows, skipped = [], []
@@ -104,7 +107,7 @@ def export(
         exported = [{"scenario": name, "opendrive": road, "openscenario": story} for name, road, story in rows]
         print_json({"exported": exported, "skipped": skipped})
         return
-    table(f"{len(rows)} scenarios exported", ("scenario", "OpenDRIVE", "OpenSCENARIO"), rows)
+    table(f"{counted(len(rows), 'scenario')} exported", ("scenario", "OpenDRIVE", "OpenSCENARIO"), rows)
     for left_out in skipped:
         say(f"skipped {left_out['scenario']}: {left_out['reason']}")
 

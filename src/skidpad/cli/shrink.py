@@ -22,8 +22,11 @@ def shrink(
     json: Json = False,
 ) -> None:
     """Find the smallest stimulus that still fails: fewer steps, parameters nearer to where they change nothing, a shorter scenario."""
+    from skidpad.campaigns.shrinking import unchanged_words
     from skidpad.campaigns.shrunk_findings import shrink_finding
+    from skidpad.oracles.excess import scale_of, times_tolerated
     from skidpad.report.shrunk import shrunk_table, write_shrunk
+    from skidpad.report.wording import counted
 
     opened, campaign = open_with_campaign(run)
     with progress_bar("shrinking") as progress:
@@ -38,6 +41,11 @@ def shrink(
         table(f"{shrunk.row['case_id']}, smaller", ("", "before", "after"), rows)
     else:
         say(f"{shrunk.row['case_id']} is as small as it gets: nothing can be left out, and no parameter be nearer to its identity")
-    excess = (("before", shrunk.row["excess"]), ("after", shrunk.smallest["excess"]))
-    say(f"excess {', '.join(f'{value:.4g} {when}' for when, value in excess)}; {shrunk.judged} stimuli judged in {shrunk.batches} batches")
+    if shrunk.fails_unchanged:
+        say(unchanged_words(shrunk))
+    relation = str(opened.config.get("relation", ""))
+    both = (("before", shrunk.row["excess"]), ("after", shrunk.smallest["excess"]))
+    words = [f"{times_tolerated(value, scale_of(relation)) if relation else f'excess {value:.4g}'} {when}" for when, value in both]
+    took = f"{counted(shrunk.judged, 'stimulus', 'stimuli')} judged in {counted(shrunk.batches, 'batch', 'batches')}"
+    say(f"{', '.join(words)}; {took}")
     say(f"written: {', '.join(str(path) for path in files)}")

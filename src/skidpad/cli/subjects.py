@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from skidpad.cli.console import facts, print_json, progress_bar, say, table
+from skidpad.cli.console import facts, print_json, progress_bar, say, table, warn
 from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
@@ -105,10 +105,13 @@ def evaluate(
 
     SUBJECT may be a csv of answers (frame_id,steering_angle in radians), to score a network that ran elsewhere.
     """
-    from skidpad.drives import load_predictions, open_drive
+    from skidpad.drives import drive_warnings, load_predictions, open_drive
     from skidpad.oracles.error import prediction_error
+    from skidpad.report.wording import counted
 
     opened = open_drive(drive)
+    for warning in drive_warnings(opened):
+        warn(warning)
     if not opened.has_labels:
         raise SkidpadError(f"no frame of {opened.name!r} has a label, so there is nothing to score; `skidpad test` works without labels")
     from_csv = Path(subject).suffix == ".csv"
@@ -129,7 +132,7 @@ def evaluate(
     whole = parts["all"]
     if whole.not_finite or whole.without_label:
         silent = whole.not_finite - broken
-        say(f"left out: {broken} broken frames, {silent} without a finite answer, {whole.without_label} without a label")
+        say(f"left out: {counted(broken, 'broken frame')}, {silent} without a finite answer, {whole.without_label} without a label")
     worst_rows = [
         (opened.frame_ids[row.index], *(float(np.degrees(value)) for value in (row.answer_rad, row.label_rad, row.error_rad)))
         for row in whole.worst

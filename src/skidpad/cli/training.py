@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.console import facts, print_json, progress_bar, say
+from skidpad.cli.console import facts, print_json, progress_bar, say, warn
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
 
@@ -42,7 +42,7 @@ def train(
     A network that looks back is trained on windows of consecutive frames; none reaches from the training into the validation.
     `chauffeur` is trained in two stages: its convolutions on single frames, then its LSTM on their features.
     """
-    from skidpad.drives import open_drive
+    from skidpad.drives import drive_warnings, open_drive
     from skidpad.subjects.fitting import TrainingSettings
     from skidpad.subjects.training import train as fit_and_write
 
@@ -58,9 +58,12 @@ def train(
         threads=threads,
     )
     _check_out(out, resume)
+    opened = open_drive(drive)
+    for warning in drive_warnings(opened):
+        warn(warning)
     command = shlex.join(["skidpad", *sys.argv[1:]])
     with progress_bar(f"training {architecture}", "whole epochs are kept; go on with the same command and --resume") as progress:
-        report = fit_and_write(architecture, open_drive(drive), out, settings, progress=progress, command=command, resume=resume)
+        report = fit_and_write(architecture, opened, out, settings, progress=progress, command=command, resume=resume)
     if json:
         payload = asdict(report)
         payload["saved"] = {name: str(value) for name, value in payload["saved"].items()}

@@ -50,6 +50,7 @@ class DeepRoadPresenter(DeepTestPresenter):
     def show(self) -> None:
         """Prints the counts by weather and the worst finding's replay command."""
         from skidpad.report.deeproad import road_warnings, style_words, tried_words
+        from skidpad.report.wording import counted
 
         found, run, campaign = self._found, self.run, self.campaign
         bounds = [f"{bound:g} deg" for bound in campaign.road.thresholds_deg]
@@ -79,7 +80,8 @@ class DeepRoadPresenter(DeepTestPresenter):
         if found.overall.not_finite:
             say(f"{found.overall.not_finite} answers under weather are not finite; they count as inconsistent at every bound")
         if found.problems:
-            say(f"{len(found.problems)} broken frames were left out; `skidpad inspect` lists them")
+            left = counted(len(found.problems), "broken frame")
+            say(f"{left} left out; `skidpad inspect` lists what is wrong")
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
             say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")

@@ -1,7 +1,7 @@
 """Recorded drives: frames in order, what the human did, and what is wrong with the recording."""
 
 from skidpad.drives.drive import Drive, FrameBatch, FrameSource, Problem, ProblemKind
-from skidpad.drives.inspection import DriveReport, inspect_drive
+from skidpad.drives.inspection import DriveReport, drive_warnings, inspect_drive
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.drives.opening import open_drive
 from skidpad.drives.predictions import load_predictions
@@ -16,6 +16,7 @@ __all__ = [
     "Problem",
     "ProblemKind",
     "drive_from_arrays",
+    "drive_warnings",
     "inspect_drive",
     "load_predictions",
     "open_drive",

@@ -69,12 +69,24 @@ class DriveReport:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What can be read but is hardly meant."""
-        labels = self.labels
-        if labels is None or not labels.beyond_lock:
-            return ()
-        most = max(abs(labels.min_deg), abs(labels.max_deg))
-        found = f"{labels.beyond_lock} of {labels.count} labels lie beyond {LOCK_DEG:g} degrees ({most:.0f} at most)"
-        return (f"{found}, further than a steering wheel turns: is the column in another unit? unit=deg reads degrees",)
+        return _label_warnings(self.labels)
+
+
+def drive_warnings(drive: Drive) -> tuple[str, ...]:
+    """Says what is hardly meant, from the index alone: labels beyond any wheel, and a csv left aside where no frame has a label."""
+    if drive.has_labels:
+        return _label_warnings(_summarise(drive))
+    aside = (problem for problem in drive.problems if problem.kind is ProblemKind.IGNORED_FILE and problem.frame_id.endswith(".csv"))
+    return tuple(f"no frame of {drive.name!r} has a label, and {problem.frame_id} was left aside: {problem.detail}" for problem in aside)
+
+
+def _label_warnings(labels: LabelSummary | None) -> tuple[str, ...]:
+    if labels is None or not labels.beyond_lock:
+        return ()
+    most = max(abs(labels.min_deg), abs(labels.max_deg))
+    lie = "label lies" if labels.count == 1 else "labels lie"
+    found = f"{labels.beyond_lock} of {labels.count} {lie} beyond {LOCK_DEG:g} degrees ({most:.0f} at most)"
+    return (f"{found}, further than a steering wheel turns: is the column in another unit? unit=deg reads degrees",)
 
 
 def inspect_drive(drive: Drive, progress: Progress = silent, *, batch_size: int = 64, threads: int | None = None) -> DriveReport:

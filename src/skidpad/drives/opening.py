@@ -142,7 +142,7 @@ def _check_there(path: Path, text: str, reader: str) -> None:
     alone = [name for name in READERS.names() if not READERS.get(name)().needs_path]
     if get_close_matches(text, alone, n=1):
         raise UnknownNameError.among("drive", text, alone)
-    raise BadDriveError(f"no folder {text!r}; a drive is a folder, or {' or '.join(alone) or 'READER:PATH'}")
+    raise BadDriveError(f"no folder {text!r}; a drive is a folder, a bag, a video, READER:PATH or {' or '.join(alone) or 'a URL'}")
 
 
 def _recognised(path: Path, text: str) -> str:

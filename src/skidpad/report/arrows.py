@@ -1,10 +1,11 @@
 """Steering arrows: one geometry, drawn by OpenCV into pictures and as SVG over the page's pictures.
 
 An arrow starts at the bottom centre of the frame and leans to the side to which the car would steer: positive
-angles lean left, as in Udacity's recordings. Angles are exaggerated by a stated factor, because a few degrees decide.
+angles lean left, as in Udacity's recordings. Every arrow leans by the
+angle itself, so that pictures of the page, the report and the tests can be compared.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, radians
 
@@ -20,7 +21,6 @@ MUTANT_RGB: Colour = (218, 41, 28)
 LABEL_RGB: Colour = (190, 196, 204)
 LABEL_WIDTH = 0.4
 MAX_LEAN_DEG = 80.0
-_FACTORS = (5.0, 3.0, 2.0)
 _SUBPIXEL_BITS = 4
 _INK: Colour = (16, 20, 26)
 _PAPER: Colour = (245, 247, 250)
@@ -36,28 +36,19 @@ class Arrow:
     crossed: bool = False
 
 
-def exaggeration_for(angles_deg: Iterable[float]) -> float:
-    """Returns the largest of 5, 3, 2 that keeps nine in ten of the angles below the greatest lean, else 1."""
-    finite = np.array([abs(angle) for angle in angles_deg if isfinite(angle)])
-    if finite.size == 0:
-        return 1.0
-    usual = float(np.quantile(finite, 0.9))
-    return next((factor for factor in _FACTORS if usual * factor <= MAX_LEAN_DEG), 1.0)
+def lean_deg(angle_deg: float) -> float:
+    """Returns the angle as drawn: held within the greatest lean."""
+    return min(max(angle_deg, -MAX_LEAN_DEG), MAX_LEAN_DEG)
 
 
-def lean_deg(angle_deg: float, exaggeration: float) -> float:
-    """Returns the angle as drawn: exaggerated, and held within the greatest lean."""
-    return min(max(angle_deg * exaggeration, -MAX_LEAN_DEG), MAX_LEAN_DEG)
-
-
-def outline(angle_deg: float, width_px: float, height_px: float, exaggeration: float = 1.0, thickness: float = 1.0) -> FloatArray:
+def outline(angle_deg: float, width_px: float, height_px: float, thickness: float = 1.0) -> FloatArray:
     """Returns the arrow's outline as (7, 2) points x, y in pixels; row 3 is the tip."""
     length = min(0.62 * height_px, 0.44 * width_px)
     shaft, head, neck = 0.025 * length * thickness, 0.095 * length * thickness**0.5, 0.78 * length
     # Along the arrow and across it, before it is turned and put on the frame.
     along = np.array([0.0, neck, neck, length, neck, neck, 0.0])
     across = np.array([-shaft * 1.5, -shaft, -head, 0.0, head, shaft, shaft * 1.5])
-    lean = radians(lean_deg(angle_deg, exaggeration))
+    lean = radians(lean_deg(angle_deg))
     x = width_px / 2.0 - along * np.sin(lean) + across * np.cos(lean)
     y = height_px * 0.97 - along * np.cos(lean) - across * np.sin(lean)
     return np.stack([x, y], axis=1)
@@ -73,14 +64,14 @@ def cross(width_px: float, height_px: float) -> FloatArray:
     return np.asarray(plus @ tilt + np.array([0.5 * width_px, 0.66 * height_px]), np.float64)
 
 
-def draw_arrows(frame: NumpyFrames, arrows: Sequence[Arrow], exaggeration: float = 1.0) -> NumpyFrames:
+def draw_arrows(frame: NumpyFrames, arrows: Sequence[Arrow]) -> NumpyFrames:
     """Returns a copy of an RGB frame with the arrows on it, later ones on top, each with a light rim."""
     canvas = np.ascontiguousarray(frame).copy()
     height, width = canvas.shape[:2]
     rim = max(2, round(min(height, width) / 90))
     for arrow in arrows:
         if isfinite(arrow.angle_deg):
-            points = outline(arrow.angle_deg, width, height, exaggeration, arrow.width)
+            points = outline(arrow.angle_deg, width, height, arrow.width)
         elif arrow.crossed:
             points = cross(width, height)
         else:
@@ -107,12 +98,11 @@ def pair_picture(
     angles have no arrow; one that is not finite is a cross.
     """
     turns = unit == DEGREES
-    factor = exaggeration_for((original_answer, mutant_answer, label_answer)) if turns else 1.0
     label = Arrow(label_answer if turns else nan, LABEL_RGB, LABEL_WIDTH)
     before = Arrow(original_answer if turns else nan, ORIGINAL_RGB)
     after = Arrow(mutant_answer if turns else nan, MUTANT_RGB, crossed=not isfinite(mutant_answer))
-    left = draw_arrows(_panel(original, panel_width_px), (label, before), factor)
-    right = draw_arrows(_panel(mutant, panel_width_px), (label, before, after), factor)
+    left = draw_arrows(_panel(original, panel_width_px), (before, label))
+    right = draw_arrows(_panel(mutant, panel_width_px), (before, after, label))
     tall = max(len(left), len(right))
     gap = np.full((tall, 6, 3), _INK, np.uint8)
     pictures = np.concatenate([_grown(left, tall), gap, _grown(right, tall)], axis=1)
@@ -125,9 +115,8 @@ def pair_picture(
         ],
         axis=1,
     )
-    scale = f"angles drawn x{factor:g}" if factor != 1.0 else ""
     words = caption or difference(original_answer, mutant_answer, unit)
-    return np.concatenate([pictures, legend, _line(2 * half, [(words, _PAPER), (scale, LABEL_RGB)])], axis=0)
+    return np.concatenate([pictures, legend, _line(2 * half, [(words, _PAPER)])], axis=0)
 
 
 def _panel(frame: NumpyFrames, width_px: int) -> NumpyFrames:

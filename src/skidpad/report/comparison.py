@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from math import degrees, isfinite
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from skidpad.report.comparison_charts import agreement_chart, difference_chart, 
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.online import films
 from skidpad.report.page import Chart, Page, Table
+from skidpad.report.reproducing import commands_of
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, interval, percent, plain
 
@@ -32,7 +32,7 @@ def comparison_page(campaign: Comparing, run: Run) -> Page:
     telling = found.telling
     page = Page(
         title=f"Offline and online: {name}",
-        tone=Tone.UNKNOWN if not table.total else Tone.ALARM if table.false_safe else Tone.CALM,
+        tone=tone_of(found),
         verdict=("" if run.is_finished else "Not finished yet. ") + verdict(found),
         headlines=(
             Headline("scenarios that differ", percent(found.disagreement.estimate), f"{count(table.disagreeing)} of {count(table.total)}"),
@@ -55,10 +55,18 @@ def comparison_page(campaign: Comparing, run: Run) -> Page:
         tables=tuple(each for each in _tables(found) if each.rows),
         configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
         manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
-        commands=_commands(run),
+        commands=commands_of(run),
         films=films(campaign.rides, run, [telling.online_id]) if telling is not None else (),
     )
     return with_tags(page, looked_at(run))
+
+
+def tone_of(found: Comparison) -> Tone:
+    """Calm only where the two agree, or differ to the safe side for certain."""
+    table = found.agreement
+    if table.false_safe:
+        return Tone.ALARM
+    return Tone.CALM if table.total and (not table.disagreeing or found.optimist == "online") else Tone.UNKNOWN
 
 
 def verdict(found: Comparison) -> str:
@@ -67,11 +75,16 @@ def verdict(found: Comparison) -> str:
     if not table.total:
         return "No scenario could be judged both ways."
     if not table.disagreeing:
-        return f"Offline and online testing agree on all {count(table.total)} scenarios."
-    who = {"offline": "Offline testing is the more optimistic", "online": "Online testing is the more optimistic"}
-    tail = f"{who[table.optimist]} (p = {found.optimism_p:.2g})." if table.optimist in who else "Neither is more optimistic."
-    if table.optimist == "online":
-        tail = f"{who['online']}, against the paper's finding."
+        which = "the only scenario" if table.total == 1 else f"all {count(table.total)} scenarios"
+        return f"Offline and online testing agree on {which}."
+    p_value = f"exact two-sided sign test, p = {found.two_sided_p:.2g}"
+    tail = {
+        "offline": f"Offline testing is the more optimistic ({p_value}).",
+        "online": f"Online testing is the more optimistic, against the paper's finding ({p_value}).",
+        "neither": f"That is too few to say which is the more optimistic ({p_value}).",
+    }[found.optimist]
+    if table.false_safe == table.false_alarm:
+        tail = f"Neither is more optimistic ({p_value})."
     return f"Offline and online testing differ on {count(table.disagreeing)} of {counted(table.total, 'scenario')}. {tail}"
 
 
@@ -188,11 +201,6 @@ def _recorded(campaign: Comparing) -> str:
         if campaign.drive is None
         else f"{plain(campaign.drive.name, 120)}, {counted(len(campaign.drive), 'frame')}"
     )
-
-
-def _commands(run: Run) -> tuple[str, ...]:
-    path = shlex.quote(str(run.path))
-    return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
 
 
 def _plain(value: object) -> str:

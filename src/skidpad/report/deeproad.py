@@ -20,6 +20,7 @@ from skidpad.report.gallery import Gallery, gallery_row
 from skidpad.report.model import Fact, Headline, PicturePair, Tone
 from skidpad.report.page import Page
 from skidpad.report.pictures import cards
+from skidpad.report.reproducing import commands_of
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.weather_warnings import weather_warnings
 from skidpad.report.wording import count, counted, drive_with, percent, plain
@@ -39,7 +40,7 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
     sentence = relation_sentence(relation, campaign.judged)
     found = summary.overall.counts[0].inconsistent
     records = showcase(run)
-    pictures, factor = cards([_pair(run, campaign, record) for record in records], "")
+    pictures = cards([_pair(run, campaign, record) for record in records], "")
     page = Page(
         title=plain(f"{campaign.subject.description.name} on {campaign.drive.name} under {_weathers(campaign)}", 200),
         tone=Tone.ALARM if found else Tone.CALM if summary.overall.cases else Tone.UNKNOWN,
@@ -48,12 +49,12 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
         context=_context(campaign, summary),
         notes=tuple(plain(note, 1000) for note in _notes(campaign, summary)),
         pictures=pictures,
-        pictures_note=_pictures_note(len(pictures), found, factor, sentence),
+        pictures_note=_pictures_note(len(pictures), found, sentence),
         charts=tuple(charts(campaign, summary)),
         tables=tuple(table for table in tables(campaign, summary) if table.rows),
         configuration=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in run.config.items()),
         manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in json.loads(run.manifest.to_json()).items()),
-        commands=tuple(plain(command, 1000) for command in _commands(run)),
+        commands=tuple(plain(command, 1000) for command in commands_of(run)),
         galleries=_galleries(campaign, summary),
         warnings=tuple(plain(warning, 1000) for warning in road_warnings(campaign)),
     )
@@ -156,12 +157,11 @@ def _notes(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     return notes
 
 
-def _pictures_note(shown: int, findings: int, factor: float, sentence: str) -> str:
+def _pictures_note(shown: int, findings: int, sentence: str) -> str:
     which = (
         f"{count(shown)} of {count(findings)} findings, the worst first; the weathers take turns." if shown < findings else "All findings."
     )
-    drawn = f"angles are drawn {factor:g} times as large as they are" if factor != 1.0 else "angles are drawn as they are"
-    arrows = f"Arrows start at the car and lean to the side it would steer to; {drawn}, up to {MAX_LEAN_DEG:g}°."
+    arrows = f"Arrows start at the car and lean to the side it would steer to, by the angle itself, up to {MAX_LEAN_DEG:g}°."
     return f"{which} Each breaks the relation “{sentence}”. {arrows}"
 
 
@@ -210,11 +210,6 @@ def _galleries(campaign: DeepRoad, summary: RoadSummary) -> tuple[Gallery, ...]:
 
 def _is_broken(campaign: DeepRoad, place: int) -> bool:
     return not isinstance(campaign.drive.frame(place), np.ndarray)
-
-
-def _commands(run: Run) -> tuple[str, ...]:
-    path = shlex.quote(str(run.path))
-    return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
 
 
 def _plain(value: object) -> str:

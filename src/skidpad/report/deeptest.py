@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from skidpad.campaigns.originals import Originals
 from skidpad.campaigns.summary import CoverageGain, Rate, Summary, summarise
-from skidpad.drives.inspection import count_problems
+from skidpad.campaigns.untested import untested_frames
+from skidpad.drives.inspection import count_problems, drive_warnings
 from skidpad.oracles.relation import Answers, violated
 from skidpad.oracles.relations import AnswersAlike, SteersAlike
-from skidpad.report.deeptest_words import headlines_of, notes_of, relation_sentence, verdict_words, warnings_of
+from skidpad.report.deeptest_words import headlines_of, is_undecided, notes_of, relation_sentence, verdict_words, warnings_of
 from skidpad.report.model import (
     CoverageRow,
     DeviationHistogram,
@@ -27,8 +28,10 @@ from skidpad.report.model import (
     ReportModel,
     YieldRow,
 )
+from skidpad.report.reproducing import commands_of
 from skidpad.report.tagging import looked_at
-from skidpad.report.wording import counted, drive_with, scale_of
+from skidpad.report.untested import drive_frames, untested_words
+from skidpad.report.wording import drive_with, scale_of
 from skidpad.runs.records import Record, worst_first
 
 if TYPE_CHECKING:
@@ -47,15 +50,17 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
     relation = campaign.relation(originals)
     summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged, relation)
     overall = summary.overall
+    untested = untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
+    lost = tuple(filter(None, (untested_words(untested),)))
     return ReportModel(
         title=f"{campaign.subject.description.name} on {campaign.drive.name}",
-        verdict=verdict_words(summary, relation, campaign.judged, finished=run.is_finished),
+        verdict=verdict_words(summary, relation, originals, campaign.judged, finished=run.is_finished),
         cases=overall.cases,
         findings=overall.findings,
         headlines=headlines_of(summary),
         subject=campaign.subject.description.name,
         output=_output_words(campaign),
-        drive=drive_with(campaign.settings.drive, counted(summary.originals, "frame")),
+        drive=drive_with(campaign.settings.drive, drive_frames(untested)),
         pairs=tuple(_pair(run, campaign, relation, record) for record in showcase(run)),
         rates=tuple(map(_rate_row, summary.by_stimulus)),
         rates_by_parameters=tuple(map(_rate_row, summary.by_parameters)),
@@ -70,15 +75,16 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         ),
         configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(run.manifest.to_json()).items()),
-        commands=_commands(run),
-        notes=notes_of(campaign, relation, originals, summary),
-        warnings=warnings_of(relation, originals, summary),
+        commands=commands_of(run),
+        notes=(*notes_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
+        warnings=(*drive_warnings(campaign.drive), *warnings_of(relation, originals, summary), *(lost if untested.is_damage else ())),
         looked=looked_at(run),
+        undecided=is_undecided(relation, originals, summary),
     )
 
 
 def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
-    """Returns findings worth looking at, worst first: no frame twice, and no stimulus more often than its turn.
+    """Returns findings worth looking at, worst first: the worst of each stimulus, then in turns those of other frames.
 
     The worst findings of all are often neighbours in time under one transformation, and twenty-four of those teach no more
     than one; so the stimuli take turns, each with its worst.
@@ -86,8 +92,9 @@ def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
     queues: dict[str, list[Record]] = {}
     for stimulus, table in _worst_by_stimulus(run, 8 * pairs).items():
         queues[stimulus] = [Record.from_row(row) for row in table.to_pylist()]
-    chosen: list[Record] = []
-    frames: set[str] = set()
+    # the worst of each stimulus is shown whichever frame it is on; only what comes after them must be on another
+    chosen = sorted((queue.pop(0) for queue in queues.values()), key=lambda record: -record.excess)[:pairs]
+    frames = {record.frame_id for record in chosen}
     while any(queues.values()) and len(chosen) < pairs:
         for queue in queues.values():
             record = next((record for record in queue if record.frame_id not in frames), None)
@@ -160,11 +167,6 @@ def _yields(summary: Summary) -> tuple[YieldRow, ...]:
 def _deviations(summary: Summary, relation: Relation, judged: JudgedOutput) -> DeviationHistogram:
     bound = relation.within_deg if isinstance(relation, SteersAlike) else relation.within if isinstance(relation, AnswersAlike) else nan
     return DeviationHistogram(judged.edges, tuple(summary.deviations.tolist()), bound, summary.not_finite, judged.shown_unit)
-
-
-def _commands(run: Run) -> tuple[str, ...]:
-    path = shlex.quote(str(run.path))
-    return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
 
 
 def _plain(value: object) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from math import degrees, sqrt
+from math import degrees, radians, sqrt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from skidpad.campaigns.summary import EPSILON_RAD2, Summary
+from skidpad.drives.inspection import LOCK_DEG
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.report.model import Headline
 from skidpad.report.wording import count, counted, interval, percent, with_unit
@@ -26,6 +29,9 @@ _CRITERIA = {
 _STRICT_DEG = 1.0
 """A wheel is not held steadier than this, so a tighter tolerance says more about the tolerance than about the network."""
 
+_HARDLY_ANY = 0.05
+"""The share of findings of the worst transform below which a tolerance that is wide already is said to let almost everything pass."""
+
 
 def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
     """Says in one sentence what a case had to satisfy."""
@@ -42,12 +48,20 @@ def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
     return relation.name
 
 
-def verdict_words(summary: Summary, relation: Relation, judged: JudgedOutput, *, finished: bool) -> str:
+def verdict_words(summary: Summary, relation: Relation, originals: Originals, judged: JudgedOutput, *, finished: bool) -> str:
     """Says in a sentence or two, without the papers' names, what was found."""
     overall = summary.overall
     state = "" if finished else "Not finished yet. "
     if overall.cases == 0:
         return f"{state}No changed picture was judged."
+    if isinstance(relation, LabelMse) and is_undecided(relation, originals, summary):
+        bound_deg = degrees(sqrt(relation.tolerated_rad2))
+        why = f"the tolerance is {_bound(bound_deg)}°, which is" if bound_deg > LOCK_DEG else "there are labels that lie"
+        return (
+            f"{state}Undecided: {why} further than any steering wheel turns, so that {counted(overall.cases, 'changed picture')} "
+            f"with {counted(overall.findings, 'finding')} say nothing about the network. Are labels and answers in the units that they "
+            "are said to be in?"
+        )
     if overall.findings == 0:
         return f"{state}No findings: on all {count(overall.cases)} changed pictures the network {_keeps(relation, judged)}."
     worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
@@ -57,10 +71,22 @@ def verdict_words(summary: Summary, relation: Relation, judged: JudgedOutput, *,
     )
 
 
+def is_undecided(relation: Relation, originals: Originals, summary: Summary) -> bool:
+    """Tells whether more is tolerated than a steering wheel turns, or nothing is found against labels beyond that: neither is a verdict."""
+    if not isinstance(relation, LabelMse):
+        return False
+    has_odd_labels = bool((np.abs(originals.label) > radians(LOCK_DEG)).any())
+    return degrees(sqrt(relation.tolerated_rad2)) > LOCK_DEG or (has_odd_labels and not summary.overall.findings)
+
+
+def _bound(angle_deg: float) -> str:
+    return f"{angle_deg:.0f}" if angle_deg >= 100.0 else f"{angle_deg:.2g}"
+
+
 def _breaks(relation: Relation, judged: JudgedOutput) -> str:
     verb = "steers" if judged.is_steering else f"answers {judged.name}"
     if isinstance(relation, LabelMse):
-        return f"{verb} more than {degrees(sqrt(relation.tolerated_rad2)):.2g}° away from the human"
+        return f"{verb} more than {_bound(degrees(sqrt(relation.tolerated_rad2)))}° away from the human"
     if isinstance(relation, SteersAlike):
         return f"{verb} {relation.within_deg:g}° or more away from its answer on the unchanged picture"
     if isinstance(relation, AnswersAlike):
@@ -73,7 +99,7 @@ def _breaks(relation: Relation, judged: JudgedOutput) -> str:
 def _keeps(relation: Relation, judged: JudgedOutput) -> str:
     verb = "steers" if judged.is_steering else f"answers {judged.name}"
     if isinstance(relation, LabelMse):
-        return f"{verb} within {degrees(sqrt(relation.tolerated_rad2)):.2g}° of the human"
+        return f"{verb} within {_bound(degrees(sqrt(relation.tolerated_rad2)))}° of the human"
     if isinstance(relation, SteersAlike):
         return f"{verb} within {relation.within_deg:g}° of its answer on the unchanged picture"
     if isinstance(relation, AnswersAlike):
@@ -86,7 +112,7 @@ def _keeps(relation: Relation, judged: JudgedOutput) -> str:
 def headlines_of(summary: Summary) -> tuple[Headline, ...]:
     """Words the figures beside the verdict."""
     overall = summary.overall
-    frames = counted(summary.originals, "frame")
+    frames = counted(summary.frames, "frame")
     headlines = [
         Headline("findings", count(overall.findings), f"of {count(overall.cases)} changed pictures (mutants) of {frames}"),
         Headline("failure rate", percent(overall.rate), f"95 % interval {interval(overall.low, overall.high)}"),
@@ -112,15 +138,17 @@ def warnings_of(relation: Relation, originals: Originals, summary: Summary) -> t
     if isinstance(relation, LabelMse):
         bound_deg = degrees(sqrt(relation.tolerated_rad2))
         if originals.is_worse_than_a_constant:
+            most = max((rate.rate for rate in summary.by_stimulus if rate.cases), default=0.0)
+            wide = "almost everything" if most < _HARDLY_ANY else f"{_bound(bound_deg)}°, which is much"
             warnings.append(
                 "On the frames as they are this network steers worse than one that always answers the mean label, so the relation "
-                "tolerates almost everything. Check its description with skidpad evaluate, or use --within-deg."
+                f"tolerates {wide}. Check its description with skidpad evaluate, or use --within-deg."
             )
         elif bound_deg < _STRICT_DEG:
             warnings.append(
-                f"The tolerance is only {bound_deg:.2g}°, because it is a multiple of the network's error on these very frames, which is "
-                f"{degrees(sqrt(originals.mse_rad2)):.2g}° (RMSE). If it was trained on them, that says little: test on frames that it has "
-                "never seen, or set the tolerance with --within-deg."
+                f"The tolerance is only {_bound(bound_deg)}°, because it is a multiple of the network's error on these very frames, which "
+                f"is {_bound(degrees(sqrt(originals.mse_rad2)))}° (RMSE). If it was trained on them, that says little: test on frames that "
+                "it has never seen, or set the tolerance with --within-deg."
             )
     return tuple(warnings)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM, RANDOM
 from skidpad.campaigns.duel_phases import EGO, OWN, repair_family
 from skidpad.campaigns.duel_summary import Column, DuelSummary, summarise
+from skidpad.duels.safe_distance import SafeDistance
 from skidpad.report.duel_charts import duel_charts
 from skidpad.report.duel_films import films
 from skidpad.report.duel_tables import duel_tables
 from skidpad.report.duel_words import front_words, left_out, speed
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Page
+from skidpad.report.reproducing import commands_of
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, percent, plain
 
@@ -43,7 +44,7 @@ def duel_page(work: DuelWork) -> Page:
         tables=tuple(table for table in duel_tables(summary, work.settings) if table.rows),
         configuration=tuple(Fact(name, _plain(value)) for name, value in work.run.config.items()),
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(work.run.manifest.to_json()).items()),
-        commands=_commands(work),
+        commands=commands_of(work.run),
         films=films(work, [*_by_failure(summary, groups), RANDOM, EGO]) if work.arena.is_judged else (),
     )
     return with_tags(page, looked_at(work.run))
@@ -137,9 +138,12 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
         ),
     ][: 2 if work.arena.is_judged else 1]
     if work.arena.is_judged:
+        rss = SafeDistance()
         notes.append(
             "A crash is avoidable at a moment if some sequence of the ego's actions from then on avoids it, the front vehicle doing as it "
-            "did; found by an exact search. Who broke the safe distance first is by RSS, with the constants of duels/safe_distance.py."
+            "did; found by an exact search. Who broke the safe distance first is by responsibility-sensitive safety (RSS): "
+            f"{rss.response_s:g} s to respond, accelerating by {rss.accelerates_mps2:g} m/s² meanwhile, then braking by "
+            f"{rss.brakes_at_least_mps2:g} m/s² at least, the one ahead by {rss.brakes_at_most_mps2:g} m/s² at most."
         )
     else:
         notes.append("In scenes of highway-env, avoidability and safe distances are not judged.")
@@ -178,11 +182,6 @@ def _scene(work: DuelWork) -> str:
         return f"{scenario.name} of highway-env, {scenario.episode_steps} policy steps at most"
     size = f"{scenario.lanes} lanes, two vehicles, {scenario.episode_steps} policy steps at most, {scenario.simulation_hz} Hz"
     return f"{size} (scenario {scenario.name!r})"
-
-
-def _commands(work: DuelWork) -> tuple[str, ...]:
-    path = shlex.quote(str(work.run.path))
-    return (shlex.join(work.run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
 
 
 def _plain(value: object) -> str:

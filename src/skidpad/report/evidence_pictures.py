@@ -72,7 +72,7 @@ class PictureWitness:
         files |= {_PAIR: "both with their answers", _STRIP: "the recipe, step by step", _RECIPE: "the steps and their parameters"}
         return Evidence(
             title=f"{record.recipe} on frame {record.frame_id}",
-            said=f"{steers} {was} on the original and {now} on the mutant{label} ({self._words(record)})",
+            said=f"{steers} {was} on the original and {now} on the mutant{label}; {self._words(record)}",
             subject=str(self.run.config.get("subject", "")),
             files=files,
             recipe=json.loads(row["recipe"]),

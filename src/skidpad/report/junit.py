@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
+from skidpad.report.gate_findings import MOST_TOLD, new_words
 from skidpad.report.wording import plain
 
 if TYPE_CHECKING:
@@ -13,11 +14,15 @@ if TYPE_CHECKING:
     from skidpad.runs.gate import Verdict
 
 _SUITE = "skidpad gate"
-_MAX_NEW = 50
 
 
-def gate_junit(verdict: Verdict, run: str, properties: Mapping[str, str], timestamp: str, time_s: float = 0.0) -> str:
-    """Returns the text of the file. run: its path or name. timestamp: ISO 8601 without an offset, as the schema wants it."""
+def gate_junit(
+    verdict: Verdict, run: str, properties: Mapping[str, str], timestamp: str, time_s: float = 0.0, told: Mapping[str, str] | None = None
+) -> str:
+    """Returns the text of the file. run: its path or name. timestamp: ISO 8601 without an offset, as the schema wants it.
+
+    told: what the new findings are, by case.
+    """
     counts = {"tests": str(len(verdict.outcomes)), "failures": str(len(verdict.broken)), "errors": "0", "skipped": "0"}
     seconds = f"{time_s:.3f}"
     root = ET.Element("testsuites", {"name": _SUITE, **counts, "time": seconds})
@@ -31,7 +36,10 @@ def gate_junit(verdict: Verdict, run: str, properties: Mapping[str, str], timest
             failure = ET.SubElement(case, "failure", {"message": _text(outcome.said), "type": "limit"})
             failure.text = _text(outcome.said)
     said = [_text(line) for line in (*(outcome.said for outcome in verdict.outcomes), *verdict.notes)]
-    said += [f"new finding: {_text(case)}" for case in verdict.new[:_MAX_NEW]]
+    shown = verdict.new[:MOST_TOLD]
+    said += [f"{new_words(len(shown), len(verdict.new))}:"] if len(shown) < len(verdict.new) else []
+    words = told or {}
+    said += [f"new finding: {_text(' '.join(filter(None, (case, words.get(case)))))}" for case in shown]
     ET.SubElement(suite, "system-out").text = "\n".join(said)
     ET.SubElement(suite, "system-err").text = ""
     ET.indent(root)

@@ -23,7 +23,7 @@ def lay_out(model: ReportModel, max_pairs: int = 24) -> Page:
     pairs = worst_first(model.pairs, max_pairs)
     relations = {pair.relation for pair in pairs}
     shared = relations.pop() if len(relations) == 1 else ""
-    pictures, factor = cards(pairs, shared)
+    pictures = cards(pairs, shared)
     page = Page(
         title=plain(model.title, 200),
         tone=model.tone,
@@ -36,7 +36,9 @@ def lay_out(model: ReportModel, max_pairs: int = 24) -> Page:
         ),
         notes=tuple(plain(note, 1000) for note in model.notes),
         pictures=pictures,
-        pictures_note=_pictures_note(len(pictures), model.findings, factor, plain(shared)),
+        pictures_note=_pictures_note(
+            len(pictures), model.findings, plain(shared), turns=not pairs or any(pair.unit == DEGREES for pair in pairs)
+        ),
         charts=tuple(_charts(model)),
         tables=tuple(_tables(model)),
         configuration=_facts(model.configuration),
@@ -51,17 +53,16 @@ def _facts(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     return tuple(Fact(plain(fact.name, 120), plain(fact.value, 2000)) for fact in facts)
 
 
-def _pictures_note(shown: int, findings: int, factor: float, relation: str) -> str:
+def _pictures_note(shown: int, findings: int, relation: str, *, turns: bool) -> str:
     which = (
-        f"{count(shown)} of {count(findings)} findings, the worst first; the stimuli take turns, so that one does not fill the page."
+        f"{count(shown)} of {count(findings)} findings, the worst first: the worst of each stimulus, then in turns those on other frames."
         if shown < findings
         else "All findings, the worst first."
     )
-    if factor == 0.0:
+    if not turns:
         return f"{which}{f' Each breaks the relation “{relation}”.' if relation else ''} A cross is an answer that is not finite."
-    drawn = f"angles are drawn {factor:g} times as large as they are" if factor != 1.0 else "angles are drawn as they are"
     rule = f" Each breaks the relation “{relation}”." if relation else ""
-    arrows = f"Arrows start at the car and lean to the side it would steer to; {drawn}, up to {MAX_LEAN_DEG:g}°."
+    arrows = f"Arrows start at the car and lean to the side it would steer to, by the angle itself, up to {MAX_LEAN_DEG:g}°."
     return f"{which}{rule} {arrows} A cross is an answer that is not finite."
 
 
@@ -71,7 +72,10 @@ def _charts(model: ReportModel) -> list[Chart]:
         charts.append(_rate_bars(model.rates))
     rows = _heat_rows(model.rates_by_parameters)
     if rows:
-        title, caption = "Failure rate over parameters", "Percent of cases that fail, parameters in the order of the grid."
+        title, caption = (
+            "Failure rate over parameters",
+            "Percent of cases that fail; under each cell the parameters, in the order of the grid.",
+        )
         worst = max((cell.value for row in rows for cell in row.cells if isfinite(cell.value)), default=0.0)
         said = f"{counted(len(rows), 'transform')}, up to {max(len(row.cells) for row in rows)} parameters each; "
         said += f"the highest rate is {percent(worst)}."
@@ -102,7 +106,19 @@ def _heat_rows(rates: Sequence[RateRow]) -> list[HeatRow]:
     for row in rates:
         by_name.setdefault(row.stimulus, []).append(row)
     wide = [(name, rows) for name, rows in by_name.items() if 2 <= len(rows) <= MAX_CELLS]
-    return [HeatRow(plain(name, 80), tuple(Cell(row.rate, _rate_note(row)) for row in rows)) for name, rows in wide[:MAX_BARS]]
+    return [
+        HeatRow(plain(name, 80), tuple(Cell(row.rate, _rate_note(row), under) for row, under in zip(rows, _told_apart(rows), strict=True)))
+        for name, rows in wide[:MAX_BARS]
+    ]
+
+
+def _told_apart(rows: Sequence[RateRow]) -> list[str]:
+    """Returns the values of the parameters that differ between the rows, the numbers before the beginnings of words."""
+    parted = [dict(part.partition("=")[::2] for part in row.parameters.split(" ")) for row in rows]
+    differing = [name for name in parted[0] if len({each.get(name) for each in parted}) > 1]
+    values = [[plain(each.get(name, ""), 20) for name in differing] for each in parted]
+    cut = [[value[:3] if value[:1].isalpha() and len(differing) > 1 else value for value in each] for each in values]
+    return [" ".join(sorted(each, key=lambda value: value[:1].isalpha())) for each in cut]
 
 
 def _left_out(rates: Sequence[RateRow], rows: Sequence[HeatRow]) -> str:

@@ -6,10 +6,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from skidpad.report.wording import count, interval, percent, plain
+from skidpad.report.gate_findings import new_words
+from skidpad.report.wording import interval, percent, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from skidpad.runs.gate import Verdict
 
@@ -17,8 +18,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>&|#~!])")
 _MAX_NEW = 10
 
 
-def gate_markdown(verdict: Verdict, run: str, baseline: str = "") -> str:
-    """Returns heading, broken limits, the table of rates and the worst new findings."""
+def gate_markdown(verdict: Verdict, run: str, baseline: str = "", told: Mapping[str, str] | None = None) -> str:
+    """Returns heading, broken limits, the table of rates and the worst new findings. told: what these are, by case."""
     passed = "passed" if verdict.is_passed else "FAILED"
     lines = [f"## skidpad gate: {passed}", "", f"Run `{_code(run)}`" + (f" against `{_code(baseline)}`" if baseline else ""), ""]
     lines += [f"- **{_text(outcome.said)}**" for outcome in verdict.broken]
@@ -26,8 +27,10 @@ def gate_markdown(verdict: Verdict, run: str, baseline: str = "") -> str:
     lines += [] if verdict.broken else ["The limit is kept." if kept == 1 else f"All {kept} limits are kept."]
     lines += ["", *_rates(verdict)]
     if verdict.new:
-        lines += ["", "Worst new findings:", ""]
-        lines += [f"- `skidpad replay {_code(shlex.quote(run))} {_code(case)}`" for case in verdict.new[:_MAX_NEW]]
+        shown = verdict.new[:_MAX_NEW]
+        heading = new_words(len(shown), len(verdict.new))
+        lines += ["", f"{heading[:1].upper()}{heading[1:]}:", ""]
+        lines += [f"- {_said(told or {}, case)}`skidpad replay {_code(shlex.quote(run))} {_code(case)}`" for case in shown]
     lines += [line for note in verdict.notes for line in ("", _text(note))]
     return "\n".join(lines) + "\n"
 
@@ -40,15 +43,19 @@ def _rates(verdict: Verdict) -> list[str]:
     lines = [_row(heads + more), _row(["---", *["---:"] * (len(heads) + len(more) - 1)])]
     for rated in verdict.rates:
         found, without = rated.rate, rated.rate_without
-        cells = [_text(rated.group), count(found.n), count(rated.findings), percent(found.estimate), interval(found.low, found.high)]
+        cells = [_text(rated.group), str(found.n), str(rated.findings), percent(found.estimate), interval(found.low, found.high)]
         if verdict.has_false_alarms:
-            cells += [count(rated.false_alarms), percent(without.estimate), interval(without.low, without.high)]
+            cells += [str(rated.false_alarms), percent(without.estimate), interval(without.low, without.high)]
         change = changes.get(rated.group)
         if change is not None:
             p_value = f"{change.p_value:.2g}" if change.p_value == change.p_value else ""
-            cells += [percent(change.then.estimate), count(change.new), count(change.fixed), count(change.persisting), p_value]
+            cells += [percent(change.then.estimate), str(change.new), str(change.fixed), str(change.persisting), p_value]
         lines.append(_row(cells + [""] * (len(heads) + len(more) - len(cells))))
     return lines
+
+
+def _said(told: Mapping[str, str], case: str) -> str:
+    return f"{_text(told[case])}: " if case in told else ""
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -196,10 +196,13 @@ class ReportModel:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     looked: Looked | None = None
+    undecided: bool = False
 
     @property
     def tone(self) -> Tone:
-        """A run without cases proves nothing, so it is not calm."""
+        """A run without cases, or with a tolerance that lets everything pass, proves nothing, so it is not calm."""
+        if self.undecided:
+            return Tone.UNKNOWN
         if self.findings > 0:
             return Tone.ALARM
         return Tone.CALM if self.cases > 0 else Tone.UNKNOWN

@@ -18,8 +18,10 @@ from skidpad.report.filmstrip import film_of, moving, strip, told
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Chart, Film, Page, Table
 from skidpad.report.plots import Bar, Cell, HeatRow, bars, heat_map
+from skidpad.report.reproducing import commands_of
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, interval, percent, plain
+from skidpad.statistics.intervals import none_failed
 
 if TYPE_CHECKING:
     from skidpad.campaigns.online import Online
@@ -53,7 +55,7 @@ def online_page(campaign: Online, run: Run) -> Page:
         tables=tuple(table for table in (_reach(summary, campaign.settings.searches), *_tables(summary)) if table.rows),
         configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
         manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
-        commands=_commands(run),
+        commands=commands_of(run),
         films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
     )
     return with_tags(page, looked_at(run))
@@ -95,7 +97,7 @@ def _verdict(run: Run, summary: OnlineSummary, name: str, failed: int, judged: i
     errors = summary.count(Verdict.ERROR)
     lost = f" {count(errors)} could not be judged." if errors else ""
     if not failed:
-        most = f"at most {percent(summary.rate.high)} of such cases fail, with 95 % confidence"
+        most = f"at most {percent(none_failed(judged))} of such cases fail, with 95 % confidence"
         return f"{state}{name} kept its lane in {'the one case' if judged == 1 else f'all {count(judged)} cases'}: {most}.{lost}"
     flaky = summary.count(Verdict.FLAKY)
     unsteady = f", {count(flaky)} of them flaky" if flaky else ""
@@ -263,11 +265,6 @@ def _scenarios(campaign: Online) -> str:
         )
     source = f"{len(settings.files)} files" if settings.files else f"{settings.scenarios} of the domain {settings.domain!r}"
     return f"{source}, {settings.seconds:g} s each" if settings.seconds else source
-
-
-def _commands(run: Run) -> tuple[str, ...]:
-    path = shlex.quote(str(run.path))
-    return (shlex.join(run.manifest.command), f"skidpad resume {path}", f"skidpad report {path}")
 
 
 def _plain(value: object) -> str:

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 
 from skidpad.core.images import NumpyFrames, encode
-from skidpad.report.arrows import LABEL_WIDTH, cross, exaggeration_for, outline
+from skidpad.report.arrows import LABEL_WIDTH, cross, outline
 from skidpad.report.model import PicturePair
-from skidpad.report.wording import DEGREES, answer, difference, plain, times_tolerated
+from skidpad.report.wording import DEGREES, answer, how_far, plain, times_tolerated
 
 MAX_WIDTH_PX = 480
 MAX_HEIGHT_PX = 480
@@ -66,14 +66,12 @@ def worst_first(pairs: Sequence[PicturePair], limit: int) -> list[PicturePair]:
     return [pairs[int(position)] for position in order[:limit]]
 
 
-def cards(pairs: Sequence[PicturePair], shared_relation: str = "") -> tuple[tuple[PairCard, ...], float]:
-    """Embeds pairs as cards, and returns the one factor by which all their angles are exaggerated; 0 where none is drawn.
+def cards(pairs: Sequence[PicturePair], shared_relation: str = "") -> tuple[PairCard, ...]:
+    """Embeds pairs as cards.
 
     A card names its relation only where it is not the one that all of them share.
     """
-    angles = [pair for pair in pairs if pair.unit == DEGREES]
-    factor = exaggeration_for(angle for pair in angles for angle in (pair.original_answer, pair.mutant_answer))
-    return tuple(_card(pair, factor, shared_relation) for pair in pairs), factor if angles or not pairs else 0.0
+    return tuple(_card(pair, shared_relation) for pair in pairs)
 
 
 def embed(frame: NumpyFrames) -> tuple[str, int, int]:
@@ -87,8 +85,8 @@ def embed(frame: NumpyFrames) -> tuple[str, int, int]:
     return f"data:image/jpeg;base64,{data}", frame.shape[1], frame.shape[0]
 
 
-def _card(pair: PicturePair, factor: float, shared_relation: str) -> PairCard:
-    gap = difference(pair.original_answer, pair.mutant_answer, pair.unit)
+def _card(pair: PicturePair, shared_relation: str) -> PairCard:
+    gap = how_far(pair.original_answer, pair.mutant_answer, pair.label_answer, pair.unit, pair.scale)
     label = f"label {answer(pair.label_answer, pair.unit)}" if isfinite(pair.label_answer) else "no label"
     badge = times_tolerated(pair.excess, pair.scale)
     recipe = plain(pair.recipe, 240)
@@ -106,8 +104,8 @@ def _card(pair: PicturePair, factor: float, shared_relation: str) -> PairCard:
         plain(pair.relation) if pair.relation != shared_relation else "",
         plain(pair.replay, 1000),
         (
-            _panel("Original", pair.original, before, (grey, blue), factor, pair.unit),
-            _panel("Mutant", pair.mutant, after, (grey, blue, red), factor, pair.unit),
+            _panel("Original", pair.original, before, (grey, blue), pair.unit),
+            _panel("Mutant", pair.mutant, after, (grey, blue, red), pair.unit),
         ),
         mark=ALREADY if pair.already_broken else "",
     )
@@ -117,16 +115,18 @@ def _said(value: float, unit: str) -> str:
     return f"{'answers' if isfinite(value) else 'gives'} {answer(value, unit)}"
 
 
-def _panel(heading: str, frame: NumpyFrames, alt: str, arrows: Sequence[tuple[str, float]], factor: float, unit: str) -> Panel:
+def _panel(heading: str, frame: NumpyFrames, alt: str, arrows: Sequence[tuple[str, float]], unit: str) -> Panel:
     source, width, height = embed(frame)
     kind, said = arrows[-1]
     # a number that is no angle has no side to lean to; a missing answer is crossed out whatever it would have been
     drawn = [(kind, angle) for kind, angle in arrows if unit == DEGREES or (kind == "mutant" and not isfinite(angle))]
-    overlays = tuple(_overlay(kind, angle, width, height, factor) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
+    # the label is thin and lies on top, since angles that are nearly the same would hide it
+    drawn.sort(key=lambda arrow: arrow[0] == "label")
+    overlays = tuple(_overlay(kind, angle, width, height) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
     return Panel(heading, answer(said, unit), kind, source, alt, width, height, overlays)
 
 
-def _overlay(kind: str, angle_deg: float, width: int, height: int, factor: float) -> Overlay:
+def _overlay(kind: str, angle_deg: float, width: int, height: int) -> Overlay:
     thickness = LABEL_WIDTH if kind == "label" else 1.0
-    points = outline(angle_deg, width, height, factor, thickness) if isfinite(angle_deg) else cross(width, height)
+    points = outline(angle_deg, width, height, thickness) if isfinite(angle_deg) else cross(width, height)
     return Overlay(kind, " ".join(f"{x:.1f},{y:.1f}" for x, y in points))

@@ -9,7 +9,8 @@ from skidpad.report.svg import WIDTH, Axis, Unit, add, drawing, round_up, short,
 from skidpad.report.wording import NOTHING, percent
 
 _ROW = 26.0
-_LETTER = 6.6
+_UNDER = 14.0
+_LETTER, _SMALL_LETTER = 6.6, 5.2
 HEAT_STEPS = 8
 
 
@@ -36,10 +37,11 @@ class PairedBar:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a heat map: a share from 0 to 1, NaN where nothing was measured."""
+    """One cell of a heat map: a share from 0 to 1, NaN where nothing was measured. under: what it is of, where rows differ in that."""
 
     value: float
     note: str = ""
+    under: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +101,25 @@ def paired_bars(key: str, title: str, description: str, sides: tuple[str, str], 
 
 
 def heat_map(key: str, title: str, description: str, rows: Sequence[HeatRow]) -> str:
-    """Draws shares as coloured cells, one row each; every cell also bears its number, so colour is not needed."""
+    """Draws shares as coloured cells, one row each; every cell also bears its number, so colour is not needed.
+
+    Columns are numbered unless the cells say themselves what they are of.
+    """
     gutter = _gutter([row.label for row in rows])
     columns = max((len(row.cells) for row in rows), default=1) or 1
     width = min((WIDTH - gutter) / columns, 60.0)
-    root = drawing(key, title, description, len(rows) * _ROW + 48.0)
-    for index in range(columns):
+    named = any(cell.under for row in rows for cell in row.cells)
+    step, head = (_ROW + _UNDER, 4.0) if named else (_ROW, 18.0)
+    root = drawing(key, title, description, len(rows) * step + head + 30.0)
+    for index in range(0 if named else columns):
         add(root, "text", str(index + 1), class_="tick", x=gutter + (index + 0.5) * width, y=12.0, text_anchor="middle")
     for index, row in enumerate(rows):
-        top = 18.0 + index * _ROW
+        top = head + index * step
         label = short(row.label, int(gutter / _LETTER))
         tip(add(root, "text", label, class_="label", x=gutter - 8.0, y=top + 17.0, text_anchor="end"), row.label)
         for column, cell in enumerate(row.cells):
             _cell(root, cell, gutter + column * width, top, width)
-    top = 18.0 + len(rows) * _ROW + 10.0
+    top = head + len(rows) * step + 10.0
     add(root, "text", "0%", class_="tick", x=gutter, y=top + 10.0)
     for step in range(HEAT_STEPS):
         add(root, "rect", class_=f"heat heat-{step}", x=gutter + 26.0 + step * 18.0, y=top, width=18.0, height=12.0)
@@ -134,6 +141,9 @@ def _cell(root: ET.Element, cell: Cell, x: float, y: float, width: float) -> Non
         words = f"{100.0 * cell.value:.0f}" if isfinite(cell.value) else NOTHING
         words = "<1" if 0.0 < cell.value < 0.005 else words
         add(group, "text", words, x=x + width / 2.0, y=y + 17.0, text_anchor="middle")
+        if cell.under:
+            said = short(cell.under, int(width / _SMALL_LETTER))
+            add(root, "text", said, class_="tick under", x=x + width / 2.0, y=y + _ROW + 9.0, text_anchor="middle")
 
 
 def _whisker(parent: ET.Element, low: float, high: float, middle: float) -> None:

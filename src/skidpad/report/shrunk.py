@@ -42,6 +42,7 @@ def shrunk_table(shrunk: Shrunk) -> dict[str, Any]:
         "after": _stimulus(shrunk.smallest),
         "excess_before": _number(shrunk.row["excess"]),
         "excess_after": _number(shrunk.smallest["excess"]),
+        "fails_unchanged": shrunk.fails_unchanged,
         "judged": shrunk.judged,
         "batches": shrunk.batches,
     }

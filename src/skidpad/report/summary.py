@@ -5,7 +5,7 @@ from math import isfinite
 
 from skidpad.report.model import RateRow, ReportModel
 from skidpad.report.pictures import worst_first
-from skidpad.report.wording import answer, count, interval, percent, plain, times_tolerated
+from skidpad.report.wording import answer, count, counted, interval, percent, plain, times_tolerated
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&|#~!])")
 
@@ -32,7 +32,7 @@ def summary_markdown(model: ReportModel, max_rows: int = 8, max_findings: int = 
             lines.append(f"  {_code(pair.replay, 300)}")
     broken = sum(row.count for row in model.problems)
     if broken:
-        lines += ["", f"{count(broken)} broken frames were left out."]
+        lines += ["", f"{counted(broken, 'broken frame')} {'was' if broken == 1 else 'were'} left out."]
     return "\n".join(lines) + "\n"
 
 

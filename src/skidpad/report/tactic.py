@@ -45,7 +45,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
     shown = max(first, key=lambda repeat: repeat.errors[0]) if first else None
     conditions = shown.conditions if shown else ()
     errors = sum(sum(repeat.errors[:1]) for repeat in summary.repeats)
-    pictures, factor = _pairs(campaign, run, summary)
+    pictures = _pairs(campaign, run, summary)
     name = plain(campaign.subject.description.name, 80)
     page = Page(
         title=plain(f"{name} on {campaign.drive.name}: the worst of {campaign.weather.card.name}", 200),
@@ -55,7 +55,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
         context=_context(campaign, conditions),
         notes=tuple(plain(note, 1000) for note in _notes(campaign, summary)),
         pictures=pictures,
-        pictures_note=_pictures_note(len(pictures), factor, campaign.settings.bounds_deg[0]),
+        pictures_note=_pictures_note(len(pictures), campaign.settings.bounds_deg[0]),
         charts=tuple(_charts(summary, conditions)),
         tables=tuple(table for table in _tables(campaign, summary, conditions) if table.rows),
         configuration=tuple(Fact(key, plain(_text(value), 2000)) for key, value in run.config.items()),
@@ -150,10 +150,9 @@ def _notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
     return notes
 
 
-def _pictures_note(shown: int, factor: float, bound_deg: float) -> str:
-    words = f", angles drawn {factor:g} times as large" if factor not in {0.0, 1.0} else ""
+def _pictures_note(shown: int, bound_deg: float) -> str:
     which = "The worst scene" if shown == 1 else f"The {shown} worst scenes"
-    return f"{which} under a condition found{words}; each moved by {bound_deg:g}° or more." if shown else ""
+    return f"{which} under a condition found; arrows lean by the angle itself, and each moved by {bound_deg:g}° or more." if shown else ""
 
 
 def _charts(summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) -> list[Chart]:
@@ -265,7 +264,7 @@ def _row(campaign: Tactic, label: str, note: str, style: tuple[float, ...], scen
     return gallery_row(label, note, made)
 
 
-def _pairs(campaign: Tactic, run: Run, summary: TacticSummary) -> tuple[tuple[PairCard, ...], float]:
+def _pairs(campaign: Tactic, run: Run, summary: TacticSummary) -> tuple[PairCard, ...]:
     """The worst findings of the first search, at most one a frame, under the number of their condition."""
     first = summary.of(campaign.settings.searches[0])
     found = first[0].conditions if first else ()

@@ -1,27 +1,38 @@
 """How values and foreign names become words: safe to print, short enough to read, honest about NaN."""
 
 import unicodedata
-from enum import Enum
-from math import isfinite, isnan, sqrt
+from math import isfinite
 
-NO_ANSWER = "no finite answer"
+from skidpad.oracles.excess import NO_ANSWER, Scale, scale_of, times_tolerated
+
+__all__ = [
+    "DEGREES",
+    "NOTHING",
+    "NO_ANSWER",
+    "Scale",
+    "answer",
+    "count",
+    "counted",
+    "difference",
+    "drive_with",
+    "drive_words",
+    "from_human",
+    "how_far",
+    "interval",
+    "percent",
+    "plain",
+    "scale_of",
+    "share",
+    "steering",
+    "times_tolerated",
+    "with_unit",
+]
+
 NOTHING = "–"
 DEGREES = "deg"
 """The unit of answers that are angles: they are drawn as arrows and have a side."""
 
 
-class Scale(Enum):
-    """What an excess is a multiple of."""
-
-    ERRORS = "errors"
-    """The tolerated error."""
-    SQUARES = "squares"
-    """The tolerated squared error, as under `label-mse`: four times that is an error twice as large."""
-    DECISIONS = "decisions"
-    """Nothing: the decision is another or it is not."""
-
-
-_SCALES = {"label-mse": Scale.SQUARES, "decides-alike": Scale.DECISIONS}
 _SAID_UNITS = frozenset({"m/s", "m/s2"})
 _SPACE = "\N{NO-BREAK SPACE}"
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -101,29 +112,17 @@ def difference(original: float, mutant: float, unit: str = DEGREES) -> str:
     return f"{gap:.1f}° apart" if unit == DEGREES else f"{with_unit(gap, unit)} apart"
 
 
-def scale_of(relation: str) -> Scale:
-    """Returns what the excess of a relation is a multiple of, by the relation's name."""
-    return _SCALES.get(relation, Scale.ERRORS)
-
-
-def times_tolerated(excess: float, scale: Scale = Scale.ERRORS) -> str:
-    """Words an excess: how many times the tolerated error was reached, or that the decision is another where none is.
-
-    Of squares their root is said first, so that times mean the same under every relation.
-    """
-    if isnan(excess):
-        return "not judged"
-    if not isfinite(excess):
+def from_human(mutant: float, label: float, unit: str = DEGREES) -> str:
+    """Words how far the mutant's answer lies from the recorded one."""
+    gap = abs(mutant - label)
+    if not isfinite(gap):
         return NO_ANSWER
-    if scale is Scale.DECISIONS:
-        return "decides otherwise" if excess > 1.0 else "decides alike"
-    if scale is Scale.SQUARES:
-        return f"{_times(sqrt(max(excess, 0.0)))} tolerance ({_times(excess)} in squares)"
-    return f"{_times(excess)} tolerance"
+    return f"{gap:.1f}° from the human" if unit == DEGREES else f"{with_unit(gap, unit)} from the human"
 
 
-def _times(factor: float) -> str:
-    return f"{factor:.1f}×" if factor < 1000 else f"{factor:.1e}×"
+def how_far(original: float, mutant: float, label: float, unit: str, scale: Scale) -> str:
+    """Words the distance that was judged: from the human where the relation compares with the label, else from the original's answer."""
+    return from_human(mutant, label, unit) if scale is Scale.SQUARES and isfinite(label) else difference(original, mutant, unit)
 
 
 def drive_with(text: str, said: str) -> str:

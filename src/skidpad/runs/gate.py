@@ -291,7 +291,8 @@ def _rises(changes: tuple[Change, ...], limits: Limits) -> list[Outcome]:
 
 def _new_outcome(new: tuple[str, ...], limit: int) -> Outcome:
     is_kept = len(new) <= limit
-    named = f": {', '.join(new[:5])}{', ...' if len(new) > 5 else ''}" if new else ""
+    cut = f", and {len(new) - 5} more" if len(new) > 5 else ""
+    named = f": {', '.join(new[:5])}{cut}" if new else ""
     found = f"{len(new)} new {'finding' if len(new) == 1 else 'findings'}"
     return Outcome("new findings", is_kept, f"{found}, {limit} allowed{named}")
 

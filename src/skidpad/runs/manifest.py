@@ -2,6 +2,7 @@
 
 import json
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,9 @@ from skidpad.core.errors import BadRunError
 
 FORMAT = 2
 """The version of the run folder's layout; another one is refused, not guessed at. Since 2 a run says what its columns are."""
+
+RUNTIMES = ("onnxruntime",)
+"""What runs some subjects instead of torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +97,19 @@ class Manifest:
 
     def changes(self, now: Mapping[str, str] | None = None) -> tuple[VersionChange, ...]:
         """Returns the parts whose versions differ from those that made the run, by name."""
-        now = current_versions() if now is None else now
+        now = {**current_versions(), **{name: _installed(name) for name in RUNTIMES if name in self.versions}} if now is None else now
+        # what happens to be loaded now, by another subject, did not make the run
+        now = {name: value for name, value in now.items() if name not in RUNTIMES or name in self.versions}
         parts = sorted({*self.versions, *now})
         pairs = [VersionChange(part, self.versions.get(part, ""), now.get(part, "")) for part in parts]
         return tuple(change for change in pairs if change.then != change.now)
 
 
 def current_versions() -> dict[str, str]:
-    """Returns the versions that can change a result; torch is asked for its version without importing it."""
+    """Returns the versions that can change a result; torch is asked for its version without importing it.
+
+    A runtime that only some subjects need is among them where it has been loaded, as it is once such a subject is.
+    """
     return {
         "skidpad": __version__,
         "python": platform.python_version(),
@@ -108,6 +117,7 @@ def current_versions() -> dict[str, str]:
         "opencv": cv2.__version__,
         "pyarrow": _installed("pyarrow"),
         "torch": _installed("torch"),
+        **{name: _installed(name) for name in RUNTIMES if name in sys.modules},
     }
 
 
@@ -115,4 +125,5 @@ def _installed(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return ""
+        # a package may be installed under another name, as onnxruntime-gpu is
+        return str(getattr(sys.modules.get(package), "__version__", ""))

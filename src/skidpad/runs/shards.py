@@ -41,7 +41,7 @@ def run_shards(run: Run, phase: str, count: int, shards: Shards, progress: Progr
                 progress(len(done), count, phase)
     except KeyboardInterrupt as error:
         run.refresh()  # the interrupt may have come after a rename and before its note
-        raise InterruptedRunError(f"stopped; {_kept(run, phase, count)}") from error
+        raise InterruptedRunError(f"stopped: {_kept(run, phase, count)}") from error
     except LostWorkError as error:
         raise IncompleteRunError(f"{error}; all other shards of the phase were computed; {_kept(run, phase, count)}") from error
     except (LostDriveError, WorkersError) as error:

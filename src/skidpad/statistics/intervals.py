@@ -77,6 +77,19 @@ def wilson(hits: float, trials: float, confidence: float = 0.95) -> Interval:
     return Interval(rate, low, high, confidence, int(trials))
 
 
+def none_failed(trials: int, confidence: float = 0.95) -> float:
+    """Returns the largest rate at which none of so many independent trials still fails with a chance of 1 - confidence; 1 without trials.
+
+    Exact and one-sided, as "at most" is meant: the two-sided intervals are no such bound.
+
+    Reference: Clopper and Pearson (1934).
+    """
+    _check_confidence(confidence)
+    if trials < 0:
+        raise BadParametersError(f"a bound needs trials, got {trials}")
+    return float(1.0 - (1.0 - confidence) ** (1.0 / trials)) if trials else 1.0
+
+
 def bootstrap_mean(values: ArrayLike, rng: np.random.Generator, confidence: float = 0.95, resamples: int = 2000) -> Interval:
     """Returns the percentile bootstrap interval of a mean; NaN is left out. The same generator gives the same interval."""
     _check_confidence(confidence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +15,25 @@ from skidpad.ui.views import RateWords, rate_words
 if TYPE_CHECKING:
     from skidpad.core.images import BoolArray, IntArray
     from skidpad.runs.gate import Cases
+    from skidpad.statistics.intervals import Interval
     from skidpad.ui.volumes import Volume
 
 MAX_LISTED = 30
+MAX_GROUPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One finding of a list: its case id, what it is, and how far it went."""
+
+    case_id: str
+    title: str
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of the findings of the baseline in another run: case ids of the worst of each kind, and how many there are.
+    """What became of the findings of the baseline in another run: the worst of each kind, and how many there are.
 
     reasons: why their findings are not matched, in words; nothing is counted then. common: cases that both runs have.
     """
@@ -31,9 +43,9 @@ class Change:
     base_key: str
     reasons: tuple[str, ...] = ()
     common: int = 0
-    new: tuple[str, ...] = ()
-    fixed: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    new: tuple[Listed, ...] = ()
+    fixed: tuple[Listed, ...] = ()
+    kept: tuple[Listed, ...] = ()
     counts: tuple[int, int, int] = (0, 0, 0)
 
 
@@ -43,24 +55,50 @@ def changes(volumes: list[Volume]) -> list[Change]:
 
 
 def groups(volumes: list[Volume]) -> list[tuple[str, list[RateWords | None]]]:
-    """Returns the rates of every group that the runs have, a column a run; those that most runs share first."""
-    found = [{" · ".join(group.values): group.rates for group in volume.digest().groups} for volume in volumes]
+    """Returns the rates of every group that the runs have, with the gate's intervals, a column a run; those that most runs share first."""
+    found = [_rates(volume) for volume in volumes]
     highest: dict[str, float] = {}
     for rates in found:
-        for name, rate in rates.items():
-            highest[name] = max(highest.get(name, 0.0), rate.findings / max(rate.cases, 1))
+        for name, each in rates.items():
+            highest[name] = max(highest.get(name, 0.0), each.estimate if isfinite(each.estimate) else 0.0)
     shared = {name: sum(name in rates for rates in found) for name in highest}
     names = sorted(highest, key=lambda name: (-shared[name], -highest[name], name))
     return [
         (
             name,
             [
-                rate_words(rates[name].rate, rates[name].findings, rates[name].cases, f"g{row}-{column}") if name in rates else None
+                rate_words(rate, round(rate.estimate * rate.n), rate.n, f"g{row}-{column}")
+                if (rate := rates.get(name)) and rate.n
+                else None
                 for column, rates in enumerate(found)
             ],
         )
-        for row, name in enumerate(names)
+        for row, name in enumerate(names[:MAX_GROUPS])
     ]
+
+
+def overall(volume: Volume) -> RateWords | None:
+    """Returns the rate of a run with the gate's interval; None where several were tested, or nothing could be judged."""
+    cases = None if volume.exhibit.apart else _judged(volume)
+    if cases is None:
+        return None
+    clusters = cases.clusters
+    return rate_words(clusters.interval(), clusters.failed, clusters.total, f"rate-{volume.found.key}")
+
+
+def _rates(volume: Volume) -> dict[str, Interval]:
+    if volume.exhibit.apart:
+        # the gate's groups would put several egos into one; its intervals are the same, for every episode stands alone
+        return {" · ".join(group.values): group.rates.rate for group in volume.digest().groups}
+    cases = _judged(volume)
+    return {} if cases is None else {plain(name, 120): cases.of(name).clusters.interval() for name in cases.groups}
+
+
+def _judged(volume: Volume) -> Cases | None:
+    try:
+        return volume.cases()
+    except SkidpadError:
+        return None  # the page says elsewhere why a run cannot be read
 
 
 def _change(other: Volume, base: Volume) -> Change:
@@ -82,9 +120,9 @@ def _change(other: Volume, base: Volume) -> Change:
         key,
         base_key,
         common=len(mine),
-        new=_worst(now, mine, new),
-        fixed=_worst(then, theirs, fixed),
-        kept=_worst(now, mine, kept),
+        new=_worst(other, now, mine, new),
+        fixed=_worst(base, then, theirs, fixed),
+        kept=_worst(other, now, mine, kept),
         counts=(int(new.sum()), int(fixed.sum()), int(kept.sum())),
     )
 
@@ -99,7 +137,9 @@ def _reasons(other: Volume, base: Volume) -> tuple[str, ...]:
         return (plain(str(error), 400),)
 
 
-def _worst(cases: Cases, places: IntArray, chosen: BoolArray) -> tuple[str, ...]:
+def _worst(volume: Volume, cases: Cases, places: IntArray, chosen: BoolArray) -> tuple[Listed, ...]:
     found = cases.take(places[chosen])
     order = np.argsort(-found.excess, kind="stable")[:MAX_LISTED]
-    return tuple(each.decode("utf-8", "replace") for each in found.case_id[order].tolist())
+    ids = [each.decode("utf-8", "replace") for each in found.case_id[order].tolist()]
+    lines = volume.reader().named(ids)
+    return tuple(Listed(each, *volume.said(lines[each].values)) for each in ids if each in lines)

@@ -36,6 +36,7 @@ class DuelExhibit(Exhibit):
     command: ClassVar[str] = "duel"
     cases: ClassVar[str] = "episodes"
     groups: ClassVar[tuple[str, ...]] = ("family", "column")
+    apart: ClassVar[str] = "family"
 
     @property
     def rule(self) -> Rule:

@@ -14,7 +14,7 @@ from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
-from skidpad.report.wording import DEGREES, answer, plain, times_tolerated
+from skidpad.report.wording import DEGREES, answer, how_far, plain, times_tolerated
 from skidpad.transforms import stimuli
 from skidpad.ui.columns import Form
 from skidpad.ui.exhibits import EXHIBITS, Exhibit, PairAnswers, Row, Side, Sight
@@ -70,6 +70,12 @@ class PairExhibit(Exhibit):
         """How many times the tolerated error was reached."""
         words = times_tolerated(float(row["excess"]), self.rule.scale)
         return f"{'finding' if row['violated'] else 'passed'}, {words}"
+
+    def how_far(self, row: Row) -> str:
+        """The distance that was judged, and how many times the tolerated one that is."""
+        said = self.answers(row)
+        gap = how_far(said.original, said.mutant, said.label, said.unit, self.rule.scale)
+        return ", ".join(dict.fromkeys((gap, times_tolerated(float(row["excess"]), self.rule.scale))))
 
     def told(self, row: Row) -> str:
         """What was answered on both."""

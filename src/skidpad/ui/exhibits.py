@@ -60,13 +60,14 @@ class Exhibit:
 
     needs: columns that it reads, with their form. command: which one makes such runs, after `skidpad`. cases: what records are called,
     in the plural. unjudged: phases whose records are no cases of a rate. groups: columns whose values are worth a rate of their own.
-    numbered: what a recipe is called whose parameters say nothing to a reader, "" where they do; `numbers` then has the place of each
-    recipe in the run.
+    apart: a column whose values are never put into one rate, as who was tested; "" where all cases are of one. numbered: what a
+    recipe is called whose parameters say nothing to a reader, "" where they do; `numbers` then has the place of each recipe in the run.
     """
 
     needs: ClassVar[Mapping[str, Form]] = {}
     command: ClassVar[str] = ""
     cases: ClassVar[str] = "cases"
+    apart: ClassVar[str] = ""
     numbered: ClassVar[str] = ""
     unjudged: ClassVar[frozenset[str]] = frozenset()
     groups: ClassVar[tuple[str, ...]] = ()
@@ -100,6 +101,10 @@ class Exhibit:
     def verdict(self, row: Row) -> str:
         """Says in a few words what the oracle said."""
         return f"finding, excess {float(row['excess']):.3g}" if row["violated"] else "passed"
+
+    def how_far(self, row: Row) -> str:
+        """Says in a few words how far it went, for a list in which all are findings."""
+        return self.verdict(row).removeprefix("finding, ")
 
     def told(self, row: Row) -> str:
         """Says in a sentence what the pictures show, for those who do not see them."""

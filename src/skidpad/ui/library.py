@@ -29,7 +29,7 @@ FIRST_SCREEN_S = 0.35
 class Summary:
     """One run in the list. kind: the command that made it. problem: why it cannot be read, "" where it can.
 
-    rates: None where they are still to be counted.
+    rates: None where they are still to be counted. apart: whether several were tested, whose cases make no rate together.
     """
 
     found: Found
@@ -38,6 +38,7 @@ class Summary:
     drive: str = ""
     created: str = ""
     cases: str = ""
+    apart: bool = False
     rule: Rule = field(default_factory=Rule)
     state: State | None = None
     rates: TaggedRates | None = None
@@ -88,6 +89,7 @@ class Library:
                 drive=drive_words(volume.setting("drive") or volume.setting("world") or volume.setting("scenario")),
                 created=plain(volume.run.manifest.created, 32),
                 cases=volume.exhibit.cases,
+                apart=bool(volume.exhibit.apart),
                 rule=volume.rule() if counted else volume.exhibit.rule,
                 state=volume.state,
                 rates=rates,

@@ -159,6 +159,14 @@ class Reader:
         )
         return self._rows_of(f"{source} ORDER BY {excess} DESC, phase, shard, place LIMIT ?", (*self.unjudged, *self.unjudged, limit), 0)
 
+    def named(self, case_ids: Sequence[str]) -> Mapping[str, Line]:
+        """Returns the rows of some cases by id; of one that was met more than once, a finding first."""
+        if not case_ids:
+            return {}
+        marks = ", ".join("?" * len(case_ids))
+        source = f"{self.source} WHERE {self._c('case_id')} IN ({marks}) ORDER BY {self._c('violated')}, phase DESC, shard DESC, place DESC"
+        return {line.case_id: line for line in self._rows_of(source, case_ids, 0)}
+
     def whereabouts(self, case_id: str) -> tuple[str, int, int] | None:
         """Returns phase, shard and place of a case, of a finding first where it was met more than once; None where it is unknown."""
         rows = self._ask(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
@@ -197,6 +197,10 @@ def _status(volume: Volume) -> dict[str, Any]:
         "total_shards": total if all(each[1] for each in shards.values()) else 0,
         "rates": rates,
         "already_broken": digest.already_broken,
+        "parts": [
+            (part.values[0], rate_words(part.rates.rate, part.rates.findings, part.rates.cases, f"part-{number}"))
+            for number, part in enumerate(digest.parts)
+        ],
         "rate": rate_words(rates.rate, rates.findings, rates.cases, "rate"),
         "confirmed": rate_words(rates.confirmed, rates.real_faults, rates.cases, "confirmed"),
         "possible": rate_words(rates.without_false_alarms, rates.findings - rates.false_alarms, rates.cases, "possible"),
@@ -212,7 +216,7 @@ def _case(library: Library, volume: Volume, case_id: str, question: Question, at
     pair = None
     if sight is Sight.PAIR:
         try:
-            pair = pair_view(exhibit.answers(row), *_size(library.picture(volume, case_id, Side.ORIGINAL)))
+            pair = pair_view(exhibit.answers(row), *_size(library.picture(volume, case_id, Side.ORIGINAL)), volume.exhibit.rule.scale)
         except SkidpadError as error:
             problem = plain(str(error), 400)
     asked = replace(question, page=0)
@@ -220,6 +224,7 @@ def _case(library: Library, volume: Volume, case_id: str, question: Question, at
     tag = volume.tag_of(case_id)
     parameters = asked.parameters()
     rows = CARDS if question.view is View.PICTURES else PAGE_ROWS
+    place = "worst" if at is None else "case"
     return {
         "volume": volume,
         "key": volume.found.key,
@@ -238,9 +243,11 @@ def _case(library: Library, volume: Volume, case_id: str, question: Question, at
         "at": at,
         "total": total,
         "parameters": parameters,
-        "back": f"/runs/{volume.found.key}?{asked.parameters(page=(at or 0) // rows)}",
+        "back": f"/runs/{volume.found.key}?{asked.parameters(page=(at or 0) // rows)}#{place}-{quote(case_id, safe='')}",
         "stay": f"at={at}&{parameters}" if at is not None else parameters,
         "replay": f"skidpad replay {_quoted(volume)} {case_id}",
+        "shrink": f"skidpad shrink {_quoted(volume)} {case_id}",
+        "export": f"skidpad export {_quoted(volume)} {case_id} --out finding-{case_id}",
     }
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from skidpad.ui.comparing import MAX_LISTED, changes, groups
+from skidpad.ui.comparing import MAX_LISTED, changes, groups, overall
 from skidpad.ui.templating import page
-from skidpad.ui.views import RunLine, place_words, run_line
+from skidpad.ui.views import RateWords, RunLine, place_words, run_line
 
 if TYPE_CHECKING:
     from skidpad.ui.library import Library
@@ -20,11 +20,12 @@ MAX_COMPARED = 6
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One run of a comparison. as_baseline: the address of the same comparison with this one as the baseline."""
+    """One run of a comparison. as_baseline: the address of the same with this one as the baseline. rate: as the gate takes it."""
 
     line: RunLine
     key: str
     as_baseline: str
+    rate: RateWords | None
 
 
 def shelf_routes(library: Library) -> APIRouter:
@@ -47,7 +48,10 @@ def shelf_routes(library: Library) -> APIRouter:
         chosen = "&".join(f"run={volume.found.key}" for volume in volumes)
         return page(
             "compare.jinja",
-            runs=[Compared(run_line(summaries[key]), key, f"/compare?{chosen}&base={key}") for key in (v.found.key for v in volumes)],
+            runs=[
+                Compared(run_line(summaries[each.found.key]), each.found.key, f"/compare?{chosen}&base={each.found.key}", overall(each))
+                for each in volumes
+            ],
             groups=groups(volumes),
             changes=changes(volumes),
             limit=MAX_LISTED,

@@ -8,9 +8,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skidpad.report.arrows import LABEL_WIDTH, cross, exaggeration_for, outline
+from skidpad.report.arrows import LABEL_WIDTH, cross, outline
 from skidpad.report.svg import Axis, add, drawing, write
-from skidpad.report.wording import DEGREES, NOTHING, answer, count, counted, difference, interval, percent, plain
+from skidpad.report.wording import DEGREES, NOTHING, Scale, answer, count, counted, how_far, interval, percent, plain
 from skidpad.ui.columns import Form
 
 if TYPE_CHECKING:
@@ -51,11 +51,12 @@ class RunLine:
     tagged: str
     rule: str
     problem: str
+    apart: bool = False
 
     @property
     def is_counted(self) -> bool:
         """Whether its figures are known, or never will be."""
-        return self.rate is not None or bool(self.problem)
+        return bool(self.findings) or bool(self.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class PairView:
     arrows: tuple[ArrowView, ...]
     width: int
     height: int
-    exaggeration: str
+    turns: bool
 
 
 def rate_words(rate: Interval, hits: int, trials: int, key: str) -> RateWords:
@@ -99,10 +100,11 @@ def run_line(summary: Summary) -> RunLine:
         state=summary.state.value if summary.state is not None else "unreadable",
         cases=f"{count(rates.cases)} {summary.cases}" if rates is not None else "",
         findings=count(rates.findings) if rates is not None else "",
-        rate=rate_words(rates.rate, rates.findings, rates.cases, f"rate-{found.key}") if rates is not None else None,
-        tagged=tagged_words(rates) if rates is not None else "",
+        rate=rate_words(rates.rate, rates.findings, rates.cases, f"rate-{found.key}") if rates is not None and not summary.apart else None,
+        tagged=tagged_words(rates, apart=summary.apart) if rates is not None else "",
         rule=summary.rule.words,
         problem=summary.problem,
+        apart=summary.apart,
     )
 
 
@@ -117,11 +119,11 @@ def date_words(created: str) -> str:
     return f"{created[:10]} {created[11:16]}" if len(created) >= 16 else created
 
 
-def tagged_words(rates: TaggedRates) -> str:
-    """Words how many findings were looked at, and the rate that this leaves; "" where none was."""
+def tagged_words(rates: TaggedRates, *, apart: bool = False) -> str:
+    """Words how many findings were looked at, and the rate that this leaves where there is one; "" where none was."""
     done = rates.findings - rates.untagged
     without = f"; {percent(rates.without_false_alarms.estimate)} without {counted(rates.false_alarms, 'false alarm')}"
-    return f"{count(done)} tagged, {count(rates.real_faults)} real{without if rates.false_alarms else ''}" if done else ""
+    return f"{count(done)} tagged, {count(rates.real_faults)} real{without if rates.false_alarms and not apart else ''}" if done else ""
 
 
 def fact_rows(columns: Sequence[Column], row: Row) -> list[tuple[str, str]]:
@@ -129,30 +131,28 @@ def fact_rows(columns: Sequence[Column], row: Row) -> list[tuple[str, str]]:
     return [(column.title, column.word(row.get(column.name))) for column in columns if column.form is not Form.HIDDEN]
 
 
-def pair_view(said: PairAnswers, width: int, height: int) -> PairView:
+def pair_view(said: PairAnswers, width: int, height: int, scale: Scale = Scale.ERRORS) -> PairView:
     """Words the answers of a pair, and draws those that are angles as arrows over a picture of this size."""
     arrows: list[ArrowView] = []
-    factor = 1.0
     if said.unit == DEGREES:
-        factor = exaggeration_for((said.original, said.mutant))
         for kind, angle, thickness in (
-            ("label", said.label, LABEL_WIDTH),
             ("original", said.original, 1.0),
             ("mutant", said.mutant, 1.0),
+            ("label", said.label, LABEL_WIDTH),
         ):
             if isfinite(angle):
-                arrows.append(ArrowView(kind, _points(outline(angle, width, height, factor, thickness))))
+                arrows.append(ArrowView(kind, _points(outline(angle, width, height, thickness))))
             elif kind == "mutant":
                 arrows.append(ArrowView(kind, _points(cross(width, height))))
     return PairView(
         original=answer(said.original, said.unit),
         mutant=answer(said.mutant, said.unit),
         label=answer(said.label, said.unit) if isfinite(said.label) else "",
-        apart=difference(said.original, said.mutant, said.unit),
+        apart=how_far(said.original, said.mutant, said.label, said.unit, scale),
         arrows=tuple(arrows),
         width=width,
         height=height,
-        exaggeration=f"{factor:g}" if factor != 1.0 and arrows else "",
+        turns=bool(arrows),
     )
 
 

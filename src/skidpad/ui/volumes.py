@@ -48,6 +48,7 @@ class Digest:
     """The figures of a run: overall, of each group, the worst finding of each, and the columns worth a choice.
 
     worst: where nothing failed, what came nearest to it. already_broken: findings whose original breaks the rule by itself.
+    parts: the rates of those whose cases are never put into one, as of several egos.
     """
 
     rates: TaggedRates
@@ -56,6 +57,7 @@ class Digest:
     choices: tuple[Choices, ...]
     rule: Rule
     already_broken: int
+    parts: tuple[GroupRate, ...] = ()
 
 
 class Volume:
@@ -151,7 +153,8 @@ class Volume:
             with self._told():
                 already = reader.already_broken(rule.bound_rad2) if isfinite(rule.bound_rad2) else 0
                 worst = self._worst(reader)
-                kept = Digest(reader.rates(), reader.rates_by(groups), worst, reader.choices(), rule, already)
+                parts = reader.rates_by((self.exhibit.apart,)) if self.exhibit.apart else ()
+                kept = Digest(reader.rates(), reader.rates_by(groups), worst, reader.choices(), rule, already, parts)
             self._digest = kept
         return kept
 
@@ -190,6 +193,11 @@ class Volume:
         """Returns what a row is and what the oracle said."""
         with self._told():
             return self.exhibit.title(row), self.exhibit.verdict(row)
+
+    def said(self, row: Row) -> tuple[str, str]:
+        """Returns what a finding is and how far it went."""
+        with self._told():
+            return self.exhibit.title(row), self.exhibit.how_far(row)
 
     def picture(self, case_id: str, side: Side) -> bytes:
         """Renders one picture of a case as JPEG."""

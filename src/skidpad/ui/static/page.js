@@ -50,6 +50,13 @@
     });
   }
 
+  /* Back from a finding: the address names its row, and the keys go on from there; only then, since going to a row takes the focus away. */
+  window.addEventListener("load", () => requestAnimationFrame(() => {
+    const left = results && document.getElementById(location.hash.slice(1));
+    left?.scrollIntoView({ block: "center", behavior: "instant" });
+    if (left) one("a", left)?.focus({ preventScroll: true });
+  }));
+
   function step(by) {
     const links = all("tbody th a, .shot", results);
     const place = links.indexOf(document.activeElement);

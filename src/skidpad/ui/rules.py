@@ -44,7 +44,7 @@ class Rule:
         bound = self.multiple * mse_rad2
         if not isfinite(bound) or bound < 0.0:
             return self
-        return replace(self, bound_rad2=bound, tolerance=f"{self.tolerance} (within {degrees(sqrt(bound)):.2g}°)")
+        return replace(self, bound_rad2=bound, tolerance=f"{self.tolerance} (within {degrees(sqrt(bound)):.1f}°)")
 
     def is_already_broken(self, row: Row) -> bool:
         """Tells whether a row is a finding whose original breaks the rule before anything is changed."""

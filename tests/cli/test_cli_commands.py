@@ -71,6 +71,18 @@ def test_degrees_that_are_read_as_radians_are_doubted(skidpad, drive_text: str) 
     assert json.loads(skidpad("inspect", drive_text, "--json").out)["warnings"] == []
 
 
+def test_every_command_that_reads_labels_doubts_them(skidpad, subject: Path, drive: Path, drive_text: str, tmp_path: Path) -> None:
+    odd = drive_text.replace("unit=deg", "unit=rad")
+    tested = skidpad("test", subject, odd, "--out", tmp_path / "run", "--transforms", "blur")
+    evaluated = skidpad("evaluate", subject, odd)
+    trained = skidpad("train", "pilotnet", odd, "--out", tmp_path / "net", "--epochs", "1", "--validation", "0.25")
+    for done in (tested, evaluated, trained):
+        assert done.code == 0, done.err
+        assert "labels lie beyond 470 degrees" in done.err.replace("\n", " ")
+    aside = skidpad("test", subject, drive, "--out", tmp_path / "bare", "--transforms", "blur")
+    assert "was left aside" in aside.err.replace("\n", " ")
+
+
 def test_a_wrong_unit_is_doubted_by_whatever_reads_the_drive(skidpad, subject: Path, drive_text: str, tmp_path: Path) -> None:
     wrong = drive_text.replace("unit=deg", "unit=rad")
     doubt = "further than a steering wheel turns"

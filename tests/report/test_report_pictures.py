@@ -6,8 +6,8 @@ import pytest
 from report_samples import frame, pair
 
 from skidpad.core.images import decode
+from skidpad.oracles.excess import Scale
 from skidpad.report.pictures import cards, embed, worst_first
-from skidpad.report.wording import Scale
 
 
 def test_worst_first_puts_no_answer_before_all_and_not_judged_last() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skidpad.oracles.excess import Scale, scale_of, times_tolerated
 from skidpad.report import wording
 
 
@@ -51,10 +52,10 @@ def test_intervals_counts_and_excess() -> None:
     assert wording.interval(nan, 0.5) == "–"
     assert wording.interval(0.0, 0.5).replace("\N{NO-BREAK SPACE}", " ") == "0 % to 50.0 %"
     assert wording.count(1234567) == "1\u202f234\u202f567"
-    assert wording.times_tolerated(2.84) == "2.8× tolerance"
-    assert wording.times_tolerated(inf) == "no finite answer"
-    assert wording.times_tolerated(nan) == "not judged"
-    assert wording.times_tolerated(1.5e9) == "1.5e+09× tolerance"
+    assert times_tolerated(2.84) == "2.8× tolerance"
+    assert times_tolerated(inf) == "no finite answer"
+    assert times_tolerated(nan) == "not judged"
+    assert times_tolerated(1.5e9) == "1.5e+09× tolerance"
     assert wording.difference(2.0, -12.0) == "14.0° apart"
     assert wording.difference(nan, 1.0) == "no finite answer"
 
@@ -80,15 +81,15 @@ def test_moves_and_decisions_are_worded_without_a_tolerance() -> None:
     assert wording.difference(0.1, 0.9, "probability") == "0.8 apart"
     assert wording.difference(3.0, 1.0, "m/s").replace("\N{NO-BREAK SPACE}", " ") == "2 m/s apart"
     assert wording.difference(nan, 1.0, "m/s") == "no finite answer"
-    decides = wording.scale_of("decides-alike")
-    assert wording.times_tolerated(1.9, decides) == "decides otherwise"
-    assert wording.times_tolerated(0.9, decides) == "decides alike"
-    assert wording.times_tolerated(inf, decides) == "no finite answer"
+    decides = scale_of("decides-alike")
+    assert times_tolerated(1.9, decides) == "decides otherwise"
+    assert times_tolerated(0.9, decides) == "decides alike"
+    assert times_tolerated(inf, decides) == "no finite answer"
 
 
 def test_under_label_mse_times_are_of_squares_and_said_so() -> None:
-    assert wording.scale_of("steers-alike") is wording.Scale.ERRORS
-    assert wording.times_tolerated(9.0, wording.scale_of("label-mse")) == "3.0× tolerance (9.0× in squares)"
+    assert scale_of("steers-alike") is Scale.ERRORS
+    assert times_tolerated(9.0, scale_of("label-mse")) == "3.0× tolerance (9.0× in squares)"
 
 
 @pytest.mark.parametrize(
@@ -116,4 +117,4 @@ def test_one_is_no_plural(number: int, words: str) -> None:
     ("excess", "words"), [(1.02, "1.02×"), (1.0004, "1.0004×"), (0.97, "0.97×"), (1.0, "1.0×"), (1.06, "1.1×"), (3.0, "3.0×")]
 )
 def test_just_beyond_the_tolerance_is_told_from_the_tolerance(excess: float, words: str) -> None:
-    assert wording.times_tolerated(excess) == f"{words} tolerance"
+    assert times_tolerated(excess) == f"{words} tolerance"

@@ -19,7 +19,8 @@ from skidpad.campaigns.online_records import SCHEMA as DRIVES
 from skidpad.core.images import encode
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.opening import open_drive
-from skidpad.report.wording import interval, percent, times_tolerated
+from skidpad.oracles.excess import times_tolerated
+from skidpad.report.wording import interval, percent
 from skidpad.runs.folder import Run
 from skidpad.runs.records import SCHEMA, build_records
 from skidpad.runs.segments import ShardResult

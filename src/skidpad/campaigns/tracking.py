@@ -106,7 +106,7 @@ def _written(client: MlflowClient, run: Run, figures: Mapping[str, object], expe
 def _client(uri: str) -> tuple[MlflowClient, type[Exception]]:
     try:
         from mlflow import MlflowClient  # noqa: PLC0415 - comes with the extra
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415
+        from mlflow.exceptions import MlflowException  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise MissingExtraError.of("mlflow-skinny", "mlflow", "writing a run to MLflow") from error
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")

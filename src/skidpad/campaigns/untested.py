@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.drives.drive import ProblemKind
+from skidpad.drives.readers import SLICING
 from skidpad.oracles.relations import LabelMse
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 NO_LABEL, NO_ANSWER = "without a label", "without a finite answer on the original"
 NOT_DRAWN, NOT_REACHED = "not drawn by the search", "not reached yet"
-_SLICES = frozenset({"frames", "from", "to", "start", "stop", "step"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +55,4 @@ def untested_frames(summary: Summary, originals: Originals, drive: Drive, relati
 
 
 def _is_sliced(origin: str) -> bool:
-    return not _SLICES.isdisjoint(part.partition("=")[0] for part in origin.partition("?")[2].split("&"))
+    return not set(SLICING).isdisjoint(part.partition("=")[0] for part in origin.partition("?")[2].split("&"))

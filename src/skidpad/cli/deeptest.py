@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skidpad.campaigns.deeptest import DeepTest
+    from skidpad.campaigns.originals import Originals
     from skidpad.campaigns.summary import Summary
     from skidpad.campaigns.untested import Untested
+    from skidpad.oracles.relation import Relation
     from skidpad.runs.folder import Run
     from skidpad.runs.replay import ReplayResult
 
@@ -33,8 +36,8 @@ class DeepTestPresenter:
 
     def payload(self) -> Mapping[str, object]:
         """Returns rates and coverage."""
-        summary = self._summary()
-        untested = self._untested(summary)
+        summary = self._summary
+        untested = self._untested()
         return {
             "output": self.campaign.judged.name,
             "unit": self.campaign.judged.shown_unit,
@@ -47,24 +50,22 @@ class DeepTestPresenter:
             "not_finite": summary.not_finite,
             "unjudged": summary.unjudged,
             "problems": len(summary.problems),
-            "warnings": list(self._warnings(summary)),
+            "warnings": list(self._warnings()),
         }
 
     def show(self) -> None:
         """Prints findings by stimulus, coverage and the worst finding's replay command."""
-        from skidpad.campaigns.originals import Originals
         from skidpad.campaigns.summary import EPSILON_RAD2
         from skidpad.report.deeptest_words import is_undecided, relation_sentence, verdict_words, warnings_of
         from skidpad.report.wording import counted
 
-        summary, run = self._summary(), self.run
+        summary, run = self._summary, self.run
         rows = [
             (rate.name, rate.cases, rate.findings, f"{rate.rate:.1%}", f"{rate.low:.1%} to {rate.high:.1%}")
             for rate in (*sorted(summary.by_stimulus, key=lambda rate: -rate.rate), summary.overall)
         ]
         table("findings", ("stimulus", "mutants", "findings", "rate", "95 % interval"), rows)
-        originals = Originals.of(run, len(self.campaign.drive))
-        relation = self.campaign.relation(originals)
+        originals, relation = self._originals, self._relation
         say(f"relation: {relation_sentence(relation, self.campaign.judged)}")
         for warning in warnings_of(relation, originals, summary):
             say(f"warning: {warning}")
@@ -87,7 +88,7 @@ class DeepTestPresenter:
         if summary.not_finite:
             have = "has" if summary.not_finite == 1 else "have"
             say(f"{counted(summary.not_finite, 'mutant')} {have} no finite answer on the mutant or its original")
-        self._say_untested(summary)
+        self._say_untested()
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
             say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
@@ -115,41 +116,43 @@ class DeepTestPresenter:
                 say(f"picture: {drawn}")
         return result.is_reproduced()
 
-    def _summary(self) -> Summary:
+    @cached_property
+    def _originals(self) -> Originals:
         from skidpad.campaigns.originals import Originals
+
+        return Originals.of(self.run, len(self.campaign.drive))
+
+    @cached_property
+    def _relation(self) -> Relation:
+        return self.campaign.relation(self._originals)
+
+    @cached_property
+    def _summary(self) -> Summary:
         from skidpad.campaigns.summary import summarise
 
-        relation = self.campaign.relation(Originals.of(self.run, len(self.campaign.drive)))
-        return summarise(self.run, self.campaign.blank_tracker(self.campaign.profile(self.run)), self.campaign.judged, relation)
+        return summarise(self.run, self.campaign.blank_tracker(self.campaign.profile(self.run)), self.campaign.judged, self._relation)
 
     def _fails_unchanged(self, result: ReplayResult) -> bool:
-        from skidpad.campaigns.originals import Originals
         from skidpad.oracles.relation import Answers, violated
 
-        relation = self.campaign.relation(Originals.of(self.run, len(self.campaign.drive)))
         original, label = np.array([result.original]), np.array([result.record.label])
-        return bool(violated(relation, Answers(original, original, label))[0])
+        return bool(violated(self._relation, Answers(original, original, label))[0])
 
-    def _warnings(self, summary: Summary) -> tuple[str, ...]:
-        from skidpad.campaigns.originals import Originals
+    def _warnings(self) -> tuple[str, ...]:
         from skidpad.drives import drive_warnings
         from skidpad.report.deeptest_words import warnings_of
 
-        originals = Originals.of(self.run, len(self.campaign.drive))
-        return (*drive_warnings(self.campaign.drive), *warnings_of(self.campaign.relation(originals), originals, summary))
+        return (*drive_warnings(self.campaign.drive), *warnings_of(self._relation, self._originals, self._summary))
 
-    def _untested(self, summary: Summary) -> Untested:
-        from skidpad.campaigns.originals import Originals
+    def _untested(self) -> Untested:
         from skidpad.campaigns.untested import untested_frames
 
-        drive = self.campaign.drive
-        originals = Originals.of(self.run, len(drive))
-        return untested_frames(summary, originals, drive, self.campaign.relation(originals), finished=self.run.is_finished)
+        return untested_frames(self._summary, self._originals, self.campaign.drive, self._relation, finished=self.run.is_finished)
 
-    def _say_untested(self, summary: Summary) -> None:
+    def _say_untested(self) -> None:
         from skidpad.report.untested import untested_words
 
-        untested = self._untested(summary)
+        untested = self._untested()
         if untested.reasons:
             say(f"{untested_words(untested)}{' `skidpad inspect` lists what is wrong.' if untested.is_damage else ''}")
 

@@ -15,6 +15,7 @@ from skidpad.campaigns.originals import Originals
 from skidpad.campaigns.summary import CoverageGain, Rate, Summary, summarise
 from skidpad.campaigns.untested import untested_frames
 from skidpad.drives.inspection import count_problems, drive_warnings
+from skidpad.oracles.excess import scale_of
 from skidpad.oracles.relation import Answers, violated
 from skidpad.oracles.relations import AnswersAlike, SteersAlike
 from skidpad.report.deeptest_words import headlines_of, is_undecided, notes_of, relation_sentence, verdict_words, warnings_of
@@ -31,7 +32,7 @@ from skidpad.report.model import (
 from skidpad.report.reproducing import commands_of
 from skidpad.report.tagging import looked_at
 from skidpad.report.untested import drive_frames, untested_words
-from skidpad.report.wording import drive_with, scale_of
+from skidpad.report.wording import drive_with
 from skidpad.runs.records import Record, worst_first
 
 if TYPE_CHECKING:

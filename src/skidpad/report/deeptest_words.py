@@ -62,11 +62,12 @@ def verdict_words(summary: Summary, relation: Relation, originals: Originals, ju
             f"with {counted(overall.findings, 'finding')} say nothing about the network. Are labels and answers in the units that they "
             "are said to be in?"
         )
+    kept, broken = _kept_and_broken(relation, judged)
     if overall.findings == 0:
-        return f"{state}No findings: on all {count(overall.cases)} changed pictures the network {_keeps(relation, judged)}."
+        return f"{state}No findings: on all {count(overall.cases)} changed pictures the network {kept}."
     worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
     return (
-        f"{state}On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {_breaks(relation, judged)}. "
+        f"{state}On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {broken}. "
         f"The worst is {worst.name} with {percent(worst.rate)}."
     )
 
@@ -83,30 +84,20 @@ def _bound(angle_deg: float) -> str:
     return f"{angle_deg:.0f}" if angle_deg >= 100.0 else f"{angle_deg:.2g}"
 
 
-def _breaks(relation: Relation, judged: JudgedOutput) -> str:
-    verb = "steers" if judged.is_steering else f"answers {judged.name}"
+def _kept_and_broken(relation: Relation, judged: JudgedOutput) -> tuple[str, str]:
+    """Says what a network does that satisfies a relation, and what one does that breaks it."""
+    verb, answer = "steers" if judged.is_steering else f"answers {judged.name}", "its answer on the unchanged picture"
     if isinstance(relation, LabelMse):
-        return f"{verb} more than {_bound(degrees(sqrt(relation.tolerated_rad2)))}° away from the human"
-    if isinstance(relation, SteersAlike):
-        return f"{verb} {relation.within_deg:g}° or more away from its answer on the unchanged picture"
-    if isinstance(relation, AnswersAlike):
-        return f"{verb} {with_unit(relation.within, judged.shown_unit)} or more away from its answer on the unchanged picture"
-    if isinstance(relation, DecidesAlike):
-        return f"decides {judged.name} otherwise than on the unchanged picture"
-    return f"breaks the relation {relation.name}"
-
-
-def _keeps(relation: Relation, judged: JudgedOutput) -> str:
-    verb = "steers" if judged.is_steering else f"answers {judged.name}"
-    if isinstance(relation, LabelMse):
-        return f"{verb} within {_bound(degrees(sqrt(relation.tolerated_rad2)))}° of the human"
-    if isinstance(relation, SteersAlike):
-        return f"{verb} within {relation.within_deg:g}° of its answer on the unchanged picture"
-    if isinstance(relation, AnswersAlike):
-        return f"{verb} within {with_unit(relation.within, judged.shown_unit)} of its answer on the unchanged picture"
-    if isinstance(relation, DecidesAlike):
-        return f"decides {judged.name} as on the unchanged picture"
-    return f"satisfies the relation {relation.name}"
+        bound, whom, beyond = f"{_bound(degrees(sqrt(relation.tolerated_rad2)))}°", "the human", "more than {}"
+    elif isinstance(relation, SteersAlike):
+        bound, whom, beyond = f"{relation.within_deg:g}°", answer, "{} or more"
+    elif isinstance(relation, AnswersAlike):
+        bound, whom, beyond = with_unit(relation.within, judged.shown_unit), answer, "{} or more"
+    elif isinstance(relation, DecidesAlike):
+        return f"decides {judged.name} as on the unchanged picture", f"decides {judged.name} otherwise than on the unchanged picture"
+    else:
+        return f"satisfies the relation {relation.name}", f"breaks the relation {relation.name}"
+    return f"{verb} within {bound} of {whom}", f"{verb} {beyond.format(bound)} away from {whom}"
 
 
 def headlines_of(summary: Summary) -> tuple[Headline, ...]:

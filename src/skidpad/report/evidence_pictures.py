@@ -18,9 +18,10 @@ from skidpad.campaigns.settings import StimulusOn
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import NumpyFrames, as_numpy, write_image
 from skidpad.core.stimuli import Recipe
+from skidpad.oracles.excess import scale_of, times_tolerated
 from skidpad.report.arrows import pair_picture
 from skidpad.report.evidence import WITNESSES, Evidence
-from skidpad.report.wording import answer, scale_of, times_tolerated
+from skidpad.report.wording import answer
 from skidpad.runs.records import Record
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skidpad.report.wording import DEGREES, answer, counted, plain, scale_of, times_tolerated
+from skidpad.oracles.excess import scale_of, times_tolerated
+from skidpad.report.wording import DEGREES, answer, counted, plain
 from skidpad.runs.records import SCHEMA, Record
 
 if TYPE_CHECKING:

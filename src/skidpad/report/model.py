@@ -9,7 +9,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from skidpad.core.images import NumpyFrames
-from skidpad.report.wording import Scale
+from skidpad.oracles.excess import Scale
 
 if TYPE_CHECKING:
     from skidpad.runs.tags import Tag, TaggedRates

@@ -9,9 +9,10 @@ import cv2
 import numpy as np
 
 from skidpad.core.images import NumpyFrames, encode
+from skidpad.oracles.excess import times_tolerated
 from skidpad.report.arrows import LABEL_WIDTH, cross, outline
 from skidpad.report.model import PicturePair
-from skidpad.report.wording import DEGREES, answer, how_far, plain, times_tolerated
+from skidpad.report.wording import DEGREES, answer, how_far, plain
 
 MAX_WIDTH_PX = 480
 MAX_HEIGHT_PX = 480

@@ -3,9 +3,10 @@
 import re
 from math import isfinite
 
+from skidpad.oracles.excess import times_tolerated
 from skidpad.report.model import RateRow, ReportModel
 from skidpad.report.pictures import worst_first
-from skidpad.report.wording import answer, count, counted, interval, percent, plain, times_tolerated
+from skidpad.report.wording import answer, count, counted, interval, percent, plain
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&|#~!])")
 

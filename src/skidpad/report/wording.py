@@ -3,36 +3,12 @@
 import unicodedata
 from math import isfinite
 
-from skidpad.oracles.excess import NO_ANSWER, Scale, scale_of, times_tolerated
-
-__all__ = [
-    "DEGREES",
-    "NOTHING",
-    "NO_ANSWER",
-    "Scale",
-    "answer",
-    "count",
-    "counted",
-    "difference",
-    "drive_with",
-    "drive_words",
-    "from_human",
-    "how_far",
-    "interval",
-    "percent",
-    "plain",
-    "scale_of",
-    "share",
-    "steering",
-    "times_tolerated",
-    "with_unit",
-]
+from skidpad.drives.readers import SLICING
+from skidpad.oracles.excess import NO_ANSWER, Scale
 
 NOTHING = "–"
 DEGREES = "deg"
 """The unit of answers that are angles: they are drawn as arrows and have a side."""
-
-
 _SAID_UNITS = frozenset({"m/s", "m/s2"})
 _SPACE = "\N{NO-BREAK SPACE}"
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -131,7 +107,7 @@ def drive_with(text: str, said: str) -> str:
     return words if said in words else f"{words}: {said}"
 
 
-_SLICED = ("frames", "seed", "from", "to", "start", "stop", "step")
+_SLICED = ("frames", "seed", *SLICING)
 """The options of a drive that say which frames it has; the others say how a folder is read, which is nobody's question in a list."""
 
 

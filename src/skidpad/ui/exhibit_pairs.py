@@ -14,7 +14,8 @@ from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
-from skidpad.report.wording import DEGREES, answer, how_far, plain, times_tolerated
+from skidpad.oracles.excess import times_tolerated
+from skidpad.report.wording import DEGREES, answer, how_far, plain
 from skidpad.transforms import stimuli
 from skidpad.ui.columns import Form
 from skidpad.ui.exhibits import EXHIBITS, Exhibit, PairAnswers, Row, Side, Sight

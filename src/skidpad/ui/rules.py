@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import degrees, isfinite, nan, sqrt
 from typing import TYPE_CHECKING, Any
 
-from skidpad.report.wording import Scale, plain, scale_of, with_unit
+from skidpad.oracles.excess import Scale, scale_of
+from skidpad.report.wording import plain, with_unit
 
 if TYPE_CHECKING:
     from skidpad.ui.exhibits import Row

@@ -8,9 +8,10 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skidpad.oracles.excess import Scale
 from skidpad.report.arrows import LABEL_WIDTH, cross, outline
 from skidpad.report.svg import Axis, add, drawing, write
-from skidpad.report.wording import DEGREES, NOTHING, Scale, answer, count, counted, how_far, interval, percent, plain
+from skidpad.report.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, percent, plain
 from skidpad.ui.columns import Form
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds.builtin import BuiltInWorld
@@ -19,6 +20,12 @@ def small() -> BuiltInWorld:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_the_built_in_world_conforms(check) -> None:
     check.run(small)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_it_conforms_on_a_gpu() -> None:
+    assert check_world(lambda: BuiltInWorld(2, camera=SMALL, device="cuda")) == ()
 
 
 def test_the_registry_makes_it() -> None:

@@ -1,7 +1,9 @@
 """The picture as a function of a pixel, which is how a GPU does it, against the CPU's rows; compiled for the CPU, too."""
 
+import sys
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ from numba import njit
 from worlds_scenes import CAMERA, CLEAR, FOG, NIGHT, RAIN, SNOW, caster, crowded, plain, pose_at
 
 from skidpad.core.errors import BadParametersError
+from skidpad.worlds import gpu_raycast
 from skidpad.worlds.cards import SEEN, STANDING, see_cards
-from skidpad.worlds.gpu_raycast import AGREEMENT, GpuRayCaster, _as_if_numba_were_new, check
+from skidpad.worlds.gpu_raycast import AGREEMENT, GpuRayCaster, _as_if_numba_were_new, check, obstacle
 from skidpad.worlds.packs import Pack, pack, stage_at
 from skidpad.worlds.pixels import begin_frame, overlaps, paint_pixel
 from skidpad.worlds.raycast import render_side_by_side
@@ -107,6 +110,15 @@ def test_tiles_change_nothing(packed: Pack, poses: np.ndarray, scene: int) -> No
     np.testing.assert_array_equal(painted(packed, poses, scene, (32, 8)), painted(packed, poses, scene))
 
 
+@pytest.mark.parametrize("scene", [1, 7])
+def test_a_scene_looks_the_same_whoever_is_in_the_pack(packed: Pack, poses: np.ndarray, scene: int) -> None:
+    """So that a drive can be made again without those that were beside it."""
+    alone, frame = pack([caster(SCENARIOS[scene]).stage], CAMERA), np.zeros((CAMERA.height_px, CAMERA.width_px, 3), np.uint8)
+    assert alone.standing.shape != packed.standing[:1].shape
+    by_pixels(alone, poses[scene], TIMES[scene], 0, CAMERA.forward_m, WHOLE, frame)
+    np.testing.assert_array_equal(frame, painted(packed, poses, scene))
+
+
 def test_a_stage_comes_out_of_a_pack_as_it_went_in(packed: Pack) -> None:
     for scene, scenario in enumerate(SCENARIOS):
         put, got = caster(scenario).stage, stage_at(packed, scene)
@@ -139,12 +151,24 @@ def test_a_renderer_without_scenes_is_refused() -> None:
         GpuRayCaster([], CAMERA)
 
 
+def test_why_there_is_no_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_raycast, "_cuda", lambda: SimpleNamespace(is_available=lambda: True))
+    assert obstacle() == ""
+    monkeypatch.setattr(gpu_raycast, "_cuda", lambda: SimpleNamespace(is_available=lambda: False))
+    assert "no GPU" in obstacle()
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "numba.cuda", None)
+    monkeypatch.delattr("numba.cuda", raising=False)
+    assert "pip install 'skidpad[gpu]'" in obstacle()
+
+
 @pytest.mark.parametrize("module", ["numba.cuda.np.npdatetime_helpers", "numba_cuda.numba.cuda.types"])
 def test_what_numba_says_of_numpy_is_hidden_and_nothing_else_is(module: str) -> None:
     with _as_if_numba_were_new():
         warnings.warn_explicit("The 'generic' unit is deprecated", DeprecationWarning, "helpers.py", 1, module)
         with pytest.raises(DeprecationWarning):
             warnings.warn_explicit("old", DeprecationWarning, "mine.py", 1, "mine")
+        warnings.warn_explicit("Grid size 1 will likely result in GPU under-utilization", UserWarning, "dispatcher.py", 1, module)
         with pytest.raises(UserWarning):
             warnings.warn_explicit("slow", UserWarning, "helpers.py", 1, module)
     with pytest.raises(DeprecationWarning):
@@ -153,9 +177,8 @@ def test_what_numba_says_of_numpy_is_hidden_and_nothing_else_is(module: str) -> 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.filterwarnings("ignore:.*Grid size")
 def test_frames_on_a_gpu_agree_and_do_not_depend_on_the_batch(poses: np.ndarray, rows: np.ndarray) -> None:
-    renderer = GpuRayCaster([caster(scenario).scene for scenario in SCENARIOS], CAMERA)
+    renderer = GpuRayCaster([caster(scenario).scene for scenario in SCENARIOS], CAMERA, at_once=3)
     which = np.arange(len(SCENARIOS))
     frames = renderer.render(poses, TIMES, which)
     for k, frame in enumerate(frames.cpu().numpy()):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from skidpad.campaigns.online_settings import ORIGINAL
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, NumpyFrames
+from skidpad.core.images import BoolArray, Frames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe, Step, Stimulus, Value
 from skidpad.transforms import stimuli as transforms
@@ -50,15 +52,15 @@ def _completed(condition: Condition, stimuli: Mapping[str, Stimulus]) -> Conditi
     return Condition(condition.text, tuple(steps))
 
 
-def seen(frames: NumpyFrames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None) -> NumpyFrames:
-    """Returns what each car's subject sees, (N, height, width, 3); a car's picture does not hang on its neighbours.
+def seen(frames: Frames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None) -> Frames:
+    """Returns what each car's subject sees, (N, height, width, 3), where the frames are; a car's picture does not hang on its neighbours.
 
     running: (N,), who still looks; the others' pictures stay as they are.
     """
     looking = [k for k, recipe in enumerate(recipes) if recipe.steps and (running is None or running[k])]
     if not looking:
         return frames
-    shown = frames.copy()
+    shown = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
     for k in looking:
         shown[k] = recipes[k].apply(frames[k : k + 1], stimuli)[0]
     return shown

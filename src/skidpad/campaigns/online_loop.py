@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.campaigns.online_camera import seen
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.lane_departure import CAP_M
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from skidpad.worlds.world import World
 
 BATCH = 8
-"""Frames that a network is always shown at once, filled up where there are fewer cars: a network's last bits hang on the size of the
-batch, but not on a picture's place in it or on its neighbours."""
+BATCHES = {"cpu": BATCH, "cuda": 32}
+"""Frames that a network is always shown at once, by the kind of its device, filled up where there are fewer cars: a network's last bits
+hang on the size of the batch, but not on a picture's place in it or on its neighbours."""
 
 AFTER_S = 2.0
 """How long a car that has left its lane is watched."""
@@ -71,8 +72,8 @@ class Eyes:
         groups = -(-count // self._batch) if subject.lead else 0
         self._sessions = [start(subject, self._batch) for _ in range(groups)]
 
-    def answer(self, frames: NumpyFrames, running: BoolArray | None = None) -> FloatArray:
-        """Shows each car its next frame, (count, height, width, 3), and returns the steering, (count,) radians.
+    def answer(self, frames: Frames, running: BoolArray | None = None) -> FloatArray:
+        """Shows each car its next frame, (count, height, width, 3) on any device, and returns the steering, (count,) radians.
 
         running: (count,), who is still asked; the others' answers are 0, and who has stopped once is never asked again.
         """
@@ -85,30 +86,29 @@ class Eyes:
             cars = np.flatnonzero(asked)
             for first in range(0, len(cars), self._batch):
                 some = cars[first : first + self._batch]
-                answers[some] = self._subject.predict(_filled(frames[some], self._batch))[: len(some), self._column]
+                answers[some] = self._subject.predict(frames[_filled(some, self._batch)])[: len(some), self._column]
         elif asked.any():
             answers[asked] = self._subject.predict(frames[asked])[:, self._column]
         return answers
 
-    def _with_memory(self, frames: NumpyFrames, asked: BoolArray, answers: FloatArray) -> None:
+    def _with_memory(self, frames: Frames, asked: BoolArray, answers: FloatArray) -> None:
         for number, session in enumerate(self._sessions):
-            part = slice(number * self._batch, (number + 1) * self._batch)
-            if asked[part].any():
-                told = session.step(_filled(frames[part], self._batch))
-                answers[part] = told[: len(frames[part]), self._column]
+            cars = np.arange(number * self._batch, min((number + 1) * self._batch, len(frames)))
+            if asked[cars].any():
+                answers[cars] = session.step(frames[_filled(cars, self._batch)])[: len(cars), self._column]
 
 
-def _filled(frames: NumpyFrames, count: int) -> NumpyFrames:
-    """Returns `count` frames, the last one repeated where there are fewer."""
-    room = count - len(frames)
-    return np.concatenate([frames, np.repeat(frames[-1:], room, 0)]) if room else frames
+def _filled(cars: IntArray, count: int) -> IntArray:
+    """Returns `count` cars, the last one repeated where there are fewer."""
+    return cars[np.minimum(np.arange(count), len(cars) - 1)]
 
 
 def _batch(subject: Subject, count: int) -> int:
     """Returns a size of which every batch that the network runs is a whole part; what is no network is asked about its cars alone."""
     if not isinstance(subject, NetworkSubject):
         return count
-    return subject.batch_size * max(1, BATCH // subject.batch_size) if subject.batch_size < BATCH else BATCH
+    most = BATCHES.get(subject.network.device.type, BATCH)
+    return subject.batch_size * max(1, most // subject.batch_size) if subject.batch_size < most else most
 
 
 def ride(
@@ -135,7 +135,7 @@ def ride(
     ends = np.array(steps)
     running = np.ones(count, np.bool_)
     for step in range(max(steps)):
-        answers = eyes.answer(seen(as_numpy(world.frames(running)), recipes, stimuli, running), running)
+        answers = eyes.answer(seen(world.frames(running), recipes, stimuli, running), running)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
         for car in np.flatnonzero(running).tolist():
             logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))

@@ -72,7 +72,8 @@ def replay_drive(rides: Rides, run: Run, prefix: str) -> OnlineReplay:
 def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:
     """Returns what the subject saw at some steps of a recorded drive, in rising order; the subject is not asked.
 
-    The world is steered as recorded; one that is not deterministic may show something else.
+    The world is steered as recorded; one that is not deterministic may show something else. The built-in one is rendered by the CPU,
+    whatever rendered the run: nobody sees the difference, and no GPU is needed to look at a drive.
     """
     case = Case.from_row(row)
     world = WORLDS.get(stage.world)(1, 1)
@@ -81,7 +82,7 @@ def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> lis
     pictures: list[NumpyFrames] = []
     for step in range(max(steps, default=-1) + 1):
         if step in steps:
-            pictures.append(seen(as_numpy(world.frames()), [case.recipe], stage.stimuli)[0])
+            pictures.append(as_numpy(seen(world.frames(), [case.recipe], stage.stimuli))[0])
         world.step(np.nan_to_num(steering[step : step + 1]))
     return pictures
 

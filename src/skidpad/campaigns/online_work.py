@@ -20,8 +20,8 @@ from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import run_shards
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.workers.protocol import in_order
+from skidpad.worlds.builtin import wants_gpu, world_on
 from skidpad.worlds.scenario import BadScenarioError
-from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 DRIVES = "drives"
 """The step of a worker that makes drives."""
 
-WIDTH = 2 * BATCH
-"""Scenarios side by side where nobody says: what a step costs besides pictures and answers is then shared by enough of them."""
+WIDTH, GPU_WIDTH = 2 * BATCH, 128
+"""Scenarios side by side where nobody says: what a step costs besides pictures and answers is then shared by enough of them. A GPU that
+renders as well wants more of them; a scene takes 2 MB there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +103,7 @@ class Rides:
 
     def courses(self, cases: Sequence[Case], wheel: Wheel, threads: int = 1, progress: Progress = silent) -> list[Course]:
         """Makes some drives side by side, or as many at a time as the world can."""
-        world = WORLDS.get(self.world)(len(cases), threads)
+        world = world_on(self.device, self.world, len(cases), threads)
         courses: list[Course] = []
         for first in range(0, len(cases), world.width):
             courses += self._ride(world, cases[first : first + world.width], wheel, progress)
@@ -116,7 +117,9 @@ class Rides:
 
     def cut(self, cases: int) -> list[slice]:
         """Cuts cases into shards of about one size, none wider than the width."""
-        return _evenly(cases, -(-cases // (self.width or WIDTH)))
+        # By the settings alone, never by what this machine has: a run may be resumed on another one.
+        usual = GPU_WIDTH if wants_gpu(self.device, self.world) else WIDTH
+        return _evenly(cases, -(-cases // (self.width or usual)))
 
     def _ride(self, world: World, cases: Sequence[Case], wheel: Wheel, progress: Progress) -> list[Course]:
         problems = _unusable(world, cases)

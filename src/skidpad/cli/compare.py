@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli.campaigns import Workers, next_free, run_campaign
-from skidpad.cli.drive import SECONDS
+from skidpad.cli.drive import SECONDS, warn_of_rendering
 from skidpad.cli.subjects import Device, Json
 
 
@@ -34,7 +34,7 @@ def compare(
     epsilon: Annotated[float, typer.Option(help="How far the steering of comparable drives may be apart on average.")] = 0.1,
     mae_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable offline.")] = 0.1,
     mdcl_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable online.")] = 0.7,
-    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 16.")] = 0,
+    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 16, on a GPU 128.")] = 0,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
@@ -62,4 +62,5 @@ def compare(
         seed=seed,
         device=device,
     )
+    warn_of_rendering(device, world)
     run_campaign(settings, out or next_free(Path("runs"), f"compare-{Path(settings.subject).stem}"), json, workers)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli.campaigns import Workers, next_free, run_campaign
+from skidpad.cli.console import warn
 from skidpad.cli.subjects import Device, Json
 
 SECONDS = 20.0
@@ -41,7 +42,7 @@ def drive(
         float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")
     ] = None,
     width: Annotated[
-        int, typer.Option(help="Scenarios side by side, a matter of speed (0 is 16); a search learns after so many (0 is 8).")
+        int, typer.Option(help="Scenarios side by side, a matter of speed (0 is 16, on a GPU 128); a search learns after so many (0 is 8).")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
@@ -67,4 +68,16 @@ def drive(
         seed=seed,
         device=device,
     )
+    warn_of_rendering(device, world)
     run_campaign(settings, out or next_free(Path("runs"), f"drive-{Path(settings.subject).stem}"), json, workers)
+
+
+def warn_of_rendering(device: str, world: str) -> None:
+    """Says so where a GPU was asked for and the CPU renders."""
+    if device == "cpu":
+        return
+    from skidpad.worlds.builtin import rendering_warning
+
+    text = rendering_warning(device, world)
+    if text:
+        warn(text)

@@ -9,37 +9,50 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.departure import Lanes
 from skidpad.worlds.driver import Driver
+from skidpad.worlds.gpu_raycast import GpuRayCaster, obstacle
 from skidpad.worlds.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario_tables import table_of
 from skidpad.worlds.scene import Scene, build_scene
 from skidpad.worlds.touching import Obstacles
 from skidpad.worlds.vehicle import Bicycle, Motion
-from skidpad.worlds.world import STEP_S, WORLDS, EgoState
+from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BUILT_IN = "built-in"
 
 PICTURE_VERSION = 2
 """Raised when the same scenario gives other pictures or labels, so that drives made before and after differ in hash."""
 
 
 class BuiltInWorld:
-    """Runs up to `width` scenarios side by side; threads: how many share the rendering of a step."""
+    """Runs up to `width` scenarios side by side; threads: how many share the rendering of a step.
 
-    def __init__(self, width: int = 16, threads: int = 1, camera: Camera | None = None, bicycle: Bicycle | None = None) -> None:
+    device: a CUDA device renders them instead, and its frames are tensors that stay there.
+    """
+
+    def __init__(
+        self, width: int = 16, threads: int = 1, camera: Camera | None = None, bicycle: Bicycle | None = None, device: str = "cpu"
+    ) -> None:
         if width < 1 or threads < 1:
             raise BadParametersError(f"a world has room for at least one scenario and one thread; got width={width}, threads={threads}")
         self._width = width
         self._threads = threads
         self._camera = camera or Camera()
         self._bicycle = bicycle or Bicycle()
+        self._device = device
         self._driver = Driver()
         self._scenes: tuple[Scene, ...] = ()
 
@@ -52,8 +65,10 @@ class BuiltInWorld:
         """Begins the scenarios, each with the ego in the middle of its lane; nothing is rendered until `frames`."""
         if not 1 <= len(scenarios) <= self._width:
             raise BadParametersError(f"this world runs 1 to {self._width} scenarios side by side; got {len(scenarios)}")
-        self._scenes = tuple(_scene(scenario) for scenario in scenarios)
+        if [scene.scenario for scene in self._scenes] != list(scenarios):
+            self._scenes = tuple(_scene(scenario) for scenario in scenarios)
         self._casters: tuple[RayCaster, ...] | None = None
+        self._gpu_caster: GpuRayCaster | None = None
         self._lanes = Lanes.of([scene.road for scene in self._scenes], [scene.section for scene in self._scenes])
         poses = np.stack([scene.start_pose for scene in self._scenes])
         speed_m_s = np.array([scenario.ego.speed_m_s for scenario in scenarios], dtype=np.float64)
@@ -64,19 +79,35 @@ class BuiltInWorld:
         self._collided = self._obstacles.touched(poses, 0)
         return self._motion.state
 
-    def frames(self, wanted: BoolArray | None = None) -> NumpyFrames:
+    def frames(self, wanted: BoolArray | None = None) -> Frames:
         """Returns what the egos' cameras see now, (N, height, width, 3); black where nobody wants to see it."""
         self._check_begun()
+        egos = np.arange(len(self._scenes)) if wanted is None else np.flatnonzero(wanted)
+        times_s = np.full(len(egos), self._steps * STEP_S)
+        if self._device != "cpu":
+            return self._frames_on_device(egos, times_s)
         if self._casters is None:
             self._casters = tuple(RayCaster(scene, self._camera) for scene in self._scenes)
-        egos = np.arange(len(self._scenes)) if wanted is None else np.flatnonzero(wanted)
         casters = [self._casters[ego] for ego in egos.tolist()]
-        rendered = render_side_by_side(casters, self._motion.state.poses[egos], np.full(len(egos), self._steps * STEP_S), self._threads)
+        rendered = render_side_by_side(casters, self._motion.state.poses[egos], times_s, self._threads)
         if len(egos) == len(self._scenes):
             return rendered
         frames = np.zeros((len(self._scenes), self._camera.height_px, self._camera.width_px, 3), np.uint8)
         frames[egos] = rendered
         return frames
+
+    def _frames_on_device(self, egos: IntArray, times_s: FloatArray) -> Tensor:
+        import torch  # noqa: PLC0415 - takes a second
+
+        with torch.cuda.device(self._device):
+            if self._gpu_caster is None:
+                self._gpu_caster = GpuRayCaster(self._scenes, self._camera, len(self._scenes))
+            rendered = self._gpu_caster.render(self._motion.state.poses[egos], times_s, egos)
+            if len(egos) == len(self._scenes):
+                return rendered
+            frames = rendered.new_zeros((len(self._scenes), *rendered.shape[1:]))
+            frames[torch.from_numpy(egos).to(frames.device)] = rendered
+            return frames
 
     def step(self, steering_rad: FloatArray) -> EgoState:
         """Sends each ego its steering, (N,), and lets STEP_S pass."""
@@ -112,10 +143,28 @@ class BuiltInWorld:
             raise BadParametersError("nothing has begun in this world; call reset with the scenarios first")
 
 
-@WORLDS.register("built-in")
+@WORLDS.register(BUILT_IN)
 def built_in(width: int, threads: int) -> BuiltInWorld:
     """Skidpad's own ray-caster: any number side by side, deterministic, nothing to install."""
     return BuiltInWorld(width, threads)
+
+
+def world_on(device: str, name: str, width: int, threads: int) -> World:
+    """Makes a world by its name; the built-in one renders on the device, where that is a GPU and nothing is in the way."""
+    if wants_gpu(device, name) and not obstacle():
+        return BuiltInWorld(width, threads, device=device)
+    return WORLDS.get(name)(width, threads)
+
+
+def wants_gpu(device: str, name: str) -> bool:
+    """Tells whether a world should render on a device that is no CPU."""
+    return name == BUILT_IN and device.startswith("cuda")
+
+
+def rendering_warning(device: str, name: str) -> str:
+    """Says that a world renders on the CPU although a GPU was asked for, and why; "" where it does as asked."""
+    reason = obstacle() if wants_gpu(device, name) else ""
+    return f"the {device} device predicts, but the CPU renders the {name} world, which takes longer: {reason}" if reason else ""
 
 
 def _scene(scenario: Scenario) -> Scene:

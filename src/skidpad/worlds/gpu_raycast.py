@@ -38,37 +38,41 @@ class Agreement:
 AGREEMENT = Agreement(mean=0.3, near=4, beyond=0.003)
 
 _AT_ONCE = 2048
-"""So many frames are prepared together; what their cards need takes about a hundred kilobytes a frame."""
+"""What the cards of a frame need takes about a hundred kilobytes."""
 
 
 class GpuRayCaster:
-    """Renders many scenes through one camera on the current CUDA device. Baking takes some hundredths of a second a scene."""
+    """Renders many scenes through one camera on the current CUDA device. Baking takes some hundredths of a second a scene.
 
-    def __init__(self, scenes: Sequence[Scene], camera: Camera) -> None:
-        if not scenes:
-            raise BadParametersError("a renderer needs at least one scene; got none")
-        self.scenes, self.camera, self._compiled = tuple(scenes), camera, False
+    at_once: so many frames are prepared together, more of them in turns.
+    """
+
+    def __init__(self, scenes: Sequence[Scene], camera: Camera, at_once: int = _AT_ONCE) -> None:
+        if not scenes or at_once < 1:
+            raise BadParametersError(f"a renderer needs at least one scene and one frame at once; got {len(scenes)} and {at_once}")
+        self.scenes, self.camera, self._at_once = tuple(scenes), camera, at_once
+        self._launched: set[int] = set()
         cuda = _cuda()
         packed = pack([stage_of(scene, camera) for scene in scenes], camera)
         with _as_if_numba_were_new():
             self._pack = Pack(*(cuda.to_device(np.ascontiguousarray(table)) for table in packed))
         self._movers = max(packed.movers.shape[1], 1)
         room = packed.standing.shape[1] + 3 * self._movers
-        self._eyes = cuda.device_array((_AT_ONCE, 5), np.float64)
-        self._cards = cuda.device_array((_AT_ONCE, 3 * self._movers, STANDING), np.float64)
-        self._shadows = cuda.device_array((_AT_ONCE, self._movers, 6), np.float64)
-        self._depths = cuda.device_array((_AT_ONCE, room), np.float64)
-        self._order = cuda.device_array((_AT_ONCE, room), np.int64)
-        self._boxes = cuda.device_array((_AT_ONCE, room, 4), np.int32)
-        self._seen = cuda.device_array((_AT_ONCE, room, SEEN), np.float32)
-        self._bounds = cuda.device_array((_AT_ONCE, room, 4), np.int32)
-        self._count = cuda.device_array(_AT_ONCE, np.int32)
+        self._eyes = cuda.device_array((at_once, 5), np.float64)
+        self._cards = cuda.device_array((at_once, 3 * self._movers, STANDING), np.float64)
+        self._shadows = cuda.device_array((at_once, self._movers, 6), np.float64)
+        self._depths = cuda.device_array((at_once, room), np.float64)
+        self._order = cuda.device_array((at_once, room), np.int64)
+        self._boxes = cuda.device_array((at_once, room, 4), np.int32)
+        self._seen = cuda.device_array((at_once, room, SEEN), np.float32)
+        self._bounds = cuda.device_array((at_once, room, 4), np.int32)
+        self._count = cuda.device_array(at_once, np.int32)
 
     def render(self, poses: FloatArray | Tensor, time_s: FloatArray | Tensor, scene: IntArray | Tensor | None = None) -> Tensor:
         """Returns what is seen from the poses at the times, uint8 (N, height, width, 3) on the device.
 
         poses: (N, 3), x, y and heading of the rear axle. time_s: (N,). scene: (N,), the number of each frame's scene; the first where
-        none is given. Waits for nothing: the frames are ready when the device's default stream gets there.
+        none is given. Waits for nothing: the frames are ready when torch's current stream gets there.
         """
         import torch  # noqa: PLC0415 - takes a second
 
@@ -80,24 +84,28 @@ class GpuRayCaster:
         frames = torch.empty((len(where), self.camera.height_px, self.camera.width_px, 3), dtype=torch.uint8, device="cuda")
         if len(where):
             cuda = _cuda()
+            # numba launches on the default stream, which torch's own streams do not wait for.
+            numbas, torchs = torch.cuda.default_stream(), torch.cuda.current_stream()
+            numbas.wait_stream(torchs)
             self.launch(*(cuda.as_cuda_array(tensor) for tensor in (where, when, which, frames)))
+            torchs.wait_stream(numbas)
         return frames
 
     def launch(self, poses: Any, times: Any, scenes: Any, frames: Any) -> None:
         """Fills the frames, (N, height, width, 3), without waiting for them."""
-        if not self._compiled:
-            with _as_if_numba_were_new():
-                self._launch(poses, times, scenes, frames)
-            self._compiled = True
-        else:
+        if len(frames) in self._launched:
             self._launch(poses, times, scenes, frames)
+            return
+        with _as_if_numba_were_new():
+            self._launch(poses, times, scenes, frames)
+        self._launched.add(len(frames))
 
     def _launch(self, poses: Any, times: Any, scenes: Any, frames: Any) -> None:
         from skidpad.worlds.gpu_kernels import BLOCK, WARP, paint, see  # noqa: PLC0415 - needs the extra
 
         width, height = -(-self.camera.width_px // BLOCK[0]), -(-self.camera.height_px // BLOCK[1])
-        for start in range(0, len(poses), _AT_ONCE):
-            at, when, which, out = (table[start : start + _AT_ONCE] for table in (poses, times, scenes, frames))
+        for start in range(0, len(poses), self._at_once):
+            at, when, which, out = (table[start : start + self._at_once] for table in (poses, times, scenes, frames))
             see[len(at), WARP](
                 self._pack, at, when, which, self.camera.forward_m, self._eyes, self._cards, self._depths, self._order, self._boxes,
                 self._seen, self._bounds, self._count, self._shadows,
@@ -105,6 +113,15 @@ class GpuRayCaster:
             paint[(width, height, len(at)), BLOCK](
                 self._pack, when, which, self._eyes, self._seen, self._bounds, self._count, self._shadows, out
             )
+
+
+def obstacle() -> str:
+    """Says why nothing can be rendered on a GPU here; "" where nothing is in the way."""
+    try:
+        cuda = _cuda()
+    except MissingExtraError as error:
+        return str(error)
+    return "" if cuda.is_available() else "numba finds no GPU, or no CUDA toolkit; 'numba -s' says more"
 
 
 def check(poses: tuple[int, ...], times: tuple[int, ...], scenes: tuple[int, ...]) -> None:
@@ -117,12 +134,14 @@ def check(poses: tuple[int, ...], times: tuple[int, ...], scenes: tuple[int, ...
 
 @contextmanager
 def _as_if_numba_were_new() -> Iterator[None]:
-    """Hides what numba's own modules say of names that NumPy will drop: whoever renders can do nothing about it.
+    """Hides what numba's own modules say of names that NumPy will drop, and of few frames: whoever renders can do nothing about it.
 
-    Some of them are imported with the package, some when a first array is sent or a first kernel compiled.
+    Some of them are imported with the package, some when a first array is sent or a first kernel compiled; the size of a grid is
+    remarked upon when it is first launched.
     """
     with catch_warnings():
         filterwarnings("ignore", category=DeprecationWarning, module=r"numba(_cuda)?\b")
+        filterwarnings("ignore", message=".*Grid size", module=r"numba(_cuda)?\b")
         yield
 
 

@@ -5,11 +5,15 @@ weather   `skidpad weather test`: the weather that comes along (64 px, 12 filter
 drive     `skidpad drive`: scenarios of the built-in world; the answers are compared on the same frames, with the truth at the wheel
 
 images/s is of the whole campaign, from disk to disk, when everything is compiled; `device` is of the same batches with frames that lie
-there already and nothing kept, so that the distance between the two is what reading, judging and writing cost. What operations of torch
-compute and move is counted, operation by operation, and held against the maker's data sheet and against a plain copy on this device.
-In a drive the pictures are rendered, which is not counted.
+there already, their operations back to back. What operations of torch compute and move is counted, operation by operation, and held
+against the maker's data sheet and against a plain copy on this device. In a drive the pictures are rendered, which is not counted.
 
-Run: python benchmarks/gpu_campaigns.py [--device cuda] [--quick] [--frames 512] [--compared 32] [--only test,weather,drive]
+Stages are measured on a part of the drive in one thread, where they add up: reading and the way to the device, the device, judging (with
+hashes of pictures that break the relation), writing, and the rest in Python. What each would take by itself is a floor of the campaign,
+whose lanes do them side by side; the highest floor bounds it.
+
+Run: python benchmarks/gpu_campaigns.py [--device cuda] [--quick] [--frames 2048] [--staged 256] [--compared 32] [--lanes 8]
+     [--only test,weather,drive]
 """
 
 from __future__ import annotations
@@ -19,38 +23,48 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 
+from skidpad.campaigns.batches import lanes
 from skidpad.campaigns.deeproad import DeepRoad
 from skidpad.campaigns.deeproad_settings import DeepRoadSettings, StyleChoice
 from skidpad.campaigns.deeproad_weathers import WeatherLooks, drawn_styles
 from skidpad.campaigns.deeptest import DeepTest
 from skidpad.campaigns.online import Online
-from skidpad.campaigns.online_loop import Wheel
+from skidpad.campaigns.online_loop import BATCHES, Wheel
 from skidpad.campaigns.online_settings import OnlineSettings
+from skidpad.campaigns.online_work import GPU_WIDTH
 from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.drives import open_drive
+from skidpad.runs.records import case_id
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.pretrained import pretrained
 from skidpad.weather.files import WeatherCard, load_weather
 from skidpad.weather.pretrained import weather_path
 from skidpad.weather.translation import Weather
+from skidpad.workers.here import Here
+from skidpad.workers.pinning import default_lanes, pinned
 from style_search import random_weather
+from ways.campaign_stages import Stages, staged
 from ways.drive_on_disk import jpeg_drive
-from ways.roofline import Cost, copied_bytes_per_s, cost_of, data_sheet, now
+from ways.roofline import Cost, busy_s, copied_bytes_per_s, cost_of, data_sheet, now
 
 SUBJECT = str(pretrained("pilotnet-rendered"))
+STYLES = 4
 
 
 @dataclass
 class Row:
-    """One campaign. device_per_s: images a second of the device alone. largest_rad, mean_rad: distance of answers from the CPU's."""
+    """One campaign. device_per_s: images a second of the device alone. largest_rad, mean_rad: distance of answers from the CPU's.
+
+    launched_per_s: of the same batches, begun by one thread. stages: of a part of the drive; floors_s: of the whole, which took wall_s.
+    """
 
     name: str
     images: int
@@ -61,61 +75,118 @@ class Row:
     largest_rad: float
     mean_rad: float
     is_bf16: bool = False
+    launched_per_s: float = 0.0
+    wall_s: float = 0.0
+    stages: Stages | None = None
+    floors_s: dict[str, float] = field(default_factory=dict)
+    peak_memory_mb: float = 0.0
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Campaigns on a device: speed, distance from the CPU, share of the roofline.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--quick", action="store_true", help="a few small frames: does it run?")
-    parser.add_argument("--frames", type=int, default=0, help="512 on a GPU, 16 else")
+    parser.add_argument("--frames", type=int, default=0, help="2048 on a GPU, 16 else")
+    parser.add_argument("--staged", type=int, default=0, help="frames whose stages are measured; 256 at most unless given")
     parser.add_argument("--compared", type=int, default=0, help="frames that the CPU answers too; 32 on a GPU, 4 else")
+    parser.add_argument("--lanes", type=int, default=0, help="threads that feed the device; as campaigns choose unless given")
     parser.add_argument("--only", default="test,weather,drive")
     given = parser.parse_args()
     cuda = given.device.startswith("cuda")
-    given.frames = given.frames or (4 if given.quick else 512 if cuda else 16)
+    given.frames = given.frames or (4 if given.quick else 2048 if cuda else 16)
+    given.staged = min(given.staged or 256, given.frames)
+    given.lanes = given.lanes or lanes(given.device)
     given.compared = given.compared or (2 if given.quick else 32 if cuda else 4)
     given.size = "width=320&height=80" if given.quick else "width=320&height=240"
     return given
 
 
-def executed(campaign: DeepTest, folder: Path) -> tuple[float, dict[str, float]]:
+def executed(campaign: DeepTest, folder: Path, threads: int) -> tuple[float, dict[str, float]]:
     """Runs a campaign; returns the seconds, and the answers on its mutants by case."""
-    started = time.perf_counter()
     run = campaign.start(folder)
-    campaign.execute(run)
+    started = time.perf_counter()
+    campaign.execute(run, workers=Here(threads))
     seconds = time.perf_counter() - started
     records = run.records("grid", ("case_id", "mutant"))
     return seconds, dict(zip(records["case_id"].to_pylist(), records["mutant"].to_pylist(), strict=True))
 
 
-def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Namespace, drives: tuple[str, str], folder: Path) -> Row:
-    """Measures a campaign over a grid; make: loads it for a device and a drive. drives: the whole one, and the part that is compared."""
-    whole, part = drives
-    few = make(given.device, part)
-    _, theirs = executed(few, folder / "device")  # which also compiles and loads all that a first run does
-    _, ours = executed(make("cpu", part), folder / "cpu")
+def answered(campaign: DeepTest) -> dict[str, float]:
+    """Returns the answers on mutants by case; every operation gets all threads, which suits networks that are slow in one."""
+    batch = campaign.read(range(len(campaign.drive)))
+    look = campaign.looker(batch.clip)
+    found: dict[str, float] = {}
+    for recipe in grid_recipes(campaign.stimuli):
+        answers = look(recipe)[1].answers[:, campaign.judged.column].tolist()
+        found |= {case_id(frame_id, recipe): answer for frame_id, answer in zip(batch.frame_ids, answers, strict=True)}
+    return found
+
+
+@dataclass(frozen=True)
+class Drives:
+    """Drives of a row: the whole, the part whose stages are measured, the part that the CPU answers too.
+
+    is_slow: whether a CPU needs seconds for a frame.
+    """
+
+    whole: str
+    staged: str
+    compared: str
+    is_slow: bool = False
+
+
+def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Namespace, drives: Drives, folder: Path) -> Row:
+    """Measures a campaign over a grid; make: loads it for a device and a drive."""
+    cuda = given.device.startswith("cuda")
+    _, theirs = executed(make(given.device, drives.compared), folder / "device", 1)  # which also compiles all that a first run does
+    cpu = make("cpu", drives.compared)
+    ours = answered(cpu) if drives.is_slow else executed(cpu, folder / "cpu", 0)[1]
     distances = np.abs(np.array([theirs[case] - answer for case, answer in ours.items()]))
-    campaign = make(given.device, whole)
-    seconds, answers = executed(campaign, folder / "whole")
-    images = len(answers) + len(campaign.drive)
-    batch = torch.from_numpy(campaign.drive.read(range(min(256, len(campaign.drive)))).clip).to(given.device)
+    campaign = make(given.device, drives.staged)
+    stages = staged(campaign, campaign.start(folder / "staged"), given.device)
+    staged_images = len(campaign.drive) * (1 + len(grid_recipes(campaign.stimuli)))
+    campaign = make(given.device, drives.whole)
+    if cuda:
+        torch.cuda.reset_peak_memory_stats(given.device)
+    # the first of two also finds the memory that so many threads need
+    times = [executed(campaign, folder / f"whole-{number}", given.lanes) for number in range(1 if given.quick else 2)]
+    seconds, images = min(seconds for seconds, _ in times), len(times[0][1]) + len(campaign.drive)
+    peak_mb = torch.cuda.max_memory_allocated(given.device) / 1e6 if cuda else 0.0
+    batch = torch.from_numpy(campaign.drive.read(range(min(64 if drives.is_slow else 256, len(campaign.drive)))).clip).to(given.device)
     recipes = (Recipe(), *grid_recipes(campaign.stimuli))
 
     def looked() -> None:
+        look = campaign.looker(batch)
         for recipe in recipes:
-            campaign.look(batch, recipe)
+            look(recipe)
 
     shown = len(batch) * len(recipes)
-    cost = cost_of(looked, shown)
-    started = now(given.device)
-    looked()
-    alone_s = now(given.device) - started
-    is_bf16 = isinstance(campaign, DeepRoad) and given.device.startswith("cuda")
-    largest, mean = float(distances.max()), float(distances.mean())
-    return Row(name, images, images / seconds, shown / alone_s, cost, len(ours), largest, mean, is_bf16)
+    with pinned():  # as in a campaign: what is compiled minds the number of threads
+        cost = cost_of(looked, shown)
+        looked()
+        started = now(given.device)
+        looked()
+        launched_s = now(given.device) - started
+        device_s = busy_s(looked, given.device)
+    return Row(
+        name,
+        images,
+        images / seconds,
+        shown / device_s,
+        cost,
+        len(ours),
+        float(distances.max()),
+        float(distances.mean()),
+        isinstance(campaign, DeepRoad) and cuda,
+        shown / launched_s,
+        seconds,
+        stages,
+        stages.floors_s(images / staged_images, images * device_s / shown, given.lanes or default_lanes()),
+        peak_mb,
+    )
 
 
-def deeptest(shard_frames: int = 0, *, quick: bool = False) -> Callable[[str, str], DeepTest]:
+def deeptest(*, quick: bool = False) -> Callable[[str, str], DeepTest]:
     def make(device: str, drive: str) -> DeepTest:
         transforms = ("contrast", "blur") if quick else ()
         return DeepTest.load(
@@ -126,21 +197,20 @@ def deeptest(shard_frames: int = 0, *, quick: bool = False) -> Callable[[str, st
                 relation="steers-alike",
                 tolerance=10.0,
                 device=device,
-                shard_frames=shard_frames,
             )
         )
 
     return make
 
 
-def deeproad(card: WeatherCard, weights: dict[str, torch.Tensor]) -> Callable[[str, str], DeepTest]:
+def deeproad(card: WeatherCard, weights: dict[str, torch.Tensor], styles: int = 1) -> Callable[[str, str], DeepTest]:
     choice = StyleChoice.MEAN if card.styles is not None else StyleChoice.RANDOM
 
     def make(device: str, drive: str) -> DeepTest:
         road = DeepRoadSettings(
-            subject=SUBJECT, drive=drive, weathers=(card.name,), device=device, subject_device=device, shard_frames=256, style=choice.value
+            subject=SUBJECT, drive=drive, weathers=(card.name,), device=device, subject_device=device, style=choice.value, styles=styles
         )
-        looks = WeatherLooks(Weather(card, weights, device), drawn_styles(card, choice, 1, 0))
+        looks = WeatherLooks(Weather(card, weights, device), drawn_styles(card, choice, styles, 0))
         return DeepRoad.of(road, load_subject(SUBJECT, device), open_drive(drive), {card.name: looks})
 
     return make
@@ -148,22 +218,21 @@ def deeproad(card: WeatherCard, weights: dict[str, torch.Tensor]) -> Callable[[s
 
 def drive_row(given: argparse.Namespace, folder: Path) -> Row:
     """Measures closed-loop drives; compares answers to the frames of the same drives with the truth at the wheel."""
-
-    def make(device: str) -> Online:
-        cars, seconds = (2, 1.0) if given.quick else (16, 5.0) if device.startswith("cuda") else (4, 2.0)
-        return Online.load(OnlineSettings(subject=SUBJECT, scenarios=cars, seconds=seconds, device=device))
-
-    campaign = make(given.device)
-    shown = [course.answers_rad for course in campaign.rides.courses(campaign.cases, Wheel.TRUTH)]
-    on_cpu = Online(campaign.settings, load_subject(SUBJECT), campaign.scenarios, campaign.conditions, campaign.stimuli)
-    ours = [course.answers_rad for course in on_cpu.rides.courses(campaign.cases, Wheel.TRUTH)]
+    cuda = given.device.startswith("cuda")
+    cars, seconds = (2, 1.0) if given.quick else (GPU_WIDTH, 10.0) if cuda else (4, 2.0)
+    campaign = Online.load(OnlineSettings(subject=SUBJECT, scenarios=cars, seconds=seconds, device=given.device))
+    cases = campaign.cases[:16]
+    shown = [course.answers_rad for course in campaign.rides.courses(cases, Wheel.TRUTH)]  # which also compiles
+    on_cpu = replace(campaign.rides, subject=load_subject(SUBJECT), device="cpu")
+    ours = [course.answers_rad for course in on_cpu.courses(cases, Wheel.TRUTH, os.cpu_count() or 1)]
     distances = np.abs(np.concatenate(shown) - np.concatenate(ours))
     started = time.perf_counter()
     run = campaign.start(folder / "loop")
     campaign.execute(run)
     seconds = time.perf_counter() - started
     images = sum(run.records(columns=("steps",))["steps"].to_pylist())
-    frames = torch.from_numpy(open_drive("rendered?frames=8&width=320&height=160").read(range(8)).clip).to(given.device)
+    batch = BATCHES["cuda" if cuda else "cpu"]
+    frames = torch.from_numpy(open_drive(f"rendered?frames={batch}&width=320&height=160").read(range(batch)).clip).to(given.device)
     cost = cost_of(lambda: campaign.subject.predict(frames), len(frames))
     campaign.subject.predict(frames)
     started = now(given.device)
@@ -178,7 +247,7 @@ def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
     cuda = given.device.startswith("cuda")
     rendered = open_drive(f"rendered?frames={given.frames}&seed=7&{given.size}")
     whole = jpeg_drive(rendered, folder / "drive")
-    drives = (whole, f"{whole}?stop={given.compared}")
+    drives = Drives(whole, f"{whole}?stop={given.staged}", f"{whole}?stop={given.compared}")
     rows: list[Row] = []
 
     def add(row: Row) -> None:
@@ -187,15 +256,13 @@ def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
 
     if "test" in given.only:
         add(grid_row("test", deeptest(quick=given.quick), given, drives, folder / "test"))
-        if cuda:
-            add(grid_row("test, shards of 256", deeptest(256), given, drives, folder / "test256"))
     if "weather" in given.only:
         card, weights = load_weather(weather_path("demo-rain"))
         add(grid_row("weather test, 64 px", deeproad(card, weights), given, drives, folder / "rain"))
         if cuda:
             card, weights = random_weather(64, 256, 4)
-            part = (whole, f"{whole}?stop={min(8, given.compared)}")
-            add(grid_row("weather test, 256 px", deeproad(card, weights), given, part, folder / "large"))
+            few = Drives(f"{whole}?stop=512", f"{whole}?stop=128", f"{whole}?stop=2", is_slow=True)
+            add(grid_row(f"weather, 256 px, {STYLES} styles", deeproad(card, weights, STYLES), given, few, folder / "large"))
     if "drive" in given.only:
         add(drive_row(given, folder))
     return rows
@@ -204,14 +271,24 @@ def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
 def line_of(row: Row) -> str:
     cost = f"{row.cost.flop / 1e9:9.2f}{row.cost.moved_bytes / 1e6:9.2f}"
     distance = f"{row.compared:10,}{row.largest_rad:12.6f}{row.mean_rad:12.8f}"
-    return f"{row.name:22}{row.images:9,}{row.per_s:11,.0f}{row.device_per_s:11,.0f}{cost}{distance}"
+    line = f"{row.name:26}{row.images:9,}{row.per_s:11,.0f}{row.device_per_s:11,.0f}{cost}{distance}"
+    if row.stages is None:
+        return line
+    stages, bound = row.stages, max(row.floors_s, key=lambda stage: row.floors_s[stage])
+    apart = " ".join(f"{name} {value:.2f}" for name, value in asdict(stages).items())
+    floors = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in row.floors_s.items())
+    return (
+        f"{line}\n  in one thread, a part of the drive: {apart} rest_s {stages.rest_s:.2f}\n  the whole: {row.wall_s:.2f} s, and by itself "
+        f"{floors}: bound by {bound}, {row.floors_s[bound] / row.wall_s:.2f} of the time; one thread begins {row.launched_per_s:,.0f} "
+        f"images/s; {row.peak_memory_mb:,.0f} MB on the device"
+    )
 
 
 def main() -> None:
     given = arguments()
     name = torch.cuda.get_device_name(given.device) if given.device.startswith("cuda") else "the CPU"
     print(f"{name}; torch {torch.__version__}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"{'':22}{'images':>9}{'images/s':>11}{'device':>11}{'GFLOP':>9}{'MB':>9}{'compared':>10}{'largest rad':>12}{'mean rad':>12}")
+    print(f"{'':26}{'images':>9}{'images/s':>11}{'device':>11}{'GFLOP':>9}{'MB':>9}{'compared':>10}{'largest rad':>12}{'mean rad':>12}")
     began = time.perf_counter()
     with TemporaryDirectory() as temporary:
         rows = rows_of(given, Path(temporary))
@@ -230,7 +307,7 @@ def main() -> None:
                 "flop_share": row.cost.flop * row.per_s / peak_flop,
                 "device_flop_share": row.cost.flop * row.device_per_s / peak_flop,
             }
-        print(f"{row.name:22}" + "  ".join(f"{key} {value:.4f}" for key, value in shares.items()))
+        print(f"{row.name:26}" + "  ".join(f"{key} {value:.4f}" for key, value in shares.items()))
         found[row.name] = {**asdict(row), **shares}
     print(f"{time.perf_counter() - began:.0f} s in all")
     print(json.dumps({"device": name, "copy_tb_per_s": copied / 1e12, "seconds": time.perf_counter() - began, "campaigns": found}))

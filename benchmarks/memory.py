@@ -2,7 +2,7 @@
 
 The drive repeats a few frames, read lazily as from a disk, under few transforms. Each length runs in a process of its own
 (see `ways/repeating_campaign.py`), whose peak of resident memory the system has kept count of.
-memory_growth_mb is the peak of the long drive less that of the short one. What may grow is a few hundred bytes a frame for
+memory_growth_mb is the peak of the long drive less that of the short one. What may grow is some fifty bytes a frame for
 ids, labels and answers; frames, activations and records may not.
 
 Run: python benchmarks/memory.py [--quick] [--frames 200]

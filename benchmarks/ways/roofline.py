@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +54,28 @@ class _Moved(TorchDispatchMode):
 
 
 def cost_of(work: Callable[[], object], images: int) -> Cost:
-    """Counts what `work` on so many images computes and moves, operation by operation, as they run one after the other."""
+    """Counts what `work` on so many images computes and moves, operation by operation, as they run one after the other.
+
+    What is compiled otherwise runs in parts here, since nobody sees into it: its bytes are those of the parts.
+    """
     moved, flop = _Moved(), FlopCounterMode(display=False)
-    with flop, moved:
+    eager = torch.compiler.set_stance("force_eager") if hasattr(torch.compiler, "set_stance") else nullcontext()
+    with eager, flop, moved:
         work()
     return Cost(flop.get_total_flops() / images, moved.total / images)
+
+
+def busy_s(work: Callable[[], object], device: str) -> float:
+    """Measures how long a GPU is at work for `work`, all gaps left out; elsewhere how long `work` takes."""
+    started = now(device)
+    if not device.startswith("cuda"):
+        work()
+        return now(device) - started
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+        work()
+        ended = now(device)
+    busy_us = sum(event.self_device_time_total for event in profiled.key_averages())
+    return busy_us / 1e6 or ended - started  # a machine whose counters may not be read
 
 
 def data_sheet(device: str) -> Peaks | None:

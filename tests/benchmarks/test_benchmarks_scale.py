@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import scale
 from skidpad.campaigns.summary import summarise
 from skidpad.workers.here import Here
+from ways.campaign_stages import Stages
 from ways.family import business, descendants, peaks, processor_s
 from ways.roofline import cost_of
 from ways.scale_drive import repeating_campaign, repeating_drive, tiny_subject
@@ -97,6 +98,17 @@ def test_the_gpu_benchmark_runs_on_a_cpu_and_finds_no_distance_from_it() -> None
     assert found["per_s"] > 0
     assert found["device_per_s"] > 0
     assert found["cost"]["flop"] > 1e7
+    stages = found["stages"]
+    assert 0 < stages["read_s"] + stages["device_s"] + stages["judge_s"] + stages["write_s"] <= stages["wall_s"]
+    assert min(stages.values()) > 0
+    assert set(found["floors_s"]) == {"read", "judge", "write", "python", "device"}
+
+
+def test_floors_grow_with_the_campaign_and_hashing_spreads_over_threads() -> None:
+    stages = Stages(read_s=1.0, device_s=5.0, judge_s=4.0, write_s=0.5, wall_s=11.0)
+    assert stages.rest_s == 0.5
+    assert stages.floors_s(2.0, 3.0, 8) == {"read": 2.0, "judge": 1.0, "write": 1.0, "python": 1.0, "device": 3.0}
+    assert Stages(read_s=3.0, wall_s=2.0).rest_s == 0.0
 
 
 @pytest.mark.slow

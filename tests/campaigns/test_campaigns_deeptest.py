@@ -176,7 +176,7 @@ def test_a_changed_subject_is_not_resumed_into_the_same_run(tmp_path: Path) -> N
 
 def test_labels_are_needed_where_the_relation_needs_them(tmp_path: Path) -> None:
     campaign = bar_campaign(FAULTY, relation="label-mse")
-    nothing = Originals(np.zeros(3), np.full(3, np.nan), np.arange(3))
+    nothing = Originals(np.zeros(3), np.full(3, np.nan), np.ones(3, np.bool_))
     with pytest.raises(SkidpadError, match="use --relation steers-alike"):
         campaign.relation(nothing)
 
@@ -207,7 +207,7 @@ def test_settings_survive_the_config_and_refuse_strange_keys() -> None:
 
 def test_originals_tell_a_network_that_a_constant_would_beat() -> None:
     label = np.array([0.0, 0.1, 0.2, np.nan])
-    seen = np.arange(4)
+    seen = np.ones(4, np.bool_)
     assert Originals(label + 0.5, label, seen).is_worse_than_a_constant
     assert not Originals(label + 0.01, label, seen).is_worse_than_a_constant
     assert not Originals(np.full(4, np.nan), label, seen).is_worse_than_a_constant

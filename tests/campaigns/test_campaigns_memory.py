@@ -10,8 +10,8 @@ import pytest
 import torch
 from bar_world import BarSubject, bar_campaign, bar_drive, described
 
-from skidpad.campaigns.batches import cut
-from skidpad.campaigns.deeptest import DeepTest, default_shard_frames
+from skidpad.campaigns.batches import cut, default_shard_frames
+from skidpad.campaigns.deeptest import DeepTest
 from skidpad.campaigns.guided import merged_coverage
 from skidpad.campaigns.originals import ORIGINALS
 from skidpad.campaigns.replaying import replay_case
@@ -164,7 +164,7 @@ def test_a_profile_sees_every_window() -> None:
 
 @pytest.mark.parametrize("lead", [0, 1, 2, 31, 99])
 def test_a_long_memory_is_at_most_a_third_of_what_is_shown(lead: int) -> None:
-    frames = default_shard_frames(lead)
+    frames = default_shard_frames(lead, "cpu", broken_drive())
     for part in cut(10 * frames, lead)[:-1]:
         assert lead <= (part.stop - part.start + lead) / 3
     assert lead <= (frames + lead) / 3

@@ -50,7 +50,7 @@ def test_more_names_than_are_packed_at_once_keep_their_order() -> None:
     assert names.index("9999") == 9999
     assert pickle.loads(pickle.dumps(names)) == names
     assert Names.of(names) is names
-    assert len(pickle.dumps(names, 5)) < 16 * len(texts)
+    assert len(pickle.dumps(names, 5)) < 9 * len(texts)
 
 
 def test_a_drive_keeps_its_ids_packed_however_they_are_given() -> None:

@@ -55,6 +55,34 @@ def test_memory_does_not_grow_with_the_recording(kind: str, tmp_path: Path) -> N
     assert peaks[LONG] - peaks[SHORT] < 0.5 * (LONG - SHORT) * FRAME_BYTES
 
 
+def test_a_folder_is_indexed_without_an_object_a_frame(tmp_path: Path) -> None:
+    """Every worker indexes the drive itself, so what a frame costs on the way counts as well: 824 bytes once, as rows and entries."""
+
+    def write(frames: int) -> Path:
+        folder = tmp_path / str(frames)
+        (folder / "center").mkdir(parents=True)
+        stamps = [1_479_425_441_182_877_835 + 50_000_000 * place for place in range(frames)]
+        for stamp in stamps:
+            (folder / "center" / f"{stamp}.jpg").touch()
+        rows = "".join(f"{stamp},0.125,1\n" for stamp in stamps)
+        (folder / "CH2_final_evaluation.csv").write_text(f"frame_id,steering_angle,public\n{rows}", encoding="utf-8")
+        return folder
+
+    def peak_bytes_of_index(folder: Path) -> int:
+        tracemalloc.start()
+        drive = open_drive(str(folder))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(drive) == int(folder.name)
+        assert drive.steering_rad[-1] == 0.125
+        return peak
+
+    short, long = write(SHORT), write(LONG)
+    open_drive(str(short))  # what is made once is not the drive's
+    growth = peak_bytes_of_index(long) - peak_bytes_of_index(short)
+    assert growth / (LONG - SHORT) < 500
+
+
 def test_frames_at_the_end_of_a_long_recording_are_found_at_once(tmp_path: Path) -> None:
     path = _write(SHORT, "mcap", tmp_path)
     drive = open_drive(str(path))

@@ -13,7 +13,7 @@ from runs_toy_campaign import shard
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.runs.records import SCHEMA, Record, build_records, case_id, findings_of, no_records, storable, worst_first
-from skidpad.runs.segments import Segment, ShardResult, encode_segment, segment_name
+from skidpad.runs.segments import Segment, ShardResult, encode_segment
 
 BLUR = Recipe.of("blur", Params(kind="median", size_px=3))
 HOSTILE = [
@@ -48,9 +48,10 @@ def table(frame_ids, recipes, excess=None, **more):
 
 def written(tmp_path, result):
     data = encode_segment(result)
-    path = tmp_path / segment_name(result.phase, result.index, data)
-    path.write_bytes(data)
-    return Segment.from_path(path)
+    segment = Segment.of(result, data, tmp_path)
+    segment.path.write_bytes(data)
+    assert Segment.from_path(segment.path) == segment
+    return segment
 
 
 def test_a_case_id_is_the_same_in_every_run():
@@ -97,6 +98,13 @@ def test_findings_are_the_violated_rows():
     built = table(list("abcd"), [Recipe()] * 4, [0.5, math.inf, math.nan, 1.5])
     assert findings_of(built)["frame_id"].to_pylist() == ["b", "d"]
     assert findings_of(no_records()).num_rows == 0
+
+
+@pytest.mark.parametrize("index", [0, 999_999, 1_000_000])
+def test_a_segment_is_found_by_its_name_alone(tmp_path, index):
+    segment = Segment.of(ShardResult("a-1", index, no_records()), b"data", tmp_path)
+    assert Segment.from_path(segment.path) == segment
+    assert Segment.from_path(segment.path.with_name(segment.path.name.replace("1-", "1-0"))) is None  # no other name for the same shard
 
 
 def test_hostile_names_survive_a_segment(tmp_path):

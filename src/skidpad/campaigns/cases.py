@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, as_numpy, pixel_hash
+from skidpad.campaigns.transfers import fetched
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, pixel_hash
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.relation import Answers, Relation, violated
 from skidpad.runs.records import build_records, no_records
@@ -34,8 +35,9 @@ def judged(relation: Relation, answers: Answers, mutants: Frames) -> Judged:
     excess = relation.excess(answers)
     broken = violated(relation, answers)
     pictures: list[str | None] = [None] * len(excess)
-    for place in np.flatnonzero(broken).tolist():
-        pictures[place] = pixel_hash(as_numpy(mutants[place]))
+    places = np.flatnonzero(broken)
+    for place, picture in zip(places.tolist(), fetched(mutants, places), strict=True):
+        pictures[place] = pixel_hash(picture)
     return Judged(answers, excess, broken, tuple(pictures))
 
 

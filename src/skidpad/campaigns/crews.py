@@ -5,9 +5,11 @@ The cuts must not hang on who computes where the results would: a network's last
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import lru_cache, partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 from skidpad.campaigns.campaign import load_campaign
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
     from skidpad.runs.segments import ShardResult
     from skidpad.runs.shards import Shards
+
+
+_CUTS_KEPT = 4
+"""Items are asked for one after the other, so that a cut is made anew only for one that is tried again."""
 
 
 class Whole(Protocol):
@@ -51,6 +57,33 @@ def mapped(crew: Crew, step: str, given: Any, meter: Meter | None = None, weight
     return shards
 
 
+class _Parts(Sequence[Any]):
+    """The items of some shards, cut when they are asked for: a million frames under many mutants have hundreds of thousands of items.
+
+    counts: how many items each shard has.
+    """
+
+    def __init__(self, indices: Sequence[int], cut: Callable[[int], Sequence[Any]]) -> None:
+        self.counts = [len(cut(index)) for index in indices]
+        self._ends = list(accumulate(self.counts))
+        self._indices = indices
+        self._cut = lru_cache(_CUTS_KEPT)(cut)
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, place: Any) -> Any:
+        shard = self.shard(place)
+        # counted from the shard's end, and so below 0
+        return self._cut(self._indices[shard])[place - self._ends[shard]]
+
+    def shard(self, place: int) -> int:
+        """Returns which of the shards an item belongs to."""
+        if not 0 <= place < len(self):
+            raise IndexError(f"there are {len(self)} items; got place {place}")
+        return bisect_right(self._ends, place)
+
+
 def mapped_parts(
     crew: Crew,
     step: str,
@@ -66,17 +99,15 @@ def mapped_parts(
     """
 
     def shards(indices: Sequence[int]) -> Iterator[ShardResult]:
-        cuts = {index: cut(index) for index in indices}
-        owners = [(index, part) for index, parts in cuts.items() for part in range(len(parts))]
-        items = [item for parts in cuts.values() for item in parts]
+        items = _Parts(indices, cut)
         heard = meter.heard([weight(item) for item in items]) if meter is not None else None
         found: dict[int, dict[int, Any]] = {}
         for place, result in crew.map(step, given, items, heard):
             if heard is not None:
                 heard(place, 1.0, "")
-            index, part = owners[place]
-            found.setdefault(index, {})[part] = result
-            if len(found[index]) == len(cuts[index]):
-                yield whole(index, [result for _, result in sorted(found.pop(index).items())])
+            shard = items.shard(place)
+            found.setdefault(shard, {})[place] = result
+            if len(found[shard]) == items.counts[shard]:
+                yield whole(indices[shard], [result for _, result in sorted(found.pop(shard).items())])
 
     return shards

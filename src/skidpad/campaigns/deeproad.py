@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from skidpad.campaigns.batches import default_shard_frames
 from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.deeproad_settings import DeepRoadSettings, StyleChoice
-from skidpad.campaigns.deeproad_weathers import WeatherLooks, open_weathers
-from skidpad.campaigns.deeptest import DeepTest, default_shard_frames
+from skidpad.campaigns.deeproad_weathers import InWeathers, WeatherLooks, open_weathers
+from skidpad.campaigns.deeptest import DeepTest
 from skidpad.campaigns.judging import check_relation
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.campaigns.settings import DeepTestSettings
@@ -32,13 +33,11 @@ from skidpad.subjects.base import Observation
 from skidpad.subjects.loading import load_subject
 
 if TYPE_CHECKING:
+    from skidpad.campaigns.deeptest import Look
     from skidpad.core.stimuli import Recipe
     from skidpad.coverage.profile import Profile
     from skidpad.drives.drive import Drive
     from skidpad.subjects.base import Subject
-
-_GPU_SHARD_FRAMES = 256
-"""Long enough that a GPU is not kept waiting for the next shard."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class DeepRoad(DeepTest):
         subject, subject_device = _load_subject(road)
         drive = open_drive(road.drive)
         check_relation(SteersAlike.name, JudgedOutput.of(subject.description, road.output), drive)
-        shard_frames = road.shard_frames or max(default_shard_frames(subject.lead), _GPU_SHARD_FRAMES if road.device != "cpu" else 0)
+        shard_frames = road.shard_frames or default_shard_frames(subject.lead, road.device, drive)
         return cls.of(replace(road, shard_frames=shard_frames, subject_device=subject_device), subject, drive, weathers)
 
     @classmethod
@@ -97,23 +96,28 @@ class DeepRoad(DeepTest):
         )
         return Run.create(out, {**self.road.to_config(), "unit": self.judged.stored_unit}, manifest)
 
-    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
-        """Shows the subject a clip of lead + N frames in a weather; returns the N changed frames and its answers to them.
+    def looker(self, clip: Frames) -> Look:
+        """Returns a way to show the subject a clip in one weather after the other; frames are encoded once a weather.
 
         On a GPU frames stay there from their translation to the answer; a subject on the CPU gets its own copy.
         """
         clip = self.on_device(clip)
         lead = self.subject.lead
-        if self._last_alone:
-            now = recipe.apply(clip[lead:], self.stimuli)
-            answers = self.subject.predict(self._for_subject(clip), self._for_subject(now))
-        else:
-            changed = recipe.apply(clip, self.stimuli)
-            now = changed[lead:]
-            answers = self.subject.predict(self._for_subject(changed))
-        return now, Observation(answers, torch.zeros((len(answers), 0)))
+        frames = InWeathers(clip[lead:] if self._last_alone else clip, self.stimuli)
 
-    def blank_tracker(self, profile: Profile | None) -> CoverageTracker:
+        def look(recipe: Recipe) -> tuple[Frames, Observation]:
+            changed = frames.under(recipe)
+            if self._last_alone:
+                now = changed
+                answers = self.subject.predict(self._for_subject(clip), self._for_subject(now))
+            else:
+                now = changed[lead:]
+                answers = self.subject.predict(self._for_subject(changed))
+            return now, Observation(answers, torch.zeros((len(answers), 0)))
+
+        return look
+
+    def blank_tracker(self, profile: Profile | None, device: str = "") -> CoverageTracker:  # noqa: ARG002  nothing to count on a device
         """Returns a tracker that counts pictures alone."""
         return CoverageTracker((), (), profile)
 

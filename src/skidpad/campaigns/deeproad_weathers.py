@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -14,7 +16,7 @@ from skidpad.campaigns.deeproad_settings import StyleChoice
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import Frames
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Params, Space
+from skidpad.core.stimuli import Params, Recipe, Space, Stimulus
 from skidpad.subjects.network import usable_device
 from skidpad.weather.files import BadWeatherError, WeatherCard, load_weather
 from skidpad.weather.settings import Method
@@ -24,6 +26,9 @@ F = TypeVar("F", bound=Frames)
 
 _SMALL_PX = 128
 """On a CPU, larger pictures are translated as fast one by one, and one picture to show is one picture to make."""
+
+_COMPILED = Lock()
+"""On a GPU parts of the networks are compiled when they first meet a shape, and torch's compiler minds other threads."""
 
 
 class WeatherLooks:
@@ -38,6 +43,7 @@ class WeatherLooks:
         by_one = weather.device.type == "cpu" and weather.card.size_px > _SMALL_PX
         self.group_frames = 1 if by_one else weather.batch_size
         self._stimulus = WeatherStimulus(weather)
+        self._alone: AbstractContextManager[object] = _COMPILED if weather.device.type == "cuda" else nullcontext()
         self.space = Space(self._stimulus.space.parameters, tuple(styles))
 
     @property
@@ -47,16 +53,57 @@ class WeatherLooks:
 
     def apply(self, frames: F, params: Params) -> F:
         """Returns the frames in the weather, of the same shape and kind."""
-        if not len(frames):
-            return frames
+        return self.decoded(self._groups(frames), frames, params) if len(frames) else frames
+
+    def encoded(self, frames: Frames) -> list[torch.Tensor]:
+        """Returns the content codes of frames group by group, for `decoded` under one style after the other."""
+        return list(self._groups(frames))
+
+    def decoded(self, contents: Iterable[torch.Tensor], frames: F, params: Params) -> F:
+        """Returns the frames that gave the contents in the weather, of the same shape and kind."""
+        style = self._stimulus.style(params)
+        if style is not None:
+            style = style.to(self.weather.device, self.weather.dtype)  # which waits for a GPU, and so before others are kept waiting
+        size = (int(frames.shape[1]), int(frames.shape[2]))
+        parts: list[torch.Tensor] = []
+        for content in contents:
+            with self._alone:
+                parts.append(self.weather.decode(content, style, size))
+        pictures = torch.cat(parts)[: len(frames)]
+        return pictures.to(frames.device) if isinstance(frames, torch.Tensor) else pictures.cpu().numpy()  # type: ignore[return-value] # the kind that came in
+
+    def _groups(self, frames: Frames) -> Iterator[torch.Tensor]:
         places = np.minimum(np.arange(-(-len(frames) // self.group_frames) * self.group_frames), len(frames) - 1)
-        whole = len(places) == len(frames)
-        parts = [slice(start, start + self.group_frames) for start in range(0, len(places), self.group_frames)]
-        if isinstance(frames, torch.Tensor):
-            filled = frames if whole else frames[torch.from_numpy(places).to(frames.device)]
-            return torch.cat([self._stimulus.apply(filled[part], params) for part in parts])[: len(frames)]  # type: ignore[return-value] # the kind that came in
-        pictures = frames if whole else frames[places]
-        return np.concatenate([self._stimulus.apply(pictures[part], params) for part in parts])[: len(frames)]  # type: ignore[return-value] # the kind that came in
+        filled = frames
+        if len(places) > len(frames):
+            filled = frames[torch.from_numpy(places).to(frames.device)] if isinstance(frames, torch.Tensor) else frames[places]
+        for start in range(0, len(places), self.group_frames):
+            with self._alone:
+                content = self.weather.encode(filled[start : start + self.group_frames])
+            yield content
+
+
+class InWeathers:
+    """Frames under one weather and style after the other: encoded once a weather, decoded under each of its styles; for one thread."""
+
+    def __init__(self, frames: Frames, weathers: Mapping[str, Stimulus]) -> None:
+        self._frames = frames
+        self._weathers = weathers
+        self._kept: tuple[str, list[torch.Tensor]] = ("", [])
+
+    def under(self, recipe: Recipe) -> Frames:
+        """Returns the frames under a recipe, as `recipe.apply` does."""
+        name = recipe.steps[0].stimulus if len(recipe.steps) == 1 else ""
+        looks = self._weathers.get(name)
+        # one style alone needs no memory for what others would share
+        if not isinstance(looks, WeatherLooks) or len(looks.space.grid) == 1 or not len(self._frames):
+            return recipe.apply(self._frames, self._weathers)
+        params = recipe.steps[0].params
+        looks.space.check(name, params)
+        if self._kept[0] != name:
+            self._kept = ("", [])  # the codes of another weather make room first
+            self._kept = (name, looks.encoded(self._frames))
+        return looks.decoded(self._kept[1], self._frames, params)
 
 
 def open_weathers(files: Sequence[str], device: str, choice: StyleChoice, styles: int, seed: int) -> Mapping[str, WeatherLooks]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
@@ -15,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 
+from skidpad.campaigns.batches import default_shard_frames, lanes
 from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.crews import crew_for, mapped, mapped_parts
 from skidpad.campaigns.deeptest_work import (
@@ -38,6 +39,7 @@ from skidpad.campaigns.judging import check_relation, default_relation, default_
 from skidpad.campaigns.originals import ORIGINALS, Originals
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.campaigns.settings import DeepTestSettings, StimulusOn
+from skidpad.campaigns.transfers import uploaded
 from skidpad.core.errors import BadRunError, LostDriveError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
@@ -54,6 +56,7 @@ from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.protocol import SEARCHES
 from skidpad.subjects.loading import load_subject
 from skidpad.transforms import stimuli
+from skidpad.workers.here import Here
 from skidpad.workers.protocol import in_order
 
 if TYPE_CHECKING:
@@ -64,8 +67,8 @@ if TYPE_CHECKING:
     from skidpad.subjects.base import Observation, Subject
     from skidpad.workers.protocol import Crew, Work, Workers
 
-
-_SHARD_FRAMES = 64
+    Look = Callable[[Recipe], tuple[Frames, Observation]]
+    """Shows the subject one clip under a recipe; gives the changed frames and what it said to them."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class DeepTest:
     @property
     def shard_frames(self) -> int:
         """Frames a shard."""
-        return self.settings.shard_frames or default_shard_frames(self.subject.lead)
+        return self.settings.shard_frames or default_shard_frames(self.subject.lead, self.settings.device, self.drive)
 
     @property
     def has_coverage(self) -> bool:
@@ -136,16 +139,15 @@ class DeepTest:
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         self._check_unchanged(run)
-        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
+        with run.lock(), self._crew(run, workers) as crew:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
             blocks = ceil(len(self.drive) / self.shard_frames)
             run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, Known(profile)), progress)
             known = Known(profile, Originals.of(run, len(self.drive)))
-            seeds = len(self.seed_frames(known.originals))
             shards = {ORIGINALS: blocks}
             for search in self.settings.searches:
-                shards[search] = blocks if search == GRID else seeds
+                shards[search] = blocks if search == GRID else len(self.seed_frames(known.originals))
                 run_shards(run, search, shards[search], self._shards(run, search, known, blank, crew), progress)
             run.finish(shards)
 
@@ -186,23 +188,37 @@ class DeepTest:
         A recipe has its parameters drawn already, and changes every frame in the same way: the window of a subject with
         memory is under one condition.
         """
+        return self.looker(clip)(recipe)
+
+    def looker(self, clip: Frames) -> Look:
+        """Returns what `look` does for one clip, for many recipes."""
         clip = self.on_device(clip)
         lead = self.subject.lead
-        if self._last_alone:
-            now = recipe.apply(clip[lead:], self.stimuli)
-            return now, self.subject.observe(clip, now)
-        changed = recipe.apply(clip, self.stimuli)
-        return changed[lead:], self.subject.observe(changed)
 
-    def blank_tracker(self, profile: Profile | None) -> CoverageTracker:
-        """Returns a tracker of the campaign's criteria with nothing covered; of none for a black box."""
+        def look(recipe: Recipe) -> tuple[Frames, Observation]:
+            if self._last_alone:
+                now = recipe.apply(clip[lead:], self.stimuli)
+                return now, self.subject.observe(clip, now)
+            changed = recipe.apply(clip, self.stimuli)
+            return changed[lead:], self.subject.observe(changed)
+
+        return look
+
+    def blank_tracker(self, profile: Profile | None, device: str = "") -> CoverageTracker:
+        """Returns a tracker of the campaign's criteria with nothing covered; of none for a black box.
+
+        device: where it counts; where the subject runs unless given.
+        """
         criteria = [CRITERIA.get(name)() for name in self.settings.criteria] if self.has_coverage else []
-        return CoverageTracker(criteria, self.subject.layers, profile, self.settings.device)
+        return CoverageTracker(criteria, self.subject.layers, profile, device or self.settings.device)
 
     def profile(self, run: Run, progress: Progress = silent) -> Profile | None:
         """Returns the neuron bounds that some criteria need; measured once a run on the profile drive."""
-        with crew_for(self, run, None, self.settings.device) as crew:
+        with self._crew(run, None) as crew:
             return self._profile(run, crew, progress)
+
+    def _crew(self, run: Run, workers: Workers | None) -> AbstractContextManager[Crew]:
+        return crew_for(self, run, workers or Here(lanes(self.settings.device)))
 
     def _profile(self, run: Run, crew: Crew, progress: Progress) -> Profile | None:
         if not self.has_coverage or not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):
@@ -234,7 +250,7 @@ class DeepTest:
         """Brings frames to where the subject runs."""
         if self.settings.device == "cpu" or not isinstance(frames, np.ndarray):
             return frames
-        return torch.from_numpy(frames).to(self.settings.device)
+        return uploaded(frames, self.settings.device)
 
     def block(self, index: int, drive: Drive | None = None) -> range:
         """Returns the frames of a shard."""
@@ -266,7 +282,8 @@ class DeepTest:
 
     def _shards(self, run: Run, search: str, known: Known, blank: CoverageTracker, crew: Crew) -> Shards:
         if search == GRID:
-            return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, blank))
+            # put together here while the lanes are at work, and so not on their device
+            return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, self.blank_tracker(known.profile, "cpu")))
         if search == RANDOM:
             kept = Counter(frame for table in run.iter_records("greedy", ("frame_index",)) for frame in table["frame_index"].to_pylist())
             return mapped(crew, RANDOM, replace(known, accepted=dict(kept)))
@@ -280,11 +297,6 @@ class DeepTest:
         return one_by_one(GuidedPhase(self, run, search, known.originals, blank, look))
 
 
-def default_shard_frames(lead: int) -> int:
-    """Returns how many frames a shard has where nobody says: enough that a subject's memory is at most half of what is shown."""
-    return max(_SHARD_FRAMES, 2 * lead)
-
-
 def _resolved(settings: DeepTestSettings, subject: Subject, drive: Drive) -> DeepTestSettings:
     """Fills in what the settings leave to the subject and the drive, so that a run stores what was done."""
     output = JudgedOutput.of(subject.description, settings.output)
@@ -293,7 +305,10 @@ def _resolved(settings: DeepTestSettings, subject: Subject, drive: Drive) -> Dee
     decides = relation == DecidesAlike.name
     tolerance = settings.tolerance if settings.tolerance is not None or decides else default_tolerance(relation, output)
     return replace(
-        settings, relation=relation, tolerance=tolerance, shard_frames=settings.shard_frames or default_shard_frames(subject.lead)
+        settings,
+        relation=relation,
+        tolerance=tolerance,
+        shard_frames=settings.shard_frames or default_shard_frames(subject.lead, settings.device, drive),
     )
 
 

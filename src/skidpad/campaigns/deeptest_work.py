@@ -10,9 +10,10 @@ random      a seed frame                     -> a shard
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cached_property
-from threading import Lock
+from functools import cached_property, partial
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +21,14 @@ import pyarrow as pa
 import torch
 
 from skidpad.campaigns.batches import cut
-from skidpad.campaigns.cases import CaseColumns, judged
+from skidpad.campaigns.cases import CaseColumns, Judged, judged
 from skidpad.campaigns.guided import SeedFrame, seed_frame_shard
 from skidpad.campaigns.originals import ORIGINALS, Originals
-from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.images import Frames
 from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.coverage.criterion import neurons_of
 from skidpad.coverage.profile import Profile
-from skidpad.coverage.tracker import CoverageTracker
+from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.runs.segments import ShardResult
 from skidpad.subjects.base import Observation
 
@@ -42,6 +43,9 @@ PROFILE, GRID, TRIES, RANDOM = "profile", "grid", "tries", "random"
 
 _PART_PICTURES = 512
 """Mutants of a part: seconds of work, so that handing it over costs nothing beside, and a few shards are many parts."""
+
+_GPU_PART_PICTURES = 2048
+"""A GPU is many times as fast; each thread that feeds it still gets a part of a shard."""
 
 TRIES_A_BATCH = 8
 """Enough for the network to be fast, few enough that two workers have some of a search's sixteen."""
@@ -81,21 +85,43 @@ class Part:
 
 
 class LastRead:
-    """Keeps what was read last, since the parts of a shard follow one another; safe in threads."""
+    """Keeps what was read last, since the parts of a shard follow one another; safe in threads, each key read once at a time."""
 
-    def __init__(self, kept: int = 2) -> None:
+    def __init__(self, kept: int) -> None:
         self._kept = kept
-        self._read: dict[int, tuple[FrameBatch, Frames]] = {}
+        self._read: dict[int, Future[tuple[FrameBatch, Frames]]] = {}
         self._lock = Lock()
 
     def get(self, key: int, read: Callable[[], tuple[FrameBatch, Frames]]) -> tuple[FrameBatch, Frames]:
-        """Returns the frames of a key, and their clip on the device; read at most once at a time."""
+        """Returns the frames of a key, and their clip on the device."""
+        reading, is_mine = self._claim(key)
+        if is_mine:
+            self._fill(key, reading, read)
+        return reading.result()
+
+    def begin(self, key: int, read: Callable[[], tuple[FrameBatch, Frames]]) -> None:
+        """Begins to read what will be asked for next, in a thread that ends with it."""
+        reading, is_mine = self._claim(key)
+        if is_mine:
+            Thread(target=self._fill, args=(key, reading, read), name="skidpad-ahead").start()
+
+    def _claim(self, key: int) -> tuple[Future[tuple[FrameBatch, Frames]], bool]:
         with self._lock:
-            if key not in self._read:
-                while len(self._read) >= self._kept:
-                    del self._read[next(iter(self._read))]
-                self._read[key] = read()
-            return self._read[key]
+            if key in self._read:
+                return self._read[key], False
+            while len(self._read) >= self._kept:
+                del self._read[next(iter(self._read))]
+            self._read[key] = Future()
+            return self._read[key], True
+
+    def _fill(self, key: int, reading: Future[tuple[FrameBatch, Frames]], read: Callable[[], tuple[FrameBatch, Frames]]) -> None:
+        try:
+            reading.set_result(read())
+        except BaseException as error:  # noqa: BLE001  whoever waits for it is told
+            with self._lock:
+                if self._read.get(key) is reading:
+                    del self._read[key]  # a drive that is gone may come back
+            reading.set_exception(error)
 
 
 @dataclass(frozen=True)
@@ -104,7 +130,11 @@ class DeepTestWork:
 
     campaign: DeepTest
     known: Known
-    last_read: LastRead = field(default_factory=LastRead)
+    last_read: LastRead = field(init=False)
+
+    def __post_init__(self) -> None:
+        """On a GPU there is room for the block that is read ahead."""
+        object.__setattr__(self, "last_read", LastRead(2 if self.campaign.settings.device == "cpu" else 3))
 
     def of(self, step: str) -> Work:
         """Returns the work of a step."""
@@ -154,63 +184,79 @@ class DeepTestWork:
         return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
 
     def grid_part(self, part: GridPart, progress: Progress) -> Part:
-        """Shows the subject a block under some rows of the grid."""
+        """Shows the subject a block under some rows of the grid; on a GPU the next block is read meanwhile."""
         campaign, keep = self.campaign, self.campaign.settings.keep_activations
-        lead = campaign.subject.lead
-
-        def read() -> tuple[FrameBatch, Frames]:
-            batch = campaign.read_again(self._originals.readable(campaign.block(part.block)))
-            return batch, campaign.on_device(batch.clip)
-
-        batch, clip = self.last_read.get(part.block, read)
-        columns = CaseColumns(keep_activations=keep)
+        lead, device = campaign.subject.lead, campaign.settings.device
+        batch, clip = self.last_read.get(part.block, partial(self._block, part.block))
+        if device != "cpu" and len(campaign.block(part.block + 1)):
+            self.last_read.begin(part.block + 1, partial(self._block, part.block + 1))
         covered: dict[str, CoverageTracker] = {}
         recipes = grid_recipes(campaign.stimuli)[part.rows]
-        for place, recipe in enumerate(recipes):
-            for some in cut(len(batch), lead, campaign.settings.device):
-                progress(place, len(recipes))  # where Ctrl-C is heard
-                mutants, observation = campaign.look(clip[some.start : some.stop + lead], recipe)
+        cuts = cut(len(batch), lead, device, clip.shape[1] * clip.shape[2])
+        found: dict[tuple[int, int], tuple[Judged, Activity]] = {}
+        for number, some in enumerate(cuts):
+            look = campaign.looker(clip[some.start : some.stop + lead])
+            for place, recipe in enumerate(recipes):
+                progress(number * len(recipes) + place, len(cuts) * len(recipes))  # where Ctrl-C is heard
+                mutants, observation = look(recipe)
                 answers = self._originals.answers(batch.indices[some], observation.answers[:, campaign.judged.column])
                 if recipe.name not in covered:
                     covered[recipe.name] = self._tracker.fresh()
                 activity = covered[recipe.name].update(observation.values, packed=keep)
-                rows = len(observation.values)
-                columns.add(judged(self._relation, answers, mutants), [recipe] * rows, batch.indices[some], batch.frame_ids[some], activity)
+                found[place, number] = judged(self._relation, answers, mutants), activity
+        columns = CaseColumns(keep_activations=keep)
+        for place, number in sorted(found):
+            some = cuts[number]
+            columns.add(
+                found[place, number][0],
+                [recipes[place]] * (some.stop - some.start),
+                batch.indices[some],
+                batch.frame_ids[some],
+                found[place, number][1],
+            )
         return Part(columns.table(), {name: tracker.pack() for name, tracker in covered.items()})
+
+    def _block(self, block: int) -> tuple[FrameBatch, Frames]:
+        batch = self.campaign.read_again(self._originals.readable(self.campaign.block(block)))
+        return batch, self.campaign.on_device(batch.clip)
 
     def tries(self, tries: Tries, _: Progress) -> Observation:
         """Shows the subject one frame under some recipes, with the frames before it that it looks back at."""
 
         def read() -> tuple[FrameBatch, Frames]:
             batch = self.campaign.read_again([tries.frame_index])
-            return batch, batch.clip
+            return batch, self.campaign.on_device(batch.clip)
 
-        return self._seen(as_numpy(self.last_read.get(tries.frame_index, read)[1]), tries.recipes)
+        return self._seen(self.last_read.get(tries.frame_index, read)[1], tries.recipes)
 
     def random_shard(self, index: int, _: Progress) -> ShardResult:
         """Computes the shard of one seed frame without a guide, which no other shard has to wait for."""
         seed = SeedFrame.of(self.campaign, index, self._originals)
+        clip = self.campaign.on_device(seed.batch.clip)
 
         def look(recipes: Sequence[Recipe]) -> Observation:
-            parts = [self._seen(seed.batch.clip, recipes[part]) for part in tries_cut(self.campaign, len(recipes))]
+            parts = [self._seen(clip, recipes[part]) for part in tries_cut(self.campaign, len(recipes))]
             return together(parts)
 
         accepted = self.known.accepted.get(seed.frame_index, 0)
         return seed_frame_shard(self.campaign, RANDOM, seed, self._originals, self._relation, self._tracker, look, accepted)
 
-    def _seen(self, clip: NumpyFrames, recipes: Sequence[Recipe]) -> Observation:
+    def _seen(self, clip: Frames, recipes: Sequence[Recipe]) -> Observation:
         campaign = self.campaign
         if campaign.subject.lead:
             # a window has its own past, so a subject with memory sees one mutant at a time
             return together([campaign.look(clip, recipe)[1] for recipe in recipes])
-        mutants = np.concatenate([as_numpy(campaign.mutate(clip, recipe)) for recipe in recipes])
-        return campaign.look(mutants, Recipe())[1]
+        mutants = [recipe.apply(clip, campaign.stimuli) for recipe in recipes]
+        if isinstance(clip, torch.Tensor):
+            return campaign.look(torch.cat([torch.as_tensor(each) for each in mutants]), Recipe())[1]
+        return campaign.look(np.concatenate(mutants), Recipe())[1]
 
 
 def grid_cut(campaign: DeepTest, block: int) -> list[GridPart]:
     """Cuts the grid on a block into parts."""
     rows = len(grid_recipes(campaign.stimuli))
-    size = max(1, _PART_PICTURES // max(len(campaign.block(block)), 1))
+    pictures = _PART_PICTURES if campaign.settings.device == "cpu" else _GPU_PART_PICTURES
+    size = max(1, pictures // max(len(campaign.block(block)), 1))
     return [GridPart(block, slice(start, min(start + size, rows))) for start in range(0, rows, size)]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.oracles.relation import Answers
 
 if TYPE_CHECKING:
@@ -20,23 +19,23 @@ ORIGINALS = "originals"
 
 @dataclass(frozen=True, slots=True)
 class Originals:
-    """Answers and labels by frame index, NaN where there is none; 16 bytes a frame, so it may be kept whole."""
+    """Answers and labels by frame index, NaN where there is none, and which frames could be read; 17 bytes a frame are kept whole."""
 
     answer: FloatArray
     label: FloatArray
-    seen: IntArray
+    seen: BoolArray
 
     @classmethod
     def of(cls, run: Run, frames: int) -> Self:
         """Reads the phase from a run over a drive of `frames` frames."""
         answer, label = np.full(frames, np.nan), np.full(frames, np.nan)
-        seen: list[IntArray] = []
+        seen = np.zeros(frames, np.bool_)
         for table in run.iter_records(ORIGINALS, ("frame_index", "original", "label")):
             index = table["frame_index"].to_numpy()
             answer[index] = table["original"].to_numpy()
             label[index] = table["label"].to_numpy()
-            seen.append(index)
-        return cls(answer, label, np.concatenate(seen) if seen else np.zeros(0, np.int64))
+            seen[index] = True
+        return cls(answer, label, seen)
 
     @property
     def labelled(self) -> int:
@@ -56,10 +55,9 @@ class Originals:
         label = self.label[np.isfinite(self.answer - self.label)]
         return len(label) > 1 and self.mse_rad2 > float(np.var(label))
 
-    def readable(self, block: Iterable[int]) -> IntArray:
-        """Returns the frames of a block that could be read."""
-        wanted = np.fromiter(block, np.int64)
-        return wanted[np.isin(wanted, self.seen)]
+    def readable(self, block: range) -> IntArray:
+        """Returns the frames of a block, which follow one another, that could be read."""
+        return np.flatnonzero(self.seen[block.start : block.stop]) + block.start
 
     def answers(self, indices: IntArray, mutant: FloatArray) -> Answers:
         """Puts the mutants' answers beside those on their originals."""

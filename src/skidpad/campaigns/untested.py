@@ -38,7 +38,7 @@ class Untested:
 
 def untested_frames(summary: Summary, originals: Originals, drive: Drive, relation: Relation, *, finished: bool) -> Untested:
     """Counts the frames of a drive by what became of them; every frame has one reason."""
-    seen = np.unique(originals.seen)
+    seen = originals.seen
     reasons: Counter[str] = Counter(problem.kind.value for problem in summary.problems)
     if isinstance(relation, LabelMse):
         reasons[NO_LABEL] = int(np.isnan(originals.label[seen]).sum())

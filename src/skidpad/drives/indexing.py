@@ -3,58 +3,53 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
+from skidpad.core.images import FloatArray, IntArray
 from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import PictureSource, frame_id_of, pictures_in, times_of
 from skidpad.drives.tables import parse_angle, parse_number
 
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One frame of the index; time_s and public are None where the csv does not say."""
-
-    frame_id: str
-    file_name: str
-    steering_rad: float
-    time_s: float | None
-    public: bool | None
+_NO_ROW, _NOT_SAID = np.int64(-1), np.int8(-1)
 
 
-@dataclass(slots=True)
 class Index:
-    """Collects the frames of one folder while a reader goes through its rows."""
+    """Collects the frames of one folder while a reader goes through its rows.
 
-    name: str
-    folder: Path
-    unit: AngleUnit
-    problems: list[Problem] = field(default_factory=list)
-    _entries: dict[str, _Entry] = field(default_factory=dict)
-    _files: dict[str, str] = field(default_factory=dict)  # by id, in natural order
-    _listed: set[str] = field(default_factory=set)
+    What is known of a picture stands in arrays by its place in natural order: a million pictures as objects would be a gigabyte.
+    """
 
-    def __post_init__(self) -> None:
-        for file_name in pictures_in(self.folder):
+    def __init__(self, name: str, folder: Path, unit: AngleUnit) -> None:
+        self.name = name
+        self.folder = folder
+        self.unit = unit
+        self.problems: list[Problem] = []
+        self._places: dict[str, int] = {}  # by id, in natural order
+        files: list[str] = []
+        for file_name in pictures_in(folder):
             frame_id = frame_id_of(file_name)
-            if frame_id in self._files:
-                detail = f"{file_name} beside {self._files[frame_id]}"
-                self.problems.append(Problem(ProblemKind.DUPLICATE_ID, frame_id, detail))
+            place = self._places.setdefault(frame_id, len(files))
+            if place < len(files):
+                self.problems.append(Problem(ProblemKind.DUPLICATE_ID, frame_id, f"{file_name} beside {files[place]}"))
             else:
-                self._files[frame_id] = file_name
-        if not self._files:
-            raise BadDriveError(f"no pictures in {str(self.folder)!r}; a drive needs frames (jpg, png, bmp, webp, tiff or ppm)")
-
-    @property
-    def picture_ids(self) -> tuple[str, ...]:
-        """The ids of all pictures in the folder, in natural order."""
-        return tuple(self._files)
+                files.append(file_name)
+        if not files:
+            raise BadDriveError(f"no pictures in {str(folder)!r}; a drive needs frames (jpg, png, bmp, webp, tiff or ppm)")
+        self._files = Names.of(files)
+        count = len(files)
+        self._rows = 0
+        self._row = np.full(count, _NO_ROW)
+        self._steering_rad = np.full(count, np.nan)
+        self._time_s = np.full(count, np.nan)
+        self._public = np.full(count, _NOT_SAID)
+        self._listed = np.zeros(count, np.bool_)
+        self._absent: set[str] = set()  # listed, but without a picture
 
     def ignore(self, file_name: str, why: str) -> None:
         """Notes a file that is deliberately not used."""
@@ -68,71 +63,81 @@ class Index:
         if not frame_id:
             self.problems.append(Problem(ProblemKind.BAD_ROW, where, "it names no frame"))
             return
-        if frame_id in self._listed:
+        place = self._places.get(frame_id)
+        if frame_id in self._absent or (place is not None and self._listed[place]):
             self.problems.append(Problem(ProblemKind.DUPLICATE_ID, frame_id, f"again in {where}; the first row is kept"))
             return
-        self._listed.add(frame_id)
+        if place is None:
+            self._absent.add(frame_id)
+        else:
+            self._listed[place] = True
         time_s = None if time is None else parse_number(time)
         if time_s is not None and math.isnan(time_s):
             self.problems.append(Problem(ProblemKind.BAD_ROW, frame_id, f"{where} has the time {time!r}"))
             return
-        if frame_id not in self._files:
+        if place is None:
             self.problems.append(Problem(ProblemKind.MISSING_FILE, frame_id, f"{where} has no picture in {self.folder.name}"))
             return
         steering_rad = parse_angle(label, self.unit)
         if math.isnan(steering_rad):
             self.problems.append(Problem(ProblemKind.NAN_LABEL, frame_id, f"{where} has {label!r}"))
-        self._entries[frame_id] = _Entry(frame_id, self._files[frame_id], steering_rad, time_s, public)
+        self._row[place], self._rows = self._rows, self._rows + 1
+        self._steering_rad[place] = steering_rad
+        if time_s is not None:
+            self._time_s[place] = time_s
+        if public is not None:
+            self._public[place] = public
 
     def add_pictures(self) -> None:
         """Adds every picture of the folder without a label, for a drive that has no csv."""
-        for frame_id, file_name in self._files.items():
-            self._entries[frame_id] = _Entry(frame_id, file_name, math.nan, None, None)
+        self._row = np.arange(len(self._files))
 
     def leave_out(self, unlisted: Iterable[str]) -> None:
         """Notes pictures that no row names; the csv is the index of the drive, so they are not part of it."""
         for frame_id in unlisted:
-            self.problems.append(Problem(ProblemKind.UNLISTED, frame_id, f"{self._files[frame_id]} is left out"))
+            self.problems.append(Problem(ProblemKind.UNLISTED, frame_id, f"{self._files[self._places[frame_id]]} is left out"))
 
     def unlisted(self) -> list[str]:
         """Returns the ids of the pictures that no row has named so far."""
-        return [frame_id for frame_id in self._files if frame_id not in self._listed]
+        return [frame_id for frame_id, place in self._places.items() if not self._listed[place]]
 
     def drive(self, *, natural_order: bool, rate_hz: float | None = None) -> Drive:
         """Makes the drive, in order of time where every frame has one, else in natural or in row order.
 
         Times come from the csv, else from the ids, else from the rate.
         """
-        if not self._entries:
+        places = np.flatnonzero(self._row != _NO_ROW)
+        if not len(places):
             raise BadDriveError(self._no_match())
-        ids = self._files if natural_order else self._entries
-        entries = [self._entries[frame_id] for frame_id in ids if frame_id in self._entries]
-        times = self._times(entries)
-        if times is not None:
-            order = sorted(range(len(entries)), key=times.__getitem__)
-            entries, times = [entries[place] for place in order], [times[place] for place in order]
+        if not natural_order:
+            places = places[np.argsort(self._row[places])]
+        ids = list(self._places)
+        times_s = self._times_s(places, ids)
+        if times_s is not None:
+            order = np.argsort(times_s, kind="stable")
+            places, times_s = places[order], times_s[order]
         elif rate_hz is not None:
-            times = [place / rate_hz for place in range(len(entries))]
-        public = [entry.public for entry in entries]
+            times_s = np.arange(len(places)) / rate_hz
+        public = self._public[places]
         return Drive(
             name=self.name,
-            frame_ids=Names.of(entry.frame_id for entry in entries),
-            steering_rad=np.array([entry.steering_rad for entry in entries], np.float64),
-            time_s=None if times is None else np.array(times, np.float64),
-            source=PictureSource(self.folder, Names.of(entry.file_name for entry in entries)),
+            frame_ids=Names.of(ids[place] for place in places.tolist()),
+            steering_rad=self._steering_rad[places],
+            time_s=times_s,
+            source=PictureSource(self.folder, Names.of(self._files[place] for place in places.tolist())),
             problems=tuple(self.problems),
-            public=None if None in public else np.array(public, np.bool_),
+            public=None if np.any(public == _NOT_SAID) else public == 1,
         )
 
-    def _times(self, entries: list[_Entry]) -> list[float] | None:
-        known = [entry.time_s for entry in entries if entry.time_s is not None]
-        if len(known) == len(entries):
-            start = min(known)
-            return [time - start for time in known]
-        return times_of([entry.frame_id for entry in entries])
+    def _times_s(self, places: IntArray, ids: Sequence[str]) -> FloatArray | None:
+        times_s: FloatArray = self._time_s[places]
+        if np.isnan(times_s).any():
+            return times_of([ids[place] for place in places.tolist()])
+        times_s -= times_s.min()
+        return times_s
 
     def _no_match(self) -> str:
-        rows = next(iter(self._listed), None)
-        picture = next(iter(self._files))
-        got = f"a row says {rows!r}, a picture is called {picture!r}" if rows is not None else "it has no usable rows"
+        row = next(iter(self._absent), None) or next((name for name, place in self._places.items() if self._listed[place]), None)
+        picture = next(iter(self._places))
+        got = f"a row says {row!r}, a picture is called {picture!r}" if row is not None else "it has no usable rows"
         return f"no row of the csv of drive {self.name!r} names a picture in {self.folder.name!r}: {got}; check the id column"

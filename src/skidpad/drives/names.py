@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
-from typing import overload
+from itertools import islice
+from typing import Any, overload
 
 import numpy as np
-
-from skidpad.core.images import IntArray
+from numpy.typing import NDArray
 
 _AT_ONCE = 4096
 
 
 class Names(Sequence[str]):
-    """Texts in order, kept as one piece of bytes: a sixth of what a tuple of them takes; equal to any sequence of the same texts."""
+    """Texts in order, kept as one piece of bytes: a fifth of what a tuple of them takes; equal to any sequence of the same texts."""
 
     __slots__ = ("_data", "_ends")
 
-    def __init__(self, data: bytes, ends: IntArray) -> None:
+    def __init__(self, data: bytearray, ends: NDArray[np.unsignedinteger[Any]]) -> None:
         self._data = data
         self._ends = ends
 
@@ -27,14 +27,14 @@ class Names(Sequence[str]):
         """Packs texts; a generator is never held as a whole."""
         if isinstance(texts, Names):
             return texts
-        parts: list[bytes] = []
-        lengths: list[IntArray] = []
+        data = bytearray()  # grows in place, where parts would be joined beside themselves
+        lengths = array("I")
         left = iter(texts)
         while some := [_bytes(text) for text in islice(left, _AT_ONCE)]:
-            parts.append(b"".join(some))
-            lengths.append(np.fromiter(map(len, some), np.int64, len(some)))
-        ends = np.cumsum(np.concatenate(lengths)) if lengths else np.zeros(0, np.int64)
-        return cls(b"".join(parts), ends)
+            data += b"".join(some)
+            lengths.extend(map(len, some))
+        ends: NDArray[np.unsignedinteger[Any]] = np.cumsum(lengths, dtype=np.uint32 if len(data) < 1 << 32 else np.uint64)
+        return cls(data, ends)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -52,8 +52,7 @@ class Names(Sequence[str]):
         return self._text(at)
 
     def __iter__(self) -> Iterator[str]:
-        starts = chain((0,), self._ends)
-        return (_str(self._data[start:end]) for start, end in zip(starts, self._ends, strict=False))
+        return (self._text(place) for place in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Names):
@@ -63,7 +62,7 @@ class Names(Sequence[str]):
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self._data, len(self)))
+        return hash((bytes(self._data), len(self)))
 
     def __repr__(self) -> str:
         some = ", ".join(map(repr, self[:3]))
@@ -77,5 +76,5 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")  # file names may hold bytes that are no text
 
 
-def _str(data: bytes) -> str:
+def _str(data: bytearray) -> str:
     return data.decode("utf-8", "surrogatepass")

@@ -7,10 +7,13 @@ import re
 from calendar import timegm
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 from skidpad.core.errors import LostDriveError
-from skidpad.core.images import NumpyFrames, decode
+from skidpad.core.images import FloatArray, NumpyFrames, decode
 from skidpad.drives.drive import Problem, ProblemKind
 
 SUFFIXES = frozenset({"jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm"})
@@ -58,8 +61,14 @@ def gone(place: Path) -> LostDriveError:
 def pictures_in(folder: Path) -> list[str]:
     """Returns the names of the pictures in a folder, in natural order; hidden files are not looked at."""
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if not entry.name.startswith(".") and is_picture(entry.name)]
-    return sorted(sorted(names), key=lambda name: natural_key(frame_id_of(name)))
+        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and is_picture(entry.name))
+
+    def key(name: str) -> tuple[list[str | int], str]:
+        return natural_key(frame_id_of(name))
+
+    # Numbers of one width are in order already, and a million keys at once would weigh more than all else about the frames.
+    is_natural = all(one <= other for one, other in pairwise(map(key, names)))
+    return names if is_natural else sorted(names, key=key)
 
 
 def is_picture(name: str) -> bool:
@@ -85,22 +94,20 @@ def natural_key(text: str) -> tuple[list[str | int], str]:
     return parts, text
 
 
-def times_of(frame_ids: list[str]) -> list[float] | None:
+def times_of(frame_ids: Sequence[str]) -> FloatArray | None:
     """Returns the seconds since the first frame where every id is a Unix time in ns, us or ms, or ends in a simulator's clock."""
     if not frame_ids:
         return None
     ticks_per_s = _TICKS_PER_S.get(len(frame_ids[0]))
     if ticks_per_s and all(len(text) == len(frame_ids[0]) and text.isdecimal() and text[0] != "0" for text in frame_ids):
-        ticks = [int(text) for text in frame_ids]
-        first = min(ticks)
+        ticks = np.fromiter(map(int, frame_ids), np.uint64, len(frame_ids))
         # Whole numbers are subtracted first: a float holds a Unix time only to a quarter of a microsecond.
-        return [(tick - first) / ticks_per_s for tick in ticks]
-    clocks = [clock_ms(text) for text in frame_ids]
-    known = [clock for clock in clocks if clock is not None]
-    if len(known) < len(clocks):
+        return np.asarray((ticks - ticks.min()) / ticks_per_s, np.float64)
+    if clock_ms(frame_ids[0]) is None:
         return None
-    start = min(known)
-    return [(clock - start) / 1000.0 for clock in known]
+    clocks = [clock_ms(text) for text in frame_ids]
+    known = np.array([clock for clock in clocks if clock is not None], np.int64)
+    return (known - known.min()) / 1000.0 if len(known) == len(clocks) else None
 
 
 def clock_ms(frame_id: str) -> int | None:

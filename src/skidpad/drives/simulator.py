@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 
 from skidpad.core.angles import AngleUnit
@@ -65,15 +66,15 @@ class Simulator:
 
 def _table(path: Path) -> Table:
     rows = read_rows(path)
-    if not rows:
+    first = next(rows, None)
+    if first is None:
         raise BadDriveError(f"{str(path)!r} is empty; drive a lap with recording on")
-    header = tuple(cell.strip().lower() for cell in rows[0].cells)
-    if _is_header(rows[0]):
-        return Table(path, header, tuple(rows[1:]))
-    if len(rows[0].cells) < 4:
-        found = ", ".join(rows[0].cells)
+    if _is_header(first):
+        return Table(path, tuple(cell.strip().lower() for cell in first.cells), rows)
+    if len(first.cells) < 4:
+        found = ", ".join(first.cells)
         raise BadDriveError(f"{str(path)!r} needs the columns {', '.join(COLUMNS)}, of which the first four must be there; found: {found}")
-    return Table(path, COLUMNS[: len(rows[0].cells)], tuple(rows))
+    return Table(path, COLUMNS[: len(first.cells)], chain((first,), rows))
 
 
 def _is_header(row: Row) -> bool:

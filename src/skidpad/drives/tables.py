@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +26,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A csv with a header."""
+    """A csv with a header; its rows are read when they are gone through, once."""
 
     path: Path
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: Iterator[Row]
 
     def column(self, name: str) -> int:
         """Returns where a column stands, or says which there are."""
@@ -39,12 +40,12 @@ class Table:
         return self.columns.index(name)
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Reads every line of a csv that is not blank."""
+def read_rows(path: Path) -> Iterator[Row]:
+    """Reads every line of a csv that is not blank, one after the other: a million of them would be half a gigabyte."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            return [Row(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells)]
+            yield from (Row(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells))
     except UnicodeDecodeError as error:
         found = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
         raise BadDriveError(f"{str(path)!r} is not UTF-8 text: {found}; save it as UTF-8") from error
@@ -60,9 +61,10 @@ def read_rows(path: Path) -> list[Row]:
 def read_table(path: Path) -> Table:
     """Reads a csv whose first line names the columns."""
     rows = read_rows(path)
-    if not rows:
+    header = next(rows, None)
+    if header is None:
         raise BadDriveError(f"{str(path)!r} is empty; it needs a header and rows")
-    return Table(path, tuple(cell.strip() for cell in rows[0].cells), tuple(rows[1:]))
+    return Table(path, tuple(cell.strip() for cell in header.cells), rows)
 
 
 def read_columns(path: Path) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, findings_of, worst_first
 from skidpad.runs.remote import MARK, Mirror
 from skidpad.runs.schemas import check_columns, check_schema, no_rows, schema_from_json, schema_to_json
-from skidpad.runs.segments import Segment, ShardResult, encode_segment, segment_name
+from skidpad.runs.segments import Segment, ShardResult, encode_segment
 
 State = TypeVar("State")
 
@@ -172,18 +172,18 @@ class Run:
         if not result.records.schema.equals(self.schema):
             raise ValueError(f"the records of {self.path} need the columns {self.schema}; got {result.records.schema}")
         data = encode_segment(result)
-        path = self.path / _SEGMENTS / segment_name(result.phase, result.index, data)
+        segment = Segment.of(result, data, self.path / _SEGMENTS)
         with self.lock():
             kept = self._segments.get((result.phase, result.index))
             if kept is not None:
-                if kept.path.name != path.name:
+                if kept.digest != segment.digest:
                     raise BadRunError(
                         f"shard {result.index} of phase {result.phase!r} is kept in {self.path} with another content; "
                         "something in it is not deterministic, or the settings changed: choose another --out"
                     )
                 return
-            self._write(path, data)
-            self._segments[result.phase, result.index] = Segment(result.phase, result.index, path.stem.rpartition("-")[2], path)
+            self._write(segment.path, data)
+            self._segments[segment.phase, segment.index] = segment
 
     def iter_records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Streams the records, one table a shard, ordered by phase and shard."""

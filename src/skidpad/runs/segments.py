@@ -6,6 +6,7 @@ and one rename commits all three.
 
 import json
 import re
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from skidpad.core.errors import BadRunError
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.runs.records import storable
 
-_NAME = re.compile(r"(?P<phase>[a-z][a-z0-9-]*)-(?P<index>\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII)
+_NAME = re.compile(r"(?P<phase>[a-z][a-z0-9-]*)-(?P<index>\d{6}|[1-9]\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII)
 _PHASE = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _DIGEST_DIGITS = 16
 _ALL_DIFFERENT = frozenset({"case_id", "picture"})
@@ -72,25 +73,30 @@ def encode_segment(result: ShardResult) -> bytes:
     return bytes(sink.getvalue())
 
 
-def segment_name(phase: str, index: int, data: bytes) -> str:
-    """Returns the file name of a shard's bytes."""
-    return f"{phase}-{index:06d}-{sha256(data).hexdigest()[:_DIGEST_DIGITS]}.parquet"
-
-
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A shard's file."""
+    """A shard's file; a long run has tens of thousands, so the folder that they share is kept, not the path of each."""
 
     phase: str
     index: int
     digest: str
-    path: Path
+    folder: str
+
+    @classmethod
+    def of(cls, result: ShardResult, data: bytes, folder: Path) -> Self:
+        """Names the file of a shard, given its bytes."""
+        return cls(sys.intern(result.phase), result.index, sha256(data).hexdigest()[:_DIGEST_DIGITS], sys.intern(str(folder)))
 
     @classmethod
     def from_path(cls, path: Path) -> Self | None:
         """Reads the name; None where it is not one of ours."""
         match = _NAME.fullmatch(path.name)
-        return cls(match["phase"], int(match["index"]), match["digest"], path) if match else None
+        return cls(sys.intern(match["phase"]), int(match["index"]), match["digest"], sys.intern(str(path.parent))) if match else None
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return Path(self.folder, f"{self.phase}-{self.index:06d}-{self.digest}.parquet")
 
     def is_whole(self) -> bool:
         """Tells whether the content still has the hash that the name carries."""

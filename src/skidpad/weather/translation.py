@@ -70,10 +70,10 @@ class Weather:
         """Returns the content codes of frames, (N, channels, h, w) on the device: what decoding under any style starts from."""
         return self._batched(len(frames), lambda part: self._encoded(frames[part]))
 
-    def decode(self, content: torch.Tensor, style: torch.Tensor | None = None) -> torch.Tensor:
-        """Returns frames at the working size, uint8 (N, height, width, 3) on the device; style: (style_size,)."""
+    def decode(self, content: torch.Tensor, style: torch.Tensor | None = None, size: tuple[int, int] | None = None) -> torch.Tensor:
+        """Returns frames, uint8 (N, height, width, 3) on the device; style: (style_size,). size: the working size unless given."""
         row = self._row(style)
-        return self._batched(len(content), lambda part: as_frames(self._decoded(content[part].to(self.device), row)))
+        return self._batched(len(content), lambda part: self._pictures(content[part].to(self.device), row, size))
 
     def translate(self, frames: F, style: torch.Tensor | None = None) -> F:
         """Returns the frames in this weather, of the same shape and kind."""
@@ -81,10 +81,7 @@ class Weather:
         size = (int(frames.shape[1]), int(frames.shape[2]))
 
         def change(part: slice) -> torch.Tensor:
-            pictures = self._decoded(self._encoded(frames[part]), row)
-            if tuple(pictures.shape[2:]) != size:
-                pictures = functional.interpolate(pictures.float(), size, mode="bilinear", antialias=True)
-            return as_frames(pictures)
+            return self._pictures(self._encoded(frames[part]), row, size)
 
         changed = self._batched(len(frames), change) if len(frames) else torch.zeros((0, *size, 3), dtype=torch.uint8)
         return changed.to(frames.device) if isinstance(frames, torch.Tensor) else changed.cpu().numpy()  # type: ignore[return-value] # the kind that came in
@@ -114,6 +111,12 @@ class Weather:
         if isinstance(model, Munit):
             return model.target.decoder(content, row)  # type: ignore[no-any-return] # modules are untyped
         return model.decoded(content)
+
+    def _pictures(self, content: torch.Tensor, row: torch.Tensor | None, size: tuple[int, int] | None) -> torch.Tensor:
+        pictures = self._decoded(content, row)
+        if size is not None and tuple(pictures.shape[2:]) != size:
+            pictures = functional.interpolate(pictures.float(), size, mode="bilinear", antialias=True)
+        return as_frames(pictures)
 
     def _row(self, style: torch.Tensor | None) -> torch.Tensor | None:
         if (style is None) != (self.style_size == 0) or (style is not None and tuple(style.shape) != (self.style_size,)):
@@ -154,5 +157,9 @@ class WeatherStimulus:
 
     def apply(self, frames: F, params: Params) -> F:
         """Returns the frames in the weather."""
-        style = torch.tensor([params.real(f"style_{number}") for number in range(self._weather.style_size)])
-        return self._weather.translate(frames, style if self._weather.style_size else None)
+        return self._weather.translate(frames, self.style(params))
+
+    def style(self, params: Params) -> torch.Tensor | None:
+        """Returns the style that parameters name; None for UNIT."""
+        numbers = [params.real(f"style_{number}") for number in range(self._weather.style_size)]
+        return torch.tensor(numbers) if numbers else None

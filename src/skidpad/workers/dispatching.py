@@ -101,16 +101,30 @@ class _Ledger:
     """What is to be done of one map; tasks are numbered on from `first`, so that what comes of an older map is known as such."""
 
     first: int
-    waiting: deque[int]
+    count: int
     open: int
+    begun: int = 0
+    again: deque[int] = field(default_factory=deque)
     tries: Counter[int] = field(default_factory=Counter)
     lost: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> int:
+        """How many items nobody has in hand."""
+        return len(self.again) + self.count - self.begun
+
+    def take(self) -> int:
+        """Returns the next item to be handed out."""
+        if self.again:
+            return self.again.popleft()
+        self.begun += 1
+        return self.begun - 1
 
     def blame(self, place: int, reason: str) -> None:
         """Takes note of a death at an item: it is tried again, or given up."""
         self.tries[place] += 1
         if self.tries[place] < TRIES:
-            self.waiting.appendleft(place)
+            self.again.appendleft(place)
         else:
             self.lost[place] = reason
             self.open -= 1
@@ -139,7 +153,7 @@ class PoolCrew:
         """Yields the place of each item and its result, as they come."""
         if not items:
             return
-        ledger = _Ledger(self._tasks, deque(range(len(items))), len(items))
+        ledger = _Ledger(self._tasks, len(items), len(items))
         self._tasks += len(items)
         self._pool.prepare(step, given)
         for worker in self._workers.values():
@@ -181,8 +195,8 @@ class PoolCrew:
         # A second task lies ready while the first is computed, as long as nobody else could begin with it.
         for ahead in (1, 2):
             for number, worker in self._workers.items():
-                if worker.ready and len(worker.tasks) < ahead and len(ledger.waiting) > (0 if ahead == 1 else len(self._workers)):
-                    place = ledger.waiting.popleft()
+                if worker.ready and len(worker.tasks) < ahead and ledger.waiting > (0 if ahead == 1 else len(self._workers)):
+                    place = ledger.take()
                     worker.tasks.append(place)
                     self._pool.give(number, ledger.first + place, items[place])
 
@@ -194,6 +208,6 @@ class PoolCrew:
             if self._deaths_while_starting >= TRIES:
                 raise WorkersError(f"{TRIES} workers in a row died while they were starting ({reason}); try fewer, as --workers 1")
         blamed = worker.tasks.popleft() if worker.tasks else None
-        ledger.waiting.extendleft(reversed(worker.tasks))
+        ledger.again.extendleft(reversed(worker.tasks))
         if blamed is not None:
             ledger.blame(blamed, reason)

@@ -65,7 +65,7 @@ class HereCrew:
             return self._bench.perform(items[place], _progress(place, heard, stop))
 
         if self.count == 1:
-            # In the caller's thread, where Ctrl-C strikes at once and a GPU's results need not be waited for.
+            # In the caller's thread, where Ctrl-C strikes at once.
             for place in range(len(items)):
                 yield place, perform(place)
             return

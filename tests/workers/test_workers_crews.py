@@ -1,6 +1,7 @@
 """Every kind of workers: each item once, the same results, the same errors."""
 
 import os
+import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -102,6 +103,14 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
         list(crew.map("square", None, [1]))
 
 
+def test_a_machine_that_lacks_something_is_named(tmp_path: Path, cluster: None) -> None:
+    with (
+        RayCluster(most=1).start(load(tmp_path), fail_to_load, tmp_path) as crew,
+        pytest.raises(WorkersError, match=f"on {socket.gethostname()}: nothing to load here"),
+    ):
+        list(crew.map("square", None, [1]))
+
+
 def test_a_machine_with_other_files_is_refused(tmp_path: Path, cluster: None) -> None:
     other = partial(load, str(tmp_path), {"toy": "2"})
     with (
@@ -116,6 +125,35 @@ def test_no_cluster_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     start = RayCluster(address).start(load(tmp_path), fail_to_load, tmp_path)
     with pytest.raises(WorkersError, match=r"no Ray cluster answers at .*127\.0\.0\.1:1; start one"), start:
+        pass
+
+
+@pytest.mark.parametrize(("failures", "calls"), [(2, 3), (3, 3)])
+def test_a_head_that_fails_to_serve_its_client_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, calls: int
+) -> None:
+    called: list[str] = []
+
+    def connect(address: str, **options: object) -> None:
+        called.append(address)
+        if len(called) <= failures:
+            raise ConnectionAbortedError("Starting Ray client server failed")
+        raise KeyboardInterrupt  # we are in, and this is all that we wanted to know
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", connect)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"ray://127.0.0.1:{head.getsockname()[1]}"
+        sentence = r"no Ray cluster can be used at .*server failed; start one .*token.*or use --workers N"
+        start = RayCluster(address).start(load(tmp_path), fail_to_load, tmp_path)
+        with pytest.raises(WorkersError, match=sentence) if failures >= calls else pytest.raises(KeyboardInterrupt), start:
+            pass
+    assert called == [address] * calls
+
+
+def test_a_cluster_without_a_gpu_is_refused_at_once_where_one_is_needed(tmp_path: Path, cluster: None) -> None:
+    start = RayCluster(gpu=True).start(load(tmp_path), fail_to_load, tmp_path)
+    with pytest.raises(WorkersError, match=r"the local Ray cluster has no GPU; add a machine that has one, or use --workers N"), start:
         pass
 
 

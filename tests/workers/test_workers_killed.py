@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from skidpad.workers.processes import Processes
 
 PROGRAM = "import workers_toys; workers_toys.main()"
 FREE = 3
+RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()")
 
 
 def start(run: Path, workers: str, free: int = FREE) -> subprocess.Popen[bytes]:
@@ -114,6 +117,43 @@ def test_a_ray_head_that_is_killed_is_said_and_the_run_goes_on(run: Path, tmp_pa
     words = f"3 of {SHARDS} shards of phase 'toy' are kept; go on with: skidpad resume '{run}'"
     assert told == [f"error: the local Ray cluster is gone: its head no longer answers; {words}"]
     wait_until(lambda: not workers_at_work(run))
+    execute(Run.open(run), Here(1))
+    assert segments(run) == unharmed(tmp_path / "unharmed")
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A head that somebody has started by hand, with room for one worker; and its address from outside."""
+    pytest.importorskip("ray")
+    with socket.socket() as free, tempfile.TemporaryDirectory(prefix="ray-") as folder:  # sockets need a short path
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        # Without the variable, Ray's process for a client dies now and then as it is forked.
+        environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+        size = ("--num-cpus=1", f"--object-store-memory={80 << 20}", "--include-dashboard=false", f"--temp-dir={folder}")
+        command = (*RAY, "start", "--head", "--block", "--port=0", f"--ray-client-server-port={port}", *size)
+        with (tmp_path / "head.txt").open("wb") as words:
+            process = subprocess.Popen(command, stdout=words, stderr=subprocess.STDOUT, env=environment)
+        wait_until(lambda: b"ray stop" in (tmp_path / "head.txt").read_bytes())
+        yield process, f"ray://127.0.0.1:{port}"
+        process.terminate()
+        process.communicate()
+
+
+def test_from_outside_a_lost_worker_is_replaced_and_a_lost_head_is_said(
+    run: Path, tmp_path: Path, head: tuple[subprocess.Popen[bytes], str]
+) -> None:
+    cluster, address = head
+    process = start(run, address)
+    wait_until(lambda: bool(list(run.glob("begun-3-*"))), process)
+    os.kill(workers_at_work(run).pop(), signal.SIGKILL)
+    wait_until(lambda: len(workers_at_work(run)) == 1, process)
+    os.kill(head_of(cluster.pid), signal.SIGKILL)
+    _, errors = process.communicate()
+    assert process.returncode == 2, errors.decode()
+    words = f"3 of {SHARDS} shards of phase 'toy' are kept; go on with: skidpad resume '{run}'"
+    assert errors.decode().splitlines()[-1] == f"error: the Ray cluster at {address} is gone: its head no longer answers; {words}"
     execute(Run.open(run), Here(1))
     assert segments(run) == unharmed(tmp_path / "unharmed")
 

@@ -12,6 +12,7 @@ import pickle
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skidpad import __version__
-from skidpad.core.errors import MissingExtraError, WorkersError
+from skidpad.core.errors import MissingExtraError, SkidpadError, WorkersError
 from skidpad.core.progress import silent
 from skidpad.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready
 from skidpad.workers.performing import Bench, told
@@ -34,6 +35,9 @@ _WAIT_S = 0.1
 """Ray's waiting cannot be interrupted, and Ctrl-C should be heard."""
 _REACH_S = 2.0
 _REACH_TIMES = 3
+_GRACE_S = "10"
+"""How long Ray's client tries to reach a head again that it has lost; by itself it would for 30 s, and Ctrl-C unheard."""
+_CONNECT_TIMES = 3
 _PLACED = -1
 _PLACED_WITHIN_S = 60.0
 """How long nobody may find a core before we say that the cluster is full."""
@@ -73,20 +77,22 @@ class RayCluster:
 
     def _connect(self, ray: Any) -> None:
         where = f"at {self.address}" if self.address else "on this machine"
-        way_out = "start one with `ray start --head`, or use --workers N"
         head = _place_of(self.address)
         if head is not None and not _answers(head):
-            raise WorkersError(f"no Ray cluster answers {where}; {way_out}")  # Ray itself would ask for minutes
+            # Ray itself would ask for minutes.
+            raise WorkersError(f"no Ray cluster answers {where}; start one with `ray start --head`, or use --workers N")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+        os.environ.setdefault("RAY_CLIENT_RECONNECT_GRACE_PERIOD", _GRACE_S)
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
         if not self.address:
             options |= {"include_dashboard": False, "num_gpus": None if self.gpu else 0}
         try:
-            ray.init(self.address or "local", **options)
+            with warnings.catch_warnings(action="ignore"):  # what it warns of it raises as well
+                _begin(ray, self.address or "local", options)
         except Exception as error:
-            where = f"at {self.address}" if self.address else "on this machine"
+            token = ", bring its token here (~/.ray/auth_token, and RAY_AUTH_MODE=token)" if self.address else ""
             raise WorkersError(
-                f"no Ray cluster can be used {where}: {error}; start one with `ray start --head`, or use --workers N"
+                f"no Ray cluster can be used {where}: {error}; start one with `ray start --head`{token}, or use --workers N"
             ) from error
 
     def __str__(self) -> str:
@@ -116,6 +122,7 @@ class _ActorPool:
         self._named: tuple[str, Any] | None = None
         self._given: Any = None
         self._head = _head(ray, cluster)
+        self._troubles = (ray.exceptions.RayError, OSError, *_client_troubles(cluster))
         self._misses = 0
         self._look_at = 0.0
         self._full_at = time.monotonic() + _PLACED_WITHIN_S
@@ -130,12 +137,13 @@ class _ActorPool:
 
     def hire(self) -> int:
         """Starts one more actor."""
-        handle = self._class.remote(*self._begin)
         number = self._hired
         self._hired += 1
-        actor = self._actors[number] = _Actor(handle)
-        actor.answers[handle.place.remote()] = _PLACED
-        actor.answers[handle.begin.remote()] = None
+        with self._reaching():
+            handle = self._class.remote(*self._begin)
+            actor = self._actors[number] = _Actor(handle)
+            actor.answers[handle.place.remote()] = _PLACED
+            actor.answers[handle.begin.remote()] = None
         return number
 
     def prepare(self, step: str, given: Any) -> None:
@@ -144,24 +152,25 @@ class _ActorPool:
             return
         self._step += 1
         self._named = (step, given)
-        self._given = self._ray.put(given)
+        with self._reaching():
+            self._given = self._ray.put(given)
 
     def give(self, worker: int, task: int, item: Any) -> None:
         """Sends a task, and before the first one of a step the step."""
         actor = self._actors[worker]
-        if actor.prepared != self._step and self._named is not None:
-            actor.handle.prepare.remote(self._step, self._named[0], self._given)
-            actor.prepared = self._step
-        actor.answers[actor.handle.perform.remote(pickle.dumps(item, protocol=5))] = task
+        content = pickle.dumps(item, protocol=5)
+        with self._reaching():
+            if actor.prepared != self._step and self._named is not None:
+                actor.handle.prepare.remote(self._step, self._named[0], self._given)
+                actor.prepared = self._step
+            actor.answers[actor.handle.perform.remote(content)] = task
 
     def events(self) -> Sequence[Event]:
         """Waits until an actor answers or is gone; now and then looks whether the head is still there."""
         by_answer = {answer: number for number, actor in self._actors.items() for answer in actor.answers}
-        try:
+        with self._reaching():
             done, _ = self._ray.wait(list(by_answer), num_returns=1, timeout=_WAIT_S)
             found = [event for answer in done if (event := self._event(by_answer[answer], answer)) is not None]
-        except (self._ray.exceptions.RayError, ConnectionError, OSError) as error:
-            raise self._lost() from error
         if not done:
             self._look_at_head()
             if time.monotonic() > self._full_at:
@@ -171,8 +180,10 @@ class _ActorPool:
     def close(self) -> None:
         """Ends all actors at once: what they are at is not asked for any more."""
         for actor in self._actors.values():
-            with suppress(Exception):  # the head may be gone, and the actors with it
-                self._ray.kill(actor.handle)
+            # The head may be gone, and the actors with it; whoever asks Ray for anything then is given a new cluster.
+            if self._ray.is_initialized():
+                with suppress(Exception):
+                    self._ray.kill(actor.handle)
         self._actors.clear()
 
     def _event(self, number: int, answer: Any) -> Event | None:
@@ -210,6 +221,13 @@ class _ActorPool:
         if self._misses >= _REACH_TIMES:
             raise self._lost()
 
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except self._troubles as error:
+            raise self._lost() from error
+
     def _lost(self) -> WorkersError:
         return WorkersError(f"{self._cluster} is gone: its head no longer answers")
 
@@ -236,6 +254,9 @@ class RayWorker:
             pin_process()
             content = {"host": socket.gethostname(), "version": __version__, "hashes": dict(self._bench.performer.hashes)}
             return pickle.dumps(("ready", content), protocol=5)
+        except SkidpadError as error:
+            # What is missing there may well be here: it matters where.
+            return pickle.dumps(("failed", WorkersError(f"on {socket.gethostname()}: {error}")), protocol=5)
         except Exception as error:  # noqa: BLE001  whatever it is, the driver says it
             return pickle.dumps(("failed", told(error)), protocol=5)
 
@@ -265,9 +286,29 @@ def _ray() -> Any:
     return ray
 
 
+def _begin(ray: Any, address: str, options: Mapping[str, Any]) -> None:
+    """Connects; again where the head could not start a process for its client, which Ray fails to do now and then."""
+    for _ in range(_CONNECT_TIMES - 1):
+        with suppress(ConnectionAbortedError):
+            ray.init(address, **options)
+            return
+    ray.init(address, **options)
+
+
 def _head(ray: Any, cluster: RayCluster) -> tuple[str, int] | None:
-    """Returns where the head listens; None from outside, where Ray's client tells of a head that is gone."""
-    return None if cluster.address.startswith("ray://") else _place_of(ray.get_runtime_context().gcs_address)
+    """Returns where the head listens; from outside its port for clients, where no other can be reached."""
+    head = _place_of(ray.get_runtime_context().gcs_address)
+    outside = cluster.address.startswith("ray://")
+    return _place_of(cluster.address) if outside and (head is None or not _answers(head)) else head
+
+
+def _client_troubles(cluster: RayCluster) -> tuple[type[Exception], ...]:
+    """Returns what else Ray's client raises of a head that is gone."""
+    if not cluster.address.startswith("ray://"):
+        return ()
+    import grpc  # noqa: PLC0415  comes with Ray's client
+
+    return (grpc.RpcError,)
 
 
 def _place_of(address: str) -> tuple[str, int] | None:

@@ -14,7 +14,7 @@ from worlds_scenes import CAMERA, CLEAR, FOG, NIGHT, RAIN, SNOW, caster, crowded
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds import gpu_raycast
 from skidpad.worlds.cards import SEEN, STANDING, see_cards
-from skidpad.worlds.gpu_raycast import AGREEMENT, GpuRayCaster, _as_if_numba_were_new, check, obstacle
+from skidpad.worlds.gpu_raycast import AGREEMENT, GpuRayCaster, _as_if_numba_were_new, baked, check, obstacle
 from skidpad.worlds.packs import Pack, pack, stage_at
 from skidpad.worlds.pixels import begin_frame, overlaps, paint_pixel
 from skidpad.worlds.raycast import render_side_by_side
@@ -41,7 +41,7 @@ def poses() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def packed() -> Pack:
-    return pack([caster(scenario).stage for scenario in SCENARIOS], CAMERA)
+    return pack(baked([caster(scenario).scene for scenario in SCENARIOS], CAMERA), CAMERA)
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_a_ray_cluster_writes_them_too(kind: str, most: int, cluster: None, alon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["deeproad", "tactic", "online", "compare", "search"])
+@pytest.mark.parametrize("kind", CONFIGS)
 def test_any_number_of_workers_writes_them(kind: str, cluster: None, alone: Callable[[str], list[str]], tmp_path: Path) -> None:
     for place, workers in enumerate((Here(2), Processes(2), Processes(3), RayCluster())):
         assert computed(kind, tmp_path / str(place), workers) == alone(kind)

@@ -24,7 +24,7 @@ from skidpad.weather.translation import Weather
 
 SIZES = Sizes(filters=4, blocks=1, style=3, hidden=8, scales=1)
 HEIGHT_PX, WIDTH_PX = 32, 48
-CARD = WeatherCard("toy-rain", Method.MUNIT, SIZES, 16, "day", "a" * 64, "rain", "b" * 64, True, 1, 1, 16, 0, "c" * 64)
+CARD = WeatherCard("toy-rain", Method.MUNIT, SIZES, 16, "day", "a" * 64, "rain", "b" * 64, True, 1, 1, 16, 0, weights_sha256="c" * 64)
 
 
 def toy_weights(seed: int = 0) -> dict[str, torch.Tensor]:

@@ -14,7 +14,7 @@ from skidpad.campaigns.campaign import load_campaign
 from skidpad.campaigns.deeproad import DeepRoad
 from skidpad.campaigns.deeproad_ranking import check_comparable, ranked
 from skidpad.campaigns.deeproad_settings import DeepRoadSettings, StyleChoice
-from skidpad.campaigns.deeproad_summary import summarise_road
+from skidpad.campaigns.deeproad_summary import BoundCount, Conditions, RoadSummary, summarise_road
 from skidpad.campaigns.deeproad_weathers import WeatherLooks, drawn_styles, open_weathers
 from skidpad.campaigns.replaying import replay_case
 from skidpad.core.angles import AngleUnit
@@ -22,7 +22,7 @@ from skidpad.core.errors import BadRunError, BadSubjectError, InterruptedRunErro
 from skidpad.core.images import pixel_hash
 from skidpad.core.stimuli import Params, Real, Recipe, Space
 from skidpad.core.units import PlainUnit
-from skidpad.report.deeproad import deeproad_page
+from skidpad.report.deeproad import deeproad_page, style_words, verdict
 from skidpad.runs.folder import Run
 from skidpad.runs.replay import PictureMatch
 from skidpad.subjects.description import Output
@@ -210,7 +210,8 @@ def test_a_page_has_counts_pictures_and_scenes(tmp_path: Path) -> None:
     campaign = road(FAULTY, 10.0, 30.0)
     page = deeproad_page(run_of(campaign, tmp_path / "run"), campaign)
     assert page.tone.value == "alarm"
-    assert "move by 2° or more under a weather; the worst is glare" in page.verdict
+    assert page.verdict == "7 of 24 answers move by 2° or more under glare."
+    assert any(note.startswith("MUNIT weathers are under 2 styles drawn from N(0, 1)") for note in page.notes)
     assert page.pictures[0].recipe == "glare, style 2 of 2"
     assert [row.label for row in page.galleries[0].rows] == ["as recorded", "glare"]
     assert [table.key for table in page.tables] == ["weathers", "styles", "learned"]
@@ -218,9 +219,27 @@ def test_a_page_has_counts_pictures_and_scenes(tmp_path: Path) -> None:
     assert calm.tone.value == "calm"
 
 
+def test_the_words_name_the_worst_of_several_weathers_and_the_pictures_that_styles_are_of() -> None:
+    one = Conditions("snow", "", (BoundCount(10.0, 3, 4, 0.3, 0.9),), 4, 1.0, 1.0, 1.0, 1.0, 0)
+    two = RoadSummary(4, 1.0, 1.0, replace(one, weather="all"), (one, replace(one, weather="fog")), (), np.zeros(1, int), ())
+    assert verdict(two, finished=True).endswith("under a weather; the worst is snow with 75.0\N{NO-BREAK SPACE}%.")
+    assert verdict(replace(two, by_weather=(one,)), finished=True).endswith("move by 10° or more under snow.")
+    for rendered, words in (
+        ((True,), "rendered pictures"),
+        ((False,), "real pictures"),
+        ((True, False), "the pictures that each learned from"),
+    ):
+        campaign = road(style="mean")
+        looks = [Glare(30.0) for _ in rendered]
+        for each, is_rendered in zip(looks, rendered, strict=True):
+            each.weather.card.rendered = is_rendered
+        campaign = replace(campaign, weathers=dict(zip("ab", looks, strict=False)))
+        assert style_words(campaign) == f"the mean style of {words}"
+
+
 def test_subjects_rank_by_their_shares(tmp_path: Path) -> None:
     results = {}
-    for name, subject in (("faulty", FAULTY), ("perfect", BarSubject())):
+    for name, subject in (("faulty", FAULTY), ("perfect", BarSubject(sha256="perfect"))):
         campaign = road(subject)
         run = run_of(campaign, tmp_path / name)
         results[name] = (run, summarise_road(run, campaign))
@@ -236,6 +255,8 @@ def test_subjects_rank_by_their_shares(tmp_path: Path) -> None:
         check_comparable([results["faulty"][0], other])
     with pytest.raises(BadRunError, match="is not finished"):
         check_comparable([road().start(tmp_path / "begun")])
+    with pytest.raises(BadRunError, match="are of one subject; give one run of each"):
+        check_comparable([results["perfect"][0], results["faulty"][0], results["faulty"][0]])
 
 
 def test_settings_survive_a_config_and_wrong_ones_are_refused() -> None:
@@ -249,7 +270,8 @@ def test_settings_survive_a_config_and_wrong_ones_are_refused() -> None:
         ({"thresholds_deg": [True]}, "must be a list of numbers"),
         ({"weathers": []}, "needs a weather"),
         ({"weathers": "w"}, "must be a list of texts"),
-        ({"styles": 0}, "at least 1"),
+        ({"styles": -1}, "^styles must be at least 1; got -1$"),
+        ({"shard_frames": -1}, "^shard_frames must be at least 0; got -1$"),
         ({"style": "mean"}, "the mean style is one style"),
         ({"stimulus_on": "frame"}, "no way to show"),
         ({"seed": "x"}, "must be a whole number"),
@@ -286,7 +308,7 @@ def test_weathers_are_named_by_their_files(tmp_path: Path) -> None:
     ]
     opened = open_weathers(files, "cpu", StyleChoice.MEAN, 1, 0)
     assert list(opened) == ["snow-munit", "snow-unit", "rain"]
-    with pytest.raises(SkidpadError, match="two weathers are called 'rain-munit'"):
+    with pytest.raises(SkidpadError, match="two weathers are called 'rain';"):
         open_weathers([files[2], files[2]], "cpu", StyleChoice.MEAN, 1, 0)
     with pytest.raises(BadSubjectError, match="no device named 'gpu'"):
         open_weathers(files, "gpu", StyleChoice.MEAN, 1, 0)
@@ -344,5 +366,5 @@ def test_a_subject_that_cannot_run_on_the_gpu_runs_on_the_cpu(monkeypatch: pytes
 
 def test_an_output_that_is_no_angle_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     subject = BarSubject(description=described(Output("steering", AngleUnit.RAD), Output("brightness", PlainUnit.FRACTION)))
-    with pytest.raises(SkidpadError, match="is no angle"):
+    with pytest.raises(SkidpadError, match=r"the output 'brightness' is no angle; choose --output among: steering$"):
         loaded(monkeypatch, tmp_path, subject, output="brightness")

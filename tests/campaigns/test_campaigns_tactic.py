@@ -13,16 +13,21 @@ from scipy import stats
 from tactic_toys import CARD, run_of, toy_campaign, toy_drive, toy_subject
 
 from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.gating import check_gate
 from skidpad.campaigns.tactic import Tactic, covered_by, phase_name
 from skidpad.campaigns.tactic_applying import recipe_of, style_of
 from skidpad.campaigns.tactic_replaying import is_reproduced, replay_scene
 from skidpad.campaigns.tactic_settings import TacticSettings
 from skidpad.campaigns.tactic_summary import compared, conditions_of, errors_at, load_condition, summarise
-from skidpad.campaigns.tactic_validity import filter_of
+from skidpad.campaigns.tactic_validity import file_and_class, filter_of
 from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.runs.folder import Run
-from skidpad.weather.files import BadWeatherError, save_weather
-from skidpad.weather.validity import StructureKept
+from skidpad.runs.gate import ALL, Limits
+from skidpad.weather.files import BadWeatherError, WeatherCard, save_weather
+from skidpad.weather.pretrained import CLASSIFIER, classifier_path
+from skidpad.weather.settings import Method
+from skidpad.weather.unit import Unit
+from skidpad.weather.validity import StructureAndClass, StructureKept
 
 LOUD = {"bounds_deg": (0.5, 1.0, 2.0, 90.0)}
 """Bounds that the toy breaks on some scenes, and one that it never breaks."""
@@ -234,19 +239,59 @@ def test_bad_settings_end_in_clear_words(changes: dict[str, object], words: str)
 def test_a_missing_weather_ends_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadWeatherError, match="there is no weather"):
         CAMPAIGNS.get("tactic")({"campaign": "tactic", "subject": "a.toml", "drive": "rendered", "weather": str(tmp_path / "none")})
-    from skidpad.weather.settings import Method
-
-    save_weather(tmp_path / "unit", replace(CARD, method=Method.UNIT), {})
+    save_weather(tmp_path / "unit", replace(CARD, method=Method.UNIT), Unit(CARD.sizes).state_dict())
     with pytest.raises(BadWeatherError, match="knows no styles"):
         CAMPAIGNS.get("tactic")({"campaign": "tactic", "subject": "a.toml", "drive": "rendered", "weather": str(tmp_path / "unit")})
 
 
 def test_filters_are_named_by_a_word_or_a_file(tmp_path: Path) -> None:
-    assert filter_of("", "night") is None
-    assert filter_of("off", "night") is None
-    assert isinstance(filter_of("structure", "night"), StructureKept)
+    assert filter_of("", CARD) is None
+    assert filter_of("off", CARD) is None
+    assert isinstance(filter_of("structure", CARD), StructureKept)
     with pytest.raises(SkidpadError):
-        filter_of(str(tmp_path / "none"), "night")
+        filter_of(str(tmp_path / "none"), CARD)
+
+
+def test_the_class_of_a_filter_is_named_or_that_of_the_weathers_folder_or_of_its_name() -> None:
+    file = str(classifier_path(CLASSIFIER))
+    snow = replace(CARD, name="my-weather", target="/pictures/snow")
+
+    def target(text: str, card: WeatherCard) -> str:
+        found = filter_of(text, card)
+        assert isinstance(found, StructureAndClass)
+        return found.target
+
+    assert target(file, snow) == "snow"
+    assert target(file, replace(CARD, target="elsewhere")) == "rain"  # toy-rain
+    assert target(f"{file}=clear", snow) == "clear"
+    with pytest.raises(UnknownNameError, match=r"named 'hail'.*to say which class the weather 'hail' is: FILE=CLASS"):
+        filter_of(file, replace(CARD, name="hail", target="elsewhere"))
+    with pytest.raises(UnknownNameError, match="no class of the weather classifier named 'hail'"):
+        filter_of(f"{file}=hail", snow)
+    assert file_and_class("/sets/run=3/clf") == ("/sets/run=3/clf", "")
+    assert file_and_class("/sets/run=3/clf=snow_day") == ("/sets/run=3/clf", "snow_day")
+
+
+def test_an_interrupt_says_how_many_conditions_are_kept(tmp_path: Path) -> None:
+    campaign = toy_campaign(toy_drive(6))
+    run = campaign.start(tmp_path / "run")
+
+    def stop(_done: int, _total: int, note: str = "") -> None:
+        if "condition 2: try" in note:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match=r"^stopped: 1 of 2 conditions of es, repeat 1, are kept; go on with: skidpad resume "):
+        campaign.execute(run, stop)
+
+
+def test_the_gate_counts_what_the_first_search_found_as_the_page_does(finished: tuple[Tactic, Run]) -> None:
+    campaign, run = finished
+    summary = summarise(campaign, run)
+    both = summary.of("es")
+    verdict = check_gate(run, Limits({ALL: 1.0}))
+    (whole, *_) = verdict.rates
+    assert (whole.findings, whole.rate.n) == (sum(each.errors[0] for each in both), sum(each.judged for each in both))
+    assert "what es found counts; random-styles is what it is compared with" in verdict.notes
 
 
 def test_a_style_survives_its_recipe() -> None:

@@ -1,7 +1,5 @@
 """The same findings and coverage whoever computes, and whatever happens on the way."""
 
-import errno
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,17 +8,14 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from bar_world import BarSubject, bar_campaign, bar_drive
+from bar_world import BarSubject, bar_campaign
 
 from skidpad.campaigns.batches import cut
 from skidpad.campaigns.campaign import load_campaign
 from skidpad.campaigns.deeptest import DeepTest
 from skidpad.campaigns.settings import DeepTestSettings
-from skidpad.core.errors import BadRunError, LostDriveError
-from skidpad.core.images import write_image
-from skidpad.drives.drive import Problem
+from skidpad.core.errors import InterruptedRunError
 from skidpad.drives.memory import drive_from_arrays
-from skidpad.drives.opening import open_drive
 from skidpad.runs.folder import Run
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.pretrained import pretrained
@@ -180,117 +175,16 @@ def test_cutting_leaves_out_no_frame(frames: int, sizes: list[int]) -> None:
     assert [place for part in parts for place in range(part.start, part.stop)] == list(range(frames))
 
 
-def unharmed(folder: Path) -> list[str]:
-    campaign = bar_campaign(BarSubject())
-    run = campaign.start(folder)
-    campaign.execute(run)
-    return segments(run)
+def test_a_run_that_one_thread_began_goes_on_with_two_processes(alone: Callable[[str], list[str]], tmp_path: Path) -> None:
+    run = load_campaign(config_of("duel"), "the test").start(tmp_path / "run")
 
+    def stop(done: int, total: int, note: str = "") -> None:
+        if 2 * done > total:
+            raise KeyboardInterrupt
 
-class After:
-    """Does something once, when a phase has so many shards."""
-
-    def __init__(self, phase: str, shards: int, do: Callable[[], object]) -> None:
-        self._when, self._do = (phase, shards), do
-        self.happened = False
-
-    def __call__(self, done: int, total: int, note: str = "") -> None:
-        if (note, done) == self._when and not self.happened:
-            self.happened = True
-            self._do()
-
-
-@pytest.fixture
-def on_disk(tmp_path: Path) -> tuple[Path, Callable[[], DeepTest]]:
-    """The toy drive as pictures in a folder, and a campaign on them."""
-    drive = bar_drive()
-    folder = tmp_path / "drive"
-    folder.mkdir()
-    for place in range(len(drive)):
-        frame = drive.frame(place)
-        assert not isinstance(frame, Problem)
-        write_image(folder / f"{place:03d}.png", frame)
-    return folder, lambda: bar_campaign(BarSubject(), drive=open_drive(f"folder:{folder}"), relation="steers-alike", tolerance=1.0)
-
-
-@pytest.mark.parametrize("phase", ["originals", "grid"])
-@pytest.mark.parametrize(("workers", "shards"), [(Here(1), 1), (Here(2), 0)], ids=["one", "two"])  # threads read ahead of what is told
-def test_a_drive_that_is_gone_for_good_is_said_and_the_run_goes_on_when_it_is_back(
-    on_disk: tuple[Path, Callable[[], DeepTest]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str, workers: Workers, shards: int
-) -> None:
-    folder, campaign = on_disk
-    monkeypatch.setattr("skidpad.workers.performing.WAITS_S", (0.0, 0.0))
-    whole, run = campaign().start(tmp_path / "whole"), campaign().start(tmp_path / "run")
-    campaign().execute(whole)
-    lost = After(phase, shards, lambda: folder.rename(tmp_path / "elsewhere"))
-    losing = campaign()
-    with pytest.raises(LostDriveError, match=r"is gone; put it back .*go on with: skidpad resume"):
-        losing.execute(run, lost, workers)
-    assert lost.happened
-    (tmp_path / "elsewhere").rename(folder)
-    campaign().execute(Run.open(run.path), workers=workers)
-    assert segments(Run.open(run.path)) == segments(whole)
-    assert Run.open(run.path).problems() == ()
-
-
-def test_a_drive_that_is_gone_for_a_while_is_waited_for(
-    on_disk: tuple[Path, Callable[[], DeepTest]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, campaign = on_disk
-    whole, run = campaign().start(tmp_path / "whole"), campaign().start(tmp_path / "run")
-    campaign().execute(whole)
-    waited = []
-
-    def sleep(seconds: float) -> None:
-        waited.append(seconds)
-        (tmp_path / "elsewhere").rename(folder)
-
-    monkeypatch.setattr("skidpad.workers.performing.time.sleep", sleep)
-    campaign().execute(run, After("originals", 1, lambda: folder.rename(tmp_path / "elsewhere")), Here(1))
-    assert len(waited) == 1
-    assert segments(run) == segments(whole)
-
-
-def test_a_disk_that_fills_up_keeps_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign = bar_campaign(BarSubject())
-    run = campaign.start(tmp_path / "run")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        fills = After("grid", 1, lambda: patch.setattr("skidpad.core.files.os.fsync", full))
-        with pytest.raises(BadRunError, match=r"the disk is full; 4 shards are kept; free some space .*skidpad resume"):
-            campaign.execute(run, fills, Here(2))
+    with pytest.raises(InterruptedRunError, match="go on with: skidpad resume"):
+        load_campaign(config_of("duel"), "the test").execute(run, stop, Here(1))
     again = Run.open(run.path)
-    campaign.execute(again, workers=Here(2))
-    assert segments(again) == unharmed(tmp_path / "unharmed")
-
-
-def test_a_last_segment_that_is_damaged_is_computed_again(tmp_path: Path) -> None:
-    campaign = bar_campaign(BarSubject())
-    run = campaign.start(tmp_path / "run")
-    campaign.execute(run)
-    last = max((run.path / "segments").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    last.write_bytes(last.read_bytes()[:-20])
-    again = Run.open(run.path)
-    assert not again.is_finished
-    assert len(again.damaged) == 1
-    campaign.execute(again)
-    assert segments(again) == unharmed(tmp_path / "unharmed")
-
-
-def test_a_second_run_into_the_folder_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
-    campaign = bar_campaign(BarSubject())
-    run = campaign.start(tmp_path / "run")
-    with pytest.raises(BadRunError, match="is not empty; go on with that run"):
-        campaign.start(tmp_path / "run")
-
-    def second() -> None:
-        with pytest.raises(BadRunError, match=r"in use by another skidpad \(process \d+\)"):
-            bar_campaign(BarSubject()).execute(Run.open(run.path, set_aside=False))
-
-    tried = After("grid", 1, second)
-    campaign.execute(run, tried)
-    assert tried.happened
-    assert segments(run) == unharmed(tmp_path / "unharmed")
+    assert set() < set(segments(again)) < set(alone("duel"))
+    load_campaign(again.config, again.place).execute(again, workers=Processes(2))
+    assert segments(again) == alone("duel")

@@ -65,7 +65,7 @@ def test_a_weather_is_learned_tested_under_and_ranked(
 
     run = tmp_path / "run"
     tested = skidpad(
-        "weather", "test", subject, drive_text, "--weather", night, "--thresholds", "5,0.01,40", "--styles", 2, "--out", run, "--json"
+        "weather", "test", subject, drive_text, "--weather", night, "--thresholds", "0.01,5,40", "--styles", 2, "--out", run, "--json"
     )
     figures = json.loads(tested.out)
     assert figures["thresholds_deg"] == [0.01, 5.0, 40.0]
@@ -87,6 +87,10 @@ def test_a_weather_is_learned_tested_under_and_ranked(
     ranking = json.loads(skidpad("weather", "rank", run, "--json").out)["ranking"]
     assert [(each["subject"], each["rank"]) for each in ranking] == [("small", 1)]
     assert "subjects by robustness" in skidpad("weather", "rank", run).out
+    twice = skidpad("weather", "rank", run, run)
+    assert (twice.code, "are of one subject" in twice.err) == (2, True)
+    nowhere = skidpad("weather", "rank", tmp_path / "nowhere")
+    assert "`skidpad weather test SUBJECT DRIVE --weather FILE --out" in nowhere.err
 
 
 def test_a_replication_of_deeproad_grows(skidpad: Callable, night: Path, subject: Path, drive_text: str, tmp_path: Path) -> None:
@@ -105,7 +109,27 @@ def test_a_replication_of_deeproad_grows(skidpad: Callable, night: Path, subject
     assert both["cells"][0]["inconsistent"] == both["cells"][1]["inconsistent"]
     assert "| rainy | Autumn | 5,279 | 5,279 | 5,279 | 5,279 |" in (out / "deeproad.md").read_text()
     other = skidpad(*words, "--weather", night, "--thresholds", "3")
-    assert (other.code, "was measured with another subject, weather, drive, style or bounds" in other.err) == (2, True)
+    assert (other.code, "was measured with another list of --thresholds; choose another --out" in other.err) == (2, True)
+    fewer = skidpad(*words, "--weather", night, "--frames", 2)
+    assert (fewer.code, "was measured with another drive, or other --frames of it;" in fewer.err) == (2, True)
+    less = skidpad(*words, "--weather", night, "--frames", -5)
+    assert (less.code, "--frames is a number of frames, 0 for all; got -5" in less.err) == (2, True)
+
+
+def test_a_rendered_weather_on_another_drive_is_warned_of_wherever_figures_stand(
+    skidpad: Callable, subject: Path, drive_text: str, tmp_path: Path
+) -> None:
+    """`weather test` and `replicate deeproad` in the same words; those of cells that an earlier call measured as well."""
+    warning = "demo-rain was learned from rendered pictures, and this drive is not rendered"
+    tested = skidpad("weather", "test", subject, drive_text, "--weather", "demo-rain", "--out", tmp_path / "run")
+    assert f"warning: {warning}" in tested.out
+    assert "styles of MUNIT weathers: the mean style of rendered pictures" in tested.out
+    words = ("replicate", "deeproad", subject, "--drive", drive_text, "--weather", "demo-rain", "--frames", 2, "--out", tmp_path / "rep")
+    for _ in range(2):
+        shown = skidpad(*words)
+        assert shown.out.count(f"warning: {warning}") == 1
+        assert f"- warning: {warning}" in (tmp_path / "rep" / "deeproad.md").read_text()
+        assert "demo-rain (rendered); the paper's frames are not told" in (tmp_path / "rep" / "deeproad.md").read_text()
 
 
 def test_ctrl_c_keeps_what_was_learned(
@@ -127,7 +151,8 @@ def test_ctrl_c_keeps_what_was_learned(
     assert not (tmp_path / "dark.toml").exists()
     monkeypatch.setattr(Training, "_advance", advance)
     resumed = skidpad(*words)
-    assert "going on from" in resumed.err
+    assert f"going on from {tmp_path / 'dark.checkpoint.pt'}, step 2 of 3" in resumed.err.replace("\n", "")
+    assert "step 3 of 3: image" in resumed.err  # a log file has no bar
     assert (tmp_path / "dark.safetensors").read_bytes() == night.with_suffix(".safetensors").read_bytes()
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -148,6 +173,9 @@ def test_bad_pictures_and_settings_end_in_clear_words(skidpad: Callable, sets: t
         (("--to", sets[1], "--preset", "smal"), "did you mean 'small'"),
         (("--to", sets[1], "--steps", 0), "steps must be at least 1"),
         (("--to", sets[1], "--device", "cuba"), "no device named 'cuba'"),
+        (("--to", sets[1], "--seed", -1), "seed must be at least 0; got -1"),
+        (("--to", sets[1], "--limit", 4), "a weather needs at least 8 pictures of each set, better a thousand; got --limit 4"),
+        (("--to", sets[1], "--limit", -1), "got --limit -1"),
     ):
         ended = skidpad("weather", "train", "--from", sets[0], "--out", tmp_path / "w", *SMALL, *given)
         assert (ended.code, message in ended.err) == (2, True), (given, ended.err)
@@ -159,6 +187,8 @@ def test_bad_weathers_end_in_clear_words(skidpad: Callable, subject: Path, drive
         (("--weather", tmp_path / "fog"), "there is no weather"),
         (("--weather", tmp_path / "fog", "--thresholds", "ten"), "thresholds are degrees, as 10,20,30,40; got 'ten'"),
         (("--weather", tmp_path / "fog", "--thresholds", "-1"), "thresholds are degrees above 0"),
+        (("--weather", tmp_path / "fog", "--thresholds", "20,10"), "ascending and each once, as 10,20,30,40; got 20, 10"),
+        (("--weather", tmp_path / "fog", "--styles", "-1"), "styles must be at least 1; got -1"),
         (("--weather", tmp_path / "fog", "--style", "men"), "did you mean 'mean'"),
     ):
         ended = skidpad("weather", "test", subject, drive_text, *words, "--out", tmp_path / "run")

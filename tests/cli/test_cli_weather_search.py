@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,15 +34,26 @@ def test_a_search_is_reported_replayed_and_resumed(
     assert len(payload["conditions"]) == 2 * 2 * 2
     assert len(payload["conditions"][0]["style"]) == 3
     assert [test["metric"] for test in payload["tests"]["random-styles"]] == ["KMNC", "NBC", "0.001°", "40°"]
-    assert (run / "report.html").read_text(encoding="utf-8").count("condition 2") > 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert page.count("condition 2") > 0
     again = skidpad("resume", run)
     assert again.code == 0, again.err
+    # the terminal shows the repeat that the page shows, and both say which
+    (shown,) = re.findall(r"\(1\+1\)-ES, guided by NBC, (repeat \d of 2, the one with the most errors): errors", again.out)
+    assert f"By (1+1)-ES ({shown})." in page
+    assert re.search(r"random styles \(R_c\), repeat \d of 2", again.out)  # guided by nothing
+    assert "warning: toy-rain was learned from rendered pictures, and this drive is not rendered" in " ".join(again.out.split())
+    assert "warning: Learned at fewer pixels than the subject sees: toy-rain" in " ".join(again.out.split())
+    assert len(payload["warnings"]) == 2
     assert "(1+1)-ES against random styles (R_c)" in again.out
     assert "worst finding: skidpad replay" in again.out
     finding = again.out.split("skidpad replay")[1].split()[1]
     replayed = skidpad("replay", run, finding, "--picture", tmp_path / "pair.png")
     assert replayed.code == 0, replayed.out
     assert "reproduced" in replayed.out
+    rows = {line.split("│")[1].strip(): line for line in replayed.out.splitlines() if line.count("│") >= 3}
+    assert rows["error"].count("× tolerance") == 2
+    assert rows["verdict"].count("finding") == 2
     assert (tmp_path / "pair.png").stat().st_size > 1000
     assert json.loads(skidpad("replay", run, finding, "--json").out)["reproduced"] is True
 

@@ -1,5 +1,6 @@
 """DeepRoad's printed table, ours beside it, and what may stand in one table."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,7 +75,12 @@ def test_table_two_has_a_row_a_cell() -> None:
     sheet = tables.table_2([OTHER, CELL])
     assert [row[2] for row in sheet.rows] == ["a", "b"]
     assert sheet.rows[0][3:9] == (40, 20, 10, 0, 100, 40.0)
-    assert "rendered" in tables.table_2([replace(CELL, rendered=True)]).rows[0][0]
+    drawn = replace(CELL, rendered=True, warnings=("it was drawn",))
+    assert tables.table_2([drawn]).rows[0][0] == "snow_day (rendered)"
+    assert tables.brief_table_2([drawn]).rows[0][0] == "snow_day (rendered) (MUNIT)"
+    assert tables.scoreboard([drawn])[0].note.startswith("snow_day (rendered); ")
+    both = RoadReplication(Settings(subject="", drive="d", weathers=("w",)), (drawn, replace(drawn, subject="b")))
+    assert both.facts()[3:] == ("warning: it was drawn",)
     assert len(tables.brief_table_2([OTHER, CELL]).columns) == 7
     answer = RoadReplication(Settings(subject="", drive="d", weathers=("w",)), (CELL, OTHER))
     assert "| snow_day | MUNIT, mean | a | 40 |" in answer.markdown()
@@ -88,6 +94,9 @@ def test_cells_of_earlier_calls_join_where_they_belong(tmp_path: Path) -> None:
     found = kept_cells(tmp_path, [CELL])
     assert [(cell.subject, cell.weather) for cell in found] == [("a", "snow_day"), ("b", "snow_day"), ("a", "wet")]
     assert Cell.from_json(CELL.to_json(), "x") == CELL
+    older = json.loads(CELL.to_json())
+    del older["warnings"]
+    assert Cell.from_json(json.dumps(older), "x") == CELL
     (tmp_path / "0" / "w" / FILE).write_text('{"subject": 1}')
     with pytest.raises(BadRunError, match="is damaged"):
         kept_cells(tmp_path, [CELL])
@@ -99,3 +108,5 @@ def test_files_need_names_of_their_own(tmp_path: Path) -> None:
         replicate(["a.toml"], settings, tmp_path)
     with pytest.raises(BadParametersError, match="needs subjects whose files have names of their own; got none"):
         replicate([], settings, tmp_path)
+    with pytest.raises(BadParametersError, match="--frames is a number of frames, 0 for all; got -5"):
+        replicate(["a.toml"], settings, tmp_path, -5)

@@ -110,7 +110,7 @@ def test_more_repeats_and_more_weathers_grow_the_tables(tmp_path: Path) -> None:
     more = made(tmp_path)
     assert more.cells[0].of_search("es").values[0] == first.cells[0].of_search("es").values[0]  # type: ignore[union-attr]
     assert len(more.cells[0].of_search("es").values) == 2  # type: ignore[union-attr]
-    with pytest.raises(BadRunError, match="other settings"):
+    with pytest.raises(BadRunError, match=r"other settings \(patience was 2 and is 3\)"):
         made(tmp_path, settings={"patience": 3})
 
 
@@ -129,6 +129,8 @@ def test_a_replication_needs_names(tmp_path: Path) -> None:
         made(tmp_path, weathers=["a/rain.toml", "b/rain.toml"])
     with pytest.raises(BadParametersError, match="subjects with names of their own; got none"):
         made(tmp_path, subjects=[])
+    with pytest.raises(BadParametersError, match="--minutes is a number of minutes, 0 for no end; got -1"):
+        made(tmp_path, minutes=-1.0)
 
 
 def test_the_scoreboard_counts_significant_tests() -> None:
@@ -141,6 +143,25 @@ def test_the_scoreboard_counts_significant_tests() -> None:
     assert rows["4.2", "significantly fewer errors than R_c anywhere"].gap == "same"
     assert rows["4.2", "errors at all bounds, as a multiple of R_c's"].ours == pytest.approx(145 / 35)
     assert rows["4.2", "minutes a condition"].ours == 0.5
+
+
+@pytest.mark.parametrize(("repeats", "known"), [(1, False), (2, False), (3, False), (4, True)])
+def test_so_few_repeats_that_nothing_can_be_significant_claim_nothing(repeats: int, known: bool) -> None:
+    """The least p is 1 / C(2n, n): 0.167 of two repeats, 0.05 of three, 0.014 of four; the first search is better in every one here."""
+    runs = {"es": [[0.5 + run / 100, 0.2, 90.0 + run, 50.0, 9.0, 8.0] for run in range(repeats)]}
+    runs |= {"random-styles": [[0.3 + run / 100, 0.1, 20.0 + run, 10.0, 1.0, 0.0] for run in range(repeats)]}
+    rows = {row.quantity: row for row in tables.scoreboard([cell(runs)])}
+    share = rows["share of tests with significantly more errors than R_c"]
+    coverage = rows["share of tests with significantly higher coverage than R_c"]
+    fewer = rows["significantly fewer errors than R_c anywhere"]
+    if known:
+        assert (share.ours, coverage.ours, fewer.gap) == (1.0, 1.0, "same")
+        assert tables.few_repeats([cell(runs)]) == ""
+    else:
+        assert [(row.ours, row.gap) for row in (share, coverage, fewer)] == [(None, None)] * 3
+        assert "With fewer than four repeats of each no p can be below 0.05" in share.note
+        answer = replication.TacticReplication(SETTINGS, (cell(runs),))
+        assert answer.facts()[-1] == "With fewer than four repeats of each no p can be below 0.05: what is significant is a dash"
 
 
 def test_the_multiple_is_the_median_of_cells_also_of_an_even_number() -> None:

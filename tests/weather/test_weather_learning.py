@@ -49,6 +49,8 @@ def test_scenes_keep_their_aspect_and_come_in_squares(folders: tuple[Path, Path]
     assert -1.0 <= float(cut.min()) < float(cut.max()) <= 1.0
     assert torch.equal(cut, scenes.cut(np.random.default_rng(0), 5, 24))
     assert len(load_scenes(str(folders[0]), 32, 4, limit=8)) == 8
+    assert (scenes.enlarged, scenes.smallest_px) == (0, 48)
+    assert load_scenes(str(folders[0]), 64, 4).enlarged == 10
 
 
 @pytest.mark.parametrize(("height", "width", "expected"), [(240, 320, (256, 340)), (256, 256, (256, 256)), (320, 240, (340, 256))])
@@ -76,6 +78,9 @@ def test_bad_pictures_end_in_clear_words(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadDriveError):
         load_scenes(str(tmp_path / "empty"), 32, 4)
+    for limit in (-1, 0, 7):
+        with pytest.raises(BadParametersError, match=f"at least 8 pictures of each set, better a thousand; got --limit {limit}$"):
+            load_scenes(str(grey), 32, 4, limit)
 
 
 @pytest.mark.parametrize("method", Method)
@@ -96,7 +101,19 @@ def test_a_stopped_training_ends_as_one_never_stopped(method: Method, folders: t
     for name, weight in whole.kept_weights().items():
         assert torch.equal(weight, second.kept_weights()[name]), name
     other = training(folders, replace(settings, seed=1))
-    with pytest.raises(BadParametersError, match="another training"):
+    with pytest.raises(BadParametersError, match=r"another training \(seed was 0 and is 1\); remove it"):
+        other.restore(checkpoint)
+    longer = training(folders, replace(settings, steps=9, weights=LossWeights(contrast=2.0)))
+    with pytest.raises(BadParametersError, match=r"\(steps was 4 and is 9; contrast of weights was 0.0 and is 2.0\)"):
+        longer.restore(checkpoint)
+    fewer = Training(load_scenes(str(folders[0]), 32, 4, 8), load_scenes(str(folders[1]), 32, 4), settings)
+    with pytest.raises(BadParametersError, match=r"\(source pictures was 10 \(\w{8}\) and is 8 \(\w{8}\)\)"):
+        fewer.restore(checkpoint)
+    told = torch.load(checkpoint, weights_only=True)
+    del told["given"]  # as an earlier version wrote it
+    torch.save(told, checkpoint)
+    training(folders, settings).restore(checkpoint)
+    with pytest.raises(BadParametersError, match=r"another training \(pictures or settings differ\)"):
         other.restore(checkpoint)
     checkpoint.write_bytes(b"no checkpoint")
     with pytest.raises(BadParametersError, match="no whole checkpoint"):
@@ -192,7 +209,8 @@ def test_a_style_of_another_size_is_refused(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"crop_px": 8}, {"crop_px": 34}, {"steps": 0}, {"learning_rate": 0.0}, {"ema": 1.0}, {"size_px": 30, "crop_px": 28}]
+    "change",
+    [{"crop_px": 8}, {"crop_px": 34}, {"steps": 0}, {"seed": -1}, {"learning_rate": 0.0}, {"ema": 1.0}, {"size_px": 30, "crop_px": 28}],
 )
 def test_impossible_settings_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(BadParametersError):

@@ -83,7 +83,9 @@ def test_a_stop_is_written_down_and_changes_nothing(lesson: Lesson, tmp_path: Pa
     with pytest.raises(InterruptedRunError, match="stopped at step 1 of 3"):
         first.run(checkpoint=checkpoint, stop=lambda: first.step == 1)
     second = fresh(lesson)
-    second.run(checkpoint=checkpoint)
+    told: list[int] = []
+    second.run(checkpoint=checkpoint, resumed=told.append)
+    assert told == [1]
     assert same(whole, second)
     assert second.samples == whole.samples
     assert [row.step for row in second.curve] == [row.step for row in whole.curve]
@@ -156,6 +158,13 @@ def test_a_lesson_ends_in_a_weather_with_its_card(lesson: Lesson, tmp_path: Path
     assert not checkpoint_file(tmp_path / "night").exists()
     with pytest.raises(SkidpadError, match="writes over no weather"):
         check_out(tmp_path / "night")
+
+
+def test_pictures_that_were_enlarged_are_warned_of(lesson: Lesson) -> None:
+    assert lesson.warnings(32) == ()
+    small = replace(lesson, target=replace(lesson.target, enlarged=3, smallest_px=5))
+    (warning,) = small.warnings(32)
+    assert warning.startswith("3 of 9 pictures of night are smaller than 32 px (the smallest has 5) and were enlarged")
 
 
 def test_the_same_pictures_twice_are_refused(lesson: Lesson, tmp_path: Path) -> None:

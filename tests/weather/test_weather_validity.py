@@ -47,6 +47,14 @@ def likeness_of_reference(first: NumpyFrames, second: NumpyFrames) -> tuple[floa
     return float(np.mean(alike)), float(np.mean(polar))
 
 
+def sharpness_of_reference(frame: NumpyFrames) -> float:
+    """Curvature over slope of one SIZE_PX picture."""
+    fine, coarse = (frame.astype(np.float64).mean(axis=2).reshape(96 // k, k, 96 // k, k).mean(axis=(1, 3)) for k in (2, 4))
+    curvature = np.abs(cv2.Laplacian(fine, cv2.CV_64F)[1:-1, 1:-1]).mean()
+    slope = np.hypot(coarse[1:-1, 2:] - coarse[1:-1, :-2], coarse[2:, 1:-1] - coarse[:-2, 1:-1]).mean()
+    return float(curvature / (slope + 1.0))
+
+
 def test_the_measure_is_the_plain_formula(scenes: NumpyFrames) -> None:
     squares = np.stack([cv2.resize(scene, (SIZE_PX, SIZE_PX), interpolation=cv2.INTER_AREA) for scene in scenes[:3]])
     found = structure_of(squares, squares[[1, 2, 0]])
@@ -54,6 +62,8 @@ def test_the_measure_is_the_plain_formula(scenes: NumpyFrames) -> None:
         likeness, polarity = likeness_of_reference(squares[place], squares[(place + 1) % 3])
         np.testing.assert_allclose(found.likeness[place], likeness, atol=1e-4)
         np.testing.assert_allclose(found.polarity[place], polarity, atol=1e-4)
+        detail = sharpness_of_reference(squares[(place + 1) % 3]) / sharpness_of_reference(squares[place])
+        np.testing.assert_allclose(found.detail[place], detail, rtol=1e-4)
 
 
 def night(scenes: NumpyFrames) -> NumpyFrames:
@@ -107,7 +117,13 @@ def blurred_out(scenes: NumpyFrames) -> NumpyFrames:
     return np.stack([cv2.GaussianBlur(scene, (0, 0), 24) for scene in scenes])
 
 
-@pytest.mark.parametrize("change", [negative, upside_down, flat, noise, pieces])
+def smeared(scenes: NumpyFrames) -> NumpyFrames:
+    """The large shapes alone, in pale colours, as a weather that learned for too short a time paints them."""
+    blurred = np.stack([cv2.GaussianBlur(scene, (0, 0), 3.5) for scene in scenes])
+    return (blurred * np.array([0.7, 0.6, 0.8]) + 50).astype(np.uint8)
+
+
+@pytest.mark.parametrize("change", [negative, upside_down, flat, noise, pieces, smeared])
 def test_destroyed_scenes_fail(scenes: NumpyFrames, change: object) -> None:
     assert not StructureKept().accepts(scenes, change(scenes)).any()  # type: ignore[operator]
 
@@ -167,7 +183,24 @@ def test_scene_and_weather_must_both_be_right(scenes: NumpyFrames) -> None:
         StructureAndClass(judge, "nigth")
 
 
-@pytest.mark.parametrize("change", [{"least_likeness": 1.1}, {"least_polarity": -2.0}])
+def test_a_smear_fails_for_its_lack_of_detail_alone(scenes: NumpyFrames) -> None:
+    found = structure_of(scenes, smeared(scenes))
+    assert (found.likeness >= StructureKept().least_likeness).mean() > 0.5
+    assert (found.polarity >= StructureKept().least_polarity).all()
+    assert (found.detail < 0.3).all()
+    assert structure_of(scenes, haze(scenes)).detail.min() > 0.9  # contrast is no detail
+
+
+def test_detail_falls_with_every_blur(scenes: NumpyFrames) -> None:
+    made = [
+        structure_of(scenes, np.stack([cv2.GaussianBlur(scene, (0, 0), sigma) for scene in scenes])).detail for sigma in (0.5, 1, 2, 4, 8)
+    ]
+    assert (np.diff(made, axis=0) < 0.0).all()
+    np.testing.assert_allclose(structure_of(scenes, scenes).detail, 1.0)
+    np.testing.assert_array_equal(structure_of(scenes, flat(scenes)).detail, 0.0)
+
+
+@pytest.mark.parametrize("change", [{"least_likeness": 1.1}, {"least_polarity": -2.0}, {"least_detail": -0.1}])
 def test_impossible_thresholds_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(BadParametersError, match="lies within"):
         StructureKept(**change)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 from skidpad.campaigns.campaign import load_campaign
+from skidpad.runs.shards import resumable
 from skidpad.workers.here import Here
 from skidpad.workers.protocol import Crew, Performer, Workers
 
@@ -35,13 +36,17 @@ class Whole(Protocol):
         ...
 
 
-def crew_for(campaign: Performer, run: Run, workers: Workers | None, device: str = "cpu") -> AbstractContextManager[Crew]:
+@contextmanager
+def crew_for(campaign: Performer, run: Run, workers: Workers | None, device: str = "cpu") -> Iterator[Crew]:
     """Begins a crew for a run; without workers it is this process, with a thread a core, or one that feeds a GPU.
 
-    Workers elsewhere load the campaign from the settings that the run keeps, as a resumed run does.
+    Workers elsewhere load the campaign from the settings that the run keeps, as a resumed run does. Where the work ends early, it is
+    said how to go on.
     """
     chosen = workers or Here(0 if device == "cpu" else 1)
-    return chosen.start(campaign, partial(load_campaign, dict(run.config), run.place), run.path / "state")
+    reload = partial(load_campaign, dict(run.config), run.place)
+    with resumable(run), chosen.start(campaign, reload, run.path / "state") as crew:
+        yield crew
 
 
 def mapped(crew: Crew, step: str, given: Any, meter: Meter | None = None, weight: float = 1.0) -> Shards:

@@ -19,10 +19,9 @@ from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.deeproad_settings import DeepRoadSettings, StyleChoice
 from skidpad.campaigns.deeproad_weathers import InWeathers, WeatherLooks, open_weathers
 from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.judging import check_relation
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.campaigns.settings import DeepTestSettings
-from skidpad.core.errors import BadSubjectError
+from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.images import Frames, as_numpy
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
@@ -56,7 +55,11 @@ class DeepRoad(DeepTest):
         weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
         subject, subject_device = _load_subject(road)
         drive = open_drive(road.drive)
-        check_relation(SteersAlike.name, JudgedOutput.of(subject.description, road.output), drive)
+        if not JudgedOutput.of(subject.description, road.output).output.is_angle:
+            angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
+            raise SkidpadError(
+                f"a test under weather compares angles, and the output {road.output!r} is no angle; choose --output among: {angles}"
+            )
         shard_frames = road.shard_frames or default_shard_frames(subject.lead, road.device, drive)
         return cls.of(replace(road, shard_frames=shard_frames, subject_device=subject_device), subject, drive, weathers)
 

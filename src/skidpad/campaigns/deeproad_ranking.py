@@ -42,8 +42,9 @@ def ranked(results: Sequence[tuple[str, Sequence[RoadSummary]]]) -> tuple[Ranked
 
 
 def check_comparable(runs: Sequence[Run]) -> None:
-    """Refuses to rank runs over another drive, other weathers, styles or bounds."""
+    """Refuses to rank runs over another drive, other weathers, styles or bounds, and a subject against itself."""
     first = runs[0]
+    subjects: dict[tuple[object, ...], Run] = {}
     for run in runs:
         if run.config.get("campaign") != "deeproad":
             raise BadRunError(f"{run.path} is no run of `skidpad weather test`; only those are ranked")
@@ -53,6 +54,10 @@ def check_comparable(runs: Sequence[Run]) -> None:
         other = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
         if other:
             raise BadRunError(f"{run.path} and {first.path} differ in {', '.join(other)}; ranks compare subjects under the same conditions")
+        subject = (run.manifest.hashes["subject"], run.config.get("output"), run.config.get("stimulus_on"))
+        if subject in subjects:
+            raise BadRunError(f"{subjects[subject].path} and {run.path} are of one subject; give one run of each")
+        subjects[subject] = run
 
 
 def _stimuli(run: Run) -> dict[str, object]:

@@ -62,8 +62,9 @@ class DeepRoadSettings:
         kinds = [kind.value for kind in StimulusOn]
         if self.stimulus_on not in kinds:
             raise UnknownNameError.among("way to show a stimulus to a subject with memory", self.stimulus_on, kinds)
-        if self.styles < 1 or self.shard_frames < 0:
-            raise SkidpadError(f"styles must be at least 1 and shard_frames not negative; got {self.styles} and {self.shard_frames}")
+        for name, least in (("styles", 1), ("shard_frames", 0)):
+            if getattr(self, name) < least:
+                raise SkidpadError(f"{name} must be at least {least}; got {getattr(self, name)}")
         if self.style == StyleChoice.MEAN.value and self.styles > 1:
             raise SkidpadError(f"the mean style is one style; got styles = {self.styles}: leave it out, or choose --style real or random")
 

@@ -113,7 +113,7 @@ def open_weathers(files: Sequence[str], device: str, choice: StyleChoice, styles
     stems = [_stem(file) for file in files]
     counts = Counter(stems)
     names = [stem if counts[stem] == 1 else f"{stem}-{card.method.value}" for stem, (card, _) in zip(stems, loaded, strict=True)]
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    twice = next((stem for stem, name in zip(stems, names, strict=True) if names.count(name) > 1), None)
     if twice is not None:
         raise SkidpadError(f"two weathers are called {twice!r}; give each once, and files that differ names that differ")
     return {

@@ -86,8 +86,8 @@ class Duel:
                 meter.begin(phase.name, phase.weight * len(run.completed(phase.name)))
                 shards = mapped(crew, phase.name, KeptShards.of(run), meter, phase.weight)
                 run_shards(run, phase.name, phase.shards, shards)
-            run.finish({phase.name: phase.shards for phase in phases})
             self.work(run).drivers.write_policies()
+            run.finish({phase.name: phase.shards for phase in phases})
 
     def step(self, name: str, given: KeptShards) -> Work:
         """Returns the work of a phase, given what the phases before it keep."""

@@ -30,6 +30,7 @@ class CaseColumns:
     """Which columns of a kind of records say what. key: what names a case whoever is tested; by default its id.
 
     group: cases that belong together in a table; "" for the phase. cluster: cases that are not independent. only: rows that count.
+    led: whether the phases are searches, the first of the run's and others that it is compared with; the first alone counts.
     free, free_hashes: settings and hashes that may differ between runs that are compared, beside those that always may.
     """
 
@@ -37,6 +38,7 @@ class CaseColumns:
     group: str = ""
     cluster: str = "case_id"
     only: tuple[str, str] | None = None
+    led: bool = False
     free: frozenset[str] = frozenset()
     free_hashes: frozenset[str] = frozenset()
 
@@ -64,6 +66,7 @@ KINDS: Mapping[str, CaseColumns] = {
         free=frozenset({"ego", "egos", "train_episodes", "validation_episodes", "keep_episodes", "test_episodes", "test_runs"}),
         free_hashes=frozenset({"ego"}),
     ),
+    "tactic": CaseColumns(group="stimulus", cluster="frame_id", led=True),
 }
 """By the name of the campaign. Others whose records are those of pictures are read like these, and the rest by its case ids."""
 
@@ -87,7 +90,7 @@ def _judged_cases(run: Run) -> tuple[Cases, int]:
     wanted += [columns.group] if columns.group else []
     wanted += [columns.only[0]] if columns.only else []
     parts = []
-    for phase in run.phases():
+    for phase in _counted(run, columns):
         for table in run.iter_records(phase, list(dict.fromkeys(wanted))):
             judged = table.filter(pc.invert(pc.is_nan(table["excess"])))
             if columns.only:
@@ -111,10 +114,14 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
             raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
     cases, repeated = _judged_cases(run)
     verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline))
-    if not repeated:
-        return verdict
-    times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
-    return replace(verdict, notes=(*verdict.notes, f"{times} once here; `skidpad test` counts every time, so that it says more"))
+    notes = []
+    if repeated:
+        times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
+        notes.append(f"{times} once here; `skidpad test` counts every time, so that it says more")
+    if len(_counted(run, columns_of(run))) < len(run.phases()):
+        first, *others = _searches(run)
+        notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")
+    return replace(verdict, notes=(*verdict.notes, *notes))
 
 
 def differences(run: Run, baseline: Run, here: str = "here", there: str = "there") -> tuple[str, ...]:
@@ -136,6 +143,19 @@ def differences(run: Run, baseline: Run, here: str = "here", there: str = "there
         if name not in free and mine != theirs:
             reasons.append(f"{name} is {_worded(mine)} {here} and {_worded(theirs)} {there}")
     return tuple(reasons)
+
+
+def _counted(run: Run, columns: CaseColumns) -> tuple[str, ...]:
+    """Returns the phases whose cases count."""
+    if not columns.led:
+        return run.phases()
+    # es-r00 is the first repeat of es
+    return tuple(phase for phase in run.phases() if phase.rpartition("-r")[0] == _searches(run)[0])
+
+
+def _searches(run: Run) -> list[str]:
+    found = run.config["searches"]
+    return [str(name) for name in found] if isinstance(found, list | tuple) else [str(found)]
 
 
 def _worded(value: object) -> str:

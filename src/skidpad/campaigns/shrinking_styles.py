@@ -80,7 +80,7 @@ def shrink_style(campaign: Tactic, run: Run, row: Mapping[str, Any], progress: P
 def accepted_by_search(campaign: Tactic) -> Accepts | None:
     """Returns the search's filter, which is given scenes at the size at which the search gives them; None without one."""
     settings, weather = campaign.settings, campaign.weather
-    scene_filter = filter_of(settings.validity, weather.card.name, settings.device)
+    scene_filter = filter_of(settings.validity, weather.card, settings.device)
     if scene_filter is None:
         return None
     return lambda sources, changed: scene_filter.accepts(at_working_size(sources, weather), changed)

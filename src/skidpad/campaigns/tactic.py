@@ -43,6 +43,7 @@ from skidpad.subjects.loading import load_subject
 from skidpad.weather.decoding import FoldedDecoder
 from skidpad.weather.files import load_weather
 from skidpad.weather.translation import Weather
+from skidpad.workers.performing import patiently
 from skidpad.workers.protocol import in_order
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Tactic:
                 f"the search is guided by coverage, and {subject.description.name!r} is a black box whose neurons cannot be seen; "
                 "test it with `skidpad weather test`"
             )
-        filter_of(settings.validity, card.name)
+        filter_of(settings.validity, card)
         return cls(settings, subject, open_drive(settings.drive), Weather(card, weights, settings.device), decoder)
 
     @cached_property
@@ -127,7 +128,8 @@ class Tactic:
                 with self.evaluator(profile, run.path / "state" / "contents.bin", progress, crew) as evaluator:
                     for phase, search, repeat in phases:
                         work = _Conditions(self, run, evaluator, self.tracker(profile), phase, search, repeat, progress)
-                        run_shards(run, phase, self.settings.conditions, one_by_one(work))
+                        parts = f"conditions of {search}, repeat {repeat + 1},"
+                        run_shards(run, phase, self.settings.conditions, one_by_one(work), parts=parts)
             run.finish({phase: self.settings.conditions for phase, _, _ in phases})
 
     def step(self, name: str, given: Stage) -> Work:  # noqa: ARG002  there is one step
@@ -146,8 +148,8 @@ class Tactic:
         drive = open_drive(self.settings.profile_drive) if self.settings.profile_drive else self.drive
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
-            batches = drive.batches(BLOCK.get(self.decoder.device.type, 16), lead=self.subject.lead)
-            profile_of(self.subject, batches, drive.sha256, len(drive), progress).save(path)
+            size, lead = BLOCK.get(self.decoder.device.type, 16), self.subject.lead
+            patiently(lambda: profile_of(self.subject, drive.batches(size, lead=lead), drive.sha256, len(drive), progress)).save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
 
     def tracker(self, profile: Profile) -> CoverageTracker:
@@ -168,7 +170,7 @@ class Tactic:
             self.decoder,
             wanted=s.frames,
             file=file,
-            keep_sources=filter_of(s.validity, self.weather.card.name, s.device) is not None,
+            keep_sources=filter_of(s.validity, self.weather.card, s.device) is not None,
             progress=progress,
         )
         stage = Stage(scenes, profile)
@@ -179,7 +181,7 @@ class Tactic:
 
     def _evaluator(self, stage: Stage, show_all: ShowAll | None = None) -> Evaluator:
         s = self.settings
-        scene_filter = filter_of(s.validity, self.weather.card.name, s.device)
+        scene_filter = filter_of(s.validity, self.weather.card, s.device)
         criterion = CRITERIA.get(s.criterion)()
         return Evaluator(stage.scenes, self.decoder, self.subject, self.column, criterion, stage.profile, scene_filter, show_all)
 
@@ -233,9 +235,11 @@ class _Conditions:
             found.frames,
             round(found.seconds, 3),
         )
-        self.run.write_state(condition_file(self.phase, index), condition.to_json())
         table = records_of(applied, self.evaluator, recipe, s.bounds_deg[0], pictures)
-        return ShardResult(self.phase, index, table, {COVERED: tracker.pack()}, self.evaluator.scenes.problems)
+        result = ShardResult(self.phase, index, table, {COVERED: tracker.pack()}, self.evaluator.scenes.problems)
+        # last of all: with its file there and its shard not yet, a condition would look kept and be looked for again
+        self.run.write_state(condition_file(self.phase, index), condition.to_json())
+        return result
 
     def _covered(self, before: int) -> CoverageTracker:
         return covered_by(self.run, self.phase, self.tracker, before)

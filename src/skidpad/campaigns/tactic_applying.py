@@ -6,6 +6,7 @@ Pictures are hashed as `Weather.translate` makes them one by one, so that they c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +14,13 @@ import pyarrow as pa
 import torch
 
 from skidpad.campaigns.tactic_evaluation import Glance
+from skidpad.core.errors import LostDriveError
 from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pixel_hash
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.oracles.relation import Answers
 from skidpad.oracles.relations import SteersAlike
 from skidpad.runs.records import build_records
+from skidpad.workers.performing import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,8 +74,10 @@ def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker) -> 
 
 def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> NumpyFrames:
     """Renders one frame of the drive under a recipe, (height, width, 3)."""
-    frame = drive.read([index]).frames
-    made: NumpyFrames = as_numpy(weather.translate(frame, style_of(recipe)))[0] if recipe.steps else frame[0]
+    batch = drive.read([index])
+    if batch.problems:
+        raise LostDriveError(f"a frame of the drive can no longer be read: {batch.problems[0]}; put the drive back as it was")
+    made: NumpyFrames = as_numpy(weather.translate(batch.frames, style_of(recipe)))[0] if recipe.steps else batch.frames[0]
     return made
 
 
@@ -109,5 +114,5 @@ def hashes(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: fl
     found: list[str | None] = [None] * len(scenes)
     order = np.argsort(-np.where(broken, excess, -np.inf), kind="stable")[:HASHED]
     for place in order[broken[order]].tolist():
-        found[place] = pixel_hash(picture(drive, weather, int(scenes.indices[place]), recipe))
+        found[place] = pixel_hash(patiently(partial(picture, drive, weather, int(scenes.indices[place]), recipe)))
     return found

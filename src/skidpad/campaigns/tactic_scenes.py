@@ -7,6 +7,7 @@ looks back takes runs of consecutive scenes, which are put in random order inste
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import cv2
@@ -19,6 +20,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng
 from skidpad.weather.contents import Contents
 from skidpad.weather.scenes import working_size
+from skidpad.workers.performing import patiently
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +111,7 @@ def read_scenes(
     contents = Contents(weather, decoder, sum(len(run) + lead for run in runs), size, file)
     found = _Found()
     for number, run in enumerate(runs):
-        batch = drive.read(run, lead=lead)
+        batch = patiently(partial(drive.read, run, lead=lead))
         found.problems += batch.problems
         if len(batch):
             clip = batch.clip if decoder.device.type == "cpu" else torch.from_numpy(batch.clip).to(decoder.device)

@@ -69,6 +69,11 @@ class Repeat:
         """Errors at each bound, over all conditions."""
         return tuple(int(total) for total in np.sum([each.errors for each in self.conditions], axis=0))
 
+    @property
+    def judged(self) -> int:
+        """How many answers the errors are among."""
+        return sum(each.judged for each in self.conditions)
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
@@ -104,11 +109,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class TacticSummary:
-    """A run: its searches, each with those repeats that are finished."""
+    """A run: its searches, each with those repeats that are finished; problems: frames that were to be scenes and are broken."""
 
     bounds_deg: tuple[float, ...]
     criterion: str
     repeats: tuple[Repeat, ...]
+    problems: int = 0
 
     @property
     def searches(self) -> tuple[str, ...]:
@@ -123,6 +129,10 @@ class TacticSummary:
     def of(self, search: str) -> tuple[Repeat, ...]:
         """Returns the repeats of a search."""
         return tuple(repeat for repeat in self.repeats if repeat.search == search)
+
+    def worst_of(self, search: str) -> Repeat:
+        """Returns the repeat of a search with the most errors, which is the one that is shown; of equals the first."""
+        return max(self.of(search), key=lambda repeat: repeat.errors)
 
     def values(self, search: str) -> FloatArray:
         """Returns every metric of every repeat, (repeats, metrics): coverage within 0..1, then errors."""
@@ -171,7 +181,7 @@ def summarise(campaign: Tactic, run: Run) -> TacticSummary:
         )
         covered = covered_by(run, phase, blank)
         repeats.append(Repeat(search, number, conditions, tuple(covered.state(name).ratio for name in GUIDES)))
-    return TacticSummary(settings.bounds_deg, settings.criterion, tuple(repeats))
+    return TacticSummary(settings.bounds_deg, settings.criterion, tuple(repeats), len(run.problems()))
 
 
 def load_condition(run: Run, phase: str, number: int) -> Condition:

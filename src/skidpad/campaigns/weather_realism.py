@@ -27,6 +27,7 @@ from skidpad.weather.pretrained import weather_path
 from skidpad.weather.realism import RealismRow, common_bandwidth, measure
 from skidpad.weather.scenes import SUFFIXES, load_scenes, working_size
 from skidpad.weather.translation import Weather
+from skidpad.weather.validity import target_class
 
 STYLES = ("random", "real")
 _QUALITY = 90
@@ -193,8 +194,7 @@ def _contenders(settings: RealismSettings, classifier: WeatherClassifier, source
         file, _, label = text.partition("=")
         weather = Weather.load(weather_path(file), settings.device)
         card = weather.card
-        folder = Path(card.target).name
-        target = classifier.card.class_named(label or (folder if folder in classifier.classes else card.name))
+        target = target_class(classifier.card, card, label)
         kind = f"{card.method.value}, rendered" if card.rendered else card.method.value
         yield _Contender(card.name, kind, target, _translated(weather, sources, settings, progress))
     for name in settings.transforms:

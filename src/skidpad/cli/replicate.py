@@ -142,12 +142,12 @@ def offline_online(
 
 
 def deeproad(
-    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml.")],
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote; may be given again.")],
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be given again.")],
     out: Annotated[Path, typer.Option(help="Folder of the runs, deeproad.json and .md; goes on where it was stopped, and grows.")],
-    frames: Annotated[int, typer.Option(help="At most so many evenly spaced frames; 0 is all.")] = 0,
-    thresholds: Annotated[str, typer.Option(help="Error bounds in degrees.")] = "10,20,30,40",
+    frames: Annotated[int, typer.Option(help="At most so many frames, every second, third and so on; 0 is all.")] = 0,
+    thresholds: Annotated[str, typer.Option(help="Error bounds in degrees, ascending.")] = "10,20,30,40",
     style: Annotated[str, typer.Option(help="Style of MUNIT weathers: mean, real or random.")] = "mean",
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
@@ -184,7 +184,7 @@ def deeproad(
 
 
 def tactic(
-    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml.")],
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
     weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train --method munit` wrote; may be given again.")],
     out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; goes on where it was stopped, and grows.")],

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import degrees
+from math import degrees, isfinite, isnan
 from typing import TYPE_CHECKING
 
 from skidpad.cli.console import print_json, say, table
 from skidpad.cli.presenting import PRESENTERS
+from skidpad.oracles.excess import times_tolerated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,17 +47,20 @@ class TacticPresenter:
                 {"search": repeat.search, "repeat": repeat.number, "coverage": list(repeat.coverage), "errors": list(repeat.errors)}
                 for repeat in summary.repeats
             ],
+            "warnings": list(self._warnings()),
+            "problems": summary.problems,
             "tests": {other: [asdict(test) for test in summary.compare(first, other)] for other in summary.searches[1:]},
         }
 
     def show(self) -> None:
         """Prints conditions, means and tests."""
-        from skidpad.report.tactic import search_name
+        from skidpad.report.tactic_words import filter_words, search_name, shown_words
 
         summary, run = self._summary, self.run
+        for warning in self._warnings():
+            say(f"warning: {warning}")
         bounds = [f"{bound:g} deg" for bound in summary.bounds_deg]
         for search in summary.searches:
-            repeat = summary.of(search)[0]
             rows = [
                 (
                     each.condition.number + 1,
@@ -69,22 +73,28 @@ class TacticPresenter:
                     each.condition.dropped,
                     each.condition.seconds,
                 )
-                for each in repeat.conditions
+                for each in summary.worst_of(search).conditions
             ]
             columns = ("condition", "F", "F_c", "F_d (deg)", *bounds, "scenes", "tries", "dropped", "seconds")
-            table(f"{search_name(search)}, guided by {summary.criterion.upper()}: errors at each bound", columns, rows)
+            # a random style is guided by nothing
+            guide = "" if search == "random-styles" else f"guided by {summary.criterion.upper()}"
+            words = ", ".join(filter(None, (search_name(search), guide, shown_words(summary, search))))
+            table(f"{words}: errors at each bound", columns, rows)
         if len(summary.repeats) > 1:
             self._show_means(bounds)
-        rejected = [each for repeat in summary.repeats for each in repeat.conditions if each.condition.rejected]
         if self.campaign.settings.validity:
-            share = sum(each.rejection_rate.estimate for each in rejected) / max(sum(len(r.conditions) for r in summary.repeats), 1)
-            say(f"the filter refused {share:.1%} of the scenes; they count neither as errors nor as covered")
+            say(filter_words(self.campaign, summary))
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
             say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
 
+    def _warnings(self) -> tuple[str, ...]:
+        from skidpad.report.tactic_words import tactic_warnings
+
+        return tactic_warnings(self.campaign, self._summary)
+
     def _show_means(self, bounds: list[str]) -> None:
-        from skidpad.report.tactic import search_name
+        from skidpad.report.tactic_words import search_name
 
         summary = self._summary
         rows = [(search_name(search), len(summary.of(search)), *summary.means(search).tolist()) for search in summary.searches]
@@ -128,15 +138,21 @@ class TacticPresenter:
                     "violated": result.violated,
                     "original_deg": degrees(result.original),
                     "mutant_deg": degrees(result.mutant),
+                    "label_deg": degrees(record.label),
+                    "excess": result.excess,
                     "answer_change": result.answer_change,
                     "version_changes": [str(change) for change in result.version_changes],
                 }
             )
             return same
-        rows = [
+        # a scene that the filter refused was not judged, and is not now
+        excess = record.excess if isnan(record.excess) else result.excess
+        rows: list[tuple[str, object, object]] = [
             ("original (deg)", degrees(record.original), degrees(result.original)),
             ("mutant (deg)", degrees(record.mutant), degrees(result.mutant)),
-            ("excess", record.excess, result.excess),
+            *([("human (deg)", degrees(record.label), degrees(record.label))] if isfinite(record.label) else []),
+            ("error", times_tolerated(record.excess), times_tolerated(excess)),
+            ("verdict", _verdict(record.excess), _verdict(excess)),
             ("picture", record.picture or "not stored", result.picture_again),
         ]
         table(f"{record.case_id}: {record.recipe} on frame {record.frame_id}", ("", "in the run", "now"), rows)
@@ -158,6 +174,10 @@ class TacticPresenter:
         original, mutant = (rendered(drive, weather, record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
         answers = (degrees(result.original), degrees(result.mutant), degrees(record.label))
         return write_image(path, pair_picture(original, mutant, *answers, caption=str(record.recipe), unit="deg"))
+
+
+def _verdict(excess: float) -> str:
+    return "not judged" if isnan(excess) else "finding" if excess > 1.0 else "passed"
 
 
 def _test_words(test: Compared) -> tuple[str | None, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from skidpad.cli import weather_realism, weather_search
 from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.weather_training import train
-from skidpad.core.errors import SkidpadError
+from skidpad.core.errors import BadRunError, SkidpadError
 
 Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
 
@@ -28,11 +29,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run_test(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote; may be given again.")],
-    thresholds: Annotated[str, typer.Option(help="Error bounds in degrees; the first one tells what a finding is.")] = "10,20,30,40",
-    style: Annotated[str, typer.Option(help="Styles of MUNIT weathers: mean or real (as real pictures have), or random (N(0, 1)).")] = "",
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be given again.")],
+    thresholds: Annotated[
+        str, typer.Option(help="Error bounds in degrees, ascending; the first one tells what a finding is.")
+    ] = "10,20,30,40",
+    style: Annotated[
+        str, typer.Option(help="Styles of MUNIT weathers: mean or real (as the pictures it learned from have), or random (N(0, 1)).")
+    ] = "",
     styles: Annotated[
         int | None, typer.Option(help="How many styles to draw; without --style from N(0, 1). By default the mean alone.")
     ] = None,
@@ -80,6 +85,11 @@ def rank(
     from skidpad.cli.weather_presenting import show_ranking
     from skidpad.runs.folder import Run
 
+    for path in runs:
+        # a URL is no folder of this machine
+        if not path.is_dir() and ":/" not in str(path):
+            makes = shlex.join(("skidpad", "weather", "test", "SUBJECT", "DRIVE", "--weather", "FILE", "--out", str(path)))
+            raise BadRunError(f"no run folder at {path}; `{makes}` makes one")
     opened = [Run.open(path) for path in runs]
     check_comparable(opened)
     results = []
@@ -90,8 +100,8 @@ def rank(
 
 
 def degrees_of(text: str) -> tuple[float, ...]:
-    """Reads a list of degrees, in any order, each kept once."""
+    """Reads a list of degrees; in which order they must be, the settings know."""
     try:
-        return tuple(sorted({float(part) for part in text.split(",") if part.strip()}))
+        return tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise SkidpadError(f"thresholds are degrees, as 10,20,30,40; got {text!r}") from error

@@ -34,6 +34,8 @@ class DeepRoadPresenter(DeepTestPresenter):
 
     def payload(self) -> Mapping[str, object]:
         """Returns the counts at every error bound."""
+        from skidpad.report.deeproad import road_warnings
+
         found = self._found
         return {
             "output": self.campaign.judged.name,
@@ -45,6 +47,7 @@ class DeepRoadPresenter(DeepTestPresenter):
             "by_weather": [conditions_json(each) for each in found.by_weather],
             "by_style": [conditions_json(each) for each in found.by_style],
             "problems": len(found.problems),
+            "warnings": list(road_warnings(self.campaign)),
         }
 
     def show(self) -> None:

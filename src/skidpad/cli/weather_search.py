@@ -34,7 +34,7 @@ def search(
     style_limit: Annotated[float, typer.Option(help="No number of a style goes beyond it; 0 is no limit.")] = 4.0,
     profile_drive: Annotated[str, typer.Option(help="Training drive for the bounds of the neurons; the drive itself by default.")] = "",
     validity: Annotated[
-        str, typer.Option(help="Filter of scenes: off, structure, or the file of a classifier; refused scenes count for nothing.")
+        str, typer.Option(help="Filter of scenes: off, structure, or a classifier's FILE or FILE=CLASS; refused scenes count for nothing.")
     ] = "off",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
@@ -82,10 +82,13 @@ def weather_file(text: str) -> str:
 
 
 def validity_file(text: str) -> str:
-    """Returns the setting for a filter: nothing for `off`, a word, or where a file lies."""
-    from skidpad.campaigns.tactic_validity import OFF, STRUCTURE
+    """Returns the setting for a filter: nothing for `off`, a word, or where a file lies, with the class that was named."""
+    from skidpad.campaigns.tactic_validity import OFF, STRUCTURE, file_and_class
     from skidpad.weather.pretrained import classifier_path
 
     if text in {"", OFF}:
         return ""
-    return text if text == STRUCTURE else str(classifier_path(text).absolute())
+    if text == STRUCTURE:
+        return text
+    file, label = file_and_class(text)
+    return f"{classifier_path(file).absolute()}{f'={label}' if label else ''}"

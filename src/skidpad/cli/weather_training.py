@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.console import ERR, facts, print_json, progress_bar, say
+from skidpad.cli.console import ERR, facts, print_json, progress_bar, say, warn
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import BadParametersError, UnknownNameError
 
 if TYPE_CHECKING:
+    from skidpad.core.progress import Progress
     from skidpad.weather.learning import Lesson
     from skidpad.weather.settings import WeatherSettings
     from skidpad.weather.training import Training
@@ -65,14 +66,15 @@ def train(
         stride = settings.sizes.stride
         scenes = [load_scenes(text, settings.size_px, stride, limit, progress) for text in (source, target)]
     lesson = Lesson(scenes[0], scenes[1], source, target, _is_rendered(target) if rendered is None else rendered)
-    if checkpoint_file(out).exists():
-        ERR.print(f"going on from {checkpoint_file(out)}", markup=False)
+    for warning in lesson.warnings(settings.size_px):
+        warn(warning)
     with progress_bar(f"learning {out.name}", goes_on) as progress, stopping() as stop:
         card, training = learn(
             lesson,
             settings,
             out,
-            progress=progress,
+            progress=progress if ERR.is_terminal else _in_lines(settings.steps),
+            resumed=lambda step: ERR.print(f"going on from {checkpoint_file(out)}, step {step} of {settings.steps}", markup=False),
             watch=lambda training: _write_page(out, lesson, training, command, finished=False),
             stop=stop,
         )
@@ -99,6 +101,19 @@ def train(
     if card.batch_size != settings.batch_size:
         say(f"note: the GPU ran out of memory with {settings.batch_size} pictures a step, so the batch was halved to {card.batch_size}")
     say(f"weather: {out}; look at {page} before testing under it")
+
+
+def _in_lines(steps: int) -> Progress:
+    """Returns a progress for what is no terminal, as a log file: a line every twentieth of the way."""
+    next_line = 0
+
+    def report(done: int, total: int, note: str = "") -> None:
+        nonlocal next_line
+        if done >= next_line or done == total:
+            ERR.print(f"step {done} of {total}: {note}", markup=False, soft_wrap=True)
+            next_line = done + max(1, steps // 20)
+
+    return report
 
 
 @contextmanager

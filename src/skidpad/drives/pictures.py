@@ -50,6 +50,8 @@ class PictureSource:
         try:
             return str((self.folder / self.names[index]).stat().st_size)
         except OSError:
+            if not self.folder.is_dir():
+                raise gone(self.folder) from None  # or the drive would be taken for another one
             return "missing"
 
 

@@ -86,20 +86,24 @@ def verdict(summary: RoadSummary, *, finished: bool) -> str:
     if not first.inconsistent:
         return f"{state}No findings: all {count(first.cases)} answers under weather stay within {first.threshold_deg:g}° of those without."
     worst = max(summary.by_weather, key=lambda each: each.counts[0].rate if each.cases else -1.0)
-    return (
-        f"{state}{count(first.inconsistent)} of {count(first.cases)} answers move by {first.threshold_deg:g}° or more under a weather; "
-        f"the worst is {worst.weather} with {percent(worst.counts[0].rate)}."
-    )
+    moved = f"{state}{count(first.inconsistent)} of {count(first.cases)} answers move by {first.threshold_deg:g}° or more under"
+    if len(summary.by_weather) == 1:
+        return f"{moved} {worst.weather}."
+    return f"{moved} a weather; the worst is {worst.weather} with {percent(worst.counts[0].rate)}."
 
 
 def style_words(campaign: DeepRoad) -> str:
     """Says which styles MUNIT weathers were tried under; empty where there is none."""
-    if all(not looks.weather.style_size for looks in campaign.weathers.values()):
+    rendered = {looks.weather.card.rendered for looks in campaign.weathers.values() if looks.weather.style_size}
+    if not rendered:
         return ""
     road = campaign.road
+    pictures = (
+        "the pictures that each learned from" if len(rendered) > 1 else "rendered pictures" if rendered == {True} else "real pictures"
+    )
     if road.style == "mean":
-        return "the mean style of real pictures"
-    drawn = "the styles of real pictures" if road.style == "real" else "N(0, 1)"
+        return f"the mean style of {pictures}"
+    drawn = f"the styles of {pictures}" if road.style == "real" else "N(0, 1)"
     return f"{road.styles} {'style' if road.styles == 1 else 'styles'} drawn from {drawn}, seed {road.seed}"
 
 

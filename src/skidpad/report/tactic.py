@@ -18,13 +18,13 @@ from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.drives.drive import Problem
 from skidpad.report.charts import curves
 from skidpad.report.gallery import Gallery, GalleryRow, gallery_row
-from skidpad.report.model import Curve, Fact, Headline, PicturePair, Tone
+from skidpad.report.model import Curve, Fact, PicturePair
 from skidpad.report.page import Chart, Page, Table
 from skidpad.report.pictures import PairCard, cards
 from skidpad.report.plots import Bar, bars
+from skidpad.report.tactic_words import headlines, notes, search_name, shown_words, tactic_warnings, tone, verdict
 from skidpad.report.tagging import looked_at, with_tags
-from skidpad.report.weather_warnings import weather_warnings
-from skidpad.report.wording import NOTHING, count, counted, drive_with, interval, percent, plain
+from skidpad.report.wording import NOTHING, count, counted, drive_with, percent, plain
 from skidpad.search.evolution import StyleTask
 from skidpad.statistics.intervals import wilson
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from skidpad.campaigns.tactic import Tactic
     from skidpad.runs.folder import Run
 
-NAMES = {"es": "(1+1)-ES", "random-search": "random search (RS)", "random-styles": "random styles (R_c)"}
 SCENES, RANDOM, PAIRS = 5, 2, 6
 """How many scenes, random styles and worst pairs are shown."""
 
@@ -40,69 +39,28 @@ SCENES, RANDOM, PAIRS = 5, 2, 6
 def tactic_page(campaign: Tactic, run: Run) -> Page:
     """Counts the run, renders its conditions and words the verdict."""
     summary = summarise(campaign, run)
-    # of the first search, the repeat with the most errors
-    first = summary.of(summary.searches[0]) if summary.repeats else ()
-    shown = max(first, key=lambda repeat: repeat.errors[0]) if first else None
+    shown = summary.worst_of(summary.searches[0]) if summary.repeats else None
     conditions = shown.conditions if shown else ()
-    errors = sum(sum(repeat.errors[:1]) for repeat in summary.repeats)
-    pictures = _pairs(campaign, run, summary)
+    pictures = _pairs(campaign, run, shown)
     name = plain(campaign.subject.description.name, 80)
     page = Page(
         title=plain(f"{name} on {campaign.drive.name}: the worst of {campaign.weather.card.name}", 200),
-        tone=Tone.ALARM if errors else Tone.CALM if summary.repeats else Tone.UNKNOWN,
-        verdict=_verdict(summary, conditions, name, finished=run.is_finished),
-        headlines=_headlines(summary, shown),
+        tone=tone(summary),
+        verdict=verdict(summary, name, finished=run.is_finished),
+        headlines=headlines(summary),
         context=_context(campaign, conditions),
-        notes=tuple(plain(note, 1000) for note in _notes(campaign, summary)),
+        notes=tuple(plain(note, 1000) for note in notes(campaign, summary)),
         pictures=pictures,
         pictures_note=_pictures_note(len(pictures), campaign.settings.bounds_deg[0]),
-        charts=tuple(_charts(summary, conditions)),
-        tables=tuple(table for table in _tables(campaign, summary, conditions) if table.rows),
+        charts=tuple(_charts(summary, shown)),
+        tables=tuple(table for table in _tables(campaign, summary, shown) if table.rows),
         configuration=tuple(Fact(key, plain(_text(value), 2000)) for key, value in run.config.items()),
         manifest=tuple(Fact(key, plain(_text(value), 2000)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
-        galleries=_galleries(campaign, conditions),
-        warnings=tuple(plain(warning, 1000) for warning in tactic_warnings(campaign)),
+        galleries=_galleries(campaign, summary, conditions),
+        warnings=tuple(plain(warning, 1000) for warning in tactic_warnings(campaign, summary)),
     )
     return with_tags(page, looked_at(run))
-
-
-def tactic_warnings(campaign: Tactic) -> tuple[str, ...]:
-    """Says what a reader must know before believing the figures."""
-    return weather_warnings([campaign.weather.card], campaign.settings.drive, campaign.subject)
-
-
-def search_name(search: str) -> str:
-    """Words a search."""
-    return NAMES.get(search, search)
-
-
-def _verdict(summary: TacticSummary, conditions: tuple[ConditionSummary, ...], name: str, *, finished: bool) -> str:
-    state = "" if finished else "Not finished yet. "
-    if not conditions:
-        return f"{state}No condition was found yet."
-    worst = max(conditions, key=lambda each: each.errors[0])
-    rate = worst.error_rate(0)
-    bound = summary.bounds_deg[0]
-    which = "the condition found" if len(conditions) == 1 else f"the worst of {len(conditions)} conditions"
-    if not worst.errors[0]:
-        return f"{state}Under {which} {name} never moves by {bound:g}° or more."
-    return (
-        f"{state}Under {which} {name} moves by {bound:g}° or more on {count(worst.errors[0])} of "
-        f"{counted(worst.judged, 'scene')}: {interval(rate.low, rate.high)} with 95 % confidence."
-    )
-
-
-def _headlines(summary: TacticSummary, shown: Repeat | None) -> tuple[Headline, ...]:
-    if shown is None:
-        return ()
-    judged = sum(each.judged for each in shown.conditions)
-    lines = [
-        Headline(f"move by {bound:g}° or more", percent(wilson(errors, judged).estimate), f"{count(errors)} of {count(judged)}")
-        for bound, errors in zip(summary.bounds_deg[:4], shown.errors, strict=False)
-    ]
-    beyond = f"and {percent(shown.coverage[1])} of the regions beyond it (NBC)"
-    return (*lines, Headline("neuron coverage, inside the known range (KMNC)", percent(shown.coverage[0]), beyond))
 
 
 def _context(campaign: Tactic, conditions: tuple[ConditionSummary, ...]) -> tuple[Fact, ...]:
@@ -116,47 +74,14 @@ def _context(campaign: Tactic, conditions: tuple[ConditionSummary, ...]) -> tupl
     )
 
 
-def _notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
-    s = campaign.settings
-    notes = [
-        (
-            "A condition is one style of the weather, applied to every scene. The subject should steer as it does on the scene as it is; "
-            "an error at a bound is an answer that moved by so many degrees or more."
-        ),
-        (
-            f"Fitness F = {s.coverage_weight:g} F_c + {s.divergence_weight:g} norm(F_d): F_c is the share of uncovered "
-            f"{s.criterion.upper()} regions that a style enters, F_d the mean divergence in radians, norm(x) = x / (x + 1). A search "
-            f"ends after {s.patience} tries without anything better; the next one starts from what is covered."
-        ),
-        "Intervals are 95 % Wilson intervals; neighbouring scenes are not independent, so read them as lower bounds of the uncertainty.",
-    ]
-    if s.racing:
-        word = "only where they cannot win" if s.risk == 0.0 else f"where they hardly can (risk {s.risk:g} a comparison)"
-        notes.append(f"Tries were dropped before they had seen all scenes {word}.")
-    farthest = max((each.condition.farthest for repeat in summary.repeats for each in repeat.conditions), default=0.0)
-    notes.append(
-        f"Styles are drawn from N(0, 1) and kept within {s.style_limit:g}; the farthest number of a condition found is {farthest:.1f}. "
-        "Far from 0 a condition may be none that a camera meets: look at the pictures."
-    )
-    rejected = [each.rejection_rate.estimate for repeat in summary.repeats for each in repeat.conditions]
-    if s.validity and rejected:
-        notes.append(f"The filter refused {percent(float(np.mean(rejected)))} of the scenes; they count neither as errors nor as covered.")
-    else:
-        notes.append("No filter of scenes was used: scenes that a style destroyed count as any other.")
-    if not s.profile_drive:
-        notes.append("The neurons' bounds come from the drive itself as it is; the paper's from the training drive (--profile-drive).")
-    if campaign.subject.lead:
-        notes.append(f"The subject looks at {campaign.subject.lead + 1} frames, all of which are under the condition.")
-    return notes
-
-
 def _pictures_note(shown: int, bound_deg: float) -> str:
     which = "The worst scene" if shown == 1 else f"The {shown} worst scenes"
     return f"{which} under a condition found; arrows lean by the angle itself, and each moved by {bound_deg:g}° or more." if shown else ""
 
 
-def _charts(summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) -> list[Chart]:
+def _charts(summary: TacticSummary, shown: Repeat | None) -> list[Chart]:
     charts = []
+    conditions = shown.conditions if shown else ()
     lines = [
         Curve(f"condition {each.condition.number + 1}", tuple(float(place) for place in range(1, len(after) + 1)), after)
         for each in conditions
@@ -165,10 +90,11 @@ def _charts(summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) ->
     if lines:
         said = "; ".join(f"{line.label} ends at {line.y[-1]:.3f} after {len(line.y)} tries" for line in lines)
         svg = curves("fitness", "Fitness", said, ("tries", "best fitness so far"), lines, from_zero=True)
-        charts.append(Chart("Fitness", "The best fitness after each try; every search begins anew, on what is left uncovered.", svg))
+        caption = f"The best fitness after each try{_which(summary)}; every search begins anew, on what is left uncovered."
+        charts.append(Chart("Fitness", caption, svg))
     rows = []
     for search in summary.searches:
-        judged = sum(each.judged for repeat in summary.of(search) for each in repeat.conditions)
+        judged = sum(repeat.judged for repeat in summary.of(search))
         rate = wilson(sum(repeat.errors[0] for repeat in summary.of(search)), judged)
         rows.append(Bar(search_name(search), rate.estimate, rate.low, rate.high))
     if rows:
@@ -179,7 +105,12 @@ def _charts(summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) ->
     return charts
 
 
-def _tables(campaign: Tactic, summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) -> list[Table]:
+def _which(summary: TacticSummary) -> str:
+    words = shown_words(summary, summary.searches[0])
+    return f" ({words})" if words else ""
+
+
+def _tables(campaign: Tactic, summary: TacticSummary, shown: Repeat | None) -> list[Table]:
     bounds = tuple(f"≥ {bound:g}°" for bound in summary.bounds_deg)
     found = tuple(
         (
@@ -191,15 +122,16 @@ def _tables(campaign: Tactic, summary: TacticSummary, conditions: tuple[Conditio
             f"{len(each.condition.tries)} ({each.condition.dropped} dropped)",
             percent(each.rejection_rate.estimate) if campaign.settings.validity else NOTHING,
         )
-        for each in conditions
+        for each in (shown.conditions if shown else ())
     )
     means = []
     for search in summary.searches:
         values = summary.means(search)
         cells = [percent(float(values[0])), percent(float(values[1])), *(f"{number:,.1f}" for number in values[2:])]
         means.append((search_name(search), str(len(summary.of(search))), *cells))
+    which = f"By {search_name(shown.search)}{_which(summary)}." if shown and len(summary.repeats) > 1 else ""
     tables = [
-        Table("conditions", "Conditions found", ("condition", "F", "F_c", "F_d", *bounds, "tries", "refused"), found),
+        Table("conditions", "Conditions found", ("condition", "F", "F_c", "F_d", *bounds, "tries", "refused"), found, note=which),
         Table(
             "searches",
             "Means over repeats",
@@ -223,14 +155,25 @@ def _tables(campaign: Tactic, summary: TacticSummary, conditions: tuple[Conditio
 
 def _test_row(test: Compared) -> tuple[str, ...]:
     share = not test.metric.endswith("°")
-    means = [percent(value) if share else f"{value:,.1f}" if isfinite(value) else NOTHING for value in (test.mean, test.other_mean)]
+    values = (test.mean, test.other_mean)
+    means = _apart(*values) if share else tuple(f"{value:,.1f}" if isfinite(value) else NOTHING for value in values)
     if not test.tested:
         word = FAILED if test.failed else NOTHING
         return (test.metric, *means, word, word, NOTHING)
     return (test.metric, *means, f"{test.p_value:.2g}", f"{test.a12:.2f}", "yes" if test.better else "no")
 
 
-def _galleries(campaign: Tactic, conditions: tuple[ConditionSummary, ...]) -> tuple[Gallery, ...]:
+def _apart(first: float, second: float) -> tuple[str, str]:
+    """Words two shares with as many digits as tell them apart, up to four."""
+    words = (percent(first), percent(second))
+    for digits in (2, 3, 4):
+        if words[0] != words[1] or first == second or not (isfinite(first) and isfinite(second)):
+            break
+        words = (f"{100.0 * first:.{digits}f} %", f"{100.0 * second:.{digits}f} %")
+    return words
+
+
+def _galleries(campaign: Tactic, summary: TacticSummary, conditions: tuple[ConditionSummary, ...]) -> tuple[Gallery, ...]:
     """The same scenes as they are, under each condition found, and under random styles."""
     if not conditions:
         return ()
@@ -241,12 +184,12 @@ def _galleries(campaign: Tactic, conditions: tuple[ConditionSummary, ...]) -> tu
     scenes = np.stack(frames)
     rows: list[GalleryRow] = [gallery_row("as recorded", "", list(scenes))]
     for each in conditions:
-        share = percent(each.error_rate(0).estimate)
+        share = f"{percent(each.error_rate(0).estimate)} errors, mean change {each.mean_divergence_deg:.1f}°"
         rows.append(
             _row(
                 campaign,
                 f"condition {each.condition.number + 1}",
-                f"{share} errors, mean change {each.mean_divergence_deg:.1f}°",
+                share if isfinite(each.mean_divergence_deg) else "every scene refused" if not each.judged else "no finite answer",
                 each.condition.style,
                 scenes,
             )
@@ -254,7 +197,8 @@ def _galleries(campaign: Tactic, conditions: tuple[ConditionSummary, ...]) -> tu
     task = StyleTask(campaign.weather.style_size, campaign.settings.seed, limit=campaign.settings.style_limit)
     drawn = [tuple(task.fresh("shown", number).tolist()) for number in range(RANDOM)]
     rows += [_row(campaign, f"random style {number}", "", style, scenes) for number, style in enumerate(drawn, 1)]
-    caption = "The same scenes in every row: as they were recorded, under the conditions found, and under styles drawn at random."
+    which = _which(summary)
+    caption = f"The same scenes in every row: as they were recorded, under the conditions found{which}, and under styles drawn at random."
     return (Gallery("Critical conditions", caption, tuple(rows)),)
 
 
@@ -264,12 +208,11 @@ def _row(campaign: Tactic, label: str, note: str, style: tuple[float, ...], scen
     return gallery_row(label, note, made)
 
 
-def _pairs(campaign: Tactic, run: Run, summary: TacticSummary) -> tuple[PairCard, ...]:
-    """The worst findings of the first search, at most one a frame, under the number of their condition."""
-    first = summary.of(campaign.settings.searches[0])
-    found = first[0].conditions if first else ()
+def _pairs(campaign: Tactic, run: Run, shown: Repeat | None) -> tuple[PairCard, ...]:
+    """The worst findings of the repeat that is shown, at most one a frame, under the number of their condition."""
+    found = shown.conditions if shown else ()
     numbers = {recipe_of(campaign.weather.card.name, each.condition.style).to_json(): each.condition.number + 1 for each in found}
-    rows = run.findings(limit=40 * PAIRS, phase=phase_name(campaign.settings.searches[0], 0)).to_pylist()
+    rows = run.findings(limit=40 * PAIRS, phase=phase_name(campaign.settings.searches[0], shown.number if shown else 0)).to_pylist()
     seen: set[int] = set()
     pairs: list[PicturePair] = []
     for row in rows:

@@ -86,6 +86,7 @@ def training_page(view: TrainingView) -> Page:
         manifest=(Fact("source pictures", lesson.source.sha256), Fact("target pictures", lesson.target.sha256)),
         commands=(plain(view.command, 1000),),
         galleries=tuple(_galleries(view)),
+        warnings=tuple(plain(warning, 1000) for warning in lesson.warnings(settings.size_px)),
     )
 
 

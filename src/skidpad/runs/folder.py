@@ -36,7 +36,9 @@ _CONFIG, _SCHEMA, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "schema.json", "
 _FINISHED = "finished.json"
 _DAMAGED_SUFFIX = ".damaged"
 _STATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What the system calls a full disk, or a user's full share of it."""
 
 
 class Run:
@@ -301,7 +303,7 @@ class Run:
         try:
             write_atomically(path, data)
         except OSError as error:
-            trouble = "the disk is full" if error.errno in _DISK_FULL else f"it failed: {error.strerror}"
+            trouble = "the disk is full" if error.errno in DISK_FULL else f"it failed: {error.strerror}"
             raise BadRunError(
                 f"writing {len(data)} bytes to {path.name} in {self.path}: {trouble}; {len(self._segments)} shards are kept; "
                 f"free some space or mend the disk, then {self._resume()}"

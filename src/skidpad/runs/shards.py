@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from skidpad.core.errors import BadRunError, IncompleteRunError, InterruptedRunError, LostDriveError, LostWorkError, WorkersError
 from skidpad.core.progress import Progress, silent
-from skidpad.runs.folder import Run
+from skidpad.runs.folder import DISK_FULL, Run
 from skidpad.runs.segments import ShardResult
 
 Shards: TypeAlias = Callable[[Sequence[int]], Iterator[ShardResult]]
@@ -18,11 +19,13 @@ def one_by_one(work: Callable[[int], ShardResult]) -> Shards:
     return lambda indices: map(work, indices)
 
 
-def run_shards(run: Run, phase: str, count: int, shards: Shards, progress: Progress = silent) -> None:
+def run_shards(run: Run, phase: str, count: int, shards: Shards, progress: Progress = silent, *, parts: str = "") -> None:
     """Computes the shards of a phase that are missing and commits each; stopped at any moment, what is kept stays.
 
-    `shards` must give the same result for the same index, whatever was computed before.
+    `shards` must give the same result for the same index, whatever was computed before. parts: what its user calls them, where that
+    is not shards of a phase.
     """
+    called = parts or f"shards of phase {phase!r}"
     try:
         with run.lock():
             done = run.completed(phase)
@@ -41,13 +44,38 @@ def run_shards(run: Run, phase: str, count: int, shards: Shards, progress: Progr
                 progress(len(done), count, phase)
     except KeyboardInterrupt as error:
         run.refresh()  # the interrupt may have come after a rename and before its note
-        raise InterruptedRunError(f"stopped: {_kept(run, phase, count)}") from error
+        raise InterruptedRunError(f"stopped: {_kept(run, phase, count, called)}") from error
     except LostWorkError as error:
-        raise IncompleteRunError(f"{error}; all other shards of the phase were computed; {_kept(run, phase, count)}") from error
+        raise IncompleteRunError(f"{error}; all other shards of the phase were computed; {_kept(run, phase, count, called)}") from error
     except (LostDriveError, WorkersError) as error:
-        raise type(error)(f"{error}; {_kept(run, phase, count)}") from error
+        raise type(error)(f"{error}; {_kept(run, phase, count, called)}") from error
 
 
-def _kept(run: Run, phase: str, count: int) -> str:
-    kept = len(run.completed(phase))
-    return f"{kept} of {count} shards of phase {phase!r} are kept; go on with: skidpad resume {shlex.quote(run.place)}"
+@contextmanager
+def resumable(run: Run) -> Iterator[None]:
+    """Says what is kept and how to go on where work ends early before, between or after the phases; a phase says it itself."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        run.refresh()
+        raise InterruptedRunError(f"stopped: {_all_kept(run)}; {_go_on(run)}") from error
+    except (LostDriveError, WorkersError) as error:
+        if isinstance(error.__cause__, type(error)):
+            raise  # its phase has said it
+        raise type(error)(f"{error}; {_all_kept(run)}; {_go_on(run)}") from error
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        raise BadRunError(f"writing to {run.path}: the disk is full; {_all_kept(run)}; free some space, then {_go_on(run)}") from error
+
+
+def _kept(run: Run, phase: str, count: int, called: str) -> str:
+    return f"{len(run.completed(phase))} of {count} {called} are kept; {_go_on(run)}"
+
+
+def _all_kept(run: Run) -> str:
+    return f"{len(run.segments())} shards are kept"
+
+
+def _go_on(run: Run) -> str:
+    return f"go on with: skidpad resume {shlex.quote(run.place)}"

@@ -6,6 +6,7 @@ are brought to the device as they are needed.
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,6 +162,11 @@ class Contents:
 def _opened(file: Path, shape: tuple[int, ...], dtype: torch.dtype) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        return np.memmap(file, _STORED[dtype][0], "w+", shape=shape)
+        mapped = np.memmap(file, _STORED[dtype][0], "w+", shape=shape)
+        if hasattr(os, "posix_fallocate"):  # a disk that fills up under a mapped file kills the process without a word
+            with file.open("rb+") as opened:
+                os.posix_fallocate(opened.fileno(), 0, mapped.nbytes)
     except OSError as error:
+        file.unlink(missing_ok=True)
         raise SkidpadError(f"cannot keep content codes in {file}: {error.strerror}; free some space or use fewer scenes") from error
+    return mapped

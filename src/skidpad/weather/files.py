@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,9 +15,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from skidpad.core import toml
-from skidpad.core.errors import SkidpadError
+from skidpad.core.errors import BadParametersError, SkidpadError
 from skidpad.core.files import write_atomically
+from skidpad.weather.munit import Munit
 from skidpad.weather.settings import Method, Sizes
+from skidpad.weather.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +30,13 @@ _KEPT = {
     Method.UNIT: ("source.encoder.", "shared_encoder.", "shared_decoder.", "target.decoder."),
 }
 """What translating from source to target needs, and the target's style encoder, which tells the styles of real pictures."""
+
+_CHECKSUM = "card_sha256"
+_FREE = frozenset({"name", _CHECKSUM})
+"""What the card's checksum is not of: a weather may be called otherwise."""
+
+_MOST = {"filters": 1024, "halvings": 6, "blocks": 64, "style": 1024, "hidden": 16_384, "scales": 8, "size_px": 8192}
+"""Far beyond any weather that was learned; a card that says more was damaged, and networks of its sizes would fill the memory."""
 
 
 class BadWeatherError(SkidpadError):
@@ -72,20 +83,56 @@ class WeatherCard:
             del table["styles"]
         else:
             table["styles"] = {"mean": list(self.styles.mean), "deviation": list(self.styles.deviation)}
-        return toml.dumps(table)
+        return toml.dumps({**table, _CHECKSUM: _checksum(table)})
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> Self:
-        """Reads what `to_toml` wrote; `where` names it in errors."""
+        """Reads what `to_toml` wrote; `where` names it in errors. A card of an earlier version has no checksum of itself."""
         try:
             table = tomllib.loads(text)
-            if table.pop("format", None) != _FORMAT:
+            if table.get("format") != _FORMAT:
                 raise BadWeatherError(f"{where} is no weather of this version; learn it again with `skidpad weather train`")
-            styles = table.pop("styles", None)
+            wanted = table.get(_CHECKSUM, "")
+            changed = bool(wanted) and wanted != _checksum(table)
+            values = {name: value for name, value in table.items() if name not in {"format", _CHECKSUM}}
+            styles = values.pop("styles", None)
             made = Styles(tuple(styles["mean"]), tuple(styles["deviation"])) if styles else None
-            return cls(**{**table, "method": Method(table["method"]), "sizes": Sizes(**table["sizes"]), "styles": made})
-        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+            card = cls(**{**values, "method": Method(table["method"]), "sizes": Sizes(**table["sizes"]), "styles": made})
+            _check_numbers(card)
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, BadParametersError) as error:
             raise BadWeatherError(f"{where} is damaged ({error}); restore it or learn the weather again") from error
+        if changed:
+            raise BadWeatherError(
+                f"{where} was changed since it was written, and only its name may be; restore it or learn the weather again"
+            )
+        return card
+
+
+def _checksum(table: Mapping[str, Any]) -> str:
+    """Returns the SHA-256 of what a card says, in whatever order and layout."""
+    said = {name: value for name, value in table.items() if name not in _FREE}
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _check_numbers(card: WeatherCard) -> None:
+    """Refuses numbers that no training writes."""
+    whole = {field.name: getattr(card.sizes, field.name) for field in fields(card.sizes)}
+    whole |= {name: getattr(card, name) for name in ("size_px", "crop_px", "steps", "batch_size")}
+    for name, value in whole.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST.get(name, value):
+            most = f" to {_MOST[name]}" if name in _MOST else " or more"
+            raise ValueError(f"{name} is a whole number of 1{most}; got {value!r}")
+    stride = card.sizes.stride
+    if card.size_px % stride or card.crop_px > card.size_px:
+        raise ValueError(
+            f"size_px is a multiple of {stride} and crop_px at most size_px; got size_px = {card.size_px}, crop_px = {card.crop_px}"
+        )
+    if not (isfinite(card.contrast) and card.contrast >= 0.0):
+        raise ValueError(f"contrast is 0 or more; got {card.contrast}")
+    if card.styles is not None:
+        rows = (card.styles.mean, card.styles.deviation)
+        if any(len(row) != card.sizes.style or not all(map(isfinite, row)) for row in rows) or min(card.styles.deviation) < 0.0:
+            raise ValueError(f"styles are {card.sizes.style} finite numbers and as many deviations of 0 or more")
 
 
 def save_weather(out: Path, card: WeatherCard, weights: Mapping[str, torch.Tensor]) -> WeatherCard:
@@ -98,10 +145,26 @@ def save_weather(out: Path, card: WeatherCard, weights: Mapping[str, torch.Tenso
 
 
 def load_weather(path: Path) -> tuple[WeatherCard, dict[str, torch.Tensor]]:
-    """Reads a weather; the weights must be those that the card was written for."""
+    """Reads a weather; the weights must be those that the card was written for, and of the sizes that it says."""
     text, where = read_card(path, "weather", "train")
     card = WeatherCard.from_toml(text, where)
-    return card, read_weights(path, card.weights_sha256)
+    weights = read_weights(path, card.weights_sha256)
+    _check_shapes(card, weights, where)
+    return card, weights
+
+
+def _check_shapes(card: WeatherCard, weights: Mapping[str, torch.Tensor], where: str) -> None:
+    with torch.device("meta"):  # shapes without memory
+        model = Munit(card.sizes) if card.method is Method.MUNIT else Unit(card.sizes)
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if name.startswith(_KEPT[card.method])}
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if wanted != found:
+        name = min(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+        said = ", ".join(f"{field.name} = {getattr(card.sizes, field.name)}" for field in fields(card.sizes))
+        raise BadWeatherError(
+            f"the weights beside {where} are not those of a {card.method.value} with {said}: {name} should be {wanted.get(name, 'absent')} "
+            f"and is {found.get(name, 'absent')}; restore both files together"
+        )
 
 
 def write_pair(out: Path, weights: bytes, card: str) -> None:

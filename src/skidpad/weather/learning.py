@@ -30,6 +30,16 @@ class Lesson:
     target_text: str
     rendered: bool
 
+    def warnings(self, size_px: int) -> tuple[str, ...]:
+        """Says which pictures had fewer pixels than are learned at; size_px: their shorter side then."""
+        sets = ((self.source_text, self.source), (self.target_text, self.target))
+        return tuple(
+            f"{scenes.enlarged} of {len(scenes)} pictures of {text} are smaller than {size_px} px (the smallest has {scenes.smallest_px}) "
+            "and were enlarged: the weather learns their blur. Give larger pictures, or a smaller --size"
+            for text, scenes in sets
+            if scenes.enlarged
+        )
+
 
 def checkpoint_file(out: Path) -> Path:
     """Returns where a training of the weather `out` is kept until it is done."""
@@ -51,6 +61,7 @@ def learn(
     progress: Progress = silent,
     watch: Callable[[Training], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    resumed: Callable[[int], None] | None = None,
 ) -> tuple[WeatherCard, Training]:
     """Trains, or goes on with a training that was stopped, and writes OUT.safetensors and OUT.toml; the checkpoint is then removed."""
     if lesson.source.sha256 == lesson.target.sha256:
@@ -58,7 +69,7 @@ def learn(
     check_out(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     training = Training(lesson.source, lesson.target, settings)
-    training.run(progress, checkpoint_file(out), watch=watch, stop=stop)
+    training.run(progress, checkpoint_file(out), watch=watch, stop=stop, resumed=resumed)
     weights = training.kept_weights()
     card = WeatherCard(
         name=weather_file(out, "").name,

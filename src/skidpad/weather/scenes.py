@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import torch
 
-from skidpad.core.errors import BadDriveError
+from skidpad.core.errors import BadDriveError, BadParametersError
 from skidpad.core.images import NumpyFrames, decode
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.opening import open_drive
@@ -22,19 +22,24 @@ _LEAST = 8
 
 @dataclass(frozen=True, slots=True)
 class Scenes:
-    """Pictures of a weather, uint8 (H, W, 3) each, the shorter side `size_px`; sha256 is of their pixels and order."""
+    """Pictures of a weather, uint8 (H, W, 3) each, the shorter side `size_px`; sha256 is of their pixels and order.
+
+    enlarged: how many were smaller than that; smallest_px: the least shorter side there was.
+    """
 
     name: str
     pictures: tuple[torch.Tensor, ...]
     broken: int
     sha256: str
+    enlarged: int = 0
+    smallest_px: int = 0
 
     def __len__(self) -> int:
         return len(self.pictures)
 
     def to(self, device: torch.device) -> Scenes:
         """Moves the pictures, so that cutting happens where they are used."""
-        return Scenes(self.name, tuple(picture.to(device) for picture in self.pictures), self.broken, self.sha256)
+        return replace(self, pictures=tuple(picture.to(device) for picture in self.pictures))
 
     def cut(self, rng: np.random.Generator, count: int, crop_px: int) -> torch.Tensor:
         """Draws `count` pictures, cuts a square out of each and mirrors half of them: (count, 3, crop, crop) within -1..1."""
@@ -66,22 +71,27 @@ def working_size(height_px: int, width_px: int, size_px: int, stride: int) -> tu
 
 def load_scenes(text: str, size_px: int, stride: int, limit: int = 4_000, progress: Progress = silent) -> Scenes:
     """Reads a folder of pictures, or a drive, at the working size; of more than `limit` pictures, evenly spaced ones."""
+    if limit < _LEAST:
+        raise BadParametersError(f"a weather needs at least {_LEAST} pictures of each set, better a thousand; got --limit {limit}")
     folder = Path(text)
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES) if folder.is_dir() else []
     frames = _from_files(files, limit, progress) if files else _from_drive(text, limit, progress)
     pictures: list[torch.Tensor] = []
     digest = sha256()
     broken = 0
+    sides_px: list[int] = []
     for frame in frames:
         if frame is None:
             broken += 1
             continue
+        sides_px.append(min(frame.shape[:2]))
         height, width = working_size(frame.shape[0], frame.shape[1], size_px, stride)
         small = np.ascontiguousarray(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
         digest.update(repr(small.shape).encode())
         digest.update(small.data)
         pictures.append(torch.from_numpy(small))
-    scenes = Scenes(folder.name if files else text, tuple(pictures), broken, digest.hexdigest())
+    enlarged = sum(side < size_px for side in sides_px)
+    scenes = Scenes(folder.name if files else text, tuple(pictures), broken, digest.hexdigest(), enlarged, min(sides_px, default=0))
     _check(scenes, text)
     return scenes
 

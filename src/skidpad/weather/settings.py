@@ -93,9 +93,9 @@ class WeatherSettings:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise BadParametersError(f"{name} must be at least 1; got {getattr(self, name)}")
+        for name, least in (("steps", 1), ("batch_size", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise BadParametersError(f"{name} must be at least {least}; got {getattr(self, name)}")
         # A picture must survive the halvings of the style encoder and of the smallest discriminator with something to see.
         least = max(2 ** (self.sizes.halvings + 3), 2 ** (self.sizes.scales + 3))
         if self.crop_px > self.size_px or self.crop_px < least or self.crop_px % self.sizes.stride or self.size_px % self.sizes.stride:

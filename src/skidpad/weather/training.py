@@ -60,6 +60,7 @@ class Training:
         self.batch_size = settings.batch_size
         self.sampler = Sampler(source, settings)
         self._source, self._target = source.to(self.device), target.to(self.device)
+        self._given = _given(source, target, settings)
         self._key = sha256(f"{source.sha256} {target.sha256} {_without_device(settings)}".encode()).hexdigest()
         self._follow = max(1.0 - settings.ema, min(1.0, _SLOWEST / settings.steps))
         self._begin()
@@ -93,14 +94,18 @@ class Training:
         checkpoint_every_s: float = _CHECKPOINT_EVERY_S,
         watch: Callable[[Training], None] | None = None,
         stop: Callable[[], bool] | None = None,
+        resumed: Callable[[int], None] | None = None,
     ) -> None:
         """Trains to the last step; stopped or killed and run again with its checkpoint, it goes on.
 
-        watch: called after every new sample. stop: asked after every step; where it says so, the training is written down and
-        left. A GPU that runs out of memory halves the batch, and the training goes on from its checkpoint.
+        watch: called after every new sample. resumed: told the step that it goes on from. stop: asked after every step; where it says
+        so, the training is written down and left. A GPU that runs out of memory halves the batch, and the training goes on from its
+        checkpoint.
         """
         if checkpoint is not None and checkpoint.is_file():
             self.restore(checkpoint)
+            if resumed is not None:
+                resumed(self.step)
         saved = monotonic()
         every = min(_REPORT_EVERY, max(1, self.settings.steps // 100))
         wanted = sample_steps(self.settings.steps)
@@ -153,6 +158,7 @@ class Training:
         """Writes everything the next step needs."""
         state = {
             "key": self._key,
+            "given": self._given,
             "step": self.step,
             "batch_size": self.batch_size,
             "curve": json.dumps([asdict(row) for row in self.curve]),
@@ -172,7 +178,7 @@ class Training:
             state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
             if state["key"] != self._key:
                 raise BadParametersError(
-                    f"{path} is the checkpoint of another training (pictures or settings differ); remove it to start anew"
+                    f"{path} is the checkpoint of another training ({self._other(state)}); remove it to start anew, or train as then"
                 )
             self.model.load_state_dict(state["model"])
             self._critics.load_state_dict(state["critics"])
@@ -188,6 +194,12 @@ class Training:
             raise BadParametersError(f"{path} is no whole checkpoint ({error}); remove it to start anew") from error
         self._buffers = self._blank_buffers()
         self._replay = None
+
+    def _other(self, state: dict[str, Any]) -> str:
+        """Says what a checkpoint was given otherwise; one of an earlier version does not tell."""
+        then: dict[str, str] = state.get("given", {})
+        changed = [f"{name} was {then.get(name)} and is {now}" for name, now in self._given.items() if then.get(name) != now]
+        return "; ".join(changed) if then and changed else "pictures or settings differ"
 
     def _adam(self, module: nn.Module) -> torch.optim.Adam:
         on_gpu = self.device.type == "cuda"
@@ -284,6 +296,14 @@ class Training:
 
 def _brief(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+
+
+def _given(source: Scenes, target: Scenes, settings: WeatherSettings) -> dict[str, str]:
+    """Names all that a training depends on."""
+    sets = {f"{name} pictures": f"{len(scenes)} ({scenes.sha256[:8]})" for name, scenes in (("source", source), ("target", target))}
+    rest = {**asdict(settings), "method": settings.method.value}
+    inner = {f"{name} of {part}": value for part in ("sizes", "weights") for name, value in rest.pop(part).items()}
+    return sets | {name: str(value) for name, value in {**rest, **inner}.items() if name != "device"}
 
 
 def _without_device(settings: WeatherSettings) -> str:

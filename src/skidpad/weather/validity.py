@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from skidpad.core.errors import BadParametersError
+from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import BoolArray, Frames
-from skidpad.weather.classifier import WeatherClassifier
+from skidpad.weather.classifier import ClassifierCard, WeatherClassifier
+from skidpad.weather.files import WeatherCard
 from skidpad.weather.structure import Structure, structure_of
 
 LEAST_LIKENESS = 0.45
@@ -18,6 +20,24 @@ in light or darkness, in DeepTest's fog and rain and in learned weathers above."
 
 LEAST_POLARITY = 0.0
 """More edges keep their sign than turn it. Translators like to paint negatives, with black lane markings, which no weather does."""
+
+LEAST_DETAIL = 0.35
+"""Between what kept the scene (0.36 and more) and smears in its large shapes (2 of 128 above); a picture reduced to
+24 pixels and enlarged again has about 0.4, one reduced to 16 has 0.25 (docs/weather-realism.md)."""
+
+
+def target_class(classes: ClassifierCard, weather: WeatherCard, named: str = "") -> str:
+    """Returns the class that a weather's scenes belong in: the one named, or that of its folder, or that of its name.
+
+    The folder is the one that the weather was learned from, where a class is called so; by name as in `ClassifierCard.class_named`.
+    """
+    folder = Path(weather.target).name
+    try:
+        return classes.class_named(named or (folder if folder in classes.classes else weather.name))
+    except UnknownNameError as error:
+        if named:
+            raise
+        raise UnknownNameError(f"{error} (to say which class the weather {weather.name!r} is: FILE=CLASS)") from error
 
 
 class SceneFilter(Protocol):
@@ -34,11 +54,14 @@ class StructureKept:
 
     least_likeness: float = LEAST_LIKENESS
     least_polarity: float = LEAST_POLARITY
+    least_detail: float = LEAST_DETAIL
 
     def __post_init__(self) -> None:
         for name in ("least_likeness", "least_polarity"):
             if not -1.0 <= getattr(self, name) <= 1.0:
                 raise BadParametersError(f"{name} lies within -1 and 1; got {getattr(self, name)}")
+        if not 0.0 <= self.least_detail <= 1.0:
+            raise BadParametersError(f"least_detail lies within 0 and 1; got {self.least_detail}")
 
     def accepts(self, sources: Frames, translated: Frames) -> BoolArray:
         """Returns which translations kept the scene."""
@@ -46,7 +69,8 @@ class StructureKept:
 
     def judges(self, found: Structure) -> BoolArray:
         """Returns which measured pairs are the same scene."""
-        return np.asarray((found.likeness >= self.least_likeness) & (found.polarity >= self.least_polarity))
+        alike = (found.likeness >= self.least_likeness) & (found.polarity >= self.least_polarity)
+        return np.asarray(alike & (found.detail >= self.least_detail))
 
 
 class StructureAndClass:

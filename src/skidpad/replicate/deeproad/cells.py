@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from skidpad.campaigns.deeproad_summary import BoundCount, RoadSummary
 from skidpad.core.errors import BadRunError
 from skidpad.replicate.render import plain
+from skidpad.report.deeproad import road_warnings
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Cell:
     """The figures of one subject under one weather; hashes tell whether cells belong into one table.
 
     inconsistent: by error bound. mean_deg: of |mutant - original|. spread_deg, original_rmse_rad: of the answers on the frames
-    as they are. A figure that is not known is None.
+    as they are. A figure that is not known is None. warnings: what to know before believing the figures.
     """
 
     subject: str
@@ -46,6 +47,7 @@ class Cell:
     spread_deg: float | None
     original_rmse_rad: float | None
     device: str
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, campaign: DeepRoad, summary: RoadSummary) -> Self:
@@ -72,14 +74,20 @@ class Cell:
             spread_deg=plain(summary.spread_deg),
             original_rmse_rad=plain(summary.rmse_rad),
             device=campaign.road.device,
+            warnings=road_warnings(campaign),
         )
 
-    def is_of(self, campaign: DeepRoad) -> bool:
-        """Tells whether a campaign would measure this cell again, wherever it runs."""
+    def other_than(self, campaign: DeepRoad) -> tuple[str, ...]:
+        """Names what a campaign would measure otherwise than this cell was, wherever it runs; nothing where it would be the same cell."""
         (looks,) = campaign.weathers.values()
-        mine = (self.subject_sha256, self.weather_sha256, self.drive_sha256, self.thresholds_deg, self.style)
-        hashes = (campaign.subject.sha256, looks.weather.card.weights_sha256, campaign.drive.sha256)
-        return mine == (*hashes, campaign.road.thresholds_deg, _style(campaign))
+        pairs = {
+            "subject": (self.subject_sha256, campaign.subject.sha256),
+            "weather": (self.weather_sha256, looks.weather.card.weights_sha256),
+            "drive, or other --frames of it": (self.drive_sha256, campaign.drive.sha256),
+            "style": (self.style, _style(campaign)),
+            "list of --thresholds": (self.thresholds_deg, campaign.road.thresholds_deg),
+        }
+        return tuple(name for name, (then, now) in pairs.items() if then != now)
 
     @property
     def counts(self) -> tuple[BoundCount, ...]:
@@ -104,7 +112,7 @@ class Cell:
         """Reads what `to_json` wrote."""
         try:
             values: dict[str, Any] = json.loads(text)
-            values |= {name: tuple(values[name]) for name in ("thresholds_deg", "inconsistent")}
+            values |= {name: tuple(values.get(name, ())) for name in ("thresholds_deg", "inconsistent", "warnings")}
             return cls(**values)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise BadRunError(f"{where} is damaged ({error}); remove it, and the replication writes it again") from error

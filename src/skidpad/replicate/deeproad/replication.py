@@ -19,8 +19,9 @@ from skidpad.drives.opening import open_drive
 from skidpad.replicate.deeproad import paper, tables
 from skidpad.replicate.deeproad.cells import FILE, Cell, kept_cells
 from skidpad.replicate.render import markdown, payload_of, scoreboard_sheet
+from skidpad.replicate.resuming import check_settings
 from skidpad.replicate.rows import Row, Sheet
-from skidpad.report.deeproad import deeproad_page
+from skidpad.report.deeproad import deeproad_page, road_warnings
 from skidpad.report.render import render_page, write_text_whole
 from skidpad.runs.folder import Run
 
@@ -59,6 +60,7 @@ class RoadReplication:
             f"subjects: {', '.join(subjects)}",
             f"weathers: {', '.join(weathers)}",
             f"drive: {self.cells[0].drive if self.cells else '-'}, {most:,} cases a cell; seed {self.settings.seed}",
+            *dict.fromkeys(f"warning: {warning}" for cell in self.cells for warning in cell.warnings),
         )
 
     def payload(self) -> dict[str, Any]:
@@ -76,8 +78,10 @@ def replicate(
     """Runs or resumes one campaign a subject and weather in FOLDER/SUBJECT/WEATHER, and writes FOLDER/deeproad.json and .md after each.
 
     settings: of every campaign; its own subject does not matter, and each of its weathers is a cell. frames: at most so many
-    evenly spaced frames (0: all).
+    evenly spaced frames (0: all): every second, third and so on, so that there may be fewer.
     """
+    if frames < 0:
+        raise BadParametersError(f"--frames is a number of frames, 0 for all; got {frames}")
     names, weathers = ([_stem(file) for file in files] for files in (subjects, settings.weathers))
     for what, given in (("subjects", names), ("weathers", weathers)):
         if not given or len(set(given)) != len(given):
@@ -102,18 +106,16 @@ def _measured(settings: DeepRoadSettings, path: Path, progress: Progress) -> Cel
     campaign = DeepRoad.load_road(settings)
     if (path / FILE).exists():
         kept = Cell.from_json((path / FILE).read_text(encoding="utf-8"), str(path / FILE))
-        if kept.is_of(campaign):
-            return kept
-        raise BadRunError(
-            f"{path / FILE} was measured with another subject, weather, drive, style or bounds; choose another --out, or remove {path}"
-        )
+        other = kept.other_than(campaign)
+        if not other:
+            return replace(kept, warnings=road_warnings(campaign))
+        raise BadRunError(f"{path / FILE} was measured with another {' and another '.join(other)}; choose another --out, or remove {path}")
     if (path / "manifest.json").exists():
         run = Run.open(path)
         then = DeepRoadSettings.from_config(run.config)
         # Where files lie may differ from one machine to the next; what they hold is checked by their hashes.
         places = {name: getattr(campaign.road, name) for name in ("subject", "drive", "weathers")}
-        if replace(then, **places) != campaign.road:
-            raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
+        check_settings(path, replace(then, **places), campaign.road)
     else:
         run = campaign.start(path)
     campaign.execute(run, progress)

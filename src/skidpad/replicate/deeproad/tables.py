@@ -24,7 +24,7 @@ def scoreboard(cells: Sequence[Cell]) -> tuple[Row, ...]:
                     f"{theirs}, {bound:g} degrees: inconsistent behaviours",
                     _range([row.counts[place] for row in printed]),
                     _range([found for cell in ours if (found := _at(cell, bound)) is not None]),
-                    f"{', '.join(sorted({cell.weather for cell in ours})) or 'no weather of ours'}; {_UNTOLD}",
+                    f"{', '.join(sorted({_named(cell) for cell in ours})) or 'no weather of ours'}; {_UNTOLD}",
                 )
             )
     rows.append(Row.compared("4.4", "models rank alike in every weather, by the first bound", "yes", _ranks_alike(cells), _orders(cells)))
@@ -43,7 +43,7 @@ def table_2(cells: Sequence[Cell]) -> Sheet:
         first = cell.counts[0]
         rows.append(
             (
-                f"{cell.weather} (rendered)" if cell.rendered else cell.weather,
+                _named(cell),
                 f"{cell.method.upper()}, {cell.style}",
                 cell.subject,
                 *cell.inconsistent,
@@ -65,7 +65,7 @@ def brief_table_2(cells: Sequence[Cell]) -> Sheet:
     bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
     order = sorted(cells, key=lambda cell: (cell.weather, cell.method, cell.subject))
     rows: list[tuple[Figure, ...]] = [
-        (f"{cell.weather} ({cell.method.upper()})", cell.subject, *cell.inconsistent, cell.cases) for cell in order
+        (f"{_named(cell)} ({cell.method.upper()})", cell.subject, *cell.inconsistent, cell.cases) for cell in order
     ]
     columns = ("weather", "subject", *(f"{bound:g} deg" for bound in bounds), "frames")
     return Sheet("Table 2: inconsistent behaviours, ours", columns, tuple(rows))
@@ -109,6 +109,10 @@ def ranking(cells: Sequence[Cell]) -> Sheet:
 def counterpart(cell: Cell) -> str | None:
     """Returns the paper's weather that one of ours is most like."""
     return next((theirs for word, theirs in paper.COUNTERPARTS.items() if word in cell.weather.lower()), None)
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.weather} (rendered)" if cell.rendered else cell.weather
 
 
 def _at(cell: Cell, bound: float) -> int | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from skidpad.campaigns.tactic_summary import Compared, TacticSummary, compared
 from skidpad.core.errors import BadRunError
+from skidpad.report.weather_warnings import weather_warnings
 
 if TYPE_CHECKING:
     from skidpad.campaigns.tactic import Tactic
@@ -42,7 +43,7 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The figures of one cell; scenes: of one condition."""
+    """The figures of one cell; scenes: of one condition. warnings: what to know before believing the figures."""
 
     subject: str
     subject_sha256: str
@@ -59,10 +60,11 @@ class Cell:
     metrics: tuple[str, ...]
     searches: tuple[Searched, ...]
     device: str
+    warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, campaign: Tactic, summary: TacticSummary) -> Self:
-        """Takes the figures of a run."""
+    def of(cls, campaign: Tactic, summary: TacticSummary, device: str) -> Self:
+        """Takes the figures of a run that was begun on a device; who puts tables together may have another."""
         s = campaign.settings
         scenes = max((each.scenes for repeat in summary.repeats for each in repeat.conditions), default=0)
         return cls(
@@ -80,7 +82,8 @@ class Cell:
             bounds_deg=s.bounds_deg,
             metrics=summary.metrics,
             searches=tuple(_searched(summary, search) for search in summary.searches),
-            device=s.device,
+            device=device,
+            warnings=cell_warnings(campaign),
         )
 
     @property
@@ -100,7 +103,7 @@ class Cell:
             searches = tuple(
                 Searched(**{**each, "values": tuple(map(tuple, each["values"])), "one": tuple(each["one"])}) for each in values["searches"]
             )
-            lists = {name: tuple(values[name]) for name in ("bounds_deg", "metrics")}
+            lists = {name: tuple(values.get(name, ())) for name in ("bounds_deg", "metrics", "warnings")}
             return cls(**{**values, **lists, "searches": searches})
         except (ValueError, KeyError, TypeError) as error:
             raise BadRunError(f"{where} is damaged ({error}); remove it and replicate again") from error
@@ -115,6 +118,11 @@ class Cell:
         if first is None or second is None:
             return ()
         return tuple(compared(name, first.sample[:, place], second.sample[:, place]) for place, name in enumerate(self.metrics))
+
+
+def cell_warnings(campaign: Tactic) -> tuple[str, ...]:
+    """Says what `skidpad weather search` warns of before its figures."""
+    return weather_warnings([campaign.weather.card], campaign.settings.drive, campaign.subject)
 
 
 def _searched(summary: TacticSummary, search: str) -> Searched:

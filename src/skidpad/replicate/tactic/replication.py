@@ -12,13 +12,14 @@ from typing import Any
 from skidpad.campaigns.tactic import Tactic
 from skidpad.campaigns.tactic_settings import TacticSettings
 from skidpad.campaigns.tactic_summary import summarise
-from skidpad.core.errors import BadParametersError, BadRunError, InterruptedRunError
+from skidpad.core.errors import BadParametersError, InterruptedRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.replicate.render import markdown, payload_of, scoreboard_sheet
+from skidpad.replicate.resuming import check_settings
 from skidpad.replicate.rows import Row, Sheet
 from skidpad.replicate.tactic import paper, tables
-from skidpad.replicate.tactic.cells import FILE, Cell, kept_cells
+from skidpad.replicate.tactic.cells import FILE, Cell, cell_warnings, kept_cells
 from skidpad.report.render import render_page, write_text_whole
 from skidpad.report.tactic import tactic_page
 from skidpad.runs.folder import Run
@@ -64,6 +65,8 @@ class TacticReplication:
             f"weathers: {', '.join(weathers) or '-'}",
             f"drive: {self.cells[0].drive if self.cells else '-'}, {' or '.join(f'{count:,}' for count in scenes) or '-'} scenes",
             f"patience {self.settings.patience}, {races}; seed {self.settings.seed}",
+            *dict.fromkeys(f"warning: {warning}" for cell in self.cells for warning in cell.warnings),
+            *filter(None, [tables.few_repeats(self.cells)]),
         ]
         return (*facts, "stopped by the clock; the same command goes on") if self.stopped else tuple(facts)
 
@@ -112,6 +115,8 @@ def replicate(
     settings: of every cell; its own subject, weather and criterion do not matter. minutes: the work ends after so many, with tables of
     what is finished (0: when all is done).
     """
+    if not minutes >= 0.0:
+        raise BadParametersError(f"--minutes is a number of minutes, 0 for no end; got {minutes:g}")
     for what, given in (
         ("subjects", [_stem(file) for file in subjects]),
         ("weathers", [_stem(file) for file in weathers]),
@@ -148,7 +153,7 @@ def _measured(settings: TacticSettings, path: Path, clock: Clock, progress: Prog
         if not clock.is_over:
             raise
     summary = summarise(campaign, run)
-    cell = Cell.of(campaign, summary)
+    cell = Cell.of(campaign, summary, run.manifest.device)
     if summary.repeats:
         write_text_whole(path / "report.html", render_page(tactic_page(campaign, run)))
         write_atomically(path / FILE, cell.to_json().encode())
@@ -162,6 +167,7 @@ def _kept(campaign: Tactic, run: Run, file: Path) -> Cell | None:
         return None
     cell = Cell.from_json(file.read_text(encoding="utf-8"), str(file))
     counts = {each.search: len(each.values) for each in cell.searches}
+    cell = replace(cell, warnings=cell_warnings(campaign))
     return cell if cell.hashes == campaign.hashes and counts == dict.fromkeys(settings.searches, settings.repeats) else None
 
 
@@ -172,8 +178,7 @@ def _opened(campaign: Tactic, path: Path) -> Run:
     then = TacticSettings.from_config(run.config)
     # Where files lie and how many repeats are wanted may differ from call to call; what the files hold is checked by their hashes.
     free = ("subject", "drive", "weather", "profile_drive", "repeats", "device", "at_once")
-    if replace(then, **{name: getattr(campaign.settings, name) for name in free}) != campaign.settings:
-        raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
+    check_settings(path, replace(then, **{name: getattr(campaign.settings, name) for name in free}), campaign.settings)
     return run
 
 

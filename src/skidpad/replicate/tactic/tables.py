@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
+from math import comb, isnan
 from statistics import median
 
 from skidpad.campaigns.tactic_summary import ALPHA, FAILED, Compared
@@ -15,6 +15,7 @@ from skidpad.replicate.tactic.paper_tests import TESTS
 ES, RS, RC = "es", "random-search", "random-styles"
 _NAMES = {ES: "(1+1)-ES", RS: "RS", RC: "R_c"}
 _LIKE = {"dave-orig": "dave-orig", "dave-dropout": "dave-dropout", "chauffeur": "chauffeur"}
+_FEW = f"With fewer than four repeats of each no p can be below {ALPHA:g}"
 MODEL = "dave-orig"
 """The model of the paper's main text, which stands beside a subject that is none of its three."""
 
@@ -77,7 +78,7 @@ def tests(cells: Sequence[Cell], other: str) -> Sheet:
     name = _NAMES[other]
     columns = ("subject", "weather", "guided by", "metric", "ES", name, "p", "A12", "paper's p", "paper's A12")
     note = (
-        f"One tail, exact; {FAILED} where all repeats of both gave the same number, a dash where there are fewer than two. "
+        f"One tail, exact; {FAILED} where all repeats of both gave the same number, a dash where there are fewer than two. {_FEW}. "
         f"The paper's are of {MODEL} where a subject is none of its models; a dash there: no weather of the paper is like ours."
     )
     numbers = "8 and 9" if other == RC else "15 and 16"
@@ -89,11 +90,11 @@ def scoreboard(cells: Sequence[Cell]) -> tuple[Row, ...]:
     rows: list[Row] = []
     for other, number in ((RC, "4.2"), (RS, "4.4")):
         claim, covered = paper_shares(other)
-        found = [test for cell in cells for test in cell.compare(ES, other)]
+        found = [test for cell in cells if _can_be_significant(cell, other) for test in cell.compare(ES, other)]
         errors = [test for test in found if test.metric.endswith("°") and test.tested]
         coverage = [test for test in found if not test.metric.endswith("°") and test.tested]
         name = _NAMES[other]
-        note = f"p < {ALPHA:g} and A12 > 0.5, of {len(errors)} tests that can be made"
+        note = f"p < {ALPHA:g} and A12 > 0.5, of {len(errors)} tests that can be made{'' if found else f'. {_FEW}'}"
         rows.append(Row.compared(number, f"share of tests with significantly more errors than {name}", claim, _share(errors), note))
         note = f"of {len(coverage)} tests that can be made"
         rows.append(Row.compared(number, f"share of tests with significantly higher coverage than {name}", covered, _share(coverage), note))
@@ -126,6 +127,18 @@ def paper_shares(other: str) -> tuple[float, float]:
 def counterpart(cell: Cell) -> str | None:
     """Returns the paper's weather that a cell's is most like."""
     return paper.COUNTERPARTS.get(cell.weather)
+
+
+def few_repeats(cells: Sequence[Cell]) -> str:
+    """Says that no test of any cell can be significant, where that is so; empty otherwise."""
+    pairs = [(cell, other) for cell in cells for other in (RC, RS) if cell.compare(ES, other)]
+    return f"{_FEW}: what is significant is a dash" if pairs and not any(_can_be_significant(*pair) for pair in pairs) else ""
+
+
+def _can_be_significant(cell: Cell, other: str) -> bool:
+    """Tells whether there are repeats enough: the least p is that of one order of all repeats among all orders."""
+    first, second = (len(found.values) if (found := cell.of_search(search)) is not None else 0 for search in (ES, other))
+    return 1.0 / comb(first + second, first) < ALPHA
 
 
 def _more(cells: Sequence[Cell], other: str) -> Row:

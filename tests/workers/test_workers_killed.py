@@ -122,9 +122,11 @@ def test_a_ray_head_that_is_killed_is_said_and_the_run_goes_on(run: Path, tmp_pa
 
 
 @pytest.fixture
-def head(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A head that somebody has started by hand, with room for one worker; and its address from outside."""
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A head that somebody has started by hand, with room for one worker; and its address from outside, where its token is known."""
     pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
     with socket.socket() as free, tempfile.TemporaryDirectory(prefix="ray-") as folder:  # sockets need a short path
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

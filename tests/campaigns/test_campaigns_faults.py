@@ -16,7 +16,7 @@ from duel_toys import small
 from online_toys import DEMO, ROADS, demo, online
 from tactic_toys import CARD, toy_campaign, toy_drive, toy_subject, toy_weights
 
-from skidpad.campaigns.campaign import Campaign
+from skidpad.campaigns.campaign import Campaign, campaign_name
 from skidpad.campaigns.comparing import Comparing
 from skidpad.campaigns.comparing_settings import ComparingSettings
 from skidpad.campaigns.deeproad import DeepRoad
@@ -27,6 +27,7 @@ from skidpad.campaigns.online import Online
 from skidpad.campaigns.online_camera import conditions_of
 from skidpad.campaigns.online_records import Case
 from skidpad.campaigns.online_settings import ORIGINAL, OnlineSettings
+from skidpad.cli.presenting import PRESENTERS
 from skidpad.core.errors import BadRunError, InterruptedRunError, LostDriveError, SkidpadError
 from skidpad.core.images import write_image
 from skidpad.core.stimuli import Recipe
@@ -156,18 +157,28 @@ def flipped(data: bytes) -> bytes:
     return data[:middle] + bytes(255 - byte for byte in data[middle : middle + 4]) + data[middle + 4 :]
 
 
+def harmed(whole: Whole, folder: Path, place: int, harm: Callable[[bytes], bytes]) -> Run:
+    """Copies a run and harms one of its segments."""
+    shutil.copytree(whole.run.path, folder)
+    victim = folder / "segments" / whole.order[place]
+    victim.write_bytes(harm(victim.read_bytes()))
+    return Run.open(folder)
+
+
 @kinds
 @pytest.mark.parametrize(("place", "harm"), [(-1, truncated), (-1, flipped), (0, flipped)])
-def test_a_damaged_segment_is_computed_again(
-    kind: str, place: int, harm: Callable[[bytes], bytes], whole: Callable[[str], Whole], tmp_path: Path
-) -> None:
-    shutil.copytree(whole(kind).run.path, tmp_path / "run")
-    victim = tmp_path / "run" / "segments" / whole(kind).order[place]
-    victim.write_bytes(harm(victim.read_bytes()))
-    run = Run.open(tmp_path / "run")
+def test_a_damaged_segment_is_computed_again(kind: str, place: int, harm, whole: Callable[[str], Whole], tmp_path: Path) -> None:
+    run = harmed(whole(kind), tmp_path / "run", place, harm)
     assert not run.is_finished
-    assert run.damaged == (f"{victim.name}.damaged",)
+    assert run.damaged == (f"{whole(kind).order[place]}.damaged",)
     ends_as(whole(kind), kind, run)
+
+
+@kinds
+def test_the_page_of_a_damaged_run_says_so(kind: str, whole: Callable[[str], Whole], tmp_path: Path) -> None:
+    run, page = harmed(whole(kind), tmp_path / "run", -1, truncated), tmp_path / "page.html"
+    PRESENTERS.get(campaign_name(run.config, "the run"))(KINDS[kind](), run).write_report(page)
+    assert f"1 file of findings was damaged; `skidpad resume {run.path}` computes it again." in page.read_text(encoding="utf-8")
 
 
 def stopping(calls: int) -> Callable[..., None]:

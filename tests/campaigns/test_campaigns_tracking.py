@@ -113,10 +113,38 @@ def test_the_identity_is_the_runs_and_not_the_places(run: Run, tmp_path: Path) -
     assert identity_of(Run.open(tmp_path / "moved")) == identity_of(run)
 
 
-def test_a_server_that_is_not_there_is_said_in_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's own tries take minutes."""
+    for name in ("http_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(SkidpadError, match=r"cannot write the run to MLflow at 'http://127.0.0.1:9'.*check the address"):
-        track(run, FIGURES, uri="http://127.0.0.1:9")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "http://127.0.0.1:port"])
+def test_a_server_that_is_not_there_is_said_before_mlflow_asks_it(uri: str, run: Run) -> None:
+    with pytest.raises(SkidpadError, match=rf"no MLflow server answers at '{uri}' \(.*\); check the address and that the server runs$"):
+        track(run, FIGURES, uri=uri)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_behind_a_proxy_mlflow_asks_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(SkidpadError, match=r"cannot write the run to MLflow at 'http://mlflow.invalid'.*check the address"):
+        track(run, FIGURES, uri="http://mlflow.invalid")
+
+
+def test_a_folder_is_a_store_by_itself(run: Run, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE")
+    tracked = track(run, FIGURES, uri=str(tmp_path / "mlruns"))
+    assert told(store, tracked.run_id).data.metrics["findings"] == 12.0
+
+
+def test_a_store_that_the_extra_cannot_write_is_answered_with_those_it_can(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(SkidpadError, match=r"give a server, as http.*, or a folder, as mlruns \(a database needs .*pip install mlflow\)"):
+        track(run, FIGURES, uri=f"nosuch:///{tmp_path / 'a.db'}")
 
 
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,19 @@ def test_a_server_that_stumbles_is_asked_again(server: S3Server, tmp_path: Path)
     assert server.failing == 0
 
 
+def test_our_tries_are_all_there_are(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.config import conf
+
+    server.objects["data/a"] = b"content"
+    monkeypatch.delenv("AWS_MAX_ATTEMPTS")
+    server.failing = 3
+    with pytest.raises(ServerGoneError, match=r"\(tries: 3\)"):
+        RemoteFiles("s3://data").read("a")
+    assert server.failing == 0
+    monkeypatch.setitem(conf, "s3", {"config_kwargs": {"user_agent_extra": "theirs"}})
+    assert RemoteFiles("s3://data")._system()[0].config_kwargs == {"retries": {"total_max_attempts": 1}, "user_agent_extra": "theirs"}
+
+
 def test_a_server_that_is_gone_is_an_error_and_no_list_of_broken_frames(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

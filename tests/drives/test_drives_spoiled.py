@@ -99,6 +99,27 @@ def test_everything_before_a_cut_is_kept(kind: str, whole: Files, place: Path) -
     assert best == 7
 
 
+@pytest.mark.parametrize("kind", ["ros1", "mcap plain"])
+def test_a_cut_within_a_plain_chunk_keeps_every_message_before_it(kind: str, place: Path) -> None:
+    path = place / f"one chunk{KINDS[kind][0]}"
+    data = (
+        write_ros1(path, chunk_bytes=10**6) if path.suffix == ".bag" else write_mcap(path, compression="NONE", chunk_bytes=10**6)
+    ).read_bytes()
+    ends = [data.index(picture(frame).tobytes()) + picture(frame).nbytes for frame in range(7)]
+    for count, end in enumerate(ends, start=1):
+        for cut, expected in ((end - 1, count - 1), (end, count)):
+            drive = opened(place, kind, data[:cut])
+            if drive is None:
+                assert expected == 0
+                continue
+            found = readable(drive)
+            assert list(found) == list(range(expected))
+            for index, frame in found.items():
+                np.testing.assert_array_equal(frame, picture(index))
+            assert [problem.kind for problem in drive.problems].count(ProblemKind.BREAK) == 1
+            assert next(problem.frame_id for problem in drive.problems if problem.kind is ProblemKind.BREAK) == f"after frame {expected}"
+
+
 def test_a_cut_database_keeps_what_lies_before(whole: Files, place: Path) -> None:
     data = whole["db3"]
     lengths = {}
@@ -148,12 +169,12 @@ def test_a_chunk_that_is_broken_does_not_end_the_recording(kind: str, whole: Fil
     [
         ("a.bag", b"", "is not a ROS 1 bag of version 2.0"),
         ("a.bag", b"#ROSBAG V1.2\nold", "is not a ROS 1 bag of version 2.0"),
-        ("a.bag", b"#ROSBAG V2.0\n", "holds no topics"),
+        ("a.bag", b"#ROSBAG V2.0\n", "holds no topics; of one that was cut off, a compressed chunk is lost unless it is whole"),
         ("a.mcap", b"", "is not an MCAP file"),
         ("a.mcap", b"\x89MCAP0\r\n", "holds no topics"),
         ("a.db3", b"", "is not a ROS 2 bag: it has no table of topics"),
         ("a.db3", b"SQLite format 3\0" + b"x" * 500, "cannot be read as a ROS 2 bag"),
-        ("a.mp4", b"", "cannot be read as a video"),
+        ("a.mp4", b"", "cannot be read as a video: .*an MP4 that was never finished has lost its index"),
         ("a.mkv", b"\x1aE\xdf\xa3" + b"x" * 500, "cannot be read as a video"),
     ],
 )

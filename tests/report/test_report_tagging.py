@@ -127,7 +127,7 @@ def test_the_command_that_makes_a_run_again_names_another_folder(judged) -> None
     _, run = judged
     for given, made in ((("--out", "runs/a/"), "--out runs/a-again"), (("--out=b",), "--out=b-again"), ((), "")):
         again = replace(run.manifest, command=("skidpad", "test", "x", *given))
-        assert commands_of(SimpleNamespace(path=run.path, manifest=again))[0] == f"skidpad test x {made}".strip()
+        assert commands_of(SimpleNamespace(place=run.place, manifest=again))[0] == f"skidpad test x {made}".strip()
 
 
 def test_a_tolerance_that_hangs_on_an_error_of_nothing_is_warned_of(tmp_path: Path) -> None:

@@ -145,10 +145,12 @@ def test_a_second_writer_is_refused_and_readers_are_not(run):
             pass
         other = Run.open(run.path)
         assert other.records().equals(run.records())
-        with pytest.raises(BadRunError, match=rf"in use by another skidpad \(process {os.getpid()}\); wait .* or choose another --out"):
+        with pytest.raises(BadRunError, match=rf"in use by another skidpad \(process {os.getpid()}\); wait until it ends$"):
             other.commit(shard("mutants", 3))
         with pytest.raises(BadRunError, match="in use"), other.lock():
             pass
+        with pytest.raises(BadRunError, match=rf"in use .*process {os.getpid()}.* wait until it ends or choose another --out"):
+            make(run.path)
     other.commit(shard("mutants", 3))
     assert other.completed("mutants") == {0, 1, 2, 3}
 
@@ -188,10 +190,13 @@ def test_a_damaged_segment_is_set_aside_and_computed_again(run, harm):
     opened = Run.open(run.path)
     assert opened.completed("mutants") == {0, 1}
     assert opened.damaged == (victim.name + ".damaged",)
+    assert opened.damage() == f"1 file of findings was damaged; `skidpad resume {run.path}` computes it again"
+    assert opened.damage("it is lost") == "1 file of findings was damaged; it is lost"
     assert not victim.exists()
     assert opened.records("mutants").num_rows == 40
     opened.commit(shard("mutants", 2))
     assert victim.read_bytes() == good
+    assert (opened.damaged, opened.damage()) == ((), ""), "what is computed again is whole, though the old file lies there still"
     assert Run.open(run.path).records("mutants").equals(whole)
 
 

@@ -123,9 +123,10 @@ def test_interrupted_it_goes_on_from_the_working_folder_too(store: Store, unharm
 
 
 def test_a_url_that_holds_a_run_is_refused_and_one_half_made_is_not(store: Store) -> None:
-    store.fails_after = 2
-    with pytest.raises(BadRunError, match=r"manifest.json to memory://runs/one"):
-        make(URL)
+    for puts, name in ((0, "config.toml"), (2, "manifest.json")):
+        store.fails_after = puts
+        with pytest.raises(BadRunError, match=rf"{name} to memory://runs/one.*; no run was begun; mend it or choose another --out$"):
+            make(URL)
     with pytest.raises(BadRunError, match="no run at memory://runs/one"):
         Run.open(URL)
     store.fails_after = None

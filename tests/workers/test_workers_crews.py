@@ -1,6 +1,7 @@
 """Every kind of workers: each item once, the same results, the same errors."""
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -80,14 +81,20 @@ def test_a_map_that_is_left_leaves_nothing_behind(crew: Crew) -> None:
 
 @pytest.mark.parametrize("kind", ["processes", "ray"])
 def test_a_worker_that_is_killed_costs_nothing_but_time(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    workers: Workers = Processes(2)
+    deaths: list[str] = []
+    workers: Workers = Processes(2, deaths.append)
     if kind == "ray":
         request.getfixturevalue("cluster")
-        workers = RayCluster(most=2)
+        workers = RayCluster(most=2, died=deaths.append)
     with workers.start(load(tmp_path), partial(load, str(tmp_path)), tmp_path) as crew:
         done = dict(crew.map("dies", {"once": (1, 4), "always": ()}, range(6)))
         assert done == {item: item * item for item in range(6)}
         assert len(list(tmp_path.glob("died-*"))) == 2
+        said = [
+            re.fullmatch(r"a worker died \(process \d+.*: (?:killed|was lost).*\) and others take over its work; (\d) so far", word)
+            for word in deaths
+        ]
+        assert [match and match[1] for match in said] == ["1", "2"]
         others: dict[int, int] = {}
         with pytest.raises(LostWorkError, match=r"dies of 3: .*(killed|lost)") as caught:
             others.update(item for item in crew.map("dies", {"once": (), "always": (3,)}, range(6)))
@@ -213,10 +220,16 @@ def test_a_gpu_is_asked_for_where_networks_run_on_one() -> None:
     assert workers_of("ray", "cuda") == RayCluster(gpu=True)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "rays", "dask://x"])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "rays", "dask://x", "ray//x:1"])
 def test_what_are_no_workers_is_refused(text: str) -> None:
-    with pytest.raises(SkidpadError, match="workers are a number of at least 1, or ray"):
+    with pytest.raises(SkidpadError, match="workers are a number of at least 1, or ray, ray:auto, ray:HOST:PORT or ray://HOST:PORT; got"):
         workers_of(text)
+
+
+def test_there_are_never_more_processes_than_items(tmp_path: Path) -> None:
+    with Processes(1000).start(load(tmp_path), partial(load, str(tmp_path)), tmp_path) as crew:
+        assert dict(crew.map("square", None, [3, 4])) == {0: 9, 1: 16}
+        assert len(crew._workers) <= 2
 
 
 def test_a_thousand_small_items_need_no_thousand_processes(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def check_comparable(runs: Sequence[Run]) -> None:
         if run.config.get("campaign") != "deeproad":
             raise BadRunError(f"{run.path} is no run of `skidpad weather test`; only those are ranked")
         if not run.is_finished:
-            raise BadRunError(f"{run.path} is not finished; go on with: skidpad resume {run.path}")
+            raise BadRunError(f"{run.path} is not finished; go on with: skidpad resume {run.place}")
         mine, theirs = (_stimuli(each) for each in (run, first))
         other = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
         if other:

@@ -107,7 +107,8 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
     """Judges a finished run against limits, and against a baseline that can be compared with it."""
     for each in (run, baseline):
         if each is not None and not each.is_finished:
-            raise BadRunError(f"the run {each.path} is not finished, so its rates are not final; go on with: skidpad resume {each.path}")
+            way_out = each.damage() or f"go on with: skidpad resume {each.place}"
+            raise BadRunError(f"the run {each.path} is not finished, so its rates are not final; {way_out}")
     if baseline is not None:
         reasons = differences(run, baseline)
         if reasons:

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from socket import create_connection
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from skidpad.core.errors import MissingExtraError, SkidpadError
 from skidpad.runs.folder import Run
@@ -27,6 +30,8 @@ ARTIFACTS = ("config.toml", "manifest.json", "report.html")
 _IDENTITY = "skidpad.run"
 _PARAMETERS_AT_ONCE, _METRICS_AT_ONCE = 100, 1000  # what MLflow takes in one call
 _MAX_PARAMETER, _MAX_TAG = 6000, 5000  # its longest values
+_PORTS = {"http": 80, "https": 443}
+_PATIENCE_S = 5.0
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
 
 
@@ -43,8 +48,8 @@ class Tracked:
 def track(run: Run, figures: Mapping[str, object], *, uri: str = "", experiment: str = "skidpad") -> Tracked:
     """Writes a run to an MLflow server or store; one that is there already is brought up to date.
 
-    figures: what the campaign reports, nested; the finite numbers in it become metrics. uri: of the tracking server, by default
-    MLFLOW_TRACKING_URI.
+    figures: what the campaign reports, nested; the finite numbers in it become metrics. uri: of the tracking server, or a folder; by
+    default MLFLOW_TRACKING_URI.
     """
     client, error_kind = _client(uri)
     try:
@@ -112,10 +117,31 @@ def _client(uri: str) -> tuple[MlflowClient, type[Exception]]:
     uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
     if not uri:
         raise SkidpadError("which MLflow? give the address of a tracking server, as --to http://localhost:5000, or set MLFLOW_TRACKING_URI")
+    _look_for_server(uri)
+    if urlsplit(uri).scheme in {"", "file"}:
+        # MLflow reads this from the environment alone; without it, newer versions refuse to write to a folder.
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     try:
         return MlflowClient(uri), MlflowException
     except MlflowException as error:
-        raise SkidpadError(f"MLflow does not take the address {uri!r}: {error}") from error
+        said = str(error).strip(" .")
+        raise SkidpadError(
+            f"MLflow does not take the address {uri!r}: {said}; give a server, as http://localhost:5000, or a folder, as mlruns "
+            "(a database needs the whole package: pip install mlflow)"
+        ) from error
+
+
+def _look_for_server(uri: str) -> None:
+    """Refuses a server that nobody can connect to: MLflow itself would try for minutes. Behind a proxy, that is left to MLflow."""
+    address = urlsplit(uri)
+    host = address.hostname or ""
+    if address.scheme not in _PORTS or ({address.scheme, "all"} & getproxies().keys() and not proxy_bypass(host)):
+        return
+    try:
+        with create_connection((host, address.port or _PORTS[address.scheme]), _PATIENCE_S):
+            pass
+    except (OSError, ValueError) as error:
+        raise SkidpadError(f"no MLflow server answers at {uri!r} ({error}); check the address and that the server runs") from error
 
 
 def _leaves(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:

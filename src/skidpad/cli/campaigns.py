@@ -1,5 +1,6 @@
 """The commands about runs: test, resume, report, replay."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +18,22 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
     from skidpad.workers.protocol import Workers as CampaignWorkers
 
+
+def _refuse_empty(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """Refuses an empty word, as an unset variable of a shell gives it; left out altogether, the option is empty too."""
+    source = context.get_parameter_source(str(parameter.name))
+    if not value and source is not None and source.name == "COMMANDLINE":
+        raise SkidpadError("--workers is empty; name who computes, as --workers 2, or leave it out")
+    return value
+
+
 Workers = Annotated[
     str,
     typer.Option(
-        metavar="N|ray|ray://HOST:PORT",
-        help="Who computes: so many processes (1: this one alone), or a Ray cluster, begun here or at an address; the result is the same.",
+        metavar="N|ray|ray:auto|ray:HOST:PORT|ray://HOST:PORT",
+        help="Who computes: so many processes (1: this one alone), or a Ray cluster: begun here, one that this machine is part of "
+        "(ray:), or one reached from outside (ray://); the result is the same.",
+        callback=_refuse_empty,
     ),
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
@@ -37,7 +49,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run_test(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
     transforms: Annotated[str, typer.Option(help="Comma-separated names, see `skidpad list transforms`; all by default.")] = "",
     search: Annotated[str, typer.Option(help="Comma-separated: grid (Table 4's parameters), greedy (Algorithm 1), random.")] = "grid",
@@ -112,6 +124,8 @@ def run_file(
 def resume(run: RunPath, workers: Workers = "", json: Json = False) -> None:
     """Go on with a run that was stopped; it ends with the findings of one never stopped, whoever computes."""
     opened = _open(run)
+    if damage := opened.damage("it is computed again" if len(opened.damaged) == 1 else "they are computed again"):
+        warn(damage)
     _execute(_campaign(opened), opened, json, _workers(workers, opened.config))
 
 
@@ -122,6 +136,8 @@ def report(
 ) -> None:
     """Write the self-contained HTML page of a run."""
     opened = _open(run)
+    if damage := opened.damage():
+        warn(damage)
     page = out or opened.path / "report.html"
     presenter = _presenter(_campaign(opened), opened)
     presenter.write_report(page)
@@ -178,21 +194,28 @@ def next_free(folder: Path, name: str) -> Path:
 def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None":
     from skidpad.workers.choosing import workers_of
 
-    return workers_of(text, str(config.get("device", "cpu")))
+    return workers_of(text, str(config.get("device", "cpu")), warn)
 
 
 def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
+    from skidpad.report.render import UnwrittenError
+
     ERR.print(f"run: {run.place}", markup=False)
     with progress_bar("testing") as progress:
         campaign.execute(run, progress, workers)
     presenter = _presenter(campaign, run)
     page = run.path / "report.html"
-    presenter.write_report(page)
+    if not json:
+        presenter.show()  # before the page, which may find no room
+    try:
+        presenter.write_report(page)
+    except UnwrittenError as error:
+        again = f"skidpad report {shlex.quote(run.place)}"
+        raise UnwrittenError(f"{error}; all findings are kept, and the page is written by: {again}") from error
     run.publish(page)
     if json:
         print_json(_payload(presenter, run, page))
     else:
-        presenter.show()
         say(f"report: {page}")
 
 

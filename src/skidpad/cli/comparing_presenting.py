@@ -93,7 +93,7 @@ class ComparingPresenter:
         say(verdict(found))
         telling = found.telling
         if telling is not None:
-            say(f"told apart: {telling.name}; skidpad replay {self.run.path} {telling.online_id} --picture drive.svg")
+            say(f"told apart: {telling.name}; skidpad replay {self.run.place} {telling.online_id} --picture drive.svg")
         matching = found.matching
         if matching is not None:
             share = matching.consistent

@@ -91,7 +91,7 @@ class DeepTestPresenter:
         self._say_untested()
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
-            say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
+            say(f"worst finding: skidpad replay {run.place} {worst[0]['case_id']}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""

@@ -124,7 +124,7 @@ class DuelPresenter:
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
             film = " --picture crash.svg" if self.campaign.arena.is_judged else ""
-            say(f"worst crash: skidpad replay {run.path} {worst[0]['case_id']}{film}")
+            say(f"worst crash: skidpad replay {run.place} {worst[0]['case_id']}{film}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""

@@ -117,7 +117,7 @@ def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
         if len(shown) < len(verdict.new):
             say(f"{new_words(len(shown), len(verdict.new))}; --json lists all:")
         for case in shown:
-            say(f"new finding: {told.get(case, case)}; skidpad replay {run.path} {case}")
+            say(f"new finding: {told.get(case, case)}; skidpad replay {run.place} {case}")
     else:
         kept = len(verdict.outcomes)
         say("passed: the limit is kept" if kept == 1 else f"passed: {kept} limits are kept")
@@ -129,7 +129,7 @@ def _percents(found: "Interval") -> tuple[str, str]:
 
 def _payload(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> dict[str, Any]:
     return {
-        "run": str(run.path),
+        "run": run.place,
         "baseline": None if baseline is None else str(baseline.path),
         "passed": verdict.is_passed,
         "broken": [outcome.said for outcome in verdict.broken],

@@ -123,7 +123,7 @@ class OnlinePresenter:
                 for case in summary.worst[:8]
             ]
             table("worst drives", ("case", "scenario", "condition", "verdict", "MDCL", "departs at s", "collides at s"), worst)
-            say(f"look again: skidpad replay {run.path} {summary.worst[0].case_id} --picture drive.svg")
+            say(f"look again: skidpad replay {run.place} {summary.worst[0].case_id} --picture drive.svg")
         for skipped in self.campaign.skipped:
             say(f"skipped {skipped.name}: {skipped.reason}")
         lost = [case for case in summary.cases if case.problem]

@@ -86,7 +86,7 @@ class TacticPresenter:
             say(filter_words(self.campaign, summary))
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
-            say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
+            say(f"worst finding: skidpad replay {run.place} {worst[0]['case_id']}")
 
     def _warnings(self) -> tuple[str, ...]:
         from skidpad.report.tactic_words import tactic_warnings

@@ -16,7 +16,7 @@ def add_to(app: typer.Typer) -> None:
 
 def track(
     run: RunPath,
-    to: Annotated[str, typer.Option(help="Address of the MLflow server or store; MLFLOW_TRACKING_URI by default.")] = "",
+    to: Annotated[str, typer.Option(help="Address of an MLflow server, or a folder; MLFLOW_TRACKING_URI by default.")] = "",
     experiment: Annotated[str, typer.Option(help="The experiment in MLflow; made where there is none.")] = "skidpad",
     json: Json = False,
 ) -> None:

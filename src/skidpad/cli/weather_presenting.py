@@ -87,7 +87,7 @@ class DeepRoadPresenter(DeepTestPresenter):
             say(f"{left} left out; `skidpad inspect` lists what is wrong")
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
         if worst:
-            say(f"worst finding: skidpad replay {run.path} {worst[0]['case_id']}")
+            say(f"worst finding: skidpad replay {run.place} {worst[0]['case_id']}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""

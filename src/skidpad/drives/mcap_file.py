@@ -6,6 +6,7 @@ import struct
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,6 +22,9 @@ MAGIC = b"\x89MCAP0\r\n"
 _CHUNKS_KEPT = 8
 _SPAN = 1 << 16  # a channel's number has 16 bits
 _PLACE_SHIFT = 44  # files of up to 16 TiB, and half a million of them
+_CHUNK = 6
+_CHUNK_HEAD = struct.Struct("<BQ28xI")  # opcode, length; times, size and checksum; how many letters the compression has
+_RECORD_HEAD_BYTES, _LENGTH_BYTES = 9, 8
 _ENCODINGS = {"ros1": Encoding.ROS1, "cdr": Encoding.CDR}
 
 
@@ -88,12 +92,18 @@ class McapFiles:
         size = path.stat().st_size
         with _opened(path) as file:
             file.seek(len(MAGIC))
-            records = StreamReader(file, skip_magic=True, emit_chunks=True, record_size_limit=max(size, 1)).records
+            reader = StreamReader(file, skip_magic=True, emit_chunks=True, record_size_limit=max(size, 1))
+            records = reader.records
             while True:
                 start = file.tell()
                 try:
                     record = next(records, None)
                 except _damaged() as error:
+                    inside = _inside_cut_chunk(file, start, size)
+                    if inside:
+                        file.seek(inside)
+                        records = reader.records
+                        continue
                     yield (0, 0), Damage(f"{path.name} breaks off at byte {start} of {size}: {_words(error)}")
                     return
                 if record is None or isinstance(record, DataEnd | Footer):
@@ -147,6 +157,22 @@ def _opened(path: Path) -> BinaryIO:
         file.close()
         raise BadDriveError(f"{str(path)!r} is not an MCAP file: it does not begin with the letters MCAP0")
     return file
+
+
+def _inside_cut_chunk(file: BinaryIO, start: int, size: int) -> int:
+    """Returns where the records of an uncompressed chunk begin that the end of the file cuts off; 0 where there is none.
+
+    They are records as any others, and those before the cut are whole. A file that ends as it should is not cut off: there the
+    length is wrong, and what follows would be taken without a checksum.
+    """
+    file.seek(start)
+    head = file.read(_CHUNK_HEAD.size)
+    if len(head) < _CHUNK_HEAD.size:
+        return 0
+    opcode, length, compression_bytes = _CHUNK_HEAD.unpack(head)
+    file.seek(-len(MAGIC), SEEK_END)
+    is_cut = file.read() != MAGIC and start + _RECORD_HEAD_BYTES + length > size
+    return start + _CHUNK_HEAD.size + _LENGTH_BYTES if opcode == _CHUNK and not compression_bytes and is_cut else 0
 
 
 def _topic(channel: Channel, schema: Schema | None, first: int) -> Topic:

@@ -86,7 +86,9 @@ def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     unit, clock = options.choice("unit", AngleUnit), options.choice("clock", Clock)
     topics = recording.topics
     if not topics:
-        raise BadDriveError(f"the recording {name!r} holds no topics; if it was cut off at its very start, nothing of it can be saved")
+        raise BadDriveError(
+            f"the recording {name!r} holds no topics; of one that was cut off, a compressed chunk is lost unless it is whole"
+        )
     camera = _channel(_image_topic(topics, options.text("image")), topics, clock)
     steering, angle_field = _steering(topics, options, clock)
     wanted = f"{camera.kind.topic.name} {steering.kind.topic.name if steering else ''} {angle_field} {clock.value}"
@@ -238,8 +240,7 @@ def _field(kind: MessageType, wanted: str) -> str:
     numbers = kind.numbers()
     if wanted:
         if wanted not in numbers:
-            wrong = UnknownNameError.among("field", wanted, numbers)
-            raise BadDriveError(f"{kind.topic}: {wrong} (numbers: {', '.join(numbers) or 'none'})")
+            raise BadDriveError(f"{kind.topic}: {UnknownNameError.among('field', wanted, numbers)}")
         return wanted
     for name in STEERING_FIELDS:
         if name in numbers:
@@ -253,8 +254,7 @@ def _named(topics: tuple[Topic, ...], name: str) -> Topic:
     by_name = {topic.name: topic for topic in topics}
     topic = by_name.get(name) or by_name.get(f"/{name}")
     if topic is None:
-        wrong = UnknownNameError.among("topic", name, by_name)
-        raise BadDriveError(f"{wrong} (topics: {_listed(topics)})")
+        raise BadDriveError(str(UnknownNameError.among("topic", name, by_name)))
     if topic.encoding is Encoding.OTHER:
         raise BadDriveError(f"the topic {topic} is written as {topic.wire!r}; ROS 1 and CDR (ROS 2) messages are read")
     return topic

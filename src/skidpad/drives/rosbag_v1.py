@@ -41,6 +41,15 @@ class _Record:
         """What kind of record it is; 0 where it does not say."""
         return int.from_bytes(self.fields.get(b"op", b""), "little")
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a chunk is not compressed."""
+        return self.fields.get(b"compression") == b"none"
+
+    def is_within(self, size: int) -> bool:
+        """Tells whether its data end within so many bytes."""
+        return self.data_start + self.data_bytes <= size
+
     def number(self, name: bytes) -> int:
         """Returns a field that is an unsigned number."""
         value = self.fields.get(name, b"")
@@ -93,7 +102,7 @@ class BagV1:
                 file.seek(record.data_start)
                 return _exactly(file, record.data_bytes)
             chunk = _read(file, start, size)
-            if chunk.fields.get(b"compression") == b"none":
+            if chunk.is_plain:
                 record = _read(file, chunk.data_start + within, size)
                 file.seek(record.data_start)
                 return _exactly(file, record.data_bytes)
@@ -124,9 +133,14 @@ class BagV1:
         self, file: BinaryIO, size: int, found: dict[int, Topic], wanted: frozenset[int]
     ) -> Generator[Message | Damage, None, None]:
         """Yields the wanted messages, and notes the connections on the way."""
-        start = len(MAGIC)
+        start, cut = len(MAGIC), False
         while start < size:
             try:
+                record = _header(file, start)
+                if record.op == _CHUNK and record.is_plain and not record.is_within(size):
+                    # What an uncompressed chunk holds are records as any others: those before the cut are whole.
+                    start, cut = record.data_start, True
+                    continue
                 record = _read(file, start, size)
             except BrokenRecordingError as error:
                 yield Damage(f"the bag breaks off at byte {start} of {size}: {error}")
@@ -141,6 +155,8 @@ class BagV1:
                 else:
                     yield from _chunk_messages(data, start, found, wanted)
             start = record.data_start + record.data_bytes
+        if cut:
+            yield Damage(f"the bag breaks off at byte {size}, in the middle of a chunk")
 
 
 def _chunk_messages(data: bytes, start: int, found: dict[int, Topic], wanted: frozenset[int]) -> Generator[Message | Damage, None, None]:
@@ -172,17 +188,22 @@ def _parsed(
 
 
 def _read(stream: BinaryIO, start: int, size: int) -> _Record:
-    """Reads the header of the record at `start` of a stream of `size` bytes."""
+    """Reads the header of the record at `start` of a stream of `size` bytes, in which the record must end."""
+    record = _header(stream, start)
+    if not record.is_within(size):
+        left = max(size - record.data_start, 0)
+        raise BrokenRecordingError(f"the record at byte {start} needs {record.data_bytes} bytes, but {left} are left")
+    return record
+
+
+def _header(stream: BinaryIO, start: int) -> _Record:
     stream.seek(start)
     header_bytes = _length(stream, start)
     if header_bytes > _MAX_HEADER_BYTES:
         raise BrokenRecordingError(f"no record at byte {start}: its header would have {header_bytes} bytes")
     header = _exactly(stream, header_bytes)
     data_bytes = _length(stream, start)
-    data_start = start + header_bytes + 2 * _LENGTH.size
-    if data_start + data_bytes > size:
-        raise BrokenRecordingError(f"the record at byte {start} needs {data_bytes} bytes, but {max(size - data_start, 0)} are left")
-    return _Record(start, _fields(header, start), data_start, data_bytes)
+    return _Record(start, _fields(header, start), start + header_bytes + 2 * _LENGTH.size, data_bytes)
 
 
 def _fields(header: bytes, start: int) -> dict[bytes, bytes]:

@@ -35,8 +35,7 @@ class Table:
     def column(self, name: str) -> int:
         """Returns where a column stands, or says which there are."""
         if name not in self.columns:
-            wrong = UnknownNameError.among("column", name, self.columns)
-            raise BadDriveError(f"{self.path.name}: {wrong} (found: {', '.join(self.columns)})")
+            raise BadDriveError(f"{self.path.name}: {UnknownNameError.among('column', name, self.columns)}")
         return self.columns.index(name)
 
 

@@ -237,7 +237,7 @@ def _opened(path: Path) -> InputContainer:
         container = av.open(str(path))
     except _library_errors() as error:
         raise BadDriveError(
-            f"{str(path)!r} cannot be read as a video: {error}; a recording that was not finished may have no index"
+            f"{str(path)!r} cannot be read as a video: {error}; an MP4 that was never finished has lost its index: record MKV or TS"
         ) from error
     if not container.streams.video:
         container.close()

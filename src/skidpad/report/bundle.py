@@ -136,7 +136,7 @@ def _harmless(line: str) -> str:
 
 
 def _readme(run: Run, case: str, found: str, evidence: Evidence, test: Path | None) -> str:
-    at = shlex.quote(str(run.path))
+    at = shlex.quote(run.place)
     lines = [f"# Finding {case}", "", f"{plain(evidence.title, 300)}: {plain(evidence.said, 400)}.", ""]
     lines += ["| file | what it is |", "| --- | --- |"]
     lines += [f"| `{name}` | {what} |" for name, what in evidence.files.items()]

@@ -20,7 +20,7 @@ from skidpad.report.gallery import Gallery, gallery_row
 from skidpad.report.model import Fact, Headline, PicturePair, Tone
 from skidpad.report.page import Page
 from skidpad.report.pictures import cards
-from skidpad.report.reproducing import commands_of
+from skidpad.report.reproducing import commands_of, damage_of
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.weather_warnings import weather_warnings
 from skidpad.report.wording import count, counted, drive_with, percent, plain
@@ -56,7 +56,7 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
         manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in json.loads(run.manifest.to_json()).items()),
         commands=tuple(plain(command, 1000) for command in commands_of(run)),
         galleries=_galleries(campaign, summary),
-        warnings=tuple(plain(warning, 1000) for warning in road_warnings(campaign)),
+        warnings=(*damage_of(run), *(plain(warning, 1000) for warning in road_warnings(campaign))),
     )
     return with_tags(page, looked_at(run))
 
@@ -183,7 +183,7 @@ def _pair(run: Run, campaign: DeepRoad, record: Record) -> PicturePair:
         excess=record.excess,
         label_answer=judged.shown(record.label),
         unit=judged.shown_unit,
-        replay=f"skidpad replay {shlex.quote(str(run.path))} {record.case_id}",
+        replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
     )
 
 

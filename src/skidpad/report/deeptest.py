@@ -29,7 +29,7 @@ from skidpad.report.model import (
     ReportModel,
     YieldRow,
 )
-from skidpad.report.reproducing import commands_of
+from skidpad.report.reproducing import commands_of, damage_of
 from skidpad.report.tagging import looked_at
 from skidpad.report.untested import drive_frames, untested_words
 from skidpad.report.wording import drive_with
@@ -78,7 +78,12 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(run.manifest.to_json()).items()),
         commands=commands_of(run),
         notes=(*notes_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
-        warnings=(*drive_warnings(campaign.drive), *warnings_of(relation, originals, summary), *(lost if untested.is_damage else ())),
+        warnings=(
+            *damage_of(run),
+            *drive_warnings(campaign.drive),
+            *warnings_of(relation, originals, summary),
+            *(lost if untested.is_damage else ()),
+        ),
         looked=looked_at(run),
         undecided=is_undecided(relation, originals, summary),
     )
@@ -134,7 +139,7 @@ def _pair(run: Run, campaign: DeepTest, relation: Relation, record: Record) -> P
         unit=judged.shown_unit,
         scale=scale_of(relation.name),
         relation=relation_sentence(relation, judged),
-        replay=f"skidpad replay {shlex.quote(str(run.path))} {record.case_id}",
+        replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
         already_broken=_already_broken(relation, record),
     )
 

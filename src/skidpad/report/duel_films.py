@@ -116,7 +116,7 @@ def _film(work: DuelWork, key: str, title: str, row: Mapping[str, Any], drawn: T
         strip=duel_film.film_strip(f"{key}-strip", title, film),
         said=_said(row),
         case_id=row["case_id"],
-        replay=f"skidpad replay {shlex.quote(str(work.run.path))} {row['case_id']} --picture film.svg",
+        replay=f"skidpad replay {shlex.quote(work.run.place)} {row['case_id']} --picture film.svg",
     )
 
 

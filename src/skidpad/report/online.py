@@ -18,7 +18,7 @@ from skidpad.report.filmstrip import film_of, moving, strip, told
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Chart, Film, Page, Table
 from skidpad.report.plots import Bar, Cell, HeatRow, bars, heat_map
-from skidpad.report.reproducing import commands_of
+from skidpad.report.reproducing import commands_of, damage_of
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
@@ -57,6 +57,7 @@ def online_page(campaign: Online, run: Run) -> Page:
         manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=commands_of(run),
         films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
+        warnings=damage_of(run),
     )
     return with_tags(page, looked_at(run))
 
@@ -69,7 +70,7 @@ def films(rides: Rides, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
         film = film_of(rides, row)
         title = f"{plain(row['scenario_name'], 60)}, {plain(row['condition'], 80)}"
         badge = "left its lane" if isfinite(row["departed_at_s"]) else "collided" if isfinite(row["collided_at_s"]) else _KEPT
-        replay = f"skidpad replay {shlex.quote(str(run.path))} {case} --picture drive.svg"
+        replay = f"skidpad replay {shlex.quote(run.place)} {case} --picture drive.svg"
         said = f"{told(film)} {features_of(json.loads(row['scenario']))}."
         drawings = (moving(f"moving-{number}", title, film), strip(f"strip-{number}", title, film))
         drawn.append(Film(title, badge, *drawings, said, case, replay, is_bad=badge != _KEPT))

@@ -13,8 +13,13 @@ from skidpad.report.layout import lay_out
 from skidpad.report.model import ReportModel
 from skidpad.report.page import Page
 from skidpad.report.plots import HEAT_STEPS
+from skidpad.runs.folder import DISK_FULL
 
 MAX_PAIRS = 24
+
+
+class UnwrittenError(SkidpadError):
+    """A page that could not be written; what it tells of is untouched."""
 
 
 def render(model: ReportModel, max_pairs: int = MAX_PAIRS) -> str:
@@ -39,9 +44,8 @@ def write_text_whole(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())
     except OSError as error:
-        raise SkidpadError(
-            f"cannot write the report to {str(path)!r} ({error.strerror}); choose a file in a folder you may write to"
-        ) from error
+        way_out = "free some space" if error.errno in DISK_FULL else "choose a file in a folder you may write to"
+        raise UnwrittenError(f"cannot write the report to {str(path)!r} ({error.strerror}); {way_out}") from error
 
 
 @cache

@@ -2,13 +2,20 @@
 
 import shlex
 
+from skidpad.report.wording import plain
 from skidpad.runs.folder import Run
 
 
 def commands_of(run: Run) -> tuple[str, ...]:
     """Returns what makes the run once more, in a folder beside it, what finishes it, and what writes its report."""
-    path = shlex.quote(str(run.path))
+    path = shlex.quote(run.place)
     return (shlex.join(_elsewhere(run.manifest.command)), f"skidpad resume {path}", f"skidpad report {path}")
+
+
+def damage_of(run: Run) -> tuple[str, ...]:
+    """Returns the warning of a run that lacks files of findings because they were damaged; nothing where all are whole."""
+    damage = run.damage()
+    return (plain(f"{damage}.", 1000),) if damage else ()
 
 
 def _elsewhere(command: tuple[str, ...] | list[str]) -> list[str]:

@@ -22,6 +22,7 @@ from skidpad.report.model import Curve, Fact, PicturePair
 from skidpad.report.page import Chart, Page, Table
 from skidpad.report.pictures import PairCard, cards
 from skidpad.report.plots import Bar, bars
+from skidpad.report.reproducing import damage_of
 from skidpad.report.tactic_words import headlines, notes, search_name, shown_words, tactic_warnings, tone, verdict
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, drive_with, percent, plain
@@ -58,7 +59,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
         manifest=tuple(Fact(key, plain(_text(value), 2000)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
         galleries=_galleries(campaign, summary, conditions),
-        warnings=tuple(plain(warning, 1000) for warning in tactic_warnings(campaign, summary)),
+        warnings=(*damage_of(run), *(plain(warning, 1000) for warning in tactic_warnings(campaign, summary))),
     )
     return with_tags(page, looked_at(run))
 
@@ -229,7 +230,7 @@ def _pairs(campaign: Tactic, run: Run, shown: Repeat | None) -> tuple[PairCard, 
         except (IndexError, SkidpadError):
             continue  # the frame can no longer be read; the figures stand
         angles = (degrees(row["original"]), degrees(row["mutant"]))
-        replay = f"skidpad replay {shlex.quote(str(run.path))} {row['case_id']} --picture pair.png"
+        replay = f"skidpad replay {shlex.quote(run.place)} {row['case_id']} --picture pair.png"
         number = numbers.get(row["recipe"])
         words = f"{campaign.weather.card.name}, {f'condition {number}' if number else 'a condition of an earlier run'}"
         pairs.append(
@@ -250,7 +251,7 @@ def _pairs(campaign: Tactic, run: Run, shown: Repeat | None) -> tuple[PairCard, 
 
 
 def _commands(run: Run) -> tuple[str, ...]:
-    path = shlex.quote(str(run.path))
+    path = shlex.quote(run.place)
     return (
         *([] if run.is_finished else [f"skidpad resume {path}"]),
         f"skidpad report {path}",

@@ -23,7 +23,7 @@ from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.files import remove_temporary, sync_folder, write_atomically
 from skidpad.drives.drive import Problem
 from skidpad.runs.config import Config, read_config, write_config
-from skidpad.runs.locking import LOCK_FILE, exclusive
+from skidpad.runs.locking import LOCK_FILE, exclusive, in_use, is_held
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, findings_of, worst_first
 from skidpad.runs.remote import MARK, Mirror
@@ -67,9 +67,12 @@ class Run:
         check_schema(schema)
         settings = write_config(config)
         mirror = Mirror.of(path)
+        folder = path if mirror is None else mirror.folder
+        if is_held(folder):
+            raise in_use(folder, " or choose another --out")
         if mirror is not None:
             mirror.begin()
-            path = mirror.folder
+        path = folder
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -153,9 +156,18 @@ class Run:
 
     @property
     def damaged(self) -> tuple[str, ...]:
-        """The names of the segments that were found damaged, set aside or not."""
-        aside = [path.name for path in (self.path / _SEGMENTS).glob(f"*{_DAMAGED_SUFFIX}")]
-        return tuple(sorted([*aside, *(path.name for path in self._bad)]))
+        """The names of the segments that were found damaged, set aside or not, and whose shards were not computed again since."""
+        found = [*self._bad, *(self.path / _SEGMENTS).glob(f"*{_DAMAGED_SUFFIX}")]
+        segments = {path.name: Segment.from_path(path.with_name(path.name.removesuffix(_DAMAGED_SUFFIX))) for path in found}
+        return tuple(sorted(name for name, segment in segments.items() if segment and (segment.phase, segment.index) not in self._segments))
+
+    def damage(self, then: str = "") -> str:
+        """Says how many files of findings were damaged and what mends it, or what happens `then`; empty where all are whole."""
+        if not self.damaged:
+            return ""
+        count = len(self.damaged)
+        files, them = ("1 file of findings was", "it") if count == 1 else (f"{count} files of findings were", "them")
+        return f"{files} damaged; {then or f'`skidpad resume {shlex.quote(self.place)}` computes {them} again'}"
 
     def phases(self) -> tuple[str, ...]:
         """Returns the phases that have a shard, by name."""

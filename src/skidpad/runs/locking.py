@@ -44,6 +44,16 @@ def is_held(folder: Path) -> bool:
     return False
 
 
+def in_use(folder: Path, way_out: str = "") -> BadRunError:
+    """Returns the error of one who comes second; way_out: what else to do than wait."""
+    try:
+        owner = (folder / LOCK_FILE).read_text(encoding="ascii", errors="replace")[:20].strip()
+    except OSError:
+        owner = ""
+    who = f"another skidpad{f' (process {owner})' if owner else ''}"
+    return BadRunError(f"the run folder {folder} is in use by {who}; wait until it ends{way_out}")
+
+
 def _locked_file(folder: Path) -> TextIO:
     try:
         file = (folder / LOCK_FILE).open("a+", encoding="ascii", errors="replace")
@@ -52,13 +62,8 @@ def _locked_file(folder: Path) -> TextIO:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        file.seek(0)
-        owner = file.read(20).strip()
         file.close()
-        raise BadRunError(
-            f"the run folder {folder} is in use by another skidpad{f' (process {owner})' if owner else ''}; "
-            "wait until it ends or choose another --out"
-        ) from error
+        raise in_use(folder) from error
     except OSError as error:
         file.close()
         raise BadRunError(f"the file system of {folder} gives no locks: {error.strerror}; choose another --out") from error

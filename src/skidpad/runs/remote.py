@@ -85,7 +85,13 @@ class Mirror:
         except FileExistsError as error:
             raise BadRunError(f"another run was begun at {self.remote.url} at the same time; choose another --out") from error
         except (ServerGoneError, OSError, NotImplementedError) as error:
-            raise BadRunError(f"{error or 'not allowed'}; what is there stays; go on with: skidpad resume {self.remote.url}") from error
+            begun = name != _MANIFEST and (self.folder / _MANIFEST).exists()
+            way_out = (
+                f"what is there stays; go on with: skidpad resume {self.remote.url}"
+                if begun
+                else "no run was begun; mend it or choose another --out"
+            )
+            raise BadRunError(f"{error or 'not allowed'}; {way_out}") from error
 
     def _listing(self) -> list[RemoteFile]:
         try:

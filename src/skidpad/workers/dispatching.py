@@ -6,7 +6,7 @@ Local processes and Ray differ in how a worker is reached; what happens to the w
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 TRIES = 3
 """How often an item is given to a worker before it is blamed for their deaths."""
+
+
+def unheard(sentence: str) -> None:
+    """The ear of one who does not ask which workers die."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +135,16 @@ class _Ledger:
 
 
 class PoolCrew:
-    """A crew over a pool."""
+    """A crew over a pool; died: is told in a sentence of each worker that dies."""
 
-    def __init__(self, pool: Pool, performer: Performer) -> None:
+    def __init__(self, pool: Pool, performer: Performer, died: Callable[[str], None] = unheard) -> None:
         self._pool = pool
         self._performer = performer
         self._workers: dict[int, _Worker] = {}
         self._tasks = 0
         self._deaths_while_starting = 0
+        self._deaths = 0
+        self._died = died
 
     @property
     def count(self) -> int:
@@ -203,6 +209,8 @@ class PoolCrew:
     def _bury(self, number: int, reason: str, ledger: _Ledger) -> None:
         """Takes a dead worker's tasks back, and blames the one that it was at."""
         worker = self._workers.pop(number)
+        self._deaths += 1
+        self._died(f"a worker died ({reason}) and others take over its work; {self._deaths} so far")
         if not worker.ready:
             self._deaths_while_starting += 1
             if self._deaths_while_starting >= TRIES:

@@ -8,14 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skidpad.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, Told
+from skidpad.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, Told, unheard
 from skidpad.workers.messages import Begin, Prepare, Task
 from skidpad.workers.pinning import VARIABLES, pinned
 from skidpad.workers.sharing import Shared
@@ -28,9 +28,13 @@ _END_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Processes of this machine, started anew; none is forked, so none holds the run's lock or a half-held mutex."""
+    """Processes of this machine, started anew; none is forked, so none holds the run's lock or a half-held mutex.
+
+    count: how many at most; never more than there are pieces of work. died: is told in a sentence of each that dies.
+    """
 
     count: int
+    died: Callable[[str], None] = unheard
 
     @contextmanager
     def start(self, performer: Performer, reload: Reload, scratch: Path) -> Iterator[Crew]:
@@ -39,7 +43,7 @@ class Processes:
         try:
             # The driver computes little, but that as a worker would.
             with pinned():
-                yield PoolCrew(pool, performer)
+                yield PoolCrew(pool, performer, self.died)
         finally:
             pool.close()
 
@@ -144,8 +148,10 @@ class _ProcessPool:
             process.popen.kill()
             code = process.popen.wait()
         if code == -signal.SIGKILL:
-            return "killed, as the system does when memory runs out"
-        return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            how = "killed, as the system does when memory runs out"
+        else:
+            how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return f"process {process.popen.pid}: {how}"
 
     def _forget(self) -> None:
         if self._file is not None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 import socket
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from skidpad import __version__
 from skidpad.core.errors import MissingExtraError, SkidpadError, WorkersError
 from skidpad.core.progress import silent
-from skidpad.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready
+from skidpad.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, unheard
 from skidpad.workers.performing import Bench, told
 from skidpad.workers.pinning import VARIABLES, pin_process, pinned
 
@@ -49,11 +50,13 @@ class RayCluster:
 
     address: `host:port` of a head that this machine is part of, `auto`, or `ray://host:port` from outside; empty for one of our own.
     gpu: whether each worker needs a GPU. most: at most so many workers (0: as many as there are cores, or GPUs).
+    died: is told in a sentence of each that dies.
     """
 
     address: str = ""
     gpu: bool = False
     most: int = 0
+    died: Callable[[str], None] = unheard
 
     @contextmanager
     def start(self, performer: Performer, reload: Reload, scratch: Path) -> Iterator[Crew]:  # noqa: ARG002  the object store shares
@@ -66,7 +69,7 @@ class RayCluster:
             pool = _ActorPool(ray, self, reload, performer.hashes)
             try:
                 with pinned():
-                    yield PoolCrew(pool, performer)
+                    yield PoolCrew(pool, performer, self.died)
             finally:
                 pool.close()
         finally:
@@ -77,7 +80,7 @@ class RayCluster:
 
     def _connect(self, ray: Any) -> None:
         where = f"at {self.address}" if self.address else "on this machine"
-        head = _place_of(self.address)
+        head = place_of(self.address)
         if head is not None and not _answers(head):
             # Ray itself would ask for minutes.
             raise WorkersError(f"no Ray cluster answers {where}; start one with `ray start --head`, or use --workers N")
@@ -192,7 +195,7 @@ class _ActorPool:
             kind, content = pickle.loads(self._ray.get(answer))  # noqa: S301  our own actor's words
         except self._ray.exceptions.RayActorError as error:
             self._actors.pop(number)
-            return Died(number, f"was lost ({str(error).strip().splitlines()[0]})")
+            return Died(number, _lost_words(str(error)))
         except self._ray.exceptions.RayTaskError as error:
             return Failed(number, task, told(error))
         if kind == "failed":
@@ -297,9 +300,16 @@ def _begin(ray: Any, address: str, options: Mapping[str, Any]) -> None:
 
 def _head(ray: Any, cluster: RayCluster) -> tuple[str, int] | None:
     """Returns where the head listens; from outside its port for clients, where no other can be reached."""
-    head = _place_of(ray.get_runtime_context().gcs_address)
+    head = place_of(ray.get_runtime_context().gcs_address)
     outside = cluster.address.startswith("ray://")
-    return _place_of(cluster.address) if outside and (head is None or not _answers(head)) else head
+    return place_of(cluster.address) if outside and (head is None or not _answers(head)) else head
+
+
+def _lost_words(error: str) -> str:
+    """Says who was lost, where Ray knows it, and its first line on why."""
+    found = [re.search(rf"^\s*{key}: (\S+)", error, re.MULTILINE) for key in ("pid", "ip")]
+    who = " ".join(f"{word} {match[1]}" for word, match in zip(("process", "on"), found, strict=True) if match)
+    return f"{who or 'one'}: was lost ({error.strip().splitlines()[0]})"
 
 
 def _client_troubles(cluster: RayCluster) -> tuple[type[Exception], ...]:
@@ -311,7 +321,8 @@ def _client_troubles(cluster: RayCluster) -> tuple[type[Exception], ...]:
     return (grpc.RpcError,)
 
 
-def _place_of(address: str) -> tuple[str, int] | None:
+def place_of(address: str) -> tuple[str, int] | None:
+    """Returns host and port of an address; None where it lacks one of them."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     return (host, int(port)) if host and port.isdecimal() else None
 

@@ -42,7 +42,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
     summary = summarise(campaign, run)
     shown = summary.worst_of(summary.searches[0]) if summary.repeats else None
     conditions = shown.conditions if shown else ()
-    pictures = _pairs(campaign, run, shown)
+    pictures = _pairs(campaign, run, summary)
     name = plain(campaign.subject.description.name, 80)
     page = Page(
         title=plain(f"{name} on {campaign.drive.name}: the worst of {campaign.weather.card.name}", 200),
@@ -209,11 +209,18 @@ def _row(campaign: Tactic, label: str, note: str, style: tuple[float, ...], scen
     return gallery_row(label, note, made)
 
 
-def _pairs(campaign: Tactic, run: Run, shown: Repeat | None) -> tuple[PairCard, ...]:
-    """The worst findings of the repeat that is shown, at most one a frame, under the number of their condition."""
-    found = shown.conditions if shown else ()
-    numbers = {recipe_of(campaign.weather.card.name, each.condition.style).to_json(): each.condition.number + 1 for each in found}
-    rows = run.findings(limit=40 * PAIRS, phase=phase_name(campaign.settings.searches[0], shown.number if shown else 0)).to_pylist()
+def _pairs(campaign: Tactic, run: Run, summary: TacticSummary) -> tuple[PairCard, ...]:
+    """The worst findings of the first search in all its repeats, at most one a frame, each under the name of its condition."""
+    search, repeats = campaign.settings.searches[0], campaign.settings.repeats
+    names: dict[str, str] = {}
+    for repeat in summary.of(search):
+        of_repeat = f" of repeat {repeat.number + 1}" if repeats > 1 else ""
+        for each in repeat.conditions:
+            recipe = recipe_of(campaign.weather.card.name, each.condition.style)
+            names[recipe.to_json()] = f"condition {each.condition.number + 1}{of_repeat}"
+    phases = [phase_name(search, number) for number in range(repeats)]
+    rows = [row for phase in phases for row in run.findings(limit=40 * PAIRS, phase=phase).to_pylist()]
+    rows.sort(key=lambda row: -float(row["excess"]))
     seen: set[int] = set()
     pairs: list[PicturePair] = []
     for row in rows:
@@ -231,8 +238,7 @@ def _pairs(campaign: Tactic, run: Run, shown: Repeat | None) -> tuple[PairCard, 
             continue  # the frame can no longer be read; the figures stand
         angles = (degrees(row["original"]), degrees(row["mutant"]))
         replay = f"skidpad replay {shlex.quote(run.place)} {row['case_id']} --picture pair.png"
-        number = numbers.get(row["recipe"])
-        words = f"{campaign.weather.card.name}, {f'condition {number}' if number else 'a condition of an earlier run'}"
+        words = f"{campaign.weather.card.name}, {names.get(row['recipe'], 'a condition of an earlier run')}"
         pairs.append(
             PicturePair(
                 row["case_id"],

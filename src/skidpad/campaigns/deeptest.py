@@ -40,7 +40,7 @@ from skidpad.campaigns.originals import ORIGINALS, Originals
 from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.campaigns.settings import DeepTestSettings, StimulusOn
 from skidpad.campaigns.transfers import uploaded
-from skidpad.core.errors import BadRunError, LostDriveError, SkidpadError
+from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
@@ -268,10 +268,7 @@ class DeepTest:
 
     def read_again(self, frames: Sequence[int] | IntArray) -> FrameBatch:
         """Reads frames that could be read before."""
-        batch = self.read(frames)
-        if batch.problems:
-            raise LostDriveError(f"a frame of the drive can no longer be read: {batch.problems[0]}; put the drive back as it was")
-        return batch
+        return self.read(frames).whole()
 
     def seed_frames(self, originals: Originals | None) -> IntArray:
         """Returns the frames that searches start from, evenly spaced over those that could be read."""

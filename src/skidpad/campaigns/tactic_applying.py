@@ -14,7 +14,6 @@ import pyarrow as pa
 import torch
 
 from skidpad.campaigns.tactic_evaluation import Glance
-from skidpad.core.errors import LostDriveError
 from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pixel_hash
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.oracles.relation import Answers
@@ -74,10 +73,8 @@ def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker) -> 
 
 def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> NumpyFrames:
     """Renders one frame of the drive under a recipe, (height, width, 3)."""
-    batch = drive.read([index])
-    if batch.problems:
-        raise LostDriveError(f"a frame of the drive can no longer be read: {batch.problems[0]}; put the drive back as it was")
-    made: NumpyFrames = as_numpy(weather.translate(batch.frames, style_of(recipe)))[0] if recipe.steps else batch.frames[0]
+    frame = drive.read([index]).whole().frames
+    made: NumpyFrames = as_numpy(weather.translate(frame, style_of(recipe)))[0] if recipe.steps else frame[0]
     return made
 
 

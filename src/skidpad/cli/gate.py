@@ -130,7 +130,7 @@ def _percents(found: "Interval") -> tuple[str, str]:
 def _payload(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> dict[str, Any]:
     return {
         "run": run.place,
-        "baseline": None if baseline is None else str(baseline.path),
+        "baseline": None if baseline is None else baseline.place,
         "passed": verdict.is_passed,
         "broken": [outcome.said for outcome in verdict.broken],
         "limits": [asdict(outcome) for outcome in verdict.outcomes],

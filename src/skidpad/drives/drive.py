@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from skidpad.core.errors import BadDriveError
+from skidpad.core.errors import BadDriveError, LostDriveError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
 from skidpad.drives.names import Names
 from skidpad.drives.prefetch import FRAMES_PER_TASK, default_threads, filled_in_order
@@ -81,6 +81,12 @@ class FrameBatch:
     def frames(self) -> NumpyFrames:
         """The N frames themselves, (N, height, width, 3): a view of the clip."""
         return self.clip[len(self.clip) - len(self) :]
+
+    def whole(self) -> FrameBatch:
+        """Returns the batch, of frames that could be read before; refuses one that lacks any, since the drive has lost it."""
+        if self.problems:
+            raise LostDriveError(f"a frame of the drive can no longer be read: {self.problems[0]}; put the drive back as it was")
+        return self
 
 
 @dataclass(frozen=True, eq=False, slots=True)

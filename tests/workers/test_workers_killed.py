@@ -34,7 +34,7 @@ def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes] | None
     while not true():
         if process is not None and process.poll() is not None:
             _, errors = process.communicate()
-            raise AssertionError(f"it ended with {process.returncode}: {errors.decode()}")
+            raise AssertionError(f"it ended with {process.returncode}: {(errors or b'').decode()}")
         time.sleep(0.02)
 
 
@@ -128,8 +128,8 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subp
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
     with socket.socket() as free, tempfile.TemporaryDirectory(prefix="ray-") as folder:  # sockets need a short path
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        port = 20_000 + os.getpid() % 10_000  # where neither Ray nor the system picks ports for others
+        free.bind(("127.0.0.1", port))
         free.close()
         # Without the variable, Ray's process for a client dies now and then as it is forked.
         environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "GRPC_ENABLE_FORK_SUPPORT": "0"}
@@ -137,7 +137,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subp
         command = (*RAY, "start", "--head", "--block", "--port=0", f"--ray-client-server-port={port}", *size)
         with (tmp_path / "head.txt").open("wb") as words:
             process = subprocess.Popen(command, stdout=words, stderr=subprocess.STDOUT, env=environment)
-        wait_until(lambda: b"ray stop" in (tmp_path / "head.txt").read_bytes())
+        wait_until(lambda: listens(port), process)  # later than the head itself, on a busy machine
         yield process, f"ray://127.0.0.1:{port}"
         process.terminate()
         process.communicate()
@@ -158,6 +158,11 @@ def test_from_outside_a_lost_worker_is_replaced_and_a_lost_head_is_said(
     assert errors.decode().splitlines()[-1] == f"error: the Ray cluster at {address} is gone: its head no longer answers; {words}"
     execute(Run.open(run), Here(1))
     assert segments(run) == unharmed(tmp_path / "unharmed")
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def head_of(driver: int) -> int:

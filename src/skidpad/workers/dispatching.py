@@ -198,8 +198,9 @@ class PoolCrew:
             self._workers[self._pool.hire()] = _Worker()
 
     def _hand_out(self, ledger: _Ledger, items: Sequence[Any]) -> None:
-        # A second task lies ready while the first is computed, as long as nobody else could begin with it.
-        for ahead in (1, 2):
+        # A second task lies ready while the first is computed, as long as nobody else could begin with it. After a death each is given
+        # alone: a worker that dies of its second may take the first one's result with it, and the wrong one would be blamed.
+        for ahead in (1,) if ledger.tries else (1, 2):
             for number, worker in self._workers.items():
                 if worker.ready and len(worker.tasks) < ahead and ledger.waiting > (0 if ahead == 1 else len(self._workers)):
                     place = ledger.take()

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds_truths import bend, straight
 
-from skidpad.worlds.driver import STEERING_RATIO, WHEELBASE_M, Driver
+from skidpad.core.angles import STEERING_RATIO
+from skidpad.worlds.driver import WHEELBASE_M, Driver
 from skidpad.worlds.road import CrossSection, Piece, Road, random_road
 
 SECTION = CrossSection()

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
+from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadParametersError
-from skidpad.worlds.driver import STEERING_RATIO, WHEELBASE_M
+from skidpad.worlds.driver import WHEELBASE_M
 from skidpad.worlds.vehicle import Bicycle, follow_arc
 from skidpad.worlds.world import STEP_S
 

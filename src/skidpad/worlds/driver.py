@@ -4,19 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.images import FloatArray
 from skidpad.worlds.road import CrossSection, Road
 
 WHEELBASE_M = 2.85
 """Of the car that recorded Udacity CH2 (a Lincoln MKZ)."""
-
-STEERING_RATIO = 14.8
-"""Steering wheel to road wheels, of the same car.
-
-Udacity's labels are angles of the steering wheel: a bend signed with 30 mph reads 0.95 rad, which is a radius of
-44 m with this ratio and would be one of 2 m without. With the same car here, a tolerance of ten degrees is as
-strict on a rendered drive as on a recorded one.
-"""
 
 LOOK_AHEAD_M = 15.0
 """How far ahead the driver aims: about a second at the drive's speed."""

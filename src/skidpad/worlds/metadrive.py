@@ -12,11 +12,12 @@ from dataclasses import asdict
 
 import numpy as np
 
+from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.departure import Lanes
-from skidpad.worlds.driver import STEERING_RATIO, Driver
+from skidpad.worlds.driver import Driver
 from skidpad.worlds.layout import START_M
 from skidpad.worlds.metadrive_process import Answer, MetaDriveProcess, borrow, give_back
 from skidpad.worlds.metadrive_roads import LaidRoad, lay

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
-from skidpad.worlds.driver import STEERING_RATIO, WHEELBASE_M
+from skidpad.worlds.driver import WHEELBASE_M
 from skidpad.worlds.world import STEP_S, EgoState
 
 _STRAIGHT_RAD = 1e-4

@@ -1,5 +1,6 @@
 """The main paths in a real browser: clicked and typed through, without a complaint in its console."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -20,8 +21,16 @@ from skidpad.ui.serving import HOST, bound_socket, server_of
 from skidpad.ui.shelf import Shelf
 from skidpad.ui.study import Study
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+REQUIRED = os.environ.get("SKIDPAD_BROWSER_TESTS") == "required"
+"""Continuous integration must not pass without a browser: there a missing one is a failure, elsewhere a skip."""
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None and REQUIRED:
+    pytest.fail("SKIDPAD_BROWSER_TESTS=required, but there is no chromium on this machine; install the package chromium", pytrace=False)
+if REQUIRED:
+    import playwright.sync_api as playwright
+else:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 PATIENCE_MS = 60_000
 """How long to wait for what must come; a crowded machine is slow, and no test hangs on how slow."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
+from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.registry import Registry
 from skidpad.drives.drive import Drive
@@ -39,7 +40,8 @@ class Options:
         known = [option.name for option in declared]
         for name in given:
             if name not in known:
-                raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *SLICING])
+                shared = [option.name for option in (*SLICING, *ADJUSTING)]
+                raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *shared])
         return cls(reader, declared, tuple(given.items()))
 
     def text(self, name: str) -> str:
@@ -68,8 +70,24 @@ class Options:
         return "&".join(f"{name}={quote(value, safe='/,:')}" for name, value in self.given)
 
 
-SLICING = ("from", "to", "start", "stop", "step")
+SLICING = (
+    Option("from", "share of the frames, by time, at which to begin: 0 to 1"),
+    Option("to", "share of the frames, by time, at which to end: 0 to 1"),
+    Option("start", "position of the first frame"),
+    Option("stop", "position after the last frame"),
+    Option("step", "take every n-th frame"),
+)
 """Options that `open_drive` takes for every reader; a reader cannot declare these names."""
+
+ADJUSTING = (
+    Option("sign", "1: positive angles are to the left, -1: to the right; not given: as the format has it"),
+    Option("axle", "what the angles are of: steering-wheel or road-wheel; not given: as the format has it"),
+    Option("ratio", f"degrees of the steering wheel for one of the road wheels; not given: {STEERING_RATIO:g}"),
+    Option("drop_beyond", "drop labels further from 0 than this, in the unit of the labels"),
+    Option("rotate", "turn every picture clockwise: 0, 90, 180 or 270 degrees", "0"),
+    Option("flip", "mirror every picture: none, horizontal or vertical", "none"),
+)
+"""Options that `open_drive` takes for every reader of recordings; a reader cannot declare these names."""
 
 
 def whole_option(name: str, text: str) -> int:
@@ -116,7 +134,11 @@ class Reader(Protocol):
         ...
 
     def open(self, path: Path, options: Options) -> Drive:
-        """Indexes the drive without reading a frame; `open_drive` fills in the origin. Without a path, `path` is Path()."""
+        """Indexes the drive without reading a frame; `open_drive` fills in the origin. Without a path, `path` is Path().
+
+        Labels are radians as recorded; `Drive.labels_as` says of which axle and in which direction, and `open_drive` turns them
+        to the steering wheel, positive left.
+        """
         ...
 
 
@@ -126,6 +148,7 @@ READERS: Registry[Callable[[], Reader]] = Registry(
     (
         "skidpad.drives.udacity",
         "skidpad.drives.simulator",
+        "skidpad.drives.donkey",
         "skidpad.drives.folder",
         "skidpad.drives.rosbag",
         "skidpad.drives.mcap",

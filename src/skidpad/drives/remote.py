@@ -24,7 +24,7 @@ from skidpad.drives.remote_files import RemoteFile, RemoteFiles, ServerGoneError
 
 __all__ = ["Mirror", "RemotePictures", "is_url", "mirror_of"]
 
-_TABLES = frozenset({".csv", ".yaml"})
+_TABLES = frozenset({".csv", ".yaml", ".json", ".catalog"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)

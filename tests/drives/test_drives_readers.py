@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recording_files import write_mcap, write_ros1
 from video_files import write_video
 
-from skidpad.drives import READERS, Drive, ProblemKind, open_drive
+from skidpad.drives import READERS, Drive, ProblemKind, drive_warnings, open_drive
 from skidpad.drives.pictures import frame_id_of, natural_key, times_of
 from skidpad.drives.readers import ADJUSTING, SLICING
 
@@ -180,6 +180,19 @@ def test_folder_with_times_is_in_their_order(folder: Path) -> None:
     assert drive.frame_ids == ("frame100", "frame11", "frame10", "frame9", "frame3", "frame2", "frame1")
     assert drive.time_s is not None
     assert drive.time_s.tolist() == [0, 89, 90, 91, 97, 98, 99]
+
+
+def test_folder_times_in_another_unit(folder: Path) -> None:
+    rows = "".join(f"frame{number},0.1,{50 * number}\n" for number in (1, 2, 3, 9, 10, 11))
+    (folder / "timed.csv").write_text("frame_id,steering_angle,t\n" + rows)
+    text = f"{folder}?csv=timed.csv&unit=rad&time=t"
+    (warning,) = drive_warnings(open_drive(text))
+    assert warning.startswith("frames lie 50 s apart, as of no camera in a car")
+    assert "time_unit=ms" in warning
+    drive = open_drive(f"{text}&time_unit=ms")
+    assert drive_warnings(drive) == ()
+    assert drive.time_s is not None
+    np.testing.assert_allclose(drive.time_s, [0, 0.05, 0.1, 0.4, 0.45, 0.5])
 
 
 @pytest.mark.parametrize("reader", ["udacity", "folder"])

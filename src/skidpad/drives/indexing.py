@@ -68,7 +68,7 @@ class Index:
         self._rows = 0
         self._row = np.full(count, _NO_ROW)
         self._steering_rad = np.full(count, np.nan)
-        self._time_s = np.full(count, np.nan)
+        self._ticks = np.full(count, np.nan)
         self._public = np.full(count, _NOT_SAID)
         self._listed = np.zeros(count, np.bool_)
         self._absent: set[str] = set()  # listed, but without a picture
@@ -103,8 +103,8 @@ class Index:
             self._absent.add(frame_id)
         else:
             self._listed[place] = True
-        time_s = None if time is None else parse_number(time) / self.ticks_per_s
-        if time_s is not None and math.isnan(time_s):
+        ticks = None if time is None else parse_number(time)
+        if ticks is not None and math.isnan(ticks):
             self.problems.append(Problem(ProblemKind.BAD_ROW, frame_id, f"{where} has the time {time!r}"))
             return
         if place is None:
@@ -115,8 +115,8 @@ class Index:
             self.problems.append(Problem(ProblemKind.NAN_LABEL, frame_id, f"{where} has {label!r}"))
         self._row[place], self._rows = self._rows, self._rows + 1
         self._steering_rad[place] = steering_rad
-        if time_s is not None:
-            self._time_s[place] = time_s
+        if ticks is not None:
+            self._ticks[place] = ticks
         if public is not None:
             self._public[place] = public
 
@@ -163,11 +163,10 @@ class Index:
         )
 
     def _times_s(self, places: IntArray, ids: Sequence[str]) -> FloatArray | None:
-        times_s: FloatArray = self._time_s[places]
-        if np.isnan(times_s).any():
+        ticks: FloatArray = self._ticks[places]
+        if np.isnan(ticks).any():
             return times_of([ids[place] for place in places.tolist()])
-        times_s -= times_s.min()
-        return times_s
+        return (ticks - ticks.min()) / self.ticks_per_s
 
     def _no_match(self) -> str:
         row = next(iter(self._absent), None) or next((name for name, place in self._places.items() if self._listed[place]), None)

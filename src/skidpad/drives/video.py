@@ -156,14 +156,14 @@ def _by_time(rows: FloatArray, frames_s: FloatArray, options: Options) -> IntArr
     if not len(rows):
         return matched
     clock = f"column {options.text('time')!r} runs from {rows[0]:.10g} to {rows[-1]:.10g}, the video from 0 to {frames_s[-1]:.3f} s"
-    for other in TimeUnit:
-        for start_s in (offset_s, float(rows[0] / other.per_s)):
-            if other is not unit and used(match(other, start_s)) > 2 * used(matched):
-                offset = f"&offset={start_s:.10g}" if start_s != offset_s else ""
-                raise BadDriveError(f"{clock}, and fits it in another unit than {unit.value}: write time_unit={other.value}{offset}")
+    guesses = [(each, start_s) for each in (unit, *TimeUnit) for start_s in (offset_s, float(rows[0] / each.per_s))]
+    best, start_s = max(guesses, key=lambda guess: used(match(*guess)))
+    if best is not unit and used(match(best, start_s)) > 2 * used(matched):
+        offset = f"&offset={start_s:.10g}" if start_s != offset_s else ""
+        raise BadDriveError(f"{clock}, and fits it in another unit than {unit.value}: write time_unit={best.value}{offset}")
     if not used(matched):
-        start_s = float(rows[0] / unit.per_s)
-        raise BadDriveError(f"{clock}, so no row belongs to a frame; say what the clock reads at the first one, as offset={start_s:.10g}")
+        at = f"offset={rows[0] / unit.per_s:.10g}"
+        raise BadDriveError(f"{clock}, so no row belongs to a frame; say what the clock reads at the first one, as {at}")
     return matched
 
 

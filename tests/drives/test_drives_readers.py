@@ -62,7 +62,7 @@ def test_conformance(reader: str, tmp_path: Path) -> None:
     assert (again.origin, again.sha256, again.frame_ids) == (drive.origin, drive.sha256, drive.frame_ids)
     np.testing.assert_array_equal(again.read([2, 5]).frames, batch.frames[[2, 5]])
     np.testing.assert_array_equal(np.concatenate([each.frames for each in drive.batches(3)]), batch.frames)
-    assert not {option.name for option in READERS.get(reader)().options} & {option.name for option in (*SLICING, *ADJUSTING)}
+    assert not {option.name for option in READERS.get(reader)().options} & {*SLICING, *ADJUSTING}
 
 
 @pytest.mark.parametrize("reader", READERS.names())
@@ -191,6 +191,10 @@ def test_folder_times_in_another_unit(folder: Path) -> None:
     assert "time_unit=ms" in warning
     drive = open_drive(f"{text}&time_unit=ms")
     assert drive_warnings(drive) == ()
+    seconds = open_drive(f"{folder}?csv=timed.csv&unit=rad&time=t&time_unit=us")[:3]
+    assert drive_warnings(seconds)[0].startswith("frames lie 5e-05 s apart")
+    slow = open_drive(f"{folder}?csv=timed.csv&unit=rad&time=t&time_unit=ms&step=3")
+    assert (slow.rate_hz, drive_warnings(slow)) == (pytest.approx(2.5), ())
     assert drive.time_s is not None
     np.testing.assert_allclose(drive.time_s, [0, 0.05, 0.1, 0.4, 0.45, 0.5])
 

@@ -83,7 +83,7 @@ def _units() -> Rows:
 
 
 def _readers() -> Rows:
-    from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Option
+    from skidpad.drives.readers import ADJUSTING_OPTIONS, READERS, SLICING_OPTIONS, Option
 
     def listed(options: tuple[Option, ...]) -> str:
         return "; ".join(f"{option.name}={option.default}: {option.meaning}" for option in options)
@@ -92,7 +92,7 @@ def _readers() -> Rows:
     for name in READERS.names():
         reader = READERS.get(name)()
         rows.append((name, f"looks for {reader.looks_for}. {listed(reader.options)}"))
-    return [*rows, ("(every reader)", listed(SLICING)), ("(every reader but rendered)", listed(ADJUSTING))]
+    return [*rows, ("(every reader)", listed(SLICING_OPTIONS)), ("(every reader but rendered)", listed(ADJUSTING_OPTIONS))]
 
 
 def _architectures() -> Rows:

@@ -13,7 +13,7 @@ from skidpad.core.angles import Axle
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import NumpyFrames
 from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind
-from skidpad.drives.readers import ADJUSTING, Options
+from skidpad.drives.readers import ADJUSTING_OPTIONS, Options
 
 _LABELS = ("sign", "axle", "ratio", "drop_beyond")
 
@@ -62,9 +62,9 @@ def adjusted(drive: Drive, reader: str, given: Mapping[str, str]) -> Drive:
     """Turns labels as recorded into angles of the steering wheel, positive left, and pictures upright.
 
     drive: as a reader opens it, its labels still at the axle and in the direction that `labels_as` says. given: those of
-    ADJUSTING that the user gave.
+    ADJUSTING_OPTIONS that the user gave.
     """
-    options = Options.of(reader, ADJUSTING, given)
+    options = Options.of(reader, ADJUSTING_OPTIONS, given)
     return _turned(_relabelled(drive, options), options)
 
 

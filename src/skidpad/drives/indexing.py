@@ -166,7 +166,9 @@ class Index:
         ticks: FloatArray = self._ticks[places]
         if np.isnan(ticks).any():
             return times_of([ids[place] for place in places.tolist()])
-        return (ticks - ticks.min()) / self.ticks_per_s
+        ticks -= ticks.min()  # before the division: a float holds a Unix time in seconds only to a quarter of a microsecond
+        ticks /= self.ticks_per_s
+        return ticks
 
     def _no_match(self) -> str:
         row = next(iter(self._absent), None) or next((name for name, place in self._places.items() if self._listed[place]), None)

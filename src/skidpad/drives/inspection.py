@@ -57,8 +57,9 @@ class DriveReport:
     """A drive in figures; None where the drive cannot say (no times, no labels, no readable frame).
 
     count: frames indexed. readable: frames of the drive's size that decode. problems: in order of their first occurrence,
-    those of the whole recording's index before those of the frames. gaps: how many times more than GAP_S and GAP_STEPS usual steps lie
-    between two frames. longest_gap_after: the frame before the longest one. labels_as: how the recording counts its angles.
+    those of the whole recording's index before those of the frames. recorded_hz: the rate of the whole recording. gaps: how
+    often two frames lie further apart than GAP_S and GAP_STEPS usual steps. longest_gap_after: the frame before the longest
+    gap. labels_as: how the recording counts its angles.
     """
 
     name: str
@@ -68,6 +69,7 @@ class DriveReport:
     width_px: int | None
     height_px: int | None
     rate_hz: float | None
+    recorded_hz: float | None
     duration_s: float | None
     longest_gap_s: float | None
     longest_gap_after: str | None
@@ -79,7 +81,7 @@ class DriveReport:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What can be read but is hardly meant."""
-        return (*_label_warnings(self.labels), *_rate_warnings(self.rate_hz), *self._gap_warnings())
+        return (*_label_warnings(self.labels), *_rate_warnings(self.recorded_hz), *self._gap_warnings())
 
     def _gap_warnings(self) -> tuple[str, ...]:
         if not self.gaps or self.longest_gap_s is None:
@@ -92,17 +94,22 @@ class DriveReport:
 def drive_warnings(drive: Drive) -> tuple[str, ...]:
     """Says what is hardly meant, from the index alone: labels beyond any wheel, rates of no camera, label files passed over."""
     if drive.has_labels:
-        return (*_label_warnings(_summarise(drive)), *_rate_warnings(drive.rate_hz))
+        return (*_label_warnings(_summarise(drive)), *_rate_warnings(_recorded_hz(drive)))
     aside = [problem for problem in drive.problems if problem.kind is ProblemKind.IGNORED_FILE][:_EXAMPLES]
     passed_over = (f"no frame of {drive.name!r} has a label, and {problem.frame_id} was left aside: {problem.detail}" for problem in aside)
-    return (*passed_over, *_rate_warnings(drive.rate_hz))
+    return (*passed_over, *_rate_warnings(_recorded_hz(drive)))
 
 
 def _rate_warnings(rate_hz: float | None) -> tuple[str, ...]:
     if rate_hz is None or SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
         return ()
     apart = f"{1.0 / rate_hz:.3g} s"
-    return (f"frames lie {apart} apart, as of no camera in a car: is the time in another unit? time_unit=ms reads milliseconds",)
+    return (f"frames lie {apart} apart, as of no camera in a car: is the time in another unit? time_unit=ms reads milliseconds, s seconds",)
+
+
+def _recorded_hz(drive: Drive) -> float | None:
+    """Returns the rate of the whole recording: every 200th frame of it is no reason for doubt."""
+    return drive.rate_hz if drive.cut is None else drive.cut.whole.rate_hz
 
 
 def _label_warnings(labels: LabelSummary | None) -> tuple[str, ...]:
@@ -140,6 +147,7 @@ def inspect_drive(drive: Drive, progress: Progress = silent, *, batch_size: int 
         width_px=width_px,
         height_px=height_px,
         rate_hz=drive.rate_hz,
+        recorded_hz=_recorded_hz(drive),
         duration_s=None if gaps_s is None else float(gaps_s.sum()),
         longest_gap_s=None if gaps_s is None else float(gaps_s.max()),
         longest_gap_after=None if gaps_s is None else drive.frame_ids[int(gaps_s.argmax())],

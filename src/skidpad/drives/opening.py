@@ -12,7 +12,7 @@ from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.files import NotAFileError
 from skidpad.drives.adjusting import adjusted
 from skidpad.drives.drive import Drive
-from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Option, Options, real_option, whole_option
+from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, real_option, whole_option
 from skidpad.drives.remote import Mirror, is_url, mirror_of
 
 
@@ -85,8 +85,7 @@ class _Address:
         name = self.reader or _recognised(path, self.path)
         return _cut(self._opened(name, path, f"{name}:{path}"), slicing)
 
-    def _of(self, declared: tuple[Option, ...]) -> dict[str, str]:
-        names = {option.name for option in declared}
+    def _of(self, names: tuple[str, ...]) -> dict[str, str]:
         return {name: value for name, value in self.options.items() if name in names}
 
     def _opened(self, name: str, path: Path, place: str, mirror: Mirror | None = None) -> Drive:

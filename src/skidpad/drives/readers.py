@@ -40,8 +40,7 @@ class Options:
         known = [option.name for option in declared]
         for name in given:
             if name not in known:
-                shared = [option.name for option in (*SLICING, *ADJUSTING)]
-                raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *shared])
+                raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *SLICING, *ADJUSTING])
         return cls(reader, declared, tuple(given.items()))
 
     def text(self, name: str) -> str:
@@ -70,7 +69,7 @@ class Options:
         return "&".join(f"{name}={quote(value, safe='/,:')}" for name, value in self.given)
 
 
-SLICING = (
+SLICING_OPTIONS = (
     Option("from", "share of the frames, by time, at which to begin: 0 to 1"),
     Option("to", "share of the frames, by time, at which to end: 0 to 1"),
     Option("start", "position of the first frame"),
@@ -79,7 +78,9 @@ SLICING = (
 )
 """Options that `open_drive` takes for every reader; a reader cannot declare these names."""
 
-ADJUSTING = (
+SLICING = tuple(option.name for option in SLICING_OPTIONS)
+
+ADJUSTING_OPTIONS = (
     Option("sign", "1: positive angles are to the left, -1: to the right; not given: as the format has it"),
     Option("axle", "what the angles are of: steering-wheel or road-wheel; not given: as the format has it"),
     Option("ratio", f"degrees of the steering wheel for one of the road wheels; not given: {STEERING_RATIO:g}"),
@@ -88,6 +89,8 @@ ADJUSTING = (
     Option("flip", "mirror every picture: none, horizontal or vertical", "none"),
 )
 """Options that `open_drive` takes for every reader of recordings; a reader cannot declare these names."""
+
+ADJUSTING = tuple(option.name for option in ADJUSTING_OPTIONS)
 
 
 def whole_option(name: str, text: str) -> int:

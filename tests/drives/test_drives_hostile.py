@@ -48,7 +48,7 @@ def _pointer(path: Path) -> None:
 
 NO_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "pipe": (_pipe, "it is a named pipe, not a file"),
-    "socket": (_socket, "it is a socket, not a file|No such device or address"),
+    "socket": (_socket, "it is a socket, not a file"),
     "endless device": (_endless, "it is a device, not a file"),
     "git-lfs pointer": (_pointer, "it is a git-lfs pointer, not the file itself; run `git lfs pull`"),
 }
@@ -61,7 +61,7 @@ def test_a_frame_that_is_no_file_is_counted(name: str, folder: Path) -> None:
     make(folder / "frame3.png")
     batch = open_drive(str(folder)).read(range(7))
     assert [(problem.kind, problem.frame_id) for problem in batch.problems] == [(ProblemKind.CORRUPT, "frame3")]
-    assert any(each in batch.problems[0].detail for each in words.split("|"))
+    assert words in batch.problems[0].detail
 
 
 @pytest.mark.parametrize("name", NO_FILES)

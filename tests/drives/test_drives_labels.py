@@ -55,6 +55,7 @@ def test_sign_axle_and_ratio(tail: str, factor: float, folder: Path) -> None:
     drive = open_drive(f"{folder}?{FOLDER}{tail}")
     np.testing.assert_allclose(drive.steering_rad, np.radians(ANGLES) * factor)
     assert drive.labels_as.factor == factor
+    assert not np.signbit(drive.steering_rad[1])  # straight ahead
     again = open_drive(drive.origin)
     assert (again.sha256, again.origin) == (drive.sha256, drive.origin)
 

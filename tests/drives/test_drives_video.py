@@ -189,6 +189,7 @@ def test_a_folder_with_one_video_is_a_drive(tmp_path: Path) -> None:
         ("?csv=labels.csv&steering=angle&unit=deg", r"time=COLUMN \(seconds\) or frame=COLUMN .*columns: n, angle"),
         ("?csv=labels.csv&steering=angle&unit=deg&time=n&frame=n", "one of them"),
         ("?csv=labels.csv&steering=angel&unit=deg&time=n", "no column named 'angel'; did you mean 'angle'"),
+        ("?csv=labels.csv&steering=angle&unit=deg&time=n&tolerance=nan", "'tolerance' is in seconds, 0 or more; got 'nan'"),
         ("?csv=other.csv&unit=deg&time=n", "no file .*csv files there: labels.csv"),
     ],
 )

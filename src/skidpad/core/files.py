@@ -23,18 +23,27 @@ def open_regular(path: Path) -> BufferedReader:
 
     A named pipe would wait for a writer for ever, and some devices never end.
     """
+    _check_regular(path.stat(), path)
+    # without waiting, and looked at again: a pipe may have taken its place in between
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
-    if kind != stat.S_IFREG:
+    try:
+        _check_regular(os.fstat(descriptor), path)
+    except OSError:
         os.close(descriptor)
-        if kind == stat.S_IFDIR:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise NotAFileError(errno.EINVAL, f"it is {_KINDS.get(kind, 'something else')}, not a file; replace it by a file", str(path))
+        raise
     file = os.fdopen(descriptor, "rb")
     if is_lfs_pointer(file.peek(len(_LFS_START))):
         file.close()
         raise NotAFileError(errno.EINVAL, LFS_ADVICE, str(path))
     return file
+
+
+def _check_regular(status: os.stat_result, path: Path) -> None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if kind != stat.S_IFREG:
+        raise NotAFileError(errno.EINVAL, f"it is {_KINDS.get(kind, 'something else')}, not a file; replace it by a file", str(path))
 
 
 def is_lfs_pointer(start: bytes) -> bool:

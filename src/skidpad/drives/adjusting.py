@@ -97,7 +97,8 @@ def _relabelled(drive: Drive, options: Options) -> Drive:
         labels_rad[beyond] = np.nan
         why = f"beyond drop_beyond={options.text('drop_beyond')} {read_as.unit.value}"
         problems += tuple(Problem(ProblemKind.DROPPED_LABEL, drive.frame_ids[place], why) for place in beyond)
-    return replace(drive, steering_rad=labels_rad * read_as.factor, problems=problems, labels_as=read_as)
+    turned_rad = labels_rad * read_as.factor + 0.0  # straight ahead is 0.0 whichever way is positive, not -0.0
+    return replace(drive, steering_rad=turned_rad, problems=problems, labels_as=read_as)
 
 
 def _above_zero(options: Options, name: str) -> float:

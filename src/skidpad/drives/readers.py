@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -55,6 +56,13 @@ class Options:
     def real(self, name: str) -> float:
         """Returns the option as a number."""
         return real_option(name, self.text(name))
+
+    def seconds(self, name: str) -> float:
+        """Returns the option as a span of time."""
+        value = self.real(name)
+        if not (value >= 0.0 and math.isfinite(value)):
+            raise BadDriveError(f"option {name!r} is in seconds, 0 or more; got {self.text(name)!r}")
+        return value
 
     def choice(self, name: str, kind: type[E]) -> E:
         """Returns the option as a member of an Enum, by its value."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -81,9 +80,7 @@ class _Scan:
 
 def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     """Indexes a recording in one pass: every picture's place and stamp, every steering angle."""
-    tolerance_s = options.real("tolerance")
-    if not (tolerance_s >= 0.0 and math.isfinite(tolerance_s)):
-        raise BadDriveError(f"option 'tolerance' is in seconds, 0 or more; got {options.text('tolerance')!r}")
+    tolerance_s = options.seconds("tolerance")
     unit, clock = options.choice("unit", AngleUnit), options.choice("clock", Clock)
     for path in recording.paths:
         open_regular(path).close()  # the libraries that read messages open whatever bears the name

@@ -142,7 +142,7 @@ def _by_time(rows: FloatArray, frames_s: FloatArray, options: Options) -> IntArr
 
     In the wrong unit all frames lie near one row, which would label them all.
     """
-    tolerance_ns, offset_s = options.real("tolerance") * 1e9, options.real("offset")
+    tolerance_ns, offset_s = options.seconds("tolerance") * 1e9, options.real("offset")
     frames_ns = np.round(frames_s * 1e9)
 
     def match(unit: TimeUnit, start_s: float) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,40 @@ def write_simulator(folder: Path, header: str = "", prefix: str = "IMG/") -> Pat
         for clock, angle in zip(CLOCKS, ANGLES, strict=True)
     ]
     (folder / "driving_log.csv").write_text("\n".join([*([header] if header else []), *rows]) + "\n")
+    return folder
+
+
+def write_tub(folder: Path, *, deleted: tuple[int, ...] = ()) -> Path:
+    """A Donkey tub of version 2; its first record has the number 10."""
+    write_pictures(folder / "images", tuple(f"{10 + place}_cam_image_array_" for place in range(7)), ".jpg")
+    for part in (0, 1):
+        records = [
+            json.dumps(
+                {
+                    "_index": 10 + place,
+                    "_timestamp_ms": 1_611_683_906_012 + 50 * place,
+                    "cam/image_array": f"{10 + place}_cam_image_array_.jpg",
+                    "user/angle": ANGLES[place],
+                    "user/mode": "user",
+                }
+            )
+            for place in range(7)
+            if place // 4 == part
+        ]
+        (folder / f"catalog_{part}.catalog").write_text("\n".join(records) + "\n")
+    lines = [["cam/image_array", "user/angle"], ["image_array", "float"], {}, {"created_at": 1.6e9}]
+    last = {"paths": ["catalog_0.catalog", "catalog_1.catalog"], "current_index": 17, "max_len": 4, "deleted_indexes": list(deleted)}
+    (folder / "manifest.json").write_text("\n".join(map(json.dumps, [*lines, last])) + "\n")
+    return folder
+
+
+def write_old_tub(folder: Path) -> Path:
+    """A Donkey tub of version 1."""
+    write_pictures(folder, tuple(f"{place}_cam-image_array_" for place in range(1, 12)), ".jpg")
+    for place in range(1, 12):
+        record = {"cam/image_array": f"{place}_cam-image_array_.jpg", "user/angle": place / 20, "user/throttle": 0.3, "user/mode": "user"}
+        (folder / f"record_{place}.json").write_text(json.dumps(record))
+    (folder / "meta.json").write_text(json.dumps({"inputs": ["cam/image_array", "user/angle"], "start": 1.5e9}))
     return folder
 
 

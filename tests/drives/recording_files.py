@@ -99,8 +99,10 @@ def messages(store: Typestore, *, compressed: bool = False, frames: int = 7) -> 
 Rows = list[tuple[str, str, int, Any]]
 
 
-def write_ros1(path: Path, rows: Rows | None = None, *, compression: str = "", chunk_bytes: int = 4096) -> Path:
-    store = typestore(ros2=False)
+def write_ros1(
+    path: Path, rows: Rows | None = None, *, compression: str = "", chunk_bytes: int = 4096, store: Typestore | None = None
+) -> Path:
+    store = store or typestore(ros2=False)
     path.unlink(missing_ok=True)
     writer = Writer1(path)
     if compression:

@@ -58,9 +58,14 @@ def test_a_wholly_broken_drive_has_a_report() -> None:
 
 def test_the_longest_gap_is_where_the_recording_paused() -> None:
     frames = [picture(place) for place in range(4)]
-    report = inspect_drive(drive_from_arrays(frames, time_s=[0.0, 0.1, 5.1, 5.2]))
-    assert report.longest_gap_s == pytest.approx(5.0)
+    report = inspect_drive(drive_from_arrays(frames, time_s=[0.0, 0.1, 156.1, 156.2]))
+    assert report.longest_gap_s == pytest.approx(156.0)
     assert report.rate_hz == pytest.approx(10)
+    (warning,) = report.warnings
+    assert warning.startswith("the recording has a gap of 156.0 s after frame 000001")
+    assert inspect_drive(drive_from_arrays(frames, time_s=[0.0, 0.1, 0.9, 1.0])).warnings == ()  # a few lost frames
+    (warning,) = inspect_drive(drive_from_arrays([*frames, *frames], time_s=[0, 1, 2, 3, 4, 5, 20, 41])).warnings
+    assert "2 gaps, the longest of 21.0 s after frame 000006" in warning
 
 
 def write_answers(path: Path, *rows: str) -> Path:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drive_files import ANGLES, CLOCKS, STAMPS, picture, write_folder, write_simulator, write_udacity
+from drive_files import ANGLES, CLOCKS, STAMPS, picture, write_folder, write_simulator, write_tub, write_udacity
 from hypothesis import given
 from hypothesis import strategies as st
 from recording_files import write_mcap, write_ros1
 from video_files import write_video
 
-from skidpad.drives import READERS, Drive, ProblemKind, open_drive
+from skidpad.drives import READERS, Drive, ProblemKind, drive_warnings, open_drive
 from skidpad.drives.pictures import frame_id_of, natural_key, times_of
-from skidpad.drives.readers import SLICING
+from skidpad.drives.readers import ADJUSTING, SLICING
 
 HEADER = "center,left,right,steering,throttle,brake,speed"
 
@@ -30,6 +30,7 @@ def _video(folder: Path) -> str:
 EXAMPLES: dict[str, Callable[[Path], str]] = {
     "udacity": lambda folder: str(write_udacity(folder / "ch2")),
     "simulator": lambda folder: f"{write_simulator(folder / 'track')}?camera=right",
+    "donkey": lambda folder: str(write_tub(folder / "tub")),
     "folder": lambda folder: f"{write_folder(folder / 'frames')}?csv=angles.csv&id=frame&steering=angle&unit=deg",
     "rosbag": lambda folder: f"{write_ros1(folder / 'drive.bag')}?image=/camera&steering=/steering_report&field=steering_wheel_angle",
     "mcap": lambda folder: f"{write_mcap(folder / 'drive.mcap')}?unit=deg",
@@ -61,7 +62,7 @@ def test_conformance(reader: str, tmp_path: Path) -> None:
     assert (again.origin, again.sha256, again.frame_ids) == (drive.origin, drive.sha256, drive.frame_ids)
     np.testing.assert_array_equal(again.read([2, 5]).frames, batch.frames[[2, 5]])
     np.testing.assert_array_equal(np.concatenate([each.frames for each in drive.batches(3)]), batch.frames)
-    assert not {option.name for option in READERS.get(reader)().options} & set(SLICING)
+    assert not {option.name for option in READERS.get(reader)().options} & {*SLICING, *ADJUSTING}
 
 
 @pytest.mark.parametrize("reader", READERS.names())
@@ -73,7 +74,7 @@ def test_slices_open_again_from_their_origin(reader: str, tmp_path: Path) -> Non
     assert drive.select([0, 1, 3]).origin == ""
 
 
-@pytest.mark.parametrize("reader", ["udacity", "simulator", "folder", "rosbag", "mcap", "video"])
+@pytest.mark.parametrize("reader", ["udacity", "simulator", "donkey", "folder", "rosbag", "mcap", "video"])
 def test_drives_are_recognised_by_one_reader_each(reader: str, tmp_path: Path) -> None:
     path = example(reader, tmp_path).partition(":")[2].partition("?")[0]
     names = [name for name in READERS.names() if READERS.get(name)().needs_path and READERS.get(name)().recognises(Path(path))]
@@ -125,7 +126,8 @@ def test_udacity_leaves_the_filler_aside(udacity: Path) -> None:
 def test_simulator(header: str, prefix: str, tmp_path: Path) -> None:
     drive = open_drive(str(write_simulator(tmp_path / "track", header, prefix)))
     assert drive.frame_ids == tuple(f"center_{clock}" for clock in CLOCKS)
-    np.testing.assert_allclose(drive.steering_rad, [radians(25 * angle) for angle in ANGLES])
+    # 1 is 25 degrees of the road wheels to the right, and 14.8 times as much of the steering wheel
+    np.testing.assert_allclose(drive.steering_rad, [-14.8 * radians(25 * angle) for angle in ANGLES])
     assert drive.time_s is not None
     np.testing.assert_allclose(drive.time_s, np.arange(7) * 0.07, atol=1e-12)
     assert drive.problems == ()
@@ -133,7 +135,7 @@ def test_simulator(header: str, prefix: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("camera", ["center", "left", "right"])
 def test_simulator_cameras(camera: str, simulator: Path) -> None:
-    drive = open_drive(f"{simulator}?camera={camera}&unit=rad")
+    drive = open_drive(f"{simulator}?camera={camera}&unit=rad&sign=1&axle=steering-wheel")
     assert all(frame_id.startswith(camera) for frame_id in drive.frame_ids)
     assert drive.steering_rad.tolist() == list(ANGLES)
 
@@ -178,6 +180,23 @@ def test_folder_with_times_is_in_their_order(folder: Path) -> None:
     assert drive.frame_ids == ("frame100", "frame11", "frame10", "frame9", "frame3", "frame2", "frame1")
     assert drive.time_s is not None
     assert drive.time_s.tolist() == [0, 89, 90, 91, 97, 98, 99]
+
+
+def test_folder_times_in_another_unit(folder: Path) -> None:
+    rows = "".join(f"frame{number},0.1,{50 * number}\n" for number in (1, 2, 3, 9, 10, 11))
+    (folder / "timed.csv").write_text("frame_id,steering_angle,t\n" + rows)
+    text = f"{folder}?csv=timed.csv&unit=rad&time=t"
+    (warning,) = drive_warnings(open_drive(text))
+    assert warning.startswith("frames lie 50 s apart, as of no camera in a car")
+    assert "time_unit=ms" in warning
+    drive = open_drive(f"{text}&time_unit=ms")
+    assert drive_warnings(drive) == ()
+    seconds = open_drive(f"{folder}?csv=timed.csv&unit=rad&time=t&time_unit=us")[:3]
+    assert drive_warnings(seconds)[0].startswith("frames lie 5e-05 s apart")
+    slow = open_drive(f"{folder}?csv=timed.csv&unit=rad&time=t&time_unit=ms&step=3")
+    assert (slow.rate_hz, drive_warnings(slow)) == (pytest.approx(2.5), ())
+    assert drive.time_s is not None
+    np.testing.assert_allclose(drive.time_s, [0, 0.05, 0.1, 0.4, 0.45, 0.5])
 
 
 @pytest.mark.parametrize("reader", ["udacity", "folder"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drive_files import STAMPS, write_folder, write_simulator, write_udacity
+from drive_files import STAMPS, write_folder, write_simulator, write_tub, write_udacity
 from recording_files import write_mcap, write_ros1, write_ros2
 from s3_server import S3Server, s3_server
 from video_files import write_video
@@ -51,6 +51,7 @@ def upload(server: S3Server, path: Path, key: str) -> str:
 KINDS = {
     "udacity": (write_udacity, ""),
     "simulator": (write_simulator, "?camera=left"),
+    "tub": (write_tub, "?rotate=180&sign=1"),
     "folder": (write_folder, "?csv=angles.csv&id=frame&steering=angle&unit=deg"),
     "ros1.bag": (write_ros1, ""),
     "ros2": (write_ros2, ""),

@@ -127,6 +127,47 @@ def test_rows_label_frames_by_number(tmp_path: Path) -> None:
     assert [frame for kind, frame in counted if kind is ProblemKind.UNMATCHED] == ["000001", "000003", "000004", "000006"]
 
 
+@pytest.mark.parametrize(("unit", "per_s"), [("ms", 1e3), ("us", 1e6), ("ns", 1e9)])
+@pytest.mark.parametrize("start_s", [0, 1_479_425_441])
+def test_a_clock_in_another_unit_is_noticed_and_never_labels_a_frame(unit: str, per_s: float, start_s: int, tmp_path: Path) -> None:
+    rows = "".join(f"{round((start_s + 0.05 * place) * per_s)},{angle}\n" for place, angle in enumerate(ANGLES))
+    text = f"{labelled(tmp_path, 't,angle' + chr(10) + rows)}?csv=labels.csv&steering=angle&unit=deg&time=t"
+    offset = f"&offset={start_s}" if start_s else ""
+    with pytest.raises(BadDriveError, match=rf"fits it in another unit than s: write time_unit={unit}{offset}$"):
+        open_drive(text)
+    drive = open_drive(f"{text}&time_unit={unit}{offset}")
+    np.testing.assert_allclose(drive.steering_rad, np.radians(ANGLES))
+    assert drive.problems == ()
+    with pytest.raises(BadDriveError, match="in another unit than"):
+        open_drive(f"{text}&time_unit={'s' if start_s else 'ns' if unit != 'ns' else 'us'}{offset}")
+
+
+def test_rows_that_lie_elsewhere_in_time_name_the_offset(tmp_path: Path) -> None:
+    path = labelled(tmp_path, "t,angle\n" + "".join(f"{100 + 0.05 * place},1\n" for place in range(7)) + "1e300,1\n")
+    text = f"{path}?csv=labels.csv&steering=angle&unit=deg&time=t"
+    with pytest.raises(BadDriveError, match=r"runs from 100 to 100\.3, the video from 0 to 0\.300 s, so no row .* as offset=100$"):
+        open_drive(text)
+    assert [problem.frame_id for problem in open_drive(f"{text}&offset=100").problems] == ["line 9 of labels.csv"]
+
+
+def test_sparse_labels_are_no_other_unit(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "drive.mp4", 40)
+    (tmp_path / "labels.csv").write_text("t,angle\n0,1\n1,2\n2,3\n")
+    drive = open_drive(f"{path}?csv=labels.csv&steering=angle&unit=deg&time=t&tolerance=0.6")
+    np.testing.assert_allclose(drive.steering_rad, np.radians([1] * 11 + [2] * 20 + [3] * 9))
+
+
+def test_a_counter_from_one_must_be_said(tmp_path: Path) -> None:
+    path = labelled(tmp_path, "n,angle\n" + "".join(f"{place + 1},{angle}\n" for place, angle in enumerate(ANGLES)) + "1e300,1\n")
+    text = f"{path}?csv=labels.csv&steering=angle&unit=deg&frame=n"
+    with pytest.raises(BadDriveError, match="column 'n' begin at 1: write frame_base=1 if 1 is the first frame, or frame_base=0"):
+        open_drive(text)
+    np.testing.assert_allclose(open_drive(f"{text}&frame_base=1").steering_rad, np.radians(ANGLES))
+    np.testing.assert_allclose(open_drive(f"{text}&frame_base=0").steering_rad, np.radians([np.nan, *ANGLES[:-1]]))
+    with pytest.raises(BadDriveError, match="'frame_base' is 0 or 1"):
+        open_drive(f"{text}&frame_base=2")
+
+
 def test_a_folder_with_one_video_is_a_drive(tmp_path: Path) -> None:
     labelled(tmp_path, "n,angle\n")
     drive = open_drive(str(tmp_path))
@@ -148,6 +189,7 @@ def test_a_folder_with_one_video_is_a_drive(tmp_path: Path) -> None:
         ("?csv=labels.csv&steering=angle&unit=deg", r"time=COLUMN \(seconds\) or frame=COLUMN .*columns: n, angle"),
         ("?csv=labels.csv&steering=angle&unit=deg&time=n&frame=n", "one of them"),
         ("?csv=labels.csv&steering=angel&unit=deg&time=n", "no column named 'angel'; did you mean 'angle'"),
+        ("?csv=labels.csv&steering=angle&unit=deg&time=n&tolerance=nan", "'tolerance' is in seconds, 0 or more; got 'nan'"),
         ("?csv=other.csv&unit=deg&time=n", "no file .*csv files there: labels.csv"),
     ],
 )

@@ -27,3 +27,9 @@ def test_a_csv_left_aside_is_named_with_the_options_to_write(tmp_path: Path) -> 
     assert "angles.csv was left aside" in warning
     assert "?csv=angles.csv&id=COLUMN&steering=COLUMN&unit=deg" in warning
     assert drive_warnings(open_drive(f"{tmp_path}?csv=angles.csv&id=frame&steering=angle&unit=deg")) == ()
+
+
+def test_every_hundredth_frame_is_no_slow_camera() -> None:
+    drive = drive_from_arrays(np.zeros((301, 8, 12, 3), np.uint8), np.zeros(301), time_s=np.arange(301) / 10)
+    assert drive[::100].rate_hz == 0.1
+    assert drive_warnings(drive[::100]) == inspect_drive(drive[::100]).warnings == ()

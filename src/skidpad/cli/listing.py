@@ -83,14 +83,16 @@ def _units() -> Rows:
 
 
 def _readers() -> Rows:
-    from skidpad.drives import READERS
+    from skidpad.drives.readers import ADJUSTING_OPTIONS, READERS, SLICING_OPTIONS, Option
+
+    def listed(options: tuple[Option, ...]) -> str:
+        return "; ".join(f"{option.name}={option.default}: {option.meaning}" for option in options)
 
     rows = []
     for name in READERS.names():
         reader = READERS.get(name)()
-        options = "; ".join(f"{option.name}={option.default}: {option.meaning}" for option in reader.options)
-        rows.append((name, f"looks for {reader.looks_for}. {options}"))
-    return rows
+        rows.append((name, f"looks for {reader.looks_for}. {listed(reader.options)}"))
+    return [*rows, ("(every reader)", listed(SLICING_OPTIONS)), ("(every reader but rendered)", listed(ADJUSTING_OPTIONS))]
 
 
 def _architectures() -> Rows:

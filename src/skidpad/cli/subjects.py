@@ -56,6 +56,8 @@ def _inspect_drive(text: str, json: bool) -> None:
         for row, kind in zip(payload["problems"], report.problems, strict=True):
             row["kind"] = kind.kind.value
             row["examples"] = [str(problem) for problem in kind.examples]
+        read_as = report.labels_as
+        payload["labels_as"] = {"unit": read_as.unit.value, "sign": read_as.sign, "axle": read_as.axle.value, "ratio": read_as.ratio}
         print_json({**payload, "warnings": list(report.warnings)})
         return
     rows: list[tuple[str, object]] = [
@@ -68,6 +70,7 @@ def _inspect_drive(text: str, json: bool) -> None:
         labels = report.labels
         rows += [
             ("labels", f"{labels.count} of {report.count}"),
+            ("recorded as", str(report.labels_as)),
             ("steering", f"{labels.min_deg:.1f} to {labels.max_deg:.1f} deg, mean {labels.mean_deg:.2f}, std {labels.std_deg:.2f}"),
             ("near straight", f"{labels.straight_share:.0%} of the labels"),
         ]

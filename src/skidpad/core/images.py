@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skidpad.core.errors import SkidpadError
+from skidpad.core.files import LFS_ADVICE, is_lfs_pointer
+from skidpad.core.picture_headers import stated_size
 
 if TYPE_CHECKING:
     import torch
@@ -24,19 +26,34 @@ FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 IntArray: TypeAlias = NDArray[np.int64]
 
+MAX_PICTURE_PIXELS = 100_000_000
+"""Larger pictures are not decoded: this many take 300 MB, and a file of a few kilobytes can claim a thousand times as many."""
+
+MAX_PICTURE_BYTES = 256 << 20
+"""Larger files are not read as a picture: 100 megapixels without any compression are about as large."""
+
 _JPEG_START, _JPEG_SCAN, _JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 _PNG_START, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
 
 def decode(data: bytes) -> NumpyFrames | None:
-    """Decodes JPEG, PNG and friends to (height, width, 3) RGB; None where the bytes are no whole picture."""
-    if not data or not _is_complete(data):
+    """Decodes JPEG, PNG, BMP, WebP, TIFF and PPM to (height, width, 3) RGB; None where the bytes are no whole picture of bearable size."""
+    size = stated_size(data)
+    if size is None or size[0] * size[1] > MAX_PICTURE_PIXELS or not _is_complete(data):
         return None
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     except cv2.error:  # a header that claims an absurd size
         return None
     return None if image is None else np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def why_not_decoded(data: bytes) -> str:
+    """Says in words why `decode` returned None."""
+    size = stated_size(data)
+    if size is not None and size[0] * size[1] > MAX_PICTURE_PIXELS:
+        return f"{size[0]}x{size[1]} px, more than the {MAX_PICTURE_PIXELS // 1_000_000} megapixels that are decoded"
+    return LFS_ADVICE if is_lfs_pointer(data) else f"{len(data)} bytes that are no whole picture"
 
 
 def _is_complete(data: bytes) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from skidpad.core.angles import STEERING_RATIO, AngleUnit, Axle
 from skidpad.core.errors import BadDriveError, LostDriveError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
 from skidpad.drives.names import Names
@@ -29,6 +30,7 @@ class ProblemKind(Enum):
     DUPLICATE_ID = "duplicate frame id"
     OTHER_SIZE = "size differs from the drive's"
     UNLISTED = "picture without a row in the csv"
+    DROPPED_LABEL = "label dropped because it is too large"
     BAD_ROW = "row of the csv that cannot be used"
     IGNORED_FILE = "file left aside"
     UNMATCHED = "no label near in time"
@@ -89,6 +91,29 @@ class FrameBatch:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class LabelConvention:
+    """How a recording counts its steering angles; inside they are radians of the steering wheel, positive to the left.
+
+    sign: 1 where the recording's positive angles are to the left, -1 where they are to the right. ratio: degrees of the steering
+    wheel for one of the road wheels; only of interest for these.
+    """
+
+    unit: AngleUnit = AngleUnit.RAD
+    sign: int = 1
+    axle: Axle = Axle.STEERING_WHEEL
+    ratio: float = STEERING_RATIO
+
+    @property
+    def factor(self) -> float:
+        """What turns radians as recorded into radians of the steering wheel, positive left."""
+        return self.sign * self.axle.ratio(self.ratio)
+
+    def __str__(self) -> str:
+        wheels = "the steering wheel" if self.axle is Axle.STEERING_WHEEL else f"the road wheels (times {self.ratio:g})"
+        return f"{self.unit.value} of {wheels}, positive to the {'left' if self.sign > 0 else 'right'}"
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Cut:
     """Which frames of which whole drive a slice holds."""
@@ -105,7 +130,8 @@ class Drive:
     time_s: (N,) seconds since the first frame of the recording, never falling, or None. source: asked for frame i of the
     whole drive. problems: found while indexing the whole recording; a slice carries them all. origin: the text that
     `open_drive` opens to the same drive again, empty where there is none (arrays in memory, frames picked without a
-    pattern). public: (N,), the public half of a challenge's split, or None. cut: set on slices only.
+    pattern). public: (N,), the public half of a challenge's split, or None. cut: set on slices only. labels_as: how the
+    recording counts its angles, before they became `steering_rad`.
     """
 
     name: str
@@ -117,6 +143,7 @@ class Drive:
     origin: str = ""
     public: BoolArray | None = None
     cut: Cut | None = None
+    labels_as: LabelConvention = LabelConvention()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "frame_ids", Names.of(self.frame_ids))

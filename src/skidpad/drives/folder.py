@@ -8,11 +8,12 @@ from pathlib import Path
 
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
-from skidpad.drives.drive import Drive
+from skidpad.drives.donkey import is_tub
+from skidpad.drives.drive import Drive, LabelConvention
 from skidpad.drives.indexing import Index
 from skidpad.drives.pictures import frame_id_of, is_picture
 from skidpad.drives.readers import READERS, Option, Options
-from skidpad.drives.tables import read_table
+from skidpad.drives.tables import TimeUnit, read_table
 
 
 @READERS.register("folder")
@@ -28,13 +29,14 @@ class Folder:
         Option("id", "column of the picture's name", "frame_id"),
         Option("steering", "column of the steering angle", "steering_angle"),
         Option("unit", "unit of that column: rad, deg or scaled25; needed with csv"),
-        Option("time", "column of the time in seconds; not given: from names that are stamps"),
+        Option("time", "column of the time; not given: from names that are stamps"),
+        Option("time_unit", "unit of that column: s, ms, us or ns", TimeUnit.SECONDS.value),
         Option("rate", "frames per second, where no time is known"),
     )
 
     def recognises(self, path: Path) -> bool:
         """Looks for a picture in the folder itself, where no other reader's log lies."""
-        others = (path / "driving_log.csv").exists() or (path / "center").is_dir()
+        others = (path / "driving_log.csv").exists() or (path / "center").is_dir() or is_tub(path)
         return path.is_dir() and not others and any(is_picture(entry.name) for entry in path.iterdir() if not entry.name.startswith("."))
 
     def open(self, path: Path, options: Options) -> Drive:
@@ -47,16 +49,18 @@ class Folder:
         for name, _ in options.given:
             if name != "rate":
                 raise BadDriveError(f"option {name!r} describes a csv, but none is named; add csv=FILE")
-        index = Index(path.name, path, AngleUnit.RAD)
+        index = Index(path.name, path)
         for file in sorted(path.glob("*.csv")):
             index.ignore(file.name, f"no csv was named; to use it: ?csv={file.name}&id=COLUMN&steering=COLUMN&unit=deg")
+        index.ignore_other_tables(path)
         index.add_pictures()
         return index.drive(natural_order=True, rate_hz=rate_hz)
 
     def _labelled(self, path: Path, options: Options, rate_hz: float | None) -> Drive:
         if not options.text("unit"):
             raise BadDriveError(f"say the unit of the column {options.text('steering')!r}: unit=rad, unit=deg or unit=scaled25")
-        index = Index(path.name, path, options.choice("unit", AngleUnit))
+        index = Index(path.name, path, LabelConvention(options.choice("unit", AngleUnit)))
+        index.ticks_per_s = options.choice("time_unit", TimeUnit).per_s
         table = read_table(path / options.text("csv"))
         frame, steering = table.column(options.text("id")), table.column(options.text("steering"))
         time = table.column(options.text("time")) if options.text("time") else None

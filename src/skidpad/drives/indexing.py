@@ -8,13 +8,34 @@ from pathlib import Path
 
 import numpy as np
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.drives.drive import Drive, Problem, ProblemKind
+from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import PictureSource, frame_id_of, pictures_in, times_of
 from skidpad.drives.tables import parse_angle, parse_number
+
+_TABLES = frozenset(
+    {
+        ".json",
+        ".jsonl",
+        ".ndjson",
+        ".txt",
+        ".tsv",
+        ".xml",
+        ".yaml",
+        ".yml",
+        ".parquet",
+        ".npy",
+        ".npz",
+        ".pkl",
+        ".pickle",
+        ".h5",
+        ".hdf5",
+        ".mat",
+    }
+)
+"""Suffixes of files that often hold labels."""
 
 _NO_ROW, _NOT_SAID = np.int64(-1), np.int8(-1)
 
@@ -25,10 +46,11 @@ class Index:
     What is known of a picture stands in arrays by its place in natural order: a million pictures as objects would be a gigabyte.
     """
 
-    def __init__(self, name: str, folder: Path, unit: AngleUnit) -> None:
+    def __init__(self, name: str, folder: Path, labels_as: LabelConvention | None = None) -> None:
         self.name = name
         self.folder = folder
-        self.unit = unit
+        self.labels_as = labels_as or LabelConvention()
+        self.ticks_per_s = 1.0  # of the times in the rows
         self.problems: list[Problem] = []
         self._places: dict[str, int] = {}  # by id, in natural order
         files: list[str] = []
@@ -46,7 +68,7 @@ class Index:
         self._rows = 0
         self._row = np.full(count, _NO_ROW)
         self._steering_rad = np.full(count, np.nan)
-        self._time_s = np.full(count, np.nan)
+        self._ticks = np.full(count, np.nan)
         self._public = np.full(count, _NOT_SAID)
         self._listed = np.zeros(count, np.bool_)
         self._absent: set[str] = set()  # listed, but without a picture
@@ -54,6 +76,16 @@ class Index:
     def ignore(self, file_name: str, why: str) -> None:
         """Notes a file that is deliberately not used."""
         self.problems.append(Problem(ProblemKind.IGNORED_FILE, file_name, why))
+
+    def ignore_other_tables(self, folder: Path) -> None:
+        """Notes files beside the pictures that may hold labels and that no reader knows, one line for each suffix."""
+        found: dict[str, list[str]] = {}
+        for entry in sorted(folder.iterdir()):
+            if entry.suffix.lower() in _TABLES and not entry.name.startswith("."):
+                found.setdefault(entry.suffix.lower(), []).append(entry.name)
+        for suffix, names in found.items():
+            what = f"{names[0]} is" if len(names) == 1 else f"{len(names)} files such as {names[0]} are"
+            self.ignore(f"*{suffix}", f"{what} not read: labels come from a csv; write one and name it with ?csv=FILE")
 
     def add_row(self, frame_id: str, label: str, where: str, time: str | None = None, *, public: bool | None = None) -> None:
         """Adds one row of a csv; the first row of an id is kept.
@@ -71,20 +103,20 @@ class Index:
             self._absent.add(frame_id)
         else:
             self._listed[place] = True
-        time_s = None if time is None else parse_number(time)
-        if time_s is not None and math.isnan(time_s):
+        ticks = None if time is None else parse_number(time)
+        if ticks is not None and math.isnan(ticks):
             self.problems.append(Problem(ProblemKind.BAD_ROW, frame_id, f"{where} has the time {time!r}"))
             return
         if place is None:
             self.problems.append(Problem(ProblemKind.MISSING_FILE, frame_id, f"{where} has no picture in {self.folder.name}"))
             return
-        steering_rad = parse_angle(label, self.unit)
+        steering_rad = parse_angle(label, self.labels_as.unit)
         if math.isnan(steering_rad):
             self.problems.append(Problem(ProblemKind.NAN_LABEL, frame_id, f"{where} has {label!r}"))
         self._row[place], self._rows = self._rows, self._rows + 1
         self._steering_rad[place] = steering_rad
-        if time_s is not None:
-            self._time_s[place] = time_s
+        if ticks is not None:
+            self._ticks[place] = ticks
         if public is not None:
             self._public[place] = public
 
@@ -127,14 +159,16 @@ class Index:
             source=PictureSource(self.folder, Names.of(self._files[place] for place in places.tolist())),
             problems=tuple(self.problems),
             public=None if np.any(public == _NOT_SAID) else public == 1,
+            labels_as=self.labels_as,
         )
 
     def _times_s(self, places: IntArray, ids: Sequence[str]) -> FloatArray | None:
-        times_s: FloatArray = self._time_s[places]
-        if np.isnan(times_s).any():
+        ticks: FloatArray = self._ticks[places]
+        if np.isnan(ticks).any():
             return times_of([ids[place] for place in places.tolist()])
-        times_s -= times_s.min()
-        return times_s
+        ticks -= ticks.min()  # before the division: a float holds a Unix time in seconds only to a quarter of a microsecond
+        ticks /= self.ticks_per_s
+        return ticks
 
     def _no_match(self) -> str:
         row = next(iter(self._absent), None) or next((name for name, place in self._places.items() if self._listed[place]), None)

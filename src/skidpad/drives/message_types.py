@@ -53,6 +53,10 @@ class MessageType:
         """Returns the names of the fields that are numbers; a field within a field is written with a dot."""
         return tuple(self._numbers(self.topic.kind, ""))
 
+    def is_of_road_wheels(self, field: str) -> bool:
+        """Tells whether a field is an angle of the road wheels: Autoware's `steering_tire_angle`, and any angle of ackermann_msgs."""
+        return field.endswith("steering_tire_angle") or self.topic.kind.startswith("ackermann_msgs/")
+
     def read(self, data: bytes) -> Any:
         """Returns the message as an object with the fields of its type."""
         # Damaged bytes reach generated code, which was not written to refuse them and fails in many ways.

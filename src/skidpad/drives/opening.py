@@ -9,9 +9,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.core.files import NotAFileError
+from skidpad.drives.adjusting import adjusted
 from skidpad.drives.drive import Drive
-from skidpad.drives.readers import READERS, SLICING, Options, real_option, whole_option
-from skidpad.drives.remote import is_url, mirror_of
+from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, real_option, whole_option
+from skidpad.drives.remote import Mirror, is_url, mirror_of
 
 
 def open_drive(text: str) -> Drive:
@@ -23,7 +25,8 @@ def open_drive(text: str) -> Drive:
     for a character as in a URL:
 
     - `from=`, `to=`: shares of the frames by time order, as `drives/ch2?from=0&to=0.6`;
-    - `start=`, `stop=`, `step=`: positions of frames, as `drives/ch2?start=100&stop=200&step=2`.
+    - `start=`, `stop=`, `step=`: positions of frames, as `drives/ch2?start=100&stop=200&step=2`;
+    - `sign=`, `axle=`, `ratio=`, `drop_beyond=`: how the recording counts its angles; `rotate=`, `flip=`: how its camera hung.
 
     Examples: `drives/ch2`, `simulator:track1?camera=left`, `rendered?frames=600&seed=3`,
     `folder:my/frames?csv=angles.csv&id=frame&steering=angle&unit=deg`, `drive.bag?image=/camera&steering=/steering_report`.
@@ -31,6 +34,8 @@ def open_drive(text: str) -> Drive:
     address = _Address.parse(text)
     try:
         return address.open()
+    except NotAFileError as error:
+        raise BadDriveError(f"cannot read {error.filename!r}: {error.strerror}") from error
     except OSError as error:
         raise BadDriveError(f"cannot read the drive {text!r}: {error}; check the path and its permissions") from error
 
@@ -66,27 +71,33 @@ class _Address:
 
     def open(self) -> Drive:
         """Finds the reader, opens the whole drive and cuts the slice from it."""
-        slicing = {name: value for name, value in self.options.items() if name in SLICING}
-        given = {name: value for name, value in self.options.items() if name not in SLICING}
+        slicing = self._of(SLICING)
         if self.reader:
             _check_path_wanted(self.reader, self.path)
         if not self.path:
-            return _cut(_opened(self.reader, Path(), given, self.reader), slicing)
+            return _cut(self._opened(self.reader, Path(), self.reader), slicing)
         if is_url(self.path):
             mirror = mirror_of(self.path)
             name = self.reader or _recognised(mirror.path, self.path)
-            return _cut(mirror.attached(_opened(name, mirror.path, given, f"{name}:{self.path}")), slicing)
+            return _cut(self._opened(name, mirror.path, f"{name}:{self.path}", mirror), slicing)
         path = Path(self.path).expanduser().absolute()
         _check_there(path, self.path, self.reader)
         name = self.reader or _recognised(path, self.path)
-        return _cut(_opened(name, path, given, f"{name}:{path}"), slicing)
+        return _cut(self._opened(name, path, f"{name}:{path}"), slicing)
 
+    def _of(self, names: tuple[str, ...]) -> dict[str, str]:
+        return {name: value for name, value in self.options.items() if name in names}
 
-def _opened(name: str, path: Path, given: dict[str, str], place: str) -> Drive:
-    """Opens a whole drive by the reader of this name; `place` is its text without options."""
-    reader = READERS.get(name)()
-    options = Options.of(name, reader.options, given)
-    return replace(reader.open(path, options), origin=place + (f"?{options}" if given else ""))
+    def _opened(self, name: str, path: Path, place: str, mirror: Mirror | None = None) -> Drive:
+        """Opens a whole drive by the reader of this name; `place` is its text without options."""
+        reader = READERS.get(name)()
+        adjusting = self._of(ADJUSTING) if reader.needs_path else {}  # what is made here is as it should be
+        shared = {*adjusting, *self._of(SLICING)}
+        options = Options.of(name, reader.options, {key: value for key, value in self.options.items() if key not in shared})
+        drive = reader.open(path, options)
+        drive = adjusted(mirror.attached(drive) if mirror else drive, name, adjusting)
+        given = replace(options, given=(*options.given, *adjusting.items()))
+        return replace(drive, origin=place + (f"?{given}" if given.given else ""))
 
 
 def _check_path_wanted(name: str, path: str) -> None:

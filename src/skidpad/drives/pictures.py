@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from calendar import timegm
@@ -13,10 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from skidpad.core.errors import LostDriveError
-from skidpad.core.images import FloatArray, NumpyFrames, decode
+from skidpad.core.files import open_regular
+from skidpad.core.images import MAX_PICTURE_BYTES, FloatArray, NumpyFrames, decode, why_not_decoded
 from skidpad.drives.drive import Problem, ProblemKind
 
 SUFFIXES = frozenset({"jpg", "jpeg", "png", "bmp", "webp", "tif", "tiff", "ppm"})
+
+TOO_MANY_BYTES = f"more than the {MAX_PICTURE_BYTES >> 20} MiB that are read as one picture"
 
 _NUMBER = re.compile(r"([0-9]+)")
 _SEPARATOR = re.compile(r"[\\/]")
@@ -35,7 +39,7 @@ class PictureSource:
         """Reads and decodes one picture."""
         name = self.names[index]
         try:
-            data = (self.folder / name).read_bytes()
+            data = picture_bytes(self.folder / name)
         except FileNotFoundError:
             if not self.folder.is_dir():
                 raise gone(self.folder) from None
@@ -43,7 +47,7 @@ class PictureSource:
         except OSError as error:
             return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name}: {error.strerror}")
         frame = decode(data)
-        return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name} of {len(data)} bytes") if frame is None else frame
+        return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name}: {why_not_decoded(data)}") if frame is None else frame
 
     def fingerprint(self, index: int) -> str:
         """Returns the size of the file; its date changes with every copy, so it says nothing."""
@@ -53,6 +57,14 @@ class PictureSource:
             if not self.folder.is_dir():
                 raise gone(self.folder) from None  # or the drive would be taken for another one
             return "missing"
+
+
+def picture_bytes(path: Path) -> bytes:
+    """Reads a file that may be a picture; raises OSError for what is no file or too large to be one."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_PICTURE_BYTES:
+            raise OSError(errno.EFBIG, TOO_MANY_BYTES, str(path))
+        return file.read()
 
 
 def gone(place: Path) -> LostDriveError:

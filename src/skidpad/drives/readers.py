@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
+from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.registry import Registry
 from skidpad.drives.drive import Drive
@@ -39,7 +41,7 @@ class Options:
         known = [option.name for option in declared]
         for name in given:
             if name not in known:
-                raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *SLICING])
+                raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *SLICING, *ADJUSTING])
         return cls(reader, declared, tuple(given.items()))
 
     def text(self, name: str) -> str:
@@ -55,6 +57,13 @@ class Options:
         """Returns the option as a number."""
         return real_option(name, self.text(name))
 
+    def seconds(self, name: str) -> float:
+        """Returns the option as a span of time."""
+        value = self.real(name)
+        if not (value >= 0.0 and math.isfinite(value)):
+            raise BadDriveError(f"option {name!r} is in seconds, 0 or more; got {self.text(name)!r}")
+        return value
+
     def choice(self, name: str, kind: type[E]) -> E:
         """Returns the option as a member of an Enum, by its value."""
         text = self.text(name)
@@ -68,8 +77,28 @@ class Options:
         return "&".join(f"{name}={quote(value, safe='/,:')}" for name, value in self.given)
 
 
-SLICING = ("from", "to", "start", "stop", "step")
+SLICING_OPTIONS = (
+    Option("from", "share of the frames, by time, at which to begin: 0 to 1"),
+    Option("to", "share of the frames, by time, at which to end: 0 to 1"),
+    Option("start", "position of the first frame"),
+    Option("stop", "position after the last frame"),
+    Option("step", "take every n-th frame"),
+)
 """Options that `open_drive` takes for every reader; a reader cannot declare these names."""
+
+SLICING = tuple(option.name for option in SLICING_OPTIONS)
+
+ADJUSTING_OPTIONS = (
+    Option("sign", "1: positive angles are to the left, -1: to the right; not given: as the format has it"),
+    Option("axle", "what the angles are of: steering-wheel or road-wheel; not given: as the format has it"),
+    Option("ratio", f"degrees of the steering wheel for one of the road wheels; not given: {STEERING_RATIO:g}"),
+    Option("drop_beyond", "drop labels further from 0 than this, in the unit of the labels"),
+    Option("rotate", "turn every picture clockwise: 0, 90, 180 or 270 degrees", "0"),
+    Option("flip", "mirror every picture: none, horizontal or vertical", "none"),
+)
+"""Options that `open_drive` takes for every reader of recordings; a reader cannot declare these names."""
+
+ADJUSTING = tuple(option.name for option in ADJUSTING_OPTIONS)
 
 
 def whole_option(name: str, text: str) -> int:
@@ -116,7 +145,11 @@ class Reader(Protocol):
         ...
 
     def open(self, path: Path, options: Options) -> Drive:
-        """Indexes the drive without reading a frame; `open_drive` fills in the origin. Without a path, `path` is Path()."""
+        """Indexes the drive without reading a frame; `open_drive` fills in the origin. Without a path, `path` is Path().
+
+        Labels are radians as recorded; `Drive.labels_as` says of which axle and in which direction, and `open_drive` turns them
+        to the steering wheel, positive left.
+        """
         ...
 
 
@@ -126,6 +159,7 @@ READERS: Registry[Callable[[], Reader]] = Registry(
     (
         "skidpad.drives.udacity",
         "skidpad.drives.simulator",
+        "skidpad.drives.donkey",
         "skidpad.drives.folder",
         "skidpad.drives.rosbag",
         "skidpad.drives.mcap",

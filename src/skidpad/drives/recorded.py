@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +10,11 @@ from zlib import crc32
 
 import numpy as np
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.angles import AngleUnit, Axle
 from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.core.files import open_regular
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.drives.drive import Drive, Problem, ProblemKind
+from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.index_cache import Index, cached
 from skidpad.drives.message_types import COMPRESSED_IMAGE, IMAGE, STEERING_FIELDS, MessageType
 from skidpad.drives.names import Names
@@ -80,10 +80,10 @@ class _Scan:
 
 def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     """Indexes a recording in one pass: every picture's place and stamp, every steering angle."""
-    tolerance_s = options.real("tolerance")
-    if not (tolerance_s >= 0.0 and math.isfinite(tolerance_s)):
-        raise BadDriveError(f"option 'tolerance' is in seconds, 0 or more; got {options.text('tolerance')!r}")
+    tolerance_s = options.seconds("tolerance")
     unit, clock = options.choice("unit", AngleUnit), options.choice("clock", Clock)
+    for path in recording.paths:
+        open_regular(path).close()  # the libraries that read messages open whatever bears the name
     topics = recording.topics
     if not topics:
         raise BadDriveError(
@@ -96,10 +96,12 @@ def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     if not len(index.arrays["stamps"]):
         why = f": {index.problems[0].detail}" if index.problems else ""
         raise BadDriveError(f"no pictures on {camera.kind.topic} of the recording {name!r}{why}")
-    return _drive(name, recording, camera.kind, index, unit, tolerance_s, labelled=steering is not None)
+    axle = Axle.STEERING_WHEEL if steering is None or not steering.kind.is_of_road_wheels(angle_field) else Axle.ROAD_WHEEL
+    labels_as = LabelConvention(unit, axle=axle)
+    return _drive(name, recording, camera.kind, index, labels_as, tolerance_s, labelled=steering is not None)
 
 
-def nearest(stamps: IntArray, others: IntArray, tolerance: int) -> IntArray:
+def nearest(stamps: IntArray | FloatArray, others: IntArray | FloatArray, tolerance: int) -> IntArray:
     """Returns for each stamp the place of the nearest of the others, the earlier of two as near; -1 beyond the tolerance.
 
     others: never falling.
@@ -135,7 +137,7 @@ def _scanned(recording: Recording, camera: _Channel, steering: _Channel | None, 
 
 
 def _drive(
-    name: str, recording: Recording, kind: MessageType, index: Index, unit: AngleUnit, tolerance_s: float, *, labelled: bool
+    name: str, recording: Recording, kind: MessageType, index: Index, labels_as: LabelConvention, tolerance_s: float, *, labelled: bool
 ) -> Drive:
     stamps = index.arrays["stamps"]
     order = np.argsort(stamps, kind="stable")
@@ -148,7 +150,7 @@ def _drive(
     frame_ids = Names.of(map(str, stamps.tolist()))
     steering_rad = np.full(len(stamps), np.nan)
     if labelled:
-        steering_rad = _labels(stamps, index, unit, tolerance_s, problems, frame_ids)
+        steering_rad = _labels(stamps, index, labels_as.unit, tolerance_s, problems, frame_ids)
     return Drive(
         name=name,
         frame_ids=frame_ids,
@@ -163,6 +165,7 @@ def _drive(
             index.arrays["checksums"][order],
         ),
         problems=tuple(problems),
+        labels_as=labels_as,
     )
 
 

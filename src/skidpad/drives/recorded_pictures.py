@@ -10,7 +10,7 @@ from zlib import crc32
 import cv2
 import numpy as np
 
-from skidpad.core.images import IntArray, NumpyFrames, decode
+from skidpad.core.images import IntArray, NumpyFrames, decode, why_not_decoded
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.message_types import COMPRESSED_IMAGE, MessageType
 from skidpad.drives.pictures import gone
@@ -74,7 +74,7 @@ def rgb_of(kind: MessageType, data: bytes) -> NumpyFrames:
         return _raw(message)
     frame = decode(bytes(message.data))
     if frame is None:
-        raise BrokenRecordingError(f"{len(message.data)} bytes of format {message.format!r} are no whole picture")
+        raise BrokenRecordingError(f"a picture of format {message.format!r}: {why_not_decoded(bytes(message.data))}")
     return frame
 
 

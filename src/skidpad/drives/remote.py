@@ -16,15 +16,16 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
-from skidpad.core.errors import BadDriveError
-from skidpad.core.images import NumpyFrames, decode
+from skidpad.core.errors import BadDriveError, SkidpadError
+from skidpad.core.images import MAX_PICTURE_BYTES, NumpyFrames, decode, why_not_decoded
 from skidpad.drives.drive import Drive, Problem, ProblemKind
-from skidpad.drives.pictures import PictureSource, frame_id_of, is_picture
-from skidpad.drives.remote_files import RemoteFile, RemoteFiles, ServerGoneError, cache_folder, is_url
+from skidpad.drives.http_files import TooLargeError
+from skidpad.drives.pictures import TOO_MANY_BYTES, PictureSource, frame_id_of, is_picture
+from skidpad.drives.remote_files import RemoteFile, RemoteFiles, cache_folder, is_url
 
 __all__ = ["Mirror", "RemotePictures", "is_url", "mirror_of"]
 
-_TABLES = frozenset({".csv", ".yaml"})
+_TABLES = frozenset({".csv", ".yaml", ".json", ".catalog"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,16 +43,20 @@ class RemotePictures:
     def read(self, index: int) -> NumpyFrames | Problem:
         """Fetches a picture once, keeps it in the cache and decodes it."""
         name = self.names[index]
+        if (self.files[index].size or 0) > MAX_PICTURE_BYTES:
+            return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name}: {TOO_MANY_BYTES}")
         try:
             data = self._bytes(self.files[index])
         except FileNotFoundError:
             return Problem(ProblemKind.MISSING_FILE, frame_id_of(name), f"no file {name} in {self.folder}")
-        except (ServerGoneError, OSError, NotImplementedError) as error:
+        except TooLargeError:
+            return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name}: {TOO_MANY_BYTES}")
+        except (SkidpadError, OSError, NotImplementedError) as error:
             # Not a problem of the frame: a run that noted thousands of frames as broken would be worth nothing.
-            what = error if isinstance(error, ServerGoneError) else f"cannot read {self.files[index].path} of {self.remote.url}: {error}"
+            what = error if isinstance(error, SkidpadError) else f"cannot read {self.files[index].path} of {self.remote.url}: {error}"
             raise BadDriveError(f"{what}; what a run has kept so far stays, and skidpad resume goes on with it") from error
         frame = decode(data)
-        return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name} of {len(data)} bytes") if frame is None else frame
+        return Problem(ProblemKind.CORRUPT, frame_id_of(name), f"{name}: {why_not_decoded(data)}") if frame is None else frame
 
     def fingerprint(self, index: int) -> str:
         """Returns the size of the file."""
@@ -64,7 +69,7 @@ class RemotePictures:
             data = kept.read_bytes()
         except OSError:
             data = None
-        if data is not None and len(data) == file.size:
+        if data is not None and file.size in {None, len(data)}:
             return data
         data = self.remote.read(file.path)
         with suppress(OSError):  # a cache that is full costs time, nothing else

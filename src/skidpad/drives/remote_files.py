@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from skidpad.core.errors import MissingExtraError, SkidpadError
+from skidpad.drives.http_files import HttpFiles, TooLargeError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -38,10 +40,14 @@ class ServerGoneError(SkidpadError):
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file of a listing. path: relative to the listed URL. tag: changes with the content, as far as the server tells."""
+    """One file of a listing.
+
+    path: relative to the listed URL. size: in bytes, None where the server does not tell. tag: changes with the content, as far as
+    the server tells.
+    """
 
     path: str
-    size: int
+    size: int | None
     tag: str
 
 
@@ -95,12 +101,16 @@ class RemoteFiles:
     def download(self, file: RemoteFile, target: Path) -> None:
         """Copies one file to this machine, piece by piece; it appears when it is whole."""
         temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
+        free = disk_usage(target.parent).free
+        if (file.size or 0) > free:
+            what = f"{file.path or 'the file'} of {self.url}"
+            raise TooLargeError(f"{what} is too large: the server announces {file.size:,} bytes, and {free:,} are free in {target.parent}")
 
         def ask() -> None:
             system, root = self._system()
             system.get_file(_joined(root, file.path), str(temporary))
             got = temporary.stat().st_size
-            if got != file.size:
+            if file.size is not None and got != file.size:
                 raise ConnectionError(f"{got} of {file.size} bytes came")
 
         try:
@@ -126,8 +136,10 @@ class RemoteFiles:
 
         self._tried(f"write {path} to", ask)
 
-    def _system(self) -> tuple[AbstractFileSystem, str]:
+    def _system(self) -> tuple[AbstractFileSystem | HttpFiles, str]:
         scheme = self.url.partition("://")[0]
+        if scheme in {"http", "https"}:
+            return HttpFiles(), self.url
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - comes with the extra
         except ImportError as error:
@@ -135,7 +147,7 @@ class RemoteFiles:
         try:
             system, root = url_to_fs(self.url, **_storage_options(scheme))
         except ImportError as error:
-            if scheme in {"s3", "s3a", "http", "https"}:
+            if scheme in {"s3", "s3a"}:
                 raise MissingExtraError.of("s3fs", "remote", f"reading {scheme}://") from error
             raise SkidpadError(f"{scheme}:// needs a package of its own: {error}") from error
         except ValueError as error:
@@ -168,13 +180,13 @@ def _storage_options(scheme: str) -> dict[str, Any]:
     return {"config_kwargs": {"retries": {"total_max_attempts": 1}, **own[0], **own[1]}}
 
 
-def _file(system: AbstractFileSystem, name: str, path: str, info: Mapping[str, Any]) -> RemoteFile:
+def _file(system: AbstractFileSystem | HttpFiles, name: str, path: str, info: Mapping[str, Any]) -> RemoteFile:
     size = info.get("size")
     if size is None:
         info = system.info(name)
         size = info.get("size")
     tag = next((str(info[key]) for key in _TAGS if info.get(key)), "")
-    return RemoteFile(path, int(size or 0), tag)
+    return RemoteFile(path, None if size is None else int(size), tag)
 
 
 def _joined(root: str, path: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skidpad.core.errors import BadDriveError
+from skidpad.core.files import open_regular
 from skidpad.drives.drive import Drive
 from skidpad.drives.readers import READERS, Option, Options
 from skidpad.drives.recorded import OPTIONS, recorded_drive
@@ -42,7 +43,7 @@ class Rosbag:
 def first_bytes(path: Path) -> bytes:
     """Returns the first few bytes of a file; none where it is not one."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(16)
     except OSError:
         return b""

@@ -7,9 +7,9 @@ from enum import Enum
 from itertools import chain
 from pathlib import Path
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.angles import AngleUnit, Axle
 from skidpad.core.errors import BadDriveError
-from skidpad.drives.drive import Drive
+from skidpad.drives.drive import Drive, LabelConvention
 from skidpad.drives.indexing import Index
 from skidpad.drives.pictures import frame_id_of
 from skidpad.drives.readers import READERS, Option, Options
@@ -32,8 +32,8 @@ class Camera(Enum):
 class Simulator:
     """Reads driving_log.csv with or without a header; the paths inside count by their file name only.
 
-    The simulator writes steering as a share of 25 degrees. The side cameras carry the same label as the centre one: no
-    correction is added.
+    The simulator writes steering as a share of 25 degrees of the road wheels, positive to the right. The side cameras carry the
+    same label as the centre one: no correction is added.
     """
 
     looks_for: str = f"{LOG} and pictures in IMG"
@@ -51,11 +51,11 @@ class Simulator:
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the log."""
         camera = options.choice("camera", Camera)
-        unit = options.choice("unit", AngleUnit)
+        labels_as = LabelConvention(options.choice("unit", AngleUnit), sign=-1, axle=Axle.ROAD_WHEEL)
         table = _table(path / LOG)
         cameras = {each: table.column(each.value) for each in Camera if each is camera or each.value in table.columns}
         steering = table.column("steering")
-        index = Index(path.name, path / "IMG" if (path / "IMG").is_dir() else path, unit)
+        index = Index(path.name, path / "IMG" if (path / "IMG").is_dir() else path, labels_as)
         named: set[str] = set()
         for row in table.rows:
             named.update(frame_id_of(row.cell(column)) for column in cameras.values())

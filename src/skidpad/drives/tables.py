@@ -6,10 +6,32 @@ import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from io import TextIOWrapper
 from pathlib import Path
 
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.core.files import NotAFileError, open_regular
+
+_MAX_LINE = 1 << 20
+
+
+class TimeUnit(Enum):
+    """The unit in which a csv counts time."""
+
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    MICROSECONDS = "us"
+    NANOSECONDS = "ns"
+
+    @property
+    def per_s(self) -> float:
+        """How many of this unit are one second."""
+        return _PER_SECOND[self]
+
+
+_PER_SECOND = {TimeUnit.SECONDS: 1.0, TimeUnit.MILLISECONDS: 1e3, TimeUnit.MICROSECONDS: 1e6, TimeUnit.NANOSECONDS: 1e9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +64,8 @@ class Table:
 def read_rows(path: Path) -> Iterator[Row]:
     """Reads every line of a csv that is not blank, one after the other: a million of them would be half a gigabyte."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
+        with _opened(path) as file:
+            reader = csv.reader(_lines(file))
             yield from (Row(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells))
     except UnicodeDecodeError as error:
         found = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
@@ -53,6 +75,8 @@ def read_rows(path: Path) -> Iterator[Row]:
     except FileNotFoundError as error:
         beside = sorted(entry.name for entry in path.parent.glob("*.csv")) if path.parent.is_dir() else []
         raise BadDriveError(f"no file {str(path)!r}; csv files there: {', '.join(beside) or 'none'}") from error
+    except NotAFileError as error:
+        raise BadDriveError(f"cannot read {str(path)!r}: {error.strerror}") from error
     except OSError as error:
         raise BadDriveError(f"cannot read {str(path)!r}: {error.strerror}; check its permissions") from error
 
@@ -69,10 +93,22 @@ def read_table(path: Path) -> Table:
 def read_columns(path: Path) -> tuple[str, ...]:
     """Returns the names in the first line; empty where the file is no readable csv."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return tuple(cell.strip() for cell in next(csv.reader(file), []))
+        with _opened(path) as file:
+            return tuple(cell.strip() for cell in next(csv.reader(_lines(file)), []))
     except (OSError, UnicodeDecodeError, csv.Error):
         return ()
+
+
+def _opened(path: Path) -> TextIOWrapper:
+    return TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="")
+
+
+def _lines(file: TextIOWrapper) -> Iterator[str]:
+    """Yields the lines of a file; refuses one that never ends before it fills the memory."""
+    while line := file.readline(_MAX_LINE):
+        if len(line) == _MAX_LINE:
+            raise csv.Error(f"a line has {_MAX_LINE:,} characters or more")
+        yield line
 
 
 def parse_number(text: str) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
 from skidpad.drives.drive import Drive
 from skidpad.drives.indexing import Index
@@ -41,7 +40,7 @@ class Udacity:
         """Indexes the folder."""
         if not (path / "center").is_dir():
             raise BadDriveError(f"no folder 'center' in {str(path)!r}; a Udacity drive has {self.looks_for}")
-        index = Index(path.name, path / "center", AngleUnit.RAD)
+        index = Index(path.name, path / "center")
         labels = _named(path, options.text("csv")) if options.text("csv") else _found(path, index)
         if labels is None:
             index.add_pictures()
@@ -79,4 +78,7 @@ def _found(path: Path, index: Index) -> Path | None:
     if len(fitting) > 1:
         names = ", ".join(file.name for file in fitting)
         raise BadDriveError(f"{str(path)!r} has several files of labels: {names}; say which, as ?csv={fitting[0].name}")
-    return fitting[0] if fitting else None
+    if not fitting:
+        index.ignore_other_tables(path)
+        return None
+    return fitting[0]

@@ -15,7 +15,8 @@ from zlib import crc32
 import numpy as np
 
 from skidpad.core.errors import BadDriveError, MissingExtraError
-from skidpad.core.images import FloatArray, IntArray, NumpyFrames
+from skidpad.core.files import open_regular
+from skidpad.core.images import MAX_PICTURE_PIXELS, FloatArray, IntArray, NumpyFrames
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.index_cache import Index, cached
 from skidpad.drives.pictures import gone
@@ -232,7 +233,7 @@ def _opened(path: Path) -> InputContainer:
         import av  # noqa: PLC0415 - comes with the extra
     except ImportError as error:
         raise MissingExtraError.of("av", "video", "reading a video") from error
-    path.stat()
+    open_regular(path).close()  # FFmpeg would wait at a pipe for ever
     try:
         container = av.open(str(path))
     except _library_errors() as error:
@@ -242,6 +243,11 @@ def _opened(path: Path) -> InputContainer:
     if not container.streams.video:
         container.close()
         raise BadDriveError(f"{str(path)!r} has sound or data, but no pictures")
+    size = container.streams.video[0].codec_context
+    if size.width * size.height > MAX_PICTURE_PIXELS:
+        container.close()
+        most = f"{MAX_PICTURE_PIXELS // 1_000_000} megapixels"
+        raise BadDriveError(f"{str(path)!r} has frames of {size.width}x{size.height} px; at most {most} are decoded: scale it down")
     return container
 
 

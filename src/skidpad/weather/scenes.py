@@ -14,6 +14,7 @@ from skidpad.core.errors import BadDriveError, BadParametersError
 from skidpad.core.images import NumpyFrames, decode
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.opening import open_drive
+from skidpad.drives.pictures import picture_bytes
 
 SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp"))
 _LEAST = 8
@@ -101,7 +102,7 @@ def _from_files(files: list[Path], limit: int, progress: Progress) -> list[Numpy
     frames: list[NumpyFrames | None] = []
     for number, path in enumerate(chosen, 1):
         try:
-            frames.append(decode(path.read_bytes()))
+            frames.append(decode(picture_bytes(path)))
         except OSError:
             frames.append(None)
         progress(number, len(chosen), "reading pictures")

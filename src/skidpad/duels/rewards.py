@@ -65,18 +65,17 @@ class QualityOfDriving:
 class Approach:
     """R_diff: negative while the front vehicle gets away or moves sideways, 1 / (1 + d) while the two come closer.
 
-    Reference: Eq. 3, constants from section V-A.
-    Deviates: `D_vy != 0` is `|D_vy| > still_mps`, because the sideways speed after a lane change dies away without ever being 0;
-    D_x is in units of `x_scale_m`, as in the published snapshot.
+    The defaults are Eq. 3 as printed, in metres and m/s. Reference: Eq. 3, constants from section V-A.
     """
 
     margin: float = 0.01
     """a"""
     lateral_divisor: float = 3.0
     """b"""
-    still_mps: float = 0.05
-    x_scale_m: float = 1200.0
-    """The unit of D_x in d: 1200 m, because the snapshot takes the distance from observations that are scaled so; 1 for metres."""
+    still_mps: float = 0.0
+    """The second case applies where |D_vy| is above this; 0 is the printed test, D_vy != 0."""
+    x_scale_m: float = 1.0
+    """The unit of D_x in d, in metres."""
 
     def __post_init__(self) -> None:
         if self.margin < 0.0 or self.lateral_divisor <= 0.0 or self.still_mps < 0.0 or self.x_scale_m <= 0.0:
@@ -144,14 +143,18 @@ _HEEDLESS = QualityOfDriving(collision_weight=0.0)
 
 @REWARDS.register("paper")
 def paper_reward() -> Reward:
-    """Returns the reward as printed; a crash gives up more than R_ep pays, so that it teaches to keep clear."""
+    """Returns Eq. 2 to 4 exactly as printed. R_ep pays less than a crash costs, so the adversary learns to keep clear."""
     return Reward("paper", _HEEDLESS, approach=Approach(), bonus=EpisodeBonus())
 
 
 @REWARDS.register("released")
 def released_reward() -> Reward:
-    """Returns the published snapshot's reward: the sum of R_ep runs on over all episodes of a training."""
-    return Reward("released", _HEEDLESS, approach=Approach(), bonus=EpisodeBonus(is_cleared=False))
+    """Returns the published snapshot's reward: R_ep sums over all episodes of a training, and D_x is in units of 1,200 m.
+
+    Deviates: |D_vy| up to 0.05 m/s counts as no lane change, because the sideways speed decays after one without ever reaching 0.
+    """
+    # The snapshot takes the distance from observations, which hold x / 1200 m.
+    return Reward("released", _HEEDLESS, approach=Approach(still_mps=0.05, x_scale_m=1200.0), bonus=EpisodeBonus(is_cleared=False))
 
 
 @REWARDS.register("sound")

@@ -47,8 +47,13 @@ def check_fit(driver: Opponent, side: Side, scenario: Scenario) -> None:
         )
 
 
-def ask_driver(driver: Driver, params: Params, states: FloatArray, side: Side, seed: int, numbers: IntArray, step: int) -> Answers:
-    """Asks the driver of one side in N states, (N, 2, FIELDS); seed, numbers (N,) and step feed one that acts by chance."""
+def ask_driver(
+    driver: Driver, params: Params, states: FloatArray, side: Side, seed: int | IntArray, numbers: IntArray, step: int | IntArray
+) -> Answers:
+    """Asks the driver of one side for actions in N states, (N, 2, FIELDS).
+
+    Only a driver that acts by chance needs the episodes' numbers, (N,), and the seed and step, which are one for all or (N,).
+    """
     if isinstance(driver, RandomActions):
         return Answers(random_actions(seed, numbers, int(side), step))
     seen = np.empty((len(states), params.observed_vehicles * len(params.feature_codes)), np.float32)

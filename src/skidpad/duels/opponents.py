@@ -66,10 +66,19 @@ def random_action(seed: int, episode: int, side: int, step: int) -> int:
     return whole(stream_key(seed, episode, EGO_STREAM if side == EGO else FRONT_STREAM), step, ACTIONS)
 
 
+def random_actions(seed: int | IntArray, episodes: IntArray, side: int, step: int | IntArray) -> IntArray:
+    """Returns the actions that chance chooses in many episodes, (N,); seed and step are shared by all, or one each, (N,)."""
+    count = len(episodes)
+    return _random_actions(_for_each(seed, count), episodes, side, _for_each(step, count))
+
+
+def _for_each(value: int | IntArray, count: int) -> IntArray:
+    return value if isinstance(value, np.ndarray) else np.full(count, value, np.int64)
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def random_actions(seed: int, episodes: IntArray, side: int, step: int) -> IntArray:
-    """Returns the actions that chance chooses in many episodes, (N,)."""
+def _random_actions(seeds: IntArray, episodes: IntArray, side: int, steps: IntArray) -> IntArray:
     actions = np.empty(len(episodes), np.int64)
     for index in range(len(episodes)):
-        actions[index] = random_action(seed, episodes[index], side, step)
+        actions[index] = random_action(seeds[index], episodes[index], side, steps[index])
     return actions

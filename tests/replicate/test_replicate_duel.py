@@ -10,6 +10,7 @@ from skidpad.campaigns.duel import Duel
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.replicate.duel import paper
 from skidpad.replicate.duel.replication import DuelReplicationSettings, replicate
+from skidpad.report.wording import percent
 from skidpad.runs.folder import Run
 
 TINY = DuelReplicationSettings(
@@ -110,4 +111,5 @@ def test_what_is_written_can_be_read(folder) -> None:
     page = (folder / "duel.md").read_text()
     assert "## Table I, ours: reward `sound`" in page
     assert "## Traps" in page
+    assert f"An ego that always chooses SLOWER crashes in {percent(0.0)} with IDM, in {percent(0.0)} with random" in page
     assert (folder / "report.html").is_file()

@@ -151,7 +151,8 @@ def paper_reward() -> Reward:
 def released_reward() -> Reward:
     """Returns the published snapshot's reward: R_ep sums over all episodes of a training, and D_x is in units of 1,200 m.
 
-    Deviates: |D_vy| up to 0.05 m/s counts as no lane change, because the sideways speed decays after one without ever reaching 0.
+    Deviates: |D_vy| up to 0.05 m/s counts as no lane change, because after one the sideways speed decays but
+    almost never reaches exactly 0.
     """
     # The snapshot takes the distance from observations, which hold x / 1200 m.
     return Reward("released", _HEEDLESS, approach=Approach(still_mps=0.05, x_scale_m=1200.0), bonus=EpisodeBonus(is_cleared=False))

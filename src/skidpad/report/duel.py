@@ -13,7 +13,7 @@ from skidpad.duels.safe_distance import SafeDistance
 from skidpad.report.duel_charts import duel_charts
 from skidpad.report.duel_films import films
 from skidpad.report.duel_tables import duel_tables
-from skidpad.report.duel_words import front_words, left_out, speed
+from skidpad.report.duel_words import front_words, left_out, slow_words, speed
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Page
 from skidpad.report.reproducing import commands_of, damage_of
@@ -130,21 +130,22 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
     )
     notes = [
         (
-            f"{failure} Failure rates are means over trainings of means over tests; SEM is across "
-            "trainings. Intervals are Wilson's over all episodes, and trainings differ more than that."
-        ),
-        (
-            "On this highway vehicles drive 20 m/s at least, whatever they choose: an ego that is always slower never crashes either, so "
-            "read the speed beside the safety. The last step of a crash is driven to its end, braking: its speed is in the mean."
-        ),
-    ][: 2 if work.arena.is_judged else 1]
+            f"{failure} A failure rate is the mean over trainings of their means over tests, and SEM is across trainings. Intervals are "
+            "Wilson's over all episodes; they ignore that trainings differ, so the uncertainty is larger."
+        )
+    ]
+    slow = slow_words(summary)
+    if slow:
+        notes.append(f"{slow} Compare a retrained ego's failure rate and speed with it.")
+    if work.arena.is_judged:
+        notes.append("Mean speeds include the whole last step of a crash, in which both vehicles brake after the impact.")
     if work.arena.is_judged:
         rss = SafeDistance()
         notes.append(
-            "A crash is avoidable at a moment if some sequence of the ego's actions from then on avoids it, the front vehicle doing as it "
-            "did; found by an exact search. Who broke the safe distance first is by responsibility-sensitive safety (RSS): "
-            f"{rss.response_s:g} s to respond, accelerating by {rss.accelerates_mps2:g} m/s² meanwhile, then braking by "
-            f"{rss.brakes_at_least_mps2:g} m/s² at least, the one ahead by {rss.brakes_at_most_mps2:g} m/s² at most."
+            "A crash is avoidable at a moment if some sequence of the ego's actions from then on avoids it while the front vehicle does "
+            "what it did; an exact search decides. Responsibility-sensitive safety (RSS) decides who broke the safe distance first: the "
+            f"vehicle behind accelerates by {rss.accelerates_mps2:g} m/s² for {rss.response_s:g} s, then brakes by at least "
+            f"{rss.brakes_at_least_mps2:g} m/s²; the one ahead brakes by at most {rss.brakes_at_most_mps2:g} m/s²."
         )
     else:
         notes.append("In scenes of highway-env, avoidability and safe distances are not judged.")

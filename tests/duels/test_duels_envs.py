@@ -230,13 +230,13 @@ def test_a_broken_opponent_costs_its_own_episodes_alone() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(BadParametersError, match="make them agree"):
+    with pytest.raises(BadParametersError, match="use Idm with a scenario that has IDM in front"):
         DuelEnv(FAST, Side.EGO, Idm(), driving_reward())
-    with pytest.raises(BadParametersError, match="make them agree"):
+    with pytest.raises(BadParametersError, match="use Idm with a scenario that has IDM in front"):
         DuelEnv(PRETRAINING, Side.EGO, FASTER, driving_reward())
     with pytest.raises(BadParametersError, match="only the ego"):
         DuelEnv(PRETRAINING, Side.FRONT, Idm(), sound_reward())
-    with pytest.raises(BadParametersError, match="at least one place"):
+    with pytest.raises(BadParametersError, match="at least 1; got 0"):
         DuelVectorEnv(FAST, Side.EGO, FASTER, driving_reward(), 0)
     with pytest.raises(BadParametersError, match="both sides are played"):
         DuelParallelEnv(PRETRAINING, driving_reward(), sound_reward())

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EGO = "ego"
 """The family of the ego as it was trained or given; the others are `slow` and the repaired ones."""
 EVERY_EGO = "every ego"
-"""The family of all trained egos, the chosen one among them: how often chance makes one crash depends on which it is."""
+"""The family of all trained egos, including the chosen one: how often a random front vehicle makes one crash depends on the ego."""
 TRAIN_EGO = "train-ego"
 OWN, OTHER_SEEDS, OTHER_REWARDS = "own adversary", "other seeds", "other rewards"
 """Columns of a repaired ego: whom it was retrained against, and adversaries of other trainings that it has never met."""
@@ -116,7 +116,7 @@ class DuelWork:
         return is_there and (members == 1 or len(done(f"test-{group}")) == members)
 
     def best_ego(self) -> str:
-        """Returns the ego with the lowest failure rate against IDM, of equals the first: to choose by speed would be to choose by risk."""
+        """Returns the ego with the lowest failure rate against IDM, the first of equals; choosing by speed would choose by risk."""
         if self.settings.ego:
             return GIVEN
         if self.settings.egos == 1:
@@ -124,7 +124,7 @@ class DuelWork:
         return trained_name(TRAIN_EGO, _least(self._by_training(EGO), sign=1.0))
 
     def best_front(self, group: str) -> int:
-        """Returns the adversary of a group with the highest failure rate of the ego, of equals the first."""
+        """Returns the adversary of a group that makes the ego fail most often, the first of equals."""
         if self.settings.members(group) == 1:
             return 0
         return _least(self._by_training(group), sign=-1.0)

@@ -137,7 +137,7 @@ def _train(
 ) -> Training:
     side, scenario = start.role, backend.scenario
     if isinstance(opponent, SearchedActions):
-        raise BadSubjectError("nobody can be trained against a search, which answers to one frozen ego; train against a policy")
+        raise BadSubjectError("cannot train against a search, which works on one frozen ego; train against a policy")
     if settings.selection is not Selection.VALIDATION:
         raise BadParametersError(f"on a backend weights are kept by validation; got {settings.selection.value!r}")
     check_fit(start, side, scenario)

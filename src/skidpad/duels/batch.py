@@ -28,11 +28,11 @@ class DuelBatch:
 
     def __init__(self, scenario: Scenario, side: Side, other: Driver | Idm, reward: Reward, count: int, seed: int = 0) -> None:
         if count < 1:
-            raise BadParametersError(f"a batch of duels needs at least one place; got {count}")
+            raise BadParametersError(f"the number of duels must be at least 1; got {count}")
         if isinstance(other, Idm) != (scenario.front is FrontDriver.IDM):
             raise BadParametersError(
                 f"scenario {scenario.name!r} has {scenario.front.value!r} in front, but the other driver is {type(other).__name__}; "
-                "make them agree"
+                "use Idm with a scenario that has IDM in front, and only there"
             )
         if isinstance(other, Idm) and side is Side.FRONT:
             raise BadParametersError(f"scenario {scenario.name!r} has IDM in front; only the ego can be played there")
@@ -112,7 +112,7 @@ class DuelBatch:
 
     @property
     def terminated(self) -> BoolArray:
-        """Where an episode came to an end of its own: a crash, an overtaking, an error; (N,)."""
+        """Where a crash, an overtaking or an error ended the episode, (N,)."""
         return np.asarray((self.outcomes != RUNNING) & (self.outcomes != TIMEOUT), np.bool_)
 
     @property

@@ -102,7 +102,9 @@ class Episodes:
     def joined(cls, parts: "list[Episodes]") -> "Episodes":
         """Returns episodes of the same scenario and seed one after another."""
         if not parts or any((part.scenario, part.seed) != (parts[0].scenario, parts[0].seed) for part in parts):
-            raise BadParametersError(f"episodes of one scenario and one seed can be joined; got {len(parts)} parts of several or none")
+            raise BadParametersError(
+                f"only episodes of one scenario and one seed can be joined; got {len(parts)} parts that differ, or none"
+            )
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
         return replace(parts[0], **columns, failures=tuple(failure for part in parts for failure in part.failures))
 

@@ -141,7 +141,7 @@ def policy_named(target: str) -> CallablePolicy:
     """Imports `module:function`, which runs that module's code; only what the user names is ever imported."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
-        raise BadSubjectError(f"a policy of your own is named module:function; got {target!r}")
+        raise BadSubjectError(f"name your own policy as module:function; got {target!r}")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
@@ -153,7 +153,7 @@ def policy_named(target: str) -> CallablePolicy:
     if isinstance(given, CallablePolicy):
         return CallablePolicy(given.function, target)
     if given is None:
-        raise BadSubjectError(f"module {module_name!r} has no {name!r}; name a function that is there")
+        raise BadSubjectError(f"module {module_name!r} has no {name!r}; name a function that it defines")
     if not callable(given):
         raise BadSubjectError(f"{target!r} is a {type(given).__name__}; name a function of observations (N, features)")
     return CallablePolicy(given, target)

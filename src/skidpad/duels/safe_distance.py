@@ -55,9 +55,9 @@ class SafeDistance:
 
     def __post_init__(self) -> None:
         if min(self.brakes_at_least_mps2, self.brakes_at_most_mps2, self.straightens_mps2) <= 0:
-            raise BadParametersError(f"the braking of a safe distance is above 0; got {self}")
+            raise BadParametersError(f"the braking constants of a safe distance must be above 0; got {self}")
         if min(self.response_s, self.accelerates_mps2, self.swerves_mps2, self.side_margin_m, self.slowest_mps) < 0:
-            raise BadParametersError(f"the constants of a safe distance are at least 0; got {self}")
+            raise BadParametersError(f"the constants of a safe distance must be at least 0; got {self}")
 
     def along_m(self, rear_mps: FloatArray, ahead_mps: FloatArray) -> FloatArray:
         """Returns the free road that the one behind needs, of the shape of the speeds."""

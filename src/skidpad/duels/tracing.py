@@ -73,7 +73,7 @@ def trace(scenario: Scenario, start: FloatArray, ego_actions: IntArray, front_ac
     ego = np.ascontiguousarray(ego_actions, np.int64)
     front = np.ascontiguousarray(front_actions, np.int64)
     if ego.shape != front.shape or ego.ndim != 1:
-        raise BadParametersError(f"an episode has as many actions of the ego as of the front; got {ego.shape} and {front.shape}")
+        raise BadParametersError(f"an episode needs as many actions of the ego as of the front; got {ego.shape} and {front.shape}")
     params = scenario.compiled()
     states = np.empty((len(ego) * params.frames + 1, VEHICLES, FIELDS))
     _trace(params, params._replace(frames=1), np.ascontiguousarray(start, np.float64), ego, front, states)

@@ -118,7 +118,7 @@ def _train(
 ) -> Training:
     side = start.role
     if isinstance(opponent, SearchedActions):
-        raise BadParametersError("nobody can be trained against a search, which answers to one frozen ego; train against a policy")
+        raise BadParametersError("cannot train against a search, which works on one frozen ego; train against a policy")
     scenario = scenario_against(scenario, opponent if side is Side.EGO else start)
     check_fit(start, side, scenario)
     check_fit(opponent, side.other, scenario)

@@ -1,4 +1,4 @@
-"""From a run of duels to its page: verdict, films, Figures 4 to 6, tables with intervals."""
+"""Builds the page of a run of duels: verdict, films, Figures 4 to 6, tables with intervals."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def duel_page(work: DuelWork) -> Page:
 
 
 _PICTURES = (
-    "Seen from above; both drive to the right, and the picture goes along with them. The ego is green, orange where it has crashed; the "
-    "front vehicle is magenta. “Last chance” is the last decision with which the ego could still have escaped, the front vehicle doing as "
-    "it did."
+    "Seen from above; both drive to the right, and the view moves with them. The ego is green, and orange once it has crashed; the front "
+    "vehicle is magenta. “Last chance” is the last decision with which the ego could still have avoided the crash, if the front vehicle "
+    "did what it did."
 )
 
 
@@ -64,7 +64,7 @@ _CALM = "a calm driver (IDM)"
 def _verdict(work: DuelWork, summary: DuelSummary) -> str:
     state = "" if work.run.is_finished else "Not finished yet. "
     if not summary.episodes:
-        return f"{state}Nothing was tested; the policies are trained."
+        return f"{state}Nothing was tested; the policies were only trained."
     if summary.unmeasured:
         return f"{state}{_capital(plain(summary.unmeasured))}"
     groups = _by_failure(summary, work.settings.groups)
@@ -79,7 +79,7 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
         parts.append(f"{_CALM} in {_mean(calm)}" if parts else f"{_CALM} in front makes it crash in {_mean(calm)} of the episodes")
     words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
     dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
-    warning = f" Mind: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
+    warning = f" Note: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
     return f"{state}{words}.{warning}"
 
 
@@ -148,10 +148,12 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
             f"{rss.brakes_at_least_mps2:g} m/s²; the one ahead brakes by at most {rss.brakes_at_most_mps2:g} m/s²."
         )
     else:
-        notes.append("In scenes of highway-env, avoidability and safe distances are not judged.")
+        notes.append("Avoidability and safe distances are judged only on the built-in highway, not in scenes of highway-env.")
     problem = next((column.problem for column in summary.columns if column.problem), "")
     if problem:
-        notes.append(f"{counted(summary.errors, 'episode')} ended as an error and count in no rate; the first: {plain(problem, 300)}")
+        notes.append(
+            f"{counted(summary.errors, 'episode')} ended as an error and count in no rate; the first failure: {plain(problem, 300)}"
+        )
     return tuple(notes)
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from skidpad.statistics.ranks import RankTest
 
 _LEFT_OUT = (
-    "Left out are episodes that ended by a policy's error. Those that are left may be the easier or the harder ones: mend the policy "
-    "before reading such a rate."
+    "Rates leave out episodes that ended because a policy failed. The others may be the easier or the harder ones; fix the policy before "
+    "relying on such a rate."
 )
 _NOTICE_S = (0.5, 1.0, 1.5, 2.0, 3.0)
 

@@ -63,7 +63,7 @@ class DuelWork:
 
     @property
     def run(self) -> Run:
-        """The run, for those who work where its folder is."""
+        """The run; only available where its folder is."""
         if not isinstance(self.kept, Run):
             raise BadRunError("a worker has no folder of the run")
         return self.kept
@@ -257,7 +257,7 @@ def repair_family(settings: DuelSettings, group: str, weight: int) -> str:
 
 
 def read_counts(run: Kept, phase: str) -> list[BoutCounts]:
-    """Reads what all tests of a phase came to, in the order of shards."""
+    """Reads the counts of all tests of a phase, in the order of shards."""
     packed = run.coverage(phase, bytes, lambda kept, _: kept)
     return [BoutCounts.from_table(table) for _, data in sorted(packed.items()) for table in json.loads(data)]
 
@@ -277,6 +277,6 @@ def _kept(phase: str, index: int, training: Training) -> ShardResult:
 
 
 def _least(found: dict[int, list[BoutCounts]], sign: float) -> int:
-    """Returns the training with the least sign x failure rate, of equals the first; one with a test that nothing can be said of is last."""
+    """Returns the training with the least sign x failure rate, the first of equals; one with an unmeasured test comes last."""
     rates = {index: sign * sum(counts.failure_rate for counts in tests) / len(tests) for index, tests in found.items()}
     return min(rates, key=lambda index: (isnan(rates[index]), rates[index], index))

@@ -9,7 +9,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.duels.selection import Selection
 
 GIVEN = "given"
-"""The group of the adversaries that a user brings."""
+"""The group of the adversaries that the user passes."""
 
 HIGHWAY = "released"
 """The scenario of a duel that names none."""

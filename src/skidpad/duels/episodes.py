@@ -1,4 +1,4 @@
-"""What became of episodes: everything needed to count them, and to drive each one again."""
+"""Recorded episodes: everything needed to count them and to drive each one again."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -117,7 +117,7 @@ class Episodes:
     def returns(self, reward: Reward, side: Side, memory: FloatArray | None = None) -> FloatArray:
         """Drives the episodes again in order and returns the sums of a reward, (N,).
 
-        `memory` is what Eq. 4 remembers of earlier episodes, for a reward that never forgets; it is left as it is.
+        `memory` is what Eq. 4 remembers of earlier episodes, for a reward that never clears it; it is not changed.
         """
         sums = np.zeros(len(self))
         kept = fresh_memory() if memory is None else memory.copy()

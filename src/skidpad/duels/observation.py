@@ -39,7 +39,7 @@ class Quantity(Enum):
 
     @property
     def code(self) -> int:
-        """The number by which compiled code means this quantity."""
+        """The code of this quantity in compiled functions."""
         return list(Quantity).index(self)
 
 
@@ -132,7 +132,7 @@ class ObservationSpec:
     is_clipped: bool = True
     """Whether scaled values are held within [-1, 1]."""
     sees_behind: bool = True
-    """True in the published program, which changes highway-env's own default for it: an adversary has to see the ego behind it."""
+    """True in the published program, unlike in highway-env: an adversary has to see the ego behind it."""
     perception_m: float = 200.0
 
     def __post_init__(self) -> None:
@@ -149,14 +149,14 @@ class ObservationSpec:
         return self.vehicles * len(self.features)
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the least and the greatest value of each number, (size,) twice; generous where nothing bounds it by nature."""
+        """Returns the least and the greatest value of each number, (size,) twice; generous for values without a natural bound."""
         rows = [feature.bounds(is_clipped=self.is_clipped) for feature in self.features] * self.vehicles
         lows, highs = np.array(rows, np.float64).T
         return np.minimum(lows, 0.0), np.maximum(highs, 0.0)  # an absent vehicle is all zeros
 
     @property
     def hash(self) -> str:
-        """Returns 16 hexadecimal digits that differ where two specs show anything differently."""
+        """Returns a hash, 16 hexadecimal digits, that differs between specs that show anything differently."""
         return sha256(json.dumps(self.to_table(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
     def to_table(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Policies as files: weights in safetensors, and beside them the role, the observation and how they came about; never a pickle."""
+"""Policies as files: safetensors with the weights, the role, the observation and how they were trained; never a pickle."""
 
 import json
 from dataclasses import asdict, fields
@@ -40,9 +40,9 @@ def save_policy(policy: LearnedPolicy, path: Path) -> None:
 
 
 def load_policy(path: Path, role: Side, spec: ObservationSpec, scenario: str = "") -> LearnedPolicy:
-    """Reads a policy that drives as `role` and sees `spec`; anything else is refused with what was found.
+    """Reads a policy that drives as `role` and sees `spec`; any other file is refused with the reason.
 
-    scenario: the name of where it is to drive, for what a refusal says; "" where there is none.
+    scenario: the name of where it will drive, for error messages; "" if there is none.
     """
     tensors, about = _read(path)
     if about.get("role") != role.name.lower():

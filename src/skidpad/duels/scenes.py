@@ -1,6 +1,6 @@
-"""The scenes of highway-env beyond the highway in which a duel can be fought: merge, exit, intersection, roundabout.
+"""The scenes of highway-env, besides the highway, in which a duel can be driven: merge, exit, intersection, roundabout.
 
-They run on highway-env alone, with other traffic about. Whatever the scene, both drivers have the five meta-actions, and an episode
+They run only on highway-env, with other traffic. In every scene both drivers have the five meta-actions, and an episode
 ends as a crash when the ego crashes with anyone, as overtaken where the road runs straight, else as a timeout.
 """
 

@@ -75,7 +75,7 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
         parts.append(f"the adversary ({groups[0]}) makes the ego crash in {_mean(worst)} of the episodes")
     if chance:
         parts.append(f"{'a' if groups else 'A'} random front vehicle in {_mean(chance)}" + ("" if groups else " makes it crash"))
-    if calm and calm.judged:  # of the very ego that the others met, and not of all that were trained
+    if calm and calm.judged:  # of the ego that the others met, not of all trained egos
         parts.append(f"{_CALM} in {_mean(calm)}" if parts else f"{_CALM} in front makes it crash in {_mean(calm)} of the episodes")
     words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
     dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
@@ -84,7 +84,7 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
 
 
 def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> str:
-    """Says what retraining brought and cost, each beside the same ego's figure before it and the same front vehicle."""
+    """Says what retraining gained and cost, compared with the same ego before it and the same front vehicle."""
     found = _repaired(work, summary, groups)
     if found is None:
         return ""

@@ -104,7 +104,7 @@ def _rate(column: Column) -> str:
 
 
 def _compared(test: RankTest, effect: Effect, units: str) -> tuple[str, str, str]:
-    """Words a comparison; where even complete separation could show nothing, its figures would only mislead."""
+    """Words a comparison; leaves the figures out if even complete separation would not be significant."""
     if not can_decide(test):
         return NOTHING, NOTHING, f"too few {units}"
     return f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value

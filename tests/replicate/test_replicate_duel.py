@@ -8,6 +8,7 @@ import pytest
 
 from skidpad.campaigns.duel import Duel
 from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.duels.rewards import REWARDS
 from skidpad.replicate.duel import paper
 from skidpad.replicate.duel.replication import DuelReplicationSettings, replicate
 from skidpad.report.wording import percent
@@ -67,6 +68,10 @@ def test_table_1_is_whole(folder) -> None:
     every = next(row for row in answer.rows() if "every ego" in row.quantity)
     assert 0.0 <= every.ours <= 1.0
     assert "over 2 trainings, 16 episodes" in every.note
+
+
+def test_the_scoreboard_shows_every_reward() -> None:
+    assert set(DuelReplicationSettings().rewards) == set(REWARDS.names())
 
 
 def test_ours_are_the_means_of_the_table(folder) -> None:

@@ -209,14 +209,14 @@ def test_settings_go_into_a_config_and_back(whole) -> None:
     ("changes", "words"),
     [
         ({"w_col": (0.5,)}, "w_col"),
-        ({"rewards": ("sound", "sound")}, "named once"),
+        ({"rewards": ("sound", "sound")}, "only once"),
         ({"repair_against": ("released",)}, "adversary to repair against"),
         ({"rewards": (), "repairs": 1}, "needs an adversary"),
-        ({"test_runs": 0}, "test_runs is at least 1"),
+        ({"test_runs": 0}, "test_runs must be at least 1"),
         ({"egos": 0}, "needs an ego"),
         ({"rewards": ("given",)}, "--front"),
         ({"ego_selection": "windw"}, "did you mean 'window'"),
-        ({"ego_selection": "window", "env": "merge"}, "kept by validation"),
+        ({"ego_selection": "window", "env": "merge"}, "must be 'validation'"),
     ],
 )
 def test_bad_settings_are_refused(changes, words) -> None:

@@ -134,10 +134,10 @@ def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("duel", "--w-col", "often"), "--w-col holds numbers"),
+        (("duel", "--w-col", "often"), "--w-col takes numbers"),
         (("duel", "--rewards", "soud"), "did you mean 'sound'"),
         (("duel", "--env", "mergd"), "did you mean 'merge'"),
-        (("duel", "--env", "merge", "--scenario", "paper"), "a scene of highway-env has its own road; leave --scenario out"),
+        (("duel", "--env", "merge", "--scenario", "paper"), "a scene of highway-env has its own road; use --scenario or --env, not both"),
         (("duel", "--scenario", "nowhere.toml"), "cannot read the scenario"),
         (("duel", "repair", "--ego", "ego.safetensors"), "give one with --front"),
         (("duel", "repair", "--ego", "e", "--front", "f", "--repairs", "0"), "at least once; got --repairs 0"),

@@ -3,9 +3,12 @@
 import warnings
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import SyncVectorEnv
 from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError, BadSubjectError
@@ -91,45 +94,93 @@ def test_a_crash_pays_the_sound_reward_and_ends_it() -> None:
 
 
 @pytest.mark.parametrize("other", [RandomActions(), network(Side.EGO)], ids=["chance", "network"])
-def test_a_vector_of_duels_is_many_single_ones(other: Driver) -> None:
-    count, steps = 3, 40
-    vector = DuelVectorEnv(FAST, Side.FRONT, other, sound_reward(), count)
-    seen, _ = vector.reset(seed=6)
-    assert vector.observation_space.contains(seen)
-    # place i plays the episodes i, i + 3, i + 6, ...
-    expected = {number: played_alone(other, number) for number in range(count)}
-    at, number = np.zeros(count, int), np.arange(count)
-    was_over = np.zeros(count, bool)
+@pytest.mark.parametrize("seed", [6, [9, 2, 9]], ids=["one seed", "a seed each"])
+def test_a_vector_of_duels_is_many_single_ones(other: Driver, seed: int | list[int | None]) -> None:
+    settings = (FAST, Side.FRONT, other, sound_reward())
+    ours = DuelVectorEnv(*settings, num_envs=3)
+    theirs = SyncVectorEnv([lambda: DuelEnv(*settings)] * 3)
     endings = 0
-    for _ in range(steps):
-        seen, rewards, terminated, truncated, info = vector.step(np.full(count, 4))
-        for place in range(count):
-            if was_over[place]:
-                number[place] += count
-                at[place] = 0
-                expected[number[place]] = played_alone(other, int(number[place]))
-                sights = expected[number[place]][0]
-                assert np.array_equal(seen[place], sights[0])
-                assert rewards[place] == 0
-                continue
-            sights, paid, outcome = expected[number[place]]
-            assert rewards[place] == paid[at[place]]
-            at[place] += 1
-            assert np.array_equal(seen[place], sights[at[place]])
-            if terminated[place] or truncated[place]:
-                assert at[place] == len(paid)
-                assert Outcome.of_code(int(info["outcome"][place])) is Outcome(outcome)
+    for given in (seed, [None, 4, None], None):  # a new seed begins anew, none goes on
+        seen, _ = ours.reset(seed=given)
+        expected, _ = theirs.reset(seed=given)
+        assert ours.observation_space.contains(seen)
+        assert np.array_equal(seen, expected)
+        for _ in range(30):
+            seen, *judged, info = ours.step(np.full(3, 4))
+            expected, *expected_judged, expected_info = theirs.step(np.full(3, 4))
+            assert np.array_equal(seen, expected)
+            for one, two in zip(judged, expected_judged, strict=True):
+                assert np.array_equal(one, two)
+            for place in np.flatnonzero(judged[1] | judged[2]):
+                outcome = Outcome.of_code(int(info["outcome"][place]))
+                assert outcome is not None
+                assert outcome.value == expected_info["outcome"][place]
                 endings += 1
-        was_over = terminated | truncated
-    assert endings >= count
+    assert endings >= 9
 
 
-def played_alone(other: Driver, number: int) -> Episode:
-    environment = DuelEnv(FAST, Side.FRONT, other, sound_reward())
-    environment.reset(seed=6)
-    for _ in range(number - 1):
-        environment.reset()
-    return played(environment, 4, seed=6) if number == 0 else played(environment, 4)
+def test_every_seed_of_a_list_counts() -> None:
+    vector = DuelVectorEnv(FAST, Side.FRONT, FASTER, sound_reward(), 3)
+    seen, _ = vector.reset(seed=[5, 8, 5])
+    alone = [DuelEnv(FAST, Side.FRONT, FASTER, sound_reward()).reset(seed=seed)[0] for seed in (5, 8, 5)]
+    assert np.array_equal(seen, alone)
+    assert not np.array_equal(seen[0], seen[1])
+    with pytest.raises(BadParametersError, match="3 places take 3 seeds; got 2"):
+        vector.reset(seed=[1, 2])
+    with pytest.raises(BadParametersError, match="whole number from 0"):
+        vector.reset(seed=[1, 2, -1])
+
+
+MAKE = "skidpad.duels.gym_env:skidpad/Duel-v0"
+
+
+def test_gymnasium_makes_a_duel_that_its_checkers_accept() -> None:
+    environment = gymnasium.make(MAKE).unwrapped
+    assert isinstance(environment, DuelEnv)
+    check_env(environment)
+    pytest.importorskip("stable_baselines3.common.env_checker").check_env(environment)
+
+
+def test_gymnasium_makes_the_same_vector_of_duels_in_either_mode() -> None:
+    settings = {"scenario": FAST, "side": Side.FRONT, "other": RandomActions(), "reward": sound_reward()}
+    ours = gymnasium.make_vec(MAKE, num_envs=2, **settings)
+    theirs = gymnasium.make_vec(MAKE, num_envs=2, vectorization_mode="sync", **settings)
+    assert isinstance(ours, DuelVectorEnv)
+    assert np.array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
+    for _ in range(20):
+        one, two = ours.step(np.full(2, 4)), theirs.step(np.full(2, 4))
+        assert all(np.array_equal(left, right) for left, right in zip(one[:4], two[:4], strict=True))
+
+
+@pytest.mark.parametrize("action", [2.5, 2.0, 5, -1, np.array([1]), True, None])
+def test_what_is_no_action_is_refused(action: object) -> None:
+    single = DuelEnv(FAST, Side.FRONT, FASTER, sound_reward())
+    single.reset(seed=0)
+    with pytest.raises(InvalidAction, match="0 LEFT"):
+        single.step(action)
+    vector = DuelVectorEnv(FAST, Side.FRONT, FASTER, sound_reward(), 2)
+    vector.reset(seed=0)
+    with pytest.raises(InvalidAction, match="one for each of 2"):
+        vector.step(np.array([action, action]))
+    both = DuelParallelEnv(FAST, driving_reward(), sound_reward())
+    both.reset(seed=0)
+    if action is not True:  # Gymnasium's own space takes it for 1
+        with pytest.raises(InvalidAction, match="'front' is a whole number"):
+            both.step({"ego": 1, "front": action})
+
+
+def test_a_step_needs_a_reset() -> None:
+    single = DuelEnv(FAST, Side.FRONT, FASTER, sound_reward())
+    for environment, action in (
+        (single, 1),
+        (DuelVectorEnv(FAST, Side.FRONT, FASTER, sound_reward(), 2), np.ones(2, int)),
+        (DuelParallelEnv(FAST, driving_reward(), sound_reward()), {"ego": 1, "front": 1}),
+    ):
+        with pytest.raises(ResetNeeded, match="before the first step"):
+            environment.step(action)
+    played(single, 4, seed=0)
+    with pytest.raises(ResetNeeded, match="has ended"):
+        single.step(np.int64(1))
 
 
 def test_both_sides_together_play_what_one_side_sees() -> None:
@@ -179,22 +230,18 @@ def test_a_broken_opponent_costs_its_own_episodes_alone() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(BadParametersError, match="make them agree"):
+    with pytest.raises(BadParametersError, match="use Idm with a scenario that has IDM in front"):
         DuelEnv(FAST, Side.EGO, Idm(), driving_reward())
-    with pytest.raises(BadParametersError, match="make them agree"):
+    with pytest.raises(BadParametersError, match="use Idm with a scenario that has IDM in front"):
         DuelEnv(PRETRAINING, Side.EGO, FASTER, driving_reward())
     with pytest.raises(BadParametersError, match="only the ego"):
         DuelEnv(PRETRAINING, Side.FRONT, Idm(), sound_reward())
-    with pytest.raises(BadParametersError, match="at least one place"):
+    with pytest.raises(BadParametersError, match="at least 1; got 0"):
         DuelVectorEnv(FAST, Side.EGO, FASTER, driving_reward(), 0)
     with pytest.raises(BadParametersError, match="both sides are played"):
         DuelParallelEnv(PRETRAINING, driving_reward(), sound_reward())
     with pytest.raises(BadSubjectError, match="trained to drive the front"):
         DuelEnv(FAST, Side.FRONT, network(Side.FRONT), sound_reward())
-    environment = DuelEnv(FAST, Side.FRONT, FASTER, sound_reward())
-    environment.reset(seed=0)
-    with pytest.raises(BadParametersError, match=r"within 0 \.\. 4"):
-        environment.step(np.int64(5))
 
 
 def test_stable_baselines_trains_on_a_vector_of_duels() -> None:
@@ -215,6 +262,10 @@ def test_stable_baselines_trains_on_a_vector_of_duels() -> None:
     assert "crash" in endings
     environment.seed(1)
     assert np.array_equal(environment.reset(), first)
+    alone = [DuelEnv(FAST, Side.FRONT, FASTER, sound_reward()).reset(seed=seed)[0] for seed in (1, 2, 3, 4)]
+    assert np.array_equal(first, alone)
+    with pytest.raises(InvalidAction):
+        environment.step(np.full(4, 2.5))
     model = library.PPO("MlpPolicy", environment, n_steps=8, batch_size=32, n_epochs=1, device="cpu", seed=0)
     model.learn(64)
     assert model.num_timesteps == 64

@@ -1,5 +1,7 @@
 """Rewards against the formulas as they stand in the paper, written out plainly."""
 
+import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.duels.backend import EngineBackend
 from skidpad.duels.layout import CRASHED, EGO, FIELDS, FRONT, HEADING, SPEED, TARGET_LANE, X, Y
+from skidpad.duels.presets import RELEASED
 from skidpad.duels.rewards import (
     REWARDS,
     Approach,
@@ -101,8 +105,64 @@ def test_paper_reward_is_the_sum_of_its_three_parts_with_the_bonus_of_the_episod
     ours = paid(REWARDS.get("paper")(), episodes)
     for episode, value in zip(episodes, ours, strict=True):
         qualities = [equation_2(state, FRONT, 0.0) for state in episode]
-        approaches = [equation_3(state, 0.05, 1200.0) for state in episode]
+        approaches = [equation_3(state, still_mps=0.0, x_scale_m=1.0) for state in episode]
         assert value == pytest.approx(qualities[-1] + approaches[-1] + equation_4(qualities, approaches), abs=1e-9)
+
+
+def driven(episodes: int) -> list[list[np.ndarray]]:
+    """The states after every policy step of duels in which both drive at random."""
+    backend, rng = EngineBackend(RELEASED), np.random.default_rng(0)
+    recorded = []
+    for number in range(episodes):
+        backend.reset(0, number)
+        states: list[np.ndarray] = []
+        while backend.outcome is None:
+            backend.step(*rng.integers(0, 5, 2).tolist())
+            states.append(backend.state)
+        recorded.append(states)
+    return recorded
+
+
+def as_printed(states: list[np.ndarray]) -> list[tuple[str, float]]:
+    """Eq. 2 to 4 in plain Python, read off the paper: the case of Eq. 3 that applies at each step, and the front vehicle's reward."""
+    qualities: list[float] = []
+    differences: list[float] = []
+    rewards = []
+    for state in states:
+        ego, adversary = state[EGO].tolist(), state[FRONT].tolist()
+        a_vx, a_vy = adversary[SPEED] * math.cos(adversary[HEADING]), adversary[SPEED] * math.sin(adversary[HEADING])
+        e_vx, e_vy = ego[SPEED] * math.cos(ego[HEADING]), ego[SPEED] * math.sin(ego[HEADING])
+        d_vx, d_vy = a_vx - e_vx, a_vy - e_vy
+        d_x, d_y = adversary[X] - ego[X], adversary[Y] - ego[Y]
+        if d_vx >= 0:
+            case, r_diff = "getting away", -d_vx - 0.01
+        elif d_vy != 0:
+            case, r_diff = "changing lanes", -abs(d_vy) / 3
+        else:
+            case, r_diff = "closing in", 1 / (1 + math.sqrt(d_x**2 + d_y**2))
+        r_spd = min(max((a_vx - 20) / (30 - 20), 0), 1)
+        r_rlane = 1 if adversary[TARGET_LANE] == 1 else 0
+        qualities.append((0.4 * r_spd + 0.1 * r_rlane) / (0.4 + 0.1))  # w_col = 0
+        differences.append(r_diff)
+        reward = qualities[-1] + r_diff
+        if adversary[CRASHED]:
+            is_closing = all(difference > 0 for difference in differences)
+            reward += 0.1 * (sum(qualities) + sum(differences)) if is_closing else 0.1 * sum(qualities)
+        rewards.append((case, reward))
+    return rewards
+
+
+def test_paper_reward_is_the_printed_one_over_recorded_steps() -> None:
+    params, memory, cases, crashes = REWARDS.get("paper")().compiled(), fresh_memory(), Counter[str](), 0
+    for states in driven(60):
+        begin_episode(params, memory)
+        for state, (case, expected) in zip(states, as_printed(states), strict=True):
+            is_crash = bool(state[FRONT, CRASHED])
+            assert pay(params, LANES, state, FRONT, is_crash, memory) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+            cases[case] += 1
+            crashes += is_crash
+    assert crashes >= 10
+    assert min(cases[case] for case in ("getting away", "changing lanes", "closing in")) >= 10
 
 
 @given(st.lists(st.lists(states(), min_size=1, max_size=5), min_size=1, max_size=4))

@@ -100,21 +100,21 @@ def test_bounds_are_ordered_and_hold_the_absent(spec: ObservationSpec) -> None:
         ('name = "a"\nspacing_mode = "meters"', "did you mean 'metres'"),
         ('name = "a"\nfront = "imd"', "did you mean 'idm'"),
         ('name = "a"\ntarget_speeds_mps = [20.0, 24.0, 30.0]', "evenly spaced"),
-        ('name = "a"\novertake_end_m = "3 m"', "is a number"),
-        ('name = "a"\novertake_end_m = inf', "is a distance"),
+        ('name = "a"\novertake_end_m = "3 m"', "must be a number"),
+        ('name = "a"\novertake_end_m = inf', "must be a finite distance"),
         ('name = "a"\npolicy_hz = 10', "at least policy_hz"),
-        ('name = "a"\nobservation = 3', "is a table"),
+        ('name = "a"\nobservation = 3', "must be a table"),
         ('name = "a"\n[observation]\nvehicle = 3', "did you mean 'vehicles'"),
         ('name = "a"\n[[observation.features]]\nquantity = "z"', "no observed quantity named 'z'"),
         ('name = "a"\n[[observation.features]]\nquantity = "x"\nunit = "km"', "shown in 'm'"),
         ('name = "a"\n[[observation.features]]\nquantity = "x"\nlow = 1.0', "low < high, or neither"),
         ('name = "a"\n[observation]\nvehicles = 2.5', "whole number; got 2.5"),
         ('name = "a"\n[observation]\nsees_behind = "no"', "true or false; got 'no'"),
-        ('name = "a"\n[observation]\nperception_m = "far"', "is a number; got 'far'"),
+        ('name = "a"\n[observation]\nperception_m = "far"', "must be a number; got 'far'"),
         ('name = "a"\n[observation]\nperception_m = 0.0', "above 0; got 0.0"),
         ('name = "a"\n[observation]\nfeatures = []', "at least one feature"),
         ('name = "a"\n[observation]\nfeatures = 3', "list of tables; got 3"),
-        ('name = "a"\nlanes =', "no valid TOML"),
+        ('name = "a"\nlanes =', "not valid TOML"),
     ],
 )
 def test_a_bad_scenario_is_refused_with_the_way_out(text: str, told: str) -> None:
@@ -123,7 +123,7 @@ def test_a_bad_scenario_is_refused_with_the_way_out(text: str, told: str) -> Non
 
 
 def test_bad_json_is_refused() -> None:
-    with pytest.raises(BadParametersError, match="no valid JSON"):
+    with pytest.raises(BadParametersError, match="not valid JSON"):
         Scenario.from_json("{")
     with pytest.raises(BadParametersError, match="JSON object"):
         Scenario.from_json("[]")

@@ -8,8 +8,10 @@ import pytest
 
 from skidpad.campaigns.duel import Duel
 from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.duels.rewards import REWARDS
 from skidpad.replicate.duel import paper
 from skidpad.replicate.duel.replication import DuelReplicationSettings, replicate
+from skidpad.report.wording import percent
 from skidpad.runs.folder import Run
 
 TINY = DuelReplicationSettings(
@@ -68,6 +70,10 @@ def test_table_1_is_whole(folder) -> None:
     assert "over 2 trainings, 16 episodes" in every.note
 
 
+def test_the_scoreboard_shows_every_reward() -> None:
+    assert set(DuelReplicationSettings().rewards) == set(REWARDS.names())
+
+
 def test_ours_are_the_means_of_the_table(folder) -> None:
     answer = replicate(TINY, folder)
     table = answer.behind()[1]
@@ -110,4 +116,5 @@ def test_what_is_written_can_be_read(folder) -> None:
     page = (folder / "duel.md").read_text()
     assert "## Table I, ours: reward `sound`" in page
     assert "## Traps" in page
+    assert f"An ego that always chooses SLOWER crashes in {percent(0.0)} with IDM, in {percent(0.0)} with random" in page
     assert (folder / "report.html").is_file()

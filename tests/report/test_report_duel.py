@@ -227,6 +227,16 @@ def test_a_rate_says_what_it_leaves_out(tmp_path) -> None:
     assert table.note
 
 
+@pytest.mark.parametrize(("scenario", "crashes"), [("released", False), ("paper", True)])
+def test_the_always_slower_ego_is_described_as_it_was_measured(scenario, crashes, tmp_path) -> None:
+    work = driven("test_report_duel:partly", tmp_path / "run", scenario=scenario, cross_episodes=60)
+    chance, note = summarise(work).column("slow", "random"), next(note for note in duel_page(work).notes if "SLOWER" in note)
+    assert (chance.crashes > 0) is crashes
+    assert f"in {percent(chance.across_trainings.mean)} with random" in note
+    assert "m/s" in note
+    assert "never" not in note
+
+
 def test_a_repair_is_held_against_the_same_ego_and_the_same_front(work) -> None:
     summary, verdict = summarise(work), duel_page(work).verdict
     own, before = summary.column(repair_family(work.settings, "sound", 0), OWN), summary.before("sound")

@@ -109,7 +109,7 @@ class SceneArena:
     def drive(self, ego: Driver, front: Opponent, episodes: int, seed: int, first: int = 0) -> Episodes:
         """Drives episodes of a seed, one after the other."""
         if isinstance(front, SearchedActions):
-            raise BadParametersError(f"sequences are searched on the engine only; leave the search out in the scene {self.scene.name!r}")
+            raise BadParametersError(f"the search works only on the built-in highway; leave it out in the scene {self.scene.name!r}")
         scenario = self.pretraining if isinstance(front, Idm) else self.scenario
         return play_on(self._backend(scenario), ego, front, seed, np.arange(first, first + episodes))
 

@@ -116,7 +116,7 @@ class Drivers:
         """Returns the driver of an ego."""
         driver = self._get(name, Side.EGO)[0]
         if isinstance(driver, Idm | SearchedActions):
-            raise BadRunError(f"{name!r} cannot drive the ego; only the front vehicle")
+            raise BadRunError(f"{name!r} can drive only the front vehicle, not the ego")
         return driver
 
     def hash(self, name: str, side: Side) -> str:
@@ -191,7 +191,7 @@ class Drivers:
 
     def _run(self) -> Run:
         if not isinstance(self.kept, Run):
-            raise BadRunError("policies are written into the folder of a run; open the run first")
+            raise BadRunError("policies are written into a run's folder; open the run first")
         return self.kept
 
 
@@ -223,6 +223,6 @@ def learned(driver: Opponent, what: str) -> LearnedPolicy:
     """Returns a policy that can be trained on, or says why this one cannot."""
     if not isinstance(driver, LearnedPolicy):
         raise BadSubjectError(
-            f"{what} is a function, which cannot be retrained; give a policy file (.safetensors), or leave the repair out (--repairs 0)"
+            f"{what} is a function, which cannot be retrained; pass a policy file (.safetensors), or skip the repair (--repairs 0)"
         )
     return driver

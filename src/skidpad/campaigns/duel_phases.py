@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EGO = "ego"
 """The family of the ego as it was trained or given; the others are `slow` and the repaired ones."""
 EVERY_EGO = "every ego"
-"""The family of all trained egos, the chosen one among them: how often chance makes one crash depends on which it is."""
+"""The family of all trained egos, including the chosen one: how often a random front vehicle makes one crash depends on the ego."""
 TRAIN_EGO = "train-ego"
 OWN, OTHER_SEEDS, OTHER_REWARDS = "own adversary", "other seeds", "other rewards"
 """Columns of a repaired ego: whom it was retrained against, and adversaries of other trainings that it has never met."""
@@ -63,7 +63,7 @@ class DuelWork:
 
     @property
     def run(self) -> Run:
-        """The run, for those who work where its folder is."""
+        """The run; only available where its folder is."""
         if not isinstance(self.kept, Run):
             raise BadRunError("a worker has no folder of the run")
         return self.kept
@@ -116,7 +116,7 @@ class DuelWork:
         return is_there and (members == 1 or len(done(f"test-{group}")) == members)
 
     def best_ego(self) -> str:
-        """Returns the ego with the lowest failure rate against IDM, of equals the first: to choose by speed would be to choose by risk."""
+        """Returns the ego with the lowest failure rate against IDM, the first of equals; choosing by speed would choose by risk."""
         if self.settings.ego:
             return GIVEN
         if self.settings.egos == 1:
@@ -124,7 +124,7 @@ class DuelWork:
         return trained_name(TRAIN_EGO, _least(self._by_training(EGO), sign=1.0))
 
     def best_front(self, group: str) -> int:
-        """Returns the adversary of a group with the highest failure rate of the ego, of equals the first."""
+        """Returns the adversary of a group that makes the ego fail most often, the first of equals."""
         if self.settings.members(group) == 1:
             return 0
         return _least(self._by_training(group), sign=-1.0)
@@ -257,7 +257,7 @@ def repair_family(settings: DuelSettings, group: str, weight: int) -> str:
 
 
 def read_counts(run: Kept, phase: str) -> list[BoutCounts]:
-    """Reads what all tests of a phase came to, in the order of shards."""
+    """Reads the counts of all tests of a phase, in the order of shards."""
     packed = run.coverage(phase, bytes, lambda kept, _: kept)
     return [BoutCounts.from_table(table) for _, data in sorted(packed.items()) for table in json.loads(data)]
 
@@ -277,6 +277,6 @@ def _kept(phase: str, index: int, training: Training) -> ShardResult:
 
 
 def _least(found: dict[int, list[BoutCounts]], sign: float) -> int:
-    """Returns the training with the least sign x failure rate, of equals the first; one with a test that nothing can be said of is last."""
+    """Returns the training with the least sign x failure rate, the first of equals; one with an unmeasured test comes last."""
     rates = {index: sign * sum(counts.failure_rate for counts in tests) / len(tests) for index, tests in found.items()}
     return min(rates, key=lambda index: (isnan(rates[index]), rates[index], index))

@@ -1,4 +1,4 @@
-"""The records of a duel campaign: one row an episode, with everything that it takes to drive it again, and its judgement."""
+"""The records of a duel campaign: one row an episode, with everything needed to drive it again, and its judgement."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Bout:
 
 @dataclass(frozen=True, slots=True)
 class BoutCounts:
-    """What became of all episodes of a bout, kept or not; speeds are means over all steps."""
+    """The outcomes of all episodes of a bout, kept or not; speeds are means over all steps."""
 
     bout: Bout
     crashes: int
@@ -126,7 +126,7 @@ class BoutCounts:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is said about one episode; the defaults are those of an episode without a crash."""
+    """The judgement of one episode; the defaults are those of an episode without a crash."""
 
     impact_s: float = nan
     closing_mps: float = nan

@@ -1,4 +1,4 @@
-"""An episode of a duel run, driven again: once from its recorded actions, once by asking both drivers anew."""
+"""An episode of a duel run, driven again: once from its recorded actions, once by asking both drivers again."""
 
 from __future__ import annotations
 

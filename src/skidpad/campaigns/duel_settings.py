@@ -1,4 +1,4 @@
-"""The settings of a duel campaign: who is trained how often, against whom, and how much is tested."""
+"""The settings of a duel campaign: how often each kind of driver is trained, against whom, and how much is tested."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -9,7 +9,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.duels.selection import Selection
 
 GIVEN = "given"
-"""The group of the adversaries that a user brings."""
+"""The group of the adversaries that the user passes."""
 
 HIGHWAY = "released"
 """The scenario of a duel that names none."""
@@ -57,36 +57,36 @@ class DuelSettings:
     def __post_init__(self) -> None:
         for name in ("train_episodes", "validation_episodes", "test_runs", "test_episodes", "search_depth"):
             if getattr(self, name) < 1:
-                raise SkidpadError(f"{name} is at least 1; got {getattr(self, name)}")
+                raise SkidpadError(f"{name} must be at least 1; got {getattr(self, name)}")
         for name in ("egos", "adversaries", "repairs", "cross_episodes", "search_episodes", "keep_episodes"):
             if getattr(self, name) < 0:
                 raise SkidpadError(f"{name} must not be negative; got {getattr(self, name)}")
         if not self.ego and self.egos < 1:
-            raise SkidpadError("a duel needs an ego: give one with --ego, or train at least one")
+            raise SkidpadError("a duel needs an ego; pass one with --ego, or train at least one with --egos")
         if not self.w_col or any(not isfinite(weight) or weight > 0 for weight in self.w_col):
-            raise SkidpadError(f"w_col holds weights of at most 0, such as -1 (the paper's) or -0.1; got {list(self.w_col)}")
+            raise SkidpadError(f"w_col takes weights of at most 0, e.g. -1 (the paper's) or -0.1; got {list(self.w_col)}")
         self._check_names()
 
     def _check_names(self) -> None:
         rules = [rule.value for rule in Selection]
         if self.ego_selection not in rules:
-            raise UnknownNameError.among("rule by which weights are kept", self.ego_selection, rules)
+            raise UnknownNameError.among("selection rule", self.ego_selection, rules)
         if self.env and self.scenario != HIGHWAY:
             raise SkidpadError(
-                f"a scene of highway-env has its own road; leave --scenario out or --env; got {self.scenario!r} in {self.env!r}"
+                f"a scene of highway-env has its own road; use --scenario or --env, not both; got {self.scenario!r} and {self.env!r}"
             )
         if self.env and self.ego_selection != Selection.VALIDATION.value:
-            raise SkidpadError(f"in a scene of highway-env weights are kept by validation; got ego_selection={self.ego_selection!r}")
+            raise SkidpadError(f"in a scene of highway-env, ego_selection must be 'validation'; got ego_selection={self.ego_selection!r}")
         if GIVEN in self.rewards:
-            raise SkidpadError(f"{GIVEN!r} is the name of the adversaries given with --front; give the reward another name")
+            raise SkidpadError(f"{GIVEN!r} names the adversaries passed with --front; rename the reward")
         for what, names in (("reward", self.rewards), ("w_col", tuple(map(str, self.w_col)))):
             if len(set(names)) != len(names):
-                raise SkidpadError(f"each {what} is named once; got {', '.join(names)}")
+                raise SkidpadError(f"name each {what} only once; got {', '.join(names)}")
         for name in self.repair_against:
             if name not in self.groups:
                 raise UnknownNameError.among("adversary to repair against", name, self.groups)
         if self.repairs and not self.groups:
-            raise SkidpadError("a repair needs an adversary: train one (--rewards), or give one (--front)")
+            raise SkidpadError("a repair needs an adversary; train one (--rewards) or pass one (--front)")
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""What a run of duels came to: failure rates with their errors, tests against chance, what repairs cost, how avoidable the crashes were.
+"""Summarises a run of duels: failure rates with errors, tests against a random front, costs of repairs, avoidability of crashes.
 
-Reference: adversarial testing, section V-B. SEM is said across tests of one training and across trainings; the comparison with the
+Reference: adversarial testing, section V-B. SEM is given across tests of one training and across trainings; the comparison with the
 random front vehicle is made over the tests of each training, as in Table I, and with a training as the unit.
 """
 
@@ -142,7 +142,7 @@ class DuelSummary:
     best_ego: str
     best_fronts: tuple[tuple[str, int], ...]
     unrepaired: tuple[Column, ...] = ()
-    """The very ego that is retrained, against IDM, and against the very adversary of each group that it is retrained against."""
+    """The ego before retraining: against IDM, and against the adversary of each group that it is retrained against."""
     each_given: tuple[Column, ...] = ()
     """The ego against each of several adversaries that were given, whose column `given` holds them together; named by their files."""
 
@@ -170,7 +170,7 @@ class DuelSummary:
 
     @property
     def unmeasured(self) -> str:
-        """Says why nothing at all is known about the ego; empty where an episode of it was judged, or none driven."""
+        """Says why nothing was measured about the ego; empty if an episode of it was judged, or none was driven."""
         own = [column for column in self.columns if column.family == EGO]
         if not own or any(column.judged for column in own):
             return ""

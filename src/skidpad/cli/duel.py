@@ -1,4 +1,4 @@
-"""skidpad duel: an ego, an adversary that learns to make it crash, a random front vehicle, and the ego retrained."""
+"""skidpad duel: trains an adversary that makes an ego crash, tests both, and retrains the ego."""
 
 from __future__ import annotations
 
@@ -17,21 +17,29 @@ TEST_EPISODES, SCENE_TEST_EPISODES = 2000, 50
 CROSS_EPISODES, SCENE_CROSS_EPISODES = 500, 20
 SEARCH_EPISODES = 50
 SCENE_VALIDATION_EPISODES = 10
-"""A scene of highway-env takes a thousand times as long as the engine, so that its budgets are small."""
+"""A scene of highway-env takes a thousand times as long as the engine, so its budgets are small."""
 
-Scenario = Annotated[str, typer.Option(help="A preset (released, paper) or a TOML file.")]
-Env = Annotated[str, typer.Option(help="A scene of highway-env instead of the engine's highway: merge, exit, intersection, roundabout.")]
-Rewards = Annotated[str, typer.Option(help="Comma-separated rewards of adversaries: released, sound, paper.")]
+Scenario = Annotated[str, typer.Option(help="Preset (released: the paper's program; paper: its text) or a TOML file.")]
+Env = Annotated[str, typer.Option(help="highway-env scene to use instead of the built-in highway: merge, exit, intersection, roundabout.")]
+Rewards = Annotated[str, typer.Option(help="Rewards to train adversaries with, comma-separated; see `skidpad list duel-rewards`.")]
 Weights = Annotated[
-    str, typer.Option("--w-col", help="What a collision costs the retrained ego (Eq. 2); several, as -1,-0.5,-0.1, are compared.")
+    str,
+    typer.Option(
+        "--w-col", help="Collision weight in the retrained ego's reward (Eq. 2), at most 0; several, e.g. -1,-0.5,-0.1, are compared."
+    ),
 ]
-Episodes = Annotated[int | None, typer.Option(help=f"Episodes of a training; {TRAIN_EPISODES}, in a scene {SCENE_TRAIN_EPISODES}.")]
-Tests = Annotated[int | None, typer.Option(help=f"Episodes of a test; {TEST_EPISODES}, in a scene {SCENE_TEST_EPISODES}.")]
-Runs = Annotated[int, typer.Option(help="Tests of every policy.")]
-Ego = Annotated[str, typer.Option(help="Your own ego: a .safetensors file of skidpad, or module:function.")]
-Front = Annotated[list[str] | None, typer.Option(help="An adversary's .safetensors file, or module:function; may be given again.")]
-Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
-Out = Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")]
+Episodes = Annotated[
+    int | None, typer.Option(help=f"Episodes per training; default {TRAIN_EPISODES}, or {SCENE_TRAIN_EPISODES} with --env.")
+]
+Tests = Annotated[int | None, typer.Option(help=f"Episodes per test; default {TEST_EPISODES}, or {SCENE_TEST_EPISODES} with --env.")]
+Runs = Annotated[int, typer.Option(help="Number of tests per policy.")]
+Ego = Annotated[str, typer.Option(help="Your own ego: a .safetensors file written by skidpad, or module:function.")]
+Front = Annotated[
+    list[str] | None,
+    typer.Option(help="Adversary to test against: a .safetensors file written by skidpad, or module:function. Repeatable."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the run; default: the next free one under runs/.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,9 +59,7 @@ def duel(
     scenario: Scenario = "released",
     rewards: Rewards = "released",
     w_col: Weights = "-1",
-    repairs: Annotated[
-        int | None, typer.Option(help="How often the ego is retrained; once, and not at all where it is a function.")
-    ] = None,
+    repairs: Annotated[int | None, typer.Option(help="How often to retrain the ego; default 1, or 0 if --ego is a function.")] = None,
     train_episodes: Episodes = None,
     test_episodes: Tests = None,
     test_runs: Runs = 1,
@@ -62,13 +68,13 @@ def duel(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Train an ego and an adversary, test them and a random front vehicle, retrain the ego, and report; about two minutes."""
+    """Train an ego and an adversary, test them, retrain the ego, and write a report; takes about two minutes."""
     if context.invoked_subcommand is not None:
         return
     is_function = bool(ego) and not _is_file(ego)
     count = (0 if is_function else 1) if repairs is None else repairs
     if is_function and repairs is None and not json:
-        say("note: the ego is a function, which cannot be retrained; it is tested only")
+        say("note: the ego is a function, which cannot be retrained; it will only be tested")
     _run(
         {
             "ego": _absolute(ego),
@@ -89,7 +95,7 @@ def duel(
 
 
 def train(
-    egos: Annotated[int, typer.Option(help="Egos to train; the best against IDM is the one adversaries learn against.")] = 1,
+    egos: Annotated[int, typer.Option(help="Egos to train; adversaries train against the one that does best against IDM.")] = 1,
     adversaries: Annotated[int, typer.Option(help="Adversaries to train for each reward.")] = 1,
     ego: Ego = "",
     env: Env = "",
@@ -101,7 +107,7 @@ def train(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Train egos against IDM and adversaries against the best ego; policies are written into RUN/policies."""
+    """Train egos against IDM and adversaries against the best ego; writes the policies into RUN/policies."""
     settings = {
         "ego": _absolute(ego),
         "env": env,
@@ -128,7 +134,7 @@ def run_test(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Test an ego against IDM, a random front vehicle, the search, and any adversaries given."""
+    """Test an ego against IDM, a random front vehicle, a search for crashes, and the adversaries you name."""
     settings = {
         "ego": _absolute(ego),
         "fronts": [_absolute(name) for name in front or []],
@@ -145,7 +151,7 @@ def run_test(
 def repair(
     ego: Ego,
     front: Front = None,
-    repairs: Annotated[int, typer.Option(help="How often the ego is retrained.")] = 1,
+    repairs: Annotated[int, typer.Option(help="How often to retrain the ego.")] = 1,
     w_col: Weights = "-1",
     env: Env = "",
     scenario: Scenario = "released",
@@ -157,7 +163,7 @@ def repair(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Retrain an ego against adversaries given, and test what that brought and what it cost."""
+    """Retrain an ego against the adversaries you name, and test what it gained and lost."""
     if repairs < 1:
         raise SkidpadError(f"a repair retrains the ego at least once; got --repairs {repairs} (`skidpad duel test` tests it as it is)")
     if not front:
@@ -185,14 +191,14 @@ def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool, work
 
 
 def _fail_if_unmeasured(path: Path) -> None:
-    """A run in which no episode of the ego was judged must not look like one that passed."""
+    """Fails a run in which no episode of the ego was judged, so that it does not look like a pass."""
     from skidpad.campaigns.duel import Duel
     from skidpad.campaigns.duel_summary import summarise
 
     run, campaign = open_with_campaign(path)
     reason = summarise(campaign.work(run)).unmeasured if isinstance(campaign, Duel) else ""
     if reason:
-        raise SkidpadError(f"{reason}; the run is kept in {path}: mend the policy and run it again")
+        raise SkidpadError(f"{reason}; the run is kept in {path}; fix the policy and run it again")
 
 
 def _budgets(env: str, train_episodes: int | None, test_episodes: int | None) -> dict[str, int]:
@@ -213,7 +219,7 @@ def _is_file(target: str) -> bool:
 
 
 def _absolute(target: str, suffix: str = ".safetensors") -> str:
-    """A run must find its files again from anywhere; what is no file is left as it is."""
+    """Makes a file's path absolute, so that the run finds it from any folder; leaves other names unchanged."""
     return str(Path(target).absolute()) if target and (Path(target).suffix == suffix or Path(target).is_file()) else target
 
 
@@ -225,4 +231,4 @@ def _weights(text: str) -> list[float]:
     try:
         return [float(part) for part in _names(text)]
     except ValueError as error:
-        raise SkidpadError(f"--w-col holds numbers, as -1,-0.5,-0.1; got {text!r}") from error
+        raise SkidpadError(f"--w-col takes numbers, e.g. -1,-0.5,-0.1; got {text!r}") from error

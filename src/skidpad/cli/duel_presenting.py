@@ -1,4 +1,4 @@
-"""Runs of duels on the command line."""
+"""Shows runs of duels on the command line."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class DuelPresenter:
         }
 
     def show(self) -> None:
-        """Prints rates, what the crashes were like, and how to look at the worst."""
+        """Prints failure rates, how avoidable the crashes were, and the command that shows the worst one."""
         from skidpad.campaigns.duel_summary import can_decide
 
         summary, run = self._summary, self.run
@@ -113,12 +113,12 @@ class DuelPresenter:
         for column in summary.columns:
             if column.judged and column.errors:
                 which = f"{column.family} against {column.column}"
-                say(f"{which}: {column.errors} of {column.episodes} episodes ended by a policy's error and are left out of the rate")
+                say(f"{which}: {column.errors} of {column.episodes} episodes ended because a policy failed; the rate leaves them out")
         problem = next((column.problem for column in summary.columns if column.problem), "")
         if summary.unmeasured:
             say(summary.unmeasured)
         elif problem:
-            say(f"{summary.errors} episodes ended by a policy's error; the first: {problem}")
+            say(f"{summary.errors} episodes ended because a policy failed; the first failure: {problem}")
         if (run.path / "policies").is_dir():
             say(f"policies: {run.path / 'policies'}")
         worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
@@ -169,15 +169,15 @@ class DuelPresenter:
         return result.is_reproduced
 
     def _write_film(self, result: DuelReplay, path: Path) -> tuple[Path, Path]:
-        """Writes the strip and the same moving; returns both paths."""
+        """Writes the film strip and the animation; returns both paths."""
         from skidpad.core.files import write_atomically
         from skidpad.report.duel_film import animation, film_strip, standalone
         from skidpad.report.duel_films import film_of
 
         if path.suffix != ".svg":
-            raise SkidpadError(f"a film is drawn as SVG, which any browser opens; name the file {path.with_suffix('.svg').name}")
+            raise SkidpadError(f"films are written as SVG; name the file {path.with_suffix('.svg').name}")
         if result.trace is None:
-            raise SkidpadError("this episode was driven in a scene of highway-env, which has no film; only those of the engine are drawn")
+            raise SkidpadError("episodes in a scene of highway-env cannot be drawn; choose one from the built-in highway")
         film = film_of(self._work, result.row, result.trace)
         title = f"{result.row['ego']} against {result.row['front']}"
         moving = path.with_name(f"{path.stem}.moving.svg")

@@ -1,4 +1,4 @@
-"""How a driver is asked for actions so that a broken one spoils no episode but its own."""
+"""Asks drivers for actions; a broken driver ends only its own episode."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from skidpad.duels.scenes import place_of
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What a policy did wrong in one row of what it was asked."""
+    """What a policy did wrong in one row of a request."""
 
     row: int
     message: str
@@ -26,7 +26,7 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a driver said to N observations: the actions, (N,), NO_ACTION in each row that there is a complaint of."""
+    """A driver's actions for N observations, (N,); NO_ACTION in the rows that have a complaint."""
 
     actions: IntArray
     complaints: tuple[Complaint, ...] = ()
@@ -38,17 +38,22 @@ def check_fit(driver: Opponent, side: Side, scenario: Scenario) -> None:
         return
     if driver.spec_hash != scenario.observation.hash:
         raise BadSubjectError(
-            f"{name_of(driver)} was trained {place_of(driver.facts.scenario, driver.spec_hash)}, and is put "
+            f"{name_of(driver)} was trained {place_of(driver.facts.scenario, driver.spec_hash)}, but is used "
             f"{place_of(scenario.name, scenario.observation.hash)}; use a scenario with the observation it was trained on"
         )
     if driver.role is not side:
         raise BadSubjectError(
-            f"{name_of(driver)} was trained to drive the {driver.role.name.lower()}; it was put into the {side.name.lower()}"
+            f"{name_of(driver)} was trained to drive the {driver.role.name.lower()}; it cannot drive the {side.name.lower()}"
         )
 
 
-def ask_driver(driver: Driver, params: Params, states: FloatArray, side: Side, seed: int, numbers: IntArray, step: int) -> Answers:
-    """Asks the driver of one side in N states, (N, 2, FIELDS); seed, numbers (N,) and step feed one that acts by chance."""
+def ask_driver(
+    driver: Driver, params: Params, states: FloatArray, side: Side, seed: int | IntArray, numbers: IntArray, step: int | IntArray
+) -> Answers:
+    """Asks the driver of one side for actions in N states, (N, 2, FIELDS).
+
+    Only a driver that acts by chance needs the episodes' numbers, (N,), and the seed and step, which are one for all or (N,).
+    """
     if isinstance(driver, RandomActions):
         return Answers(random_actions(seed, numbers, int(side), step))
     seen = np.empty((len(states), params.observed_vehicles * len(params.feature_codes)), np.float32)
@@ -57,7 +62,7 @@ def ask_driver(driver: Driver, params: Params, states: FloatArray, side: Side, s
 
 
 def ask(policy: Policy, seen: NDArray[np.float32]) -> Answers:
-    """Asks for all N rows at once; where that fails as a whole, for each alone, so that one bad row costs only its own episode."""
+    """Asks for all N rows at once; if that fails as a whole, for each row alone, so that one bad row ends only its own episode."""
     answers = _asked_at_once(policy, seen)
     if len(seen) < 2 or (answers.actions != NO_ACTION).any():
         return answers

@@ -1,7 +1,7 @@
 """Whether the ego could have avoided a crash, and until when: an exact search over what it might have done instead.
 
 The front vehicle's recorded actions are replayed; the ego's five actions are tried at every policy step, depth first, on the
-engine itself. A way out at one step is a way out at every earlier one (the recorded action leads there), so that the search goes
+engine itself. A way out at one step is a way out at every earlier one (the recorded action leads there), so the search goes
 back from the crash and stops at the first step from which an escape exists.
 """
 
@@ -32,15 +32,15 @@ from skidpad.duels.scenario import Scenario
 
 _IDLE = int(Action.IDLE)
 _ORDER = (int(Action.SLOWER), int(Action.LEFT), int(Action.RIGHT), _IDLE, int(Action.FASTER))
-"""What helps most often is tried first; the answer does not depend on it."""
+"""The order of trying, most helpful first; the answer does not depend on it."""
 
 _ESCAPES, _CRASHES, _GAVE_UP = 1, 0, -1
 NEVER, UNDECIDED = -1, -2
-"""In place of a policy step: no sequence avoids the crash even from the start; the search took more steps than it may."""
+"""Answers instead of a policy step: no sequence avoids the crash, even from the start; or the search ran out of tries."""
 
 
 class Avoidable(Enum):
-    """What the search found out about a crash."""
+    """What the search found about a crash."""
 
     UNTIL = "until"
     NEVER = "never"
@@ -55,7 +55,7 @@ class EscapeSettings:
     """
 
     follow_on_steps: int = 3
-    """Policy steps beyond the recorded crash that must pass without one, the front keeping lane and speed: put off is not avoided."""
+    """Policy steps after the recorded crash that must pass without one, the front keeping lane and speed: delayed is not avoided."""
     max_tries: int = 5_000_000
     """Policy steps tried for one crash before it is left undecided."""
 
@@ -150,7 +150,7 @@ def last_escapes(
     """Returns for each of N crashes the last policy step at which an action of the ego would still have avoided it.
 
     starts: (N, START_FIELDS); actions: (N, longest), of which the first `lengths` (N,) were driven, the crash in the last of them.
-    The answer is 0 .. length - 1, `NEVER` or `UNDECIDED`. Other threads run on meanwhile.
+    The answer is 0 .. length - 1, `NEVER` or `UNDECIDED`. Other threads keep running meanwhile.
     """
     rules = settings or EscapeSettings()
     count = len(starts)
@@ -169,7 +169,7 @@ def last_escapes(
 
 
 def avoidable_until_s(scenario: Scenario, last: int) -> tuple[Avoidable, float]:
-    """Words an answer of `last_escapes`: what it is, and the seconds since the start, NaN where there was no such moment."""
+    """Turns an answer of `last_escapes` into its kind and the seconds since the start, NaN if there was no such moment."""
     if last == NEVER:
         return Avoidable.NEVER, float("nan")
     if last == UNDECIDED:

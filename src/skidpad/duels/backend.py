@@ -1,4 +1,4 @@
-"""One interface to whatever drives an episode: the compiled engine, or highway-env itself."""
+"""One interface to the simulators of a duel: the compiled engine and highway-env."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Backend(Protocol):
 
     @property
     def start(self) -> Start | None:
-        """How the episode began; None where that cannot be said by a `Start`."""
+        """How the episode began; None in a scene that places its own traffic."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class EngineBackend:
 
 
 def check_actions(*actions: int) -> None:
-    """Refuses what is none of the five meta-actions."""
+    """Raises unless every action is one of the five meta-actions."""
     for action in actions:
         if not 0 <= action < ACTIONS:
             raise BadParametersError(f"an action is one of 0 .. {ACTIONS - 1} ({', '.join(item.name for item in Action)}); got {action}")

@@ -1,4 +1,4 @@
-"""Plays episodes on any backend, one step at a time, and records them as the fast players do."""
+"""Plays episodes on any backend, one step at a time, and records them as `evaluation` does."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """Training on any backend, one step at a time in Python: for the scenes of highway-env, which the compiled learner does not know.
 
-The learner itself, its memory and its rewards are those of `learning`; only who drives the step differs. Weights are chosen by
+The learner itself, its memory and its rewards are those of `learning`; only the simulator differs. Weights are chosen by
 greedy validation episodes, as in `training`: an ego's by the fewest crashes and then the return, a front vehicle's by the return.
 """
 
@@ -56,7 +56,7 @@ def retrain_ego_on(
     *,
     progress: Progress = silent,
 ) -> Training:
-    """Trains the ego on, against the frozen adversary."""
+    """Continues training the ego, against the frozen adversary."""
     return _train(backend, ego, front, reward, settings, seed, progress)
 
 
@@ -118,7 +118,7 @@ class _Lesson:
 
     def _learn(self, own: int, reward: float, code: int, rng: np.random.Generator) -> None:
         trainee = self.trainee
-        # time running out is no end to the learner, as on the engine
+        # running out of time does not end the episode for the learner, as on the engine
         remember(trainee.replay, trainee.x[0], own, reward, self.then, 1.0 if code in {RUNNING, TIMEOUT} else 0.0)
         if trainee.replay.counts[WRITTEN] >= len(trainee.rows):
             draw(trainee.replay, np.uint64(rng.integers(2**63)), 0, trainee.rows, trainee.batch)
@@ -137,7 +137,7 @@ def _train(
 ) -> Training:
     side, scenario = start.role, backend.scenario
     if isinstance(opponent, SearchedActions):
-        raise BadSubjectError("nobody can be trained against a search, which answers to one frozen ego; train against a policy")
+        raise BadSubjectError("cannot train against a search, which works on one frozen ego; train against a policy")
     if settings.selection is not Selection.VALIDATION:
         raise BadParametersError(f"on a backend weights are kept by validation; got {settings.selection.value!r}")
     check_fit(start, side, scenario)

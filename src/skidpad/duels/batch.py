@@ -1,4 +1,6 @@
-"""Many duels at once, one side played from the outside against a frozen other: what the learning environments are thin shells of."""
+"""Many duels at once, one side played from outside against a frozen other. The Gymnasium and stable-baselines3 environments wrap it."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
@@ -13,20 +15,24 @@ from skidpad.duels.opponents import Driver, Idm
 from skidpad.duels.rewards import MEMORY_FIELDS, Reward, RewardParams, begin_episode, pay
 from skidpad.duels.scenario import FrontDriver, Scenario
 
+_NONE_YET = -1
+_SEED_END = 2**63
+"""Seeds are kept as 64-bit whole numbers."""
+
 
 class DuelBatch:
-    """N episodes side by side; the k-th episode of place i is number i + k x N under the seed, whatever the others do.
+    """N duels side by side. Each place has its own seed and counts its own episodes, so it plays what it would play alone.
 
-    `other` drives the side that is not `side`; Idm goes with a scenario that has IDM in front.
+    `other` drives the side that is not `side`; Idm needs a scenario with IDM in front. Place i starts with the seed `seed` + i.
     """
 
     def __init__(self, scenario: Scenario, side: Side, other: Driver | Idm, reward: Reward, count: int, seed: int = 0) -> None:
         if count < 1:
-            raise BadParametersError(f"a batch of duels needs at least one place; got {count}")
+            raise BadParametersError(f"the number of duels must be at least 1; got {count}")
         if isinstance(other, Idm) != (scenario.front is FrontDriver.IDM):
             raise BadParametersError(
                 f"scenario {scenario.name!r} has {scenario.front.value!r} in front, but the other driver is {type(other).__name__}; "
-                "make them agree"
+                "use Idm with a scenario that has IDM in front, and only there"
             )
         if isinstance(other, Idm) and side is Side.FRONT:
             raise BadParametersError(f"scenario {scenario.name!r} has IDM in front; only the ego can be played there")
@@ -36,31 +42,35 @@ class DuelBatch:
         self.count = count
         self.states = engine.new_states(count)
         self.outcomes = np.full(count, RUNNING)
-        self.numbers = np.arange(count)
+        self.numbers = np.full(count, _NONE_YET)
+        """The number of the present episode of each place under its seed, (N,); -1 before the first."""
         self.problems = [""] * count
         """What a broken policy of the other side did in the present episode of each place."""
-        self._seed = seed
+        self._seeds = _checked_seeds(range(seed, seed + count))
         self._params = scenario.compiled()
         self._other = other
         self._reward = reward.compiled()
         self._memory = np.zeros((count, MEMORY_FIELDS))
         self._steps = np.zeros(count, np.int64)
 
-    def restart(self, seed: int | None = None) -> None:
-        """Begins all over, with the first episode of every place."""
-        self._seed = self._seed if seed is None else seed
-        self.numbers = np.arange(self.count) - self.count
-        self._memory[:] = 0.0
+    def reset(self, seeds: Sequence[int | None]) -> None:
+        """Begins an episode in every place: the first under its seed, (N,), or the next one where the seed is None."""
+        if len(seeds) != self.count:
+            raise BadParametersError(f"{self.count} places take {self.count} seeds; got {len(seeds)}")
+        given = [place for place, seed in enumerate(seeds) if seed is not None]
+        self._seeds[given] = _checked_seeds([seed for seed in seeds if seed is not None])
+        self.numbers[given] = _NONE_YET
+        self._memory[given] = 0.0
         self.advance(np.ones(self.count, np.bool_))
 
     def advance(self, places: BoolArray) -> None:
         """Begins the next episode in some places, (N,)."""
         rows = np.flatnonzero(places)
-        self.numbers[rows] += self.count
+        self.numbers[rows] += 1
         self._steps[rows] = 0
         for row in rows.tolist():
             self.problems[row] = ""
-        _begin(self._params, self._reward, self._seed, self.numbers, rows, self.states, self.outcomes, self._memory)
+        _begin(self._params, self._reward, self._seeds, self.numbers, rows, self.states, self.outcomes, self._memory)
 
     def observe(self, side: Side | None = None) -> NDArray[np.float32]:
         """Returns what a side (unless told, the played one) sees, (N, size)."""
@@ -69,13 +79,13 @@ class DuelBatch:
         return seen
 
     def drive(self, actions: IntArray) -> FloatArray:
-        """Drives one policy step where episodes run and returns the rewards, (N,); `outcomes` then tells what ended."""
-        chosen = np.asarray(actions, np.int64)
-        if chosen.shape != (self.count,) or not ((chosen >= 0) & (chosen < len(Action))).all():
-            raise BadParametersError(f"{self.count} places take ({self.count},) actions within 0 .. {len(Action) - 1}; got {actions}")
+        """Drives one policy step where episodes run, given actions within 0 .. 4, (N,), and returns the rewards, (N,).
+
+        `outcomes` then tells which episodes ended.
+        """
         running = np.flatnonzero(self.outcomes == RUNNING)
         others = self._asked(running)
-        pair = (chosen, others) if self.side is Side.EGO else (others, chosen)
+        pair = (actions, others) if self.side is Side.EGO else (others, actions)
         rewards = np.zeros(self.count)
         engine.step_many(self._params, self.states, *pair, self.outcomes)
         _pay_many(self._reward, self._params.lanes, self.states, int(self.side), running, self.outcomes, self._memory, rewards)
@@ -86,17 +96,23 @@ class DuelBatch:
         actions = np.full(self.count, int(Action.IDLE))
         if isinstance(self._other, Idm):
             return actions
-        for step in np.unique(self._steps[running]).tolist():  # one that acts by chance has to know its step
-            rows = running[self._steps[running] == step]
-            answers = ask_driver(self._other, self._params, self.states[rows], self.side.other, self._seed, self.numbers[rows], step)
-            actions[rows] = answers.actions
-            for complaint in answers.complaints:
-                self.problems[rows[complaint.row]] = complaint.message
+        if len(running) == 0:  # a policy is never asked about nothing
+            return actions
+        chance = self._seeds[running], self.numbers[running], self._steps[running]
+        answers = ask_driver(self._other, self._params, self.states[running], self.side.other, *chance)
+        actions[running] = answers.actions
+        for complaint in answers.complaints:
+            self.problems[running[complaint.row]] = complaint.message
         return actions
 
     @property
+    def has_begun(self) -> bool:
+        """Whether every place plays, or has played, an episode."""
+        return bool((self.numbers != _NONE_YET).all())
+
+    @property
     def terminated(self) -> BoolArray:
-        """Where an episode came to an end of its own: a crash, an overtaking, an error; (N,)."""
+        """Where a crash, an overtaking or an error ended the episode, (N,)."""
         return np.asarray((self.outcomes != RUNNING) & (self.outcomes != TIMEOUT), np.bool_)
 
     @property
@@ -105,11 +121,18 @@ class DuelBatch:
         return np.asarray(self.outcomes == TIMEOUT, np.bool_)
 
 
+def _checked_seeds(seeds: Sequence[int]) -> IntArray:
+    for seed in seeds:
+        if not 0 <= seed < _SEED_END:
+            raise BadParametersError(f"a seed is a whole number from 0 up to 2**63 - 1; got {seed}")
+    return np.array(seeds, np.int64)
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
 def _begin(
     params: Params,
     reward: RewardParams,
-    seed: int,
+    seeds: IntArray,
     numbers: IntArray,
     rows: IntArray,
     states: FloatArray,
@@ -117,7 +140,7 @@ def _begin(
     memory: FloatArray,
 ) -> None:
     for row in rows:
-        engine.reset(params, seed, numbers[row], states[row])
+        engine.reset(params, seeds[row], numbers[row], states[row])
         outcomes[row] = RUNNING
         begin_episode(reward, memory[row])
 

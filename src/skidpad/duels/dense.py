@@ -11,14 +11,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 GRAIN = 8
-"""Every width is rounded up to so many numbers, so that no loop has a tail; what is added stays zero."""
+"""Every width is rounded up to a multiple of this, so that no loop has a tail; the padding stays zero."""
 
 Vector: TypeAlias = NDArray[np.float32]
 Matrix: TypeAlias = NDArray[np.float32]
 
 
 class Shape(NamedTuple):
-    """What goes in, two hidden layers of ReLU units, and what comes out; a named tuple, because compiled code can take it apart."""
+    """The widths of inputs, two hidden ReLU layers and outputs; a named tuple, because compiled code can unpack it."""
 
     inputs: int
     first: int

@@ -116,7 +116,7 @@ def empty_batch(shape: Shape, size: int) -> Batch:
 
 
 def learner_from(weights: Vector, shape: Shape, batch: int) -> Learner:
-    """Returns a learner that starts from a copy of the weights, with a rested optimiser."""
+    """Returns a learner that starts from a copy of the weights, with a fresh optimiser."""
     padded = shape.padded()
     inputs, first, second, _ = padded
     size = size_of(shape)
@@ -210,7 +210,7 @@ def _adam(learner: Learner, rates: Rates) -> None:
     gradient, mean, square, online = learner.gradient, learner.mean, learner.square, learner.online
     for i in range(len(online)):
         slope = min(max(gradient[i], -limit), limit)
-        # What has died away is set to 0: numbers too small for the format's normal range slow the processor down many times.
+        # Tiny values are set to 0: numbers below the format's normal range slow the processor down many times.
         m = beta_1 * mean[i] + rest_1 * slope
         s = beta_2 * square[i] + rest_2 * slope * slope
         mean[i] = m if abs(m) > tiny else np.float32(0.0)

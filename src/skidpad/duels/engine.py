@@ -1,6 +1,6 @@
 """The compiled engine: a two-vehicle highway on plain arrays, step for step equal to highway-env.
 
-Every function here can be called from other compiled code and lets go of the interpreter lock. A state is made with `new_state` or
+Every function here can be called from other compiled code and releases the interpreter lock. A state is made with `new_state` or
 `new_states`; `params` come from `Scenario.compiled()`. Everything random is a function of (seed, episode).
 
 Reference: adversarial testing, section III; highway-env 1.12.
@@ -91,7 +91,7 @@ def draw_start(params: Params, seed: int, episode: int, start: FloatArray) -> No
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def place(params: Params, start: FloatArray, state: FloatArray) -> None:
-    """Sets the first state of an episode from its start; no chance is left in it."""
+    """Sets the first state of an episode from its start, which decides everything."""
     for vehicle in range(VEHICLES):
         for column in range(FIELDS):
             state[vehicle, column] = 0.0
@@ -119,7 +119,7 @@ def reset(params: Params, seed: int, episode: int, state: FloatArray) -> None:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def outcome_of(params: Params, state: FloatArray) -> int:
-    """Returns the outcome's code: a crash goes before an overtaking, that before the timeout; RUNNING while it goes on."""
+    """Returns the outcome's code: a crash takes precedence over an overtaking, and that over a timeout; RUNNING until then."""
     if state[EGO, CRASHED] != 0.0 or state[FRONT, CRASHED] != 0.0:
         return CRASH
     if state[FRONT, X] - state[EGO, X] <= params.overtake_end_m:
@@ -160,9 +160,9 @@ def reset_many(params: Params, seed: int, episodes: IntArray, states: FloatArray
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def step_many(params: Params, states: FloatArray, ego_actions: IntArray, front_actions: IntArray, outcomes: IntArray) -> int:
-    """Drives one policy step of every episode that runs and returns how many run on; ended ones stay as they are.
+    """Drives one policy step of every episode that runs and returns how many still run; ended ones stay unchanged.
 
-    An action that is none of the five ends its own episode as ERROR, unmoved. The actions of an IDM front are not looked at.
+    An action that is not one of the five ends its episode as ERROR without moving. An IDM front ignores its actions.
     """
     running = 0
     for index in range(len(states)):

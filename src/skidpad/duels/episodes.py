@@ -1,4 +1,4 @@
-"""What became of episodes: everything needed to count them, and to drive each one again."""
+"""Recorded episodes: everything needed to count them and to drive each one again."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -102,7 +102,9 @@ class Episodes:
     def joined(cls, parts: "list[Episodes]") -> "Episodes":
         """Returns episodes of the same scenario and seed one after another."""
         if not parts or any((part.scenario, part.seed) != (parts[0].scenario, parts[0].seed) for part in parts):
-            raise BadParametersError(f"episodes of one scenario and one seed can be joined; got {len(parts)} parts of several or none")
+            raise BadParametersError(
+                f"only episodes of one scenario and one seed can be joined; got {len(parts)} parts that differ, or none"
+            )
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
         return replace(parts[0], **columns, failures=tuple(failure for part in parts for failure in part.failures))
 
@@ -115,7 +117,7 @@ class Episodes:
     def returns(self, reward: Reward, side: Side, memory: FloatArray | None = None) -> FloatArray:
         """Drives the episodes again in order and returns the sums of a reward, (N,).
 
-        `memory` is what Eq. 4 remembers of earlier episodes, for a reward that never forgets; it is left as it is.
+        `memory` is what Eq. 4 remembers of earlier episodes, for a reward that never clears it; it is not changed.
         """
         sums = np.zeros(len(self))
         kept = fresh_memory() if memory is None else memory.copy()

@@ -1,4 +1,4 @@
-"""Driving many episodes at once: every step asks each driver once for all episodes that still run."""
+"""Drives many episodes at once; every step asks each driver once for all episodes that still run."""
 
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +24,7 @@ _CHUNK = 2048
 def evaluate(
     scenario: Scenario, ego: Driver, front: Opponent, episodes: int, seed: int, *, first_episode: int = 0, progress: Progress = silent
 ) -> Episodes:
-    """Drives episodes `first_episode` .. `first_episode + episodes - 1` of a seed; the number of a batch never changes an episode.
+    """Drives episodes `first_episode` .. `first_episode + episodes - 1` of a seed; batching never changes an episode.
 
     `front` decides whether IDM or meta-actions drive the front vehicle, whatever the scenario says.
     """
@@ -111,7 +111,7 @@ def _played(table: NDArray[np.int8] | None, running: IntArray, step: int) -> Ans
 
 
 def _note(log: _Log, answers: Answers, running: IntArray, side: Side, step: int, numbers: IntArray, outcomes: IntArray) -> None:
-    """Ends the episodes whose policy failed; the first failure of a step counts, so that an episode has one."""
+    """Ends the episodes whose policy failed; only the first failure of an episode counts."""
     for complaint in answers.complaints:
         row = running[complaint.row]
         if outcomes[row] == RUNNING:

@@ -1,6 +1,6 @@
-"""highway-env itself behind the interface of a backend, to check the engine against and for the scenes that the engine has not.
+"""highway-env as a backend: a reference for the engine, and the scenes that the engine does not have.
 
-Importing this module needs highway-env, of the extra `duel`; `backend.highway_backend` imports it when it is called.
+Importing this module needs highway-env, from the extra `duel`; `backend.highway_backend` imports it when it is called.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class CrossingTraffic(IDMVehicle):  # type: ignore[misc]  # highway-env is untyp
 
 
 class _Unseen(ObservationType):  # type: ignore[misc]  # highway-env is untyped
-    """Sees nothing: observations are taken when they are asked for, not at every step."""
+    """Observes nothing: observations are computed when requested, not at every step."""
 
     def observe(self) -> None:
         """Returns nothing."""

@@ -1,4 +1,4 @@
-"""The front vehicle by rules: the Intelligent Driver Model along the lane, MOBIL across lanes, step for step as highway-env.
+"""The rule-based front vehicle: the Intelligent Driver Model along the lane, MOBIL across lanes, step for step as highway-env.
 
 Reference: adversarial testing, section IV; highway-env 1.12, `IDMVehicle`, whose constants these are.
 """
@@ -65,7 +65,7 @@ def _desired_gap(state: FloatArray, vehicle: int, ahead: int) -> float:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _acceleration(state: FloatArray, vehicle: int, ahead: int, exponent: float) -> float:
-    """Returns the acceleration that the model holds right for a vehicle behind `ahead`; 0 where there is no vehicle."""
+    """Returns the model's acceleration for a vehicle behind `ahead`; 0 where there is no vehicle."""
     if vehicle == _NOBODY:
         return 0.0
     wanted_mps = clip(state[vehicle, TARGET_SPEED], 0.0, SPEED_LIMIT_MPS)
@@ -92,7 +92,7 @@ def _is_worth_changing(state: FloatArray, vehicle: int, lane: int) -> bool:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _choose_lane(params: Params, state: FloatArray, vehicle: int) -> None:
-    """Gives up a lane change where the other makes for the same lane just ahead; else thinks of one once a second."""
+    """Aborts a lane change if the other vehicle is changing into the same lane just ahead; otherwise considers one once a second."""
     lane, target, other = int(state[vehicle, LANE]), int(state[vehicle, TARGET_LANE]), 1 - vehicle
     if lane != target:
         if int(state[other, LANE]) != target and int(state[other, TARGET_LANE]) == target:

@@ -1,4 +1,4 @@
-"""How a duel lies in memory: the columns of a state, the numbers of a scenario, and the closed choices of the game.
+"""The memory layout of a duel: the columns of a state, the numbers of a scenario, and the closed choices of the game.
 
 A state is float64 of shape (2, FIELDS), one row a vehicle; many are (N, 2, FIELDS). Positions are metres along (x) and across (y)
 the road, lane 0 is the leftmost at y = 0, headings are radians, speeds metres a second.
@@ -25,7 +25,7 @@ IS_IDM = 11
 """1 where IDM and MOBIL drive the vehicle, 0 where meta-actions do."""
 IDM_EXPONENT = 12
 LANE_TIMER = 13
-"""Seconds since MOBIL last thought about changing lane."""
+"""Seconds since MOBIL last considered a lane change."""
 STEERING, ACCELERATION = 14, 15
 """The last command, rad and m/s²."""
 STEPS = 16
@@ -33,7 +33,7 @@ STEPS = 16
 FIELDS = 17
 
 RUNNING, CRASH, OVERTAKEN, TIMEOUT, ERROR = 0, 1, 2, 3, 4
-"""The codes that `engine.step` answers with; ERROR is set by who asks a policy for an action."""
+"""The codes that `engine.step` returns; ERROR is set by the code that asks a policy for an action."""
 
 ACTIONS = 5
 
@@ -54,7 +54,7 @@ class Action(IntEnum):
 
 
 class Side(IntEnum):
-    """A row of the state, and the one who looks from it."""
+    """A vehicle: its row of the state, and the observer in it."""
 
     EGO = EGO
     FRONT = FRONT
@@ -72,7 +72,7 @@ class Outcome(Enum):
     OVERTAKEN = "overtaken"
     TIMEOUT = "timeout"
     ERROR = "error"
-    """A policy failed: wrong shape, not a number, an exception, an action that is none of the five."""
+    """A policy failed: wrong shape, not a number, an exception, or not one of the five actions."""
 
     @classmethod
     def of_code(cls, code: int) -> "Outcome | None":
@@ -81,7 +81,7 @@ class Outcome(Enum):
 
     @property
     def code(self) -> int:
-        """The number by which the engine means this outcome."""
+        """The engine's code for this outcome."""
         return _OUTCOMES.index(self)
 
 

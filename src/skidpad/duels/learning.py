@@ -1,6 +1,6 @@
-"""The learning loop: drive a step, remember it, update the network; compiled whole where the opponent is.
+"""The learning loop: drive a step, remember it, update the network; all compiled if the opponent is.
 
-Everything random is counted from (seed, episode), so that the same seed gives the same weights to the last bit.
+All randomness derives from (seed, episode), so the same seed gives bit-identical weights.
 """
 
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class Exploration(NamedTuple):
 
 
 class Trainee(NamedTuple):
-    """All that changes while a side learns, and room to work in."""
+    """Everything that changes while a side learns, and its scratch buffers."""
 
     learner: Learner
     replay: ReplayMemory
@@ -177,7 +177,7 @@ def choose(game: Game, trainee: Trainee, episode: int) -> int:
 def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, other: int) -> int:
     """Drives the step that both have chosen, learns from it and returns the outcome's code.
 
-    Time running out is no end to the learner: the value of what would have come next still counts.
+    Running out of time does not end the episode for the learner: it still bootstraps from the next state.
     """
     ego, front = (own, other) if game.side == EGO else (other, own)
     code = step(game.params, trainee.state, ego, front)
@@ -210,7 +210,7 @@ def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: Curve, first:
 
 
 def learn_from_policy(game: Game, trainee: Trainee, opponent: Policy, curve: Curve, first: int, last: int) -> None:
-    """Trains as `learn` does, against any policy; one that fails ends the training, because it would teach nonsense."""
+    """Trains as `learn` does, against any policy; a policy that fails stops the training."""
     seen = np.empty((1, game.params.observed_vehicles * len(game.params.feature_codes)), np.float32)
     for episode in range(first, last):
         begin(game, trainee, episode)

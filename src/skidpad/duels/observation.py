@@ -39,7 +39,7 @@ class Quantity(Enum):
 
     @property
     def code(self) -> int:
-        """The number by which compiled code means this quantity."""
+        """The code of this quantity in compiled functions."""
         return list(Quantity).index(self)
 
 
@@ -76,7 +76,7 @@ class Feature:
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None) or (self.low is not None and self.high is not None and not self.low < self.high):
             raise BadParametersError(
-                f"the range of feature {self.quantity.value!r} needs low < high, or neither; got low={self.low}, high={self.high}"
+                f"the range of feature {self.quantity.value!r} needs low < high, or neither bound; got low={self.low}, high={self.high}"
             )
 
     @property
@@ -132,7 +132,7 @@ class ObservationSpec:
     is_clipped: bool = True
     """Whether scaled values are held within [-1, 1]."""
     sees_behind: bool = True
-    """True in the published program, which changes highway-env's own default for it: an adversary has to see the ego behind it."""
+    """True in the published program, unlike in highway-env: an adversary has to see the ego behind it."""
     perception_m: float = 200.0
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class ObservationSpec:
         if self.vehicles < 1:
             raise BadParametersError(f"an observation needs a row for at least one vehicle; got vehicles={self.vehicles}")
         if not self.perception_m > 0 or not math.isfinite(self.perception_m):
-            raise BadParametersError(f"perception_m is a finite distance above 0; got {self.perception_m}")
+            raise BadParametersError(f"perception_m must be a finite distance above 0; got {self.perception_m}")
 
     @property
     def size(self) -> int:
@@ -149,14 +149,14 @@ class ObservationSpec:
         return self.vehicles * len(self.features)
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the least and the greatest value of each number, (size,) twice; generous where nothing bounds it by nature."""
+        """Returns the least and the greatest value of each number, (size,) twice; generous for values without a natural bound."""
         rows = [feature.bounds(is_clipped=self.is_clipped) for feature in self.features] * self.vehicles
         lows, highs = np.array(rows, np.float64).T
         return np.minimum(lows, 0.0), np.maximum(highs, 0.0)  # an absent vehicle is all zeros
 
     @property
     def hash(self) -> str:
-        """Returns 16 hexadecimal digits that differ where two specs show anything differently."""
+        """Returns a hash, 16 hexadecimal digits, that differs between specs that show anything differently."""
         return sha256(json.dumps(self.to_table(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
     def to_table(self) -> dict[str, object]:
@@ -177,7 +177,7 @@ class ObservationSpec:
         _refuse_unknown("observation", table, default.to_table())
         rows = table.get("features")
         if rows is not None and not (isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows)):
-            raise BadParametersError(f"observation.features is a list of tables; got {rows!r}")
+            raise BadParametersError(f"observation.features must be a list of tables; got {rows!r}")
         return cls(
             features=tuple(Feature.from_table(row) for row in rows) if rows is not None else default.features,
             vehicles=_whole("vehicles", table.get("vehicles", default.vehicles)),
@@ -196,19 +196,19 @@ def _refuse_unknown(noun: str, table: Mapping[str, object], known: Mapping[str, 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadParametersError(f"{name} is a number; got {value!r}")
+        raise BadParametersError(f"{name} must be a number; got {value!r}")
     return float(value)
 
 
 def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadParametersError(f"{name} is a whole number; got {value!r}")
+        raise BadParametersError(f"{name} must be a whole number; got {value!r}")
     return value
 
 
 def _truth(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise BadParametersError(f"{name} is true or false; got {value!r}")
+        raise BadParametersError(f"{name} must be true or false; got {value!r}")
     return value
 
 

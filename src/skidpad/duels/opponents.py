@@ -1,4 +1,4 @@
-"""Who can sit in either vehicle besides a policy: IDM, chance, one action for ever, and the answer of a search."""
+"""Drivers that are not learned: IDM, random actions, one constant action, and the result of a search."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -21,12 +21,12 @@ class Idm:
 
 @dataclass(frozen=True, slots=True)
 class RandomActions:
-    """One of the five actions at each step, all equally likely: the paper's baseline."""
+    """One of the five actions at random at each step, all equally likely: the paper's baseline."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantActions:
-    """The same action at every step; an ego that is always SLOWER is the baseline that retraining has to beat."""
+    """The same action at every step; an ego that always chooses SLOWER is the baseline for retraining."""
 
     action: Action = Action.IDLE
 
@@ -37,14 +37,16 @@ class ConstantActions:
 
 @dataclass(frozen=True, slots=True)
 class SearchedActions:
-    """The shortest front-vehicle sequence that makes the frozen ego crash, found beforehand; IDLE where there is none, and after it."""
+    """The shortest front-vehicle sequence that makes the frozen ego crash, found beforehand; IDLE if there is none, and after it."""
 
     depth: int = 8
     """Policy steps up to which sequences are tried."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.depth <= 12:
-            raise BadParametersError(f"the depth of the search lies in 1 .. 12 (each step costs five times more); got {self.depth}")
+            raise BadParametersError(
+                f"the search depth must be within 1 .. 12, since each step makes it five times slower; got {self.depth}"
+            )
 
 
 Driver: TypeAlias = Policy | RandomActions
@@ -62,14 +64,23 @@ def name_of(driver: Opponent) -> str:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def random_action(seed: int, episode: int, side: int, step: int) -> int:
-    """Returns the action that chance chooses at one step of one episode; a function of its arguments alone."""
+    """Returns the random action at one step of one episode; it depends on the arguments alone."""
     return whole(stream_key(seed, episode, EGO_STREAM if side == EGO else FRONT_STREAM), step, ACTIONS)
 
 
+def random_actions(seed: int | IntArray, episodes: IntArray, side: int, step: int | IntArray) -> IntArray:
+    """Returns the random actions of many episodes, (N,); seed and step are one for all, or one each, (N,)."""
+    count = len(episodes)
+    return _random_actions(_for_each(seed, count), episodes, side, _for_each(step, count))
+
+
+def _for_each(value: int | IntArray, count: int) -> IntArray:
+    return value if isinstance(value, np.ndarray) else np.full(count, value, np.int64)
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def random_actions(seed: int, episodes: IntArray, side: int, step: int) -> IntArray:
-    """Returns the actions that chance chooses in many episodes, (N,)."""
+def _random_actions(seeds: IntArray, episodes: IntArray, side: int, steps: IntArray) -> IntArray:
     actions = np.empty(len(episodes), np.int64)
     for index in range(len(episodes)):
-        actions[index] = random_action(seed, episodes[index], side, step)
+        actions[index] = random_action(seeds[index], episodes[index], side, steps[index])
     return actions

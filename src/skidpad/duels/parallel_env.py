@@ -1,6 +1,6 @@
-"""PettingZoo's parallel environment: both sides of a duel, each played from the outside.
+"""PettingZoo's parallel environment: both sides of a duel, both played from outside.
 
-Importing this module needs PettingZoo and Gymnasium, of the extra `duel`.
+Importing this module needs PettingZoo and Gymnasium, from the extra `duel`.
 """
 
 from typing import Any
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError, MissingExtraError
 from skidpad.duels.backend import EngineBackend
 from skidpad.duels.gym_env import action_space, observation_space
-from skidpad.duels.layout import CRASH, Outcome, Side
+from skidpad.duels.layout import ACTIONS, CRASH, Outcome, Side
 from skidpad.duels.rewards import Reward, begin_episode, fresh_memory, pay
 from skidpad.duels.scenario import FrontDriver, Scenario
 
 try:
     from gymnasium import spaces
+    from gymnasium.error import InvalidAction, ResetNeeded
     from pettingzoo import ParallelEnv
 except ModuleNotFoundError as error:
     raise MissingExtraError.of("pettingzoo", "duel", "a PettingZoo environment of duels") from error
@@ -26,13 +27,15 @@ AGENTS = {"ego": Side.EGO, "front": Side.FRONT}
 
 
 class DuelParallelEnv(ParallelEnv):  # type: ignore[misc]  # PettingZoo is untyped
-    """Two agents, `ego` and `front`, on one engine; both leave when the episode ends, and `infos` name the outcome."""
+    """Two agents, `ego` and `front`, in one duel. Both leave when the episode ends; their infos then name the outcome."""
 
     metadata: dict[str, Any] = {"name": "skidpad_duel_v0", "render_modes": []}  # noqa: RUF012 - PettingZoo's own shape
 
     def __init__(self, scenario: Scenario, ego_reward: Reward, front_reward: Reward, seed: int = 0) -> None:
         if scenario.front is not FrontDriver.POLICY:
-            raise BadParametersError(f"both sides are played here; scenario {scenario.name!r} has {scenario.front.value!r} in front")
+            raise BadParametersError(
+                f"both sides are played here, but scenario {scenario.name!r} has {scenario.front.value!r} in front; set it to 'policy'"
+            )
         self.possible_agents = list(AGENTS)
         self.agents: list[str] = []
         self.observation_spaces = {agent: observation_space(scenario.observation) for agent in AGENTS}
@@ -65,8 +68,13 @@ class DuelParallelEnv(ParallelEnv):  # type: ignore[misc]  # PettingZoo is untyp
 
     def step(self, actions: dict[str, int]) -> tuple[Seen, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         """Drives one policy step with the actions of both."""
+        if self._episode < 0:
+            raise ResetNeeded("call reset() before the first step()")
         if not self.agents:
             return {}, {}, {}, {}, {}
+        for agent in self.agents:
+            if not self.action_spaces[agent].contains(actions.get(agent)):
+                raise InvalidAction(f"the action of {agent!r} is a whole number within 0 .. {ACTIONS - 1}; got {actions.get(agent)!r}")
         outcome = self._backend.step(int(actions["ego"]), int(actions["front"]))
         state, lanes, agents = self._backend.state, self._backend.scenario.lanes, self.agents
         code = outcome.code if outcome else 0
@@ -81,10 +89,10 @@ class DuelParallelEnv(ParallelEnv):  # type: ignore[misc]  # PettingZoo is untyp
         return seen, rewards, dict.fromkeys(agents, is_over), dict.fromkeys(agents, is_late), infos
 
     def render(self) -> None:
-        """Shows nothing; a film strip is drawn from the recorded episode."""
+        """Does nothing: recorded episodes are drawn by `skidpad replay --picture`."""
 
     def close(self) -> None:
-        """Has nothing to give back."""
+        """Does nothing: there is nothing to free."""
 
     def _seen(self) -> Seen:
         return {agent: self._backend.observe(side) for agent, side in AGENTS.items()}

@@ -1,4 +1,4 @@
-"""Policies: who looks at an observation and answers with an action; learned ones, and those that a user brings."""
+"""Policies map observations to actions: learned ones, and those that users bring."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingFacts:
-    """How a policy came about; kept in its file."""
+    """How a policy was trained; kept in its file."""
 
     scenario: str = ""
     reward: str = ""
@@ -60,7 +60,7 @@ class LearnedPolicy:
             raise BadSubjectError(f"a policy chooses among {ACTIONS} actions; got a network with {self.shape.outputs} outputs")
 
     def act(self, observations: NDArray[np.float32]) -> IntArray:
-        """Returns the actions of the greatest values, (N,); whatever else is in the batch, a row gives the same action."""
+        """Returns the actions of the greatest values, (N,); a row gives the same action in any batch."""
         rows = np.ascontiguousarray(observations, np.float32)
         if rows.ndim != 2 or rows.shape[1] != self.shape.inputs:
             raise BadSubjectError(f"this policy sees (N, {self.shape.inputs}) numbers; got an array of shape {rows.shape}")
@@ -113,11 +113,11 @@ class CallablePolicy:
     name: str = "callable"
 
     def act(self, observations: NDArray[np.float32]) -> IntArray:
-        """Returns the function's answer as it is; who asks looks at every action before it counts."""
+        """Returns the function's answer unchecked; the caller checks every action."""
         return np.asarray(self.function(np.asarray(observations, np.float32)))
 
     def __call__(self, observations: NDArray[np.float32]) -> IntArray:
-        """The same, for those who wrap it in a function of their own."""
+        """Does the same as `act`, so that a user's function can wrap it."""
         return self.act(observations)
 
 
@@ -132,7 +132,7 @@ class _Predicts(Protocol):
 def from_stable_baselines(model: _Predicts, name: str = "stable-baselines3") -> CallablePolicy:
     """Wraps a loaded model of stable-baselines3 that was trained on flat observations; it acts deterministically.
 
-    Files of stable-baselines3 are pickles: load them yourself where you trust them, and hand over the object.
+    Files of stable-baselines3 are pickles: load them yourself if you trust them, and pass the model.
     """
     return CallablePolicy(lambda observations: model.predict(observations, deterministic=True)[0], name)
 
@@ -141,7 +141,7 @@ def policy_named(target: str) -> CallablePolicy:
     """Imports `module:function`, which runs that module's code; only what the user names is ever imported."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
-        raise BadSubjectError(f"a policy of your own is named module:function; got {target!r}")
+        raise BadSubjectError(f"name your own policy as module:function; got {target!r}")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
@@ -153,7 +153,7 @@ def policy_named(target: str) -> CallablePolicy:
     if isinstance(given, CallablePolicy):
         return CallablePolicy(given.function, target)
     if given is None:
-        raise BadSubjectError(f"module {module_name!r} has no {name!r}; name a function that is there")
+        raise BadSubjectError(f"module {module_name!r} has no {name!r}; name a function that it defines")
     if not callable(given):
         raise BadSubjectError(f"{target!r} is a {type(given).__name__}; name a function of observations (N, features)")
     return CallablePolicy(given, target)

@@ -1,4 +1,4 @@
-"""Policies as files: weights in safetensors, and beside them the role, the observation and how they came about; never a pickle."""
+"""Policies as files: safetensors with the weights, the role, the observation and how they were trained; never a pickle."""
 
 import json
 from dataclasses import asdict, fields
@@ -40,9 +40,9 @@ def save_policy(policy: LearnedPolicy, path: Path) -> None:
 
 
 def load_policy(path: Path, role: Side, spec: ObservationSpec, scenario: str = "") -> LearnedPolicy:
-    """Reads a policy that drives as `role` and sees `spec`; anything else is refused with what was found.
+    """Reads a policy that drives as `role` and sees `spec`; any other file is refused with the reason.
 
-    scenario: the name of where it is to drive, for what a refusal says; "" where there is none.
+    scenario: the name of where it will drive, for error messages; "" if there is none.
     """
     tensors, about = _read(path)
     if about.get("role") != role.name.lower():
@@ -51,8 +51,8 @@ def load_policy(path: Path, role: Side, spec: ObservationSpec, scenario: str = "
         )
     if about.get("observation") != spec.hash:
         raise BadSubjectError(
-            f"{path} was trained {place_of(_trained_in(about), str(about.get('observation')))}, and is to drive "
-            f"{place_of(scenario, spec.hash)}; use the scenario that it was trained in, or train anew"
+            f"{path} was trained {place_of(_trained_in(about), str(about.get('observation')))}, but should drive "
+            f"{place_of(scenario, spec.hash)}; use the scenario that it was trained in, or train a new one"
         )
     shape = _shape_of(path, tensors)
     if shape.inputs != spec.size or shape.outputs != ACTIONS:
@@ -78,15 +78,15 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
         raise BadSubjectError(f"no policy at {path}; name a .safetensors file") from error
     except (SafetensorError, OSError) as error:
         raise BadSubjectError(
-            f"{path} is no whole safetensors file: {error}; other formats are not read, because loading them can run code; "
-            "name your own code as module:function, a model of stable-baselines3 as docs/duels.md shows"
+            f"{path} is not a complete safetensors file: {error}; skidpad reads no other format, because loading one can run code; "
+            "pass your own code as module:function (docs/duels.md shows how for stable-baselines3)"
         ) from error
     try:
         about = json.loads(metadata.get(METADATA_KEY, "null"))
     except json.JSONDecodeError:
         about = None
     if not isinstance(about, dict):
-        raise BadSubjectError(f"{path} holds no policy of a duel (its metadata has no {METADATA_KEY!r}); name a file written by skidpad")
+        raise BadSubjectError(f"{path} holds no duel policy (its metadata has no {METADATA_KEY!r}); name a file written by skidpad")
     return tensors, about
 
 
@@ -105,7 +105,7 @@ def _shape_of(path: Path, tensors: dict[str, np.ndarray]) -> Shape:
         found = ", ".join(f"{name} {tensors[name].dtype}{tensors[name].shape}" for name in _NAMES)
         raise BadSubjectError(f"the layers in {path} do not fit together as float32 (out, in) matrices and (out,) biases; got {found}")
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
-        raise BadSubjectError(f"{path} holds weights that are not finite; train it anew")
+        raise BadSubjectError(f"{path} holds weights that are not finite; train it again")
     return Shape(first.shape[1], first.shape[0], second.shape[0], third.shape[0])
 
 

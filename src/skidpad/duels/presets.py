@@ -15,7 +15,7 @@ PAPER = Scenario(
     overtake_end_m=0.0,
     simulation_hz=5,
 )
-"""The case study to the letter: 0.5 to 2 m between the vehicles, speeds within [20, 30] m/s, overtaken once the ego is level.
+"""The case study as printed: 0.5 to 2 m between the vehicles, speeds within [20, 30] m/s, overtaken once the ego is level.
 
 Reference: adversarial testing, sections III and V-A.
 """
@@ -23,7 +23,7 @@ Reference: adversarial testing, sections III and V-A.
 RELEASED = Scenario(name="released", spacing=(0.5, 2.0), overtake_end_m=3.0, simulation_hz=15)
 """The published snapshot: [0.5, 2] is a spacing ratio, both start at 25 m/s, overtaken from 3 m on, simulated at 15 Hz.
 
-Deviates: from the paper's text in each of these, as the authors' own program does; only so does the random baseline reach 0.39.
+Deviates: from the paper's text in each of these, as the authors' program does; the random baseline reaches 0.39 only this way.
 """
 
 PRETRAINING = Scenario(
@@ -43,7 +43,7 @@ PRESETS: Mapping[str, Scenario] = MappingProxyType({preset.name: preset for pres
 
 
 def preset(name: str) -> Scenario:
-    """Returns the preset `name`, or says which there are."""
+    """Returns the preset `name`; an unknown name raises an error that lists the presets."""
     if name not in PRESETS:
         raise UnknownNameError.among("scenario preset", name, PRESETS)
     return PRESETS[name]

@@ -1,4 +1,4 @@
-"""The learner's memory of past steps: a ring of fixed size, drawn from without putting back."""
+"""The learner's memory of past steps: a ring buffer of fixed size, sampled without replacement."""
 
 from typing import NamedTuple
 

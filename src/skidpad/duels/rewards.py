@@ -1,4 +1,4 @@
-"""What the two drivers are paid: quality of driving (Eq. 2), closing in (Eq. 3), a bonus at the crash (Eq. 4), and their sums by name.
+"""The rewards of both drivers: quality of driving (Eq. 2), closing in (Eq. 3), a bonus at the crash (Eq. 4), and named sums of them.
 
 Reference: adversarial testing, sections III and IV-A.
 """
@@ -42,7 +42,7 @@ class RewardParams(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QualityOfDriving:
-    """R_QoD: speed and the right lane are worth something, a collision costs; scaled linearly to [0, 1].
+    """R_QoD: rewards speed and the right lane, penalises a collision; scaled linearly to [0, 1].
 
     The right lane counts from the moment a vehicle turns to it, as in highway-env. Reference: Eq. 2.
     """
@@ -50,13 +50,15 @@ class QualityOfDriving:
     speed_weight: float = 0.4
     right_lane_weight: float = 0.1
     collision_weight: float = -1.0
-    """w_col, the ego's risk aversion: 0 pays no heed to collisions, -1 is the paper's."""
+    """w_col, the ego's risk aversion: 0 ignores collisions, -1 is the paper's."""
     slow_mps: float = 20.0
     fast_mps: float = 30.0
 
     def __post_init__(self) -> None:
         if self.collision_weight > 0.0 or self.speed_weight < 0.0 or self.right_lane_weight < 0.0:
-            raise BadParametersError(f"quality of driving needs a collision weight of at most 0 and others of at least 0; got {self}")
+            raise BadParametersError(
+                f"quality of driving needs a collision weight of at most 0 and other weights of at least 0; got {self}"
+            )
         if self.speed_weight + self.right_lane_weight <= self.collision_weight or not self.slow_mps < self.fast_mps:
             raise BadParametersError(f"quality of driving needs weights that are not all 0, and slow_mps < fast_mps; got {self}")
 
@@ -65,18 +67,17 @@ class QualityOfDriving:
 class Approach:
     """R_diff: negative while the front vehicle gets away or moves sideways, 1 / (1 + d) while the two come closer.
 
-    Reference: Eq. 3, constants from section V-A.
-    Deviates: `D_vy != 0` is `|D_vy| > still_mps`, because the sideways speed after a lane change dies away without ever being 0;
-    D_x is in units of `x_scale_m`, as in the published snapshot.
+    The defaults are Eq. 3 as printed, in metres and m/s. Reference: Eq. 3, constants from section V-A.
     """
 
     margin: float = 0.01
     """a"""
     lateral_divisor: float = 3.0
     """b"""
-    still_mps: float = 0.05
-    x_scale_m: float = 1200.0
-    """The unit of D_x in d: 1200 m, because the snapshot takes the distance from observations that are scaled so; 1 for metres."""
+    still_mps: float = 0.0
+    """The second case applies where |D_vy| is above this; 0 is the printed test, D_vy != 0."""
+    x_scale_m: float = 1.0
+    """The unit of D_x in d, in metres."""
 
     def __post_init__(self) -> None:
         if self.margin < 0.0 or self.lateral_divisor <= 0.0 or self.still_mps < 0.0 or self.x_scale_m <= 0.0:
@@ -90,16 +91,16 @@ class EpisodeBonus:
     share: float = 0.1
     """c"""
     is_cleared: bool = True
-    """Whether the sum starts anew with each episode; in the published snapshot it never does and grows to hundreds."""
+    """Whether the sum starts at 0 in each episode. The published snapshot never clears it, so it grows to hundreds."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.share <= 1.0:
-            raise BadParametersError(f"the share c of R_ep lies in (0, 1]; got {self.share}")
+            raise BadParametersError(f"the share c of R_ep must be within (0, 1]; got {self.share}")
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """weight x (R_QoD - offset) + R_diff at each step; R_ep and a fixed bonus more at the one that ends in a crash."""
+    """weight x (R_QoD - offset) + R_diff at each step; the step that ends in a crash adds R_ep and a fixed bonus."""
 
     name: str
     quality: QualityOfDriving = field(default_factory=QualityOfDriving)
@@ -137,26 +138,31 @@ def driving_reward(collision_weight: float = -1.0) -> Reward:
 
 
 REWARDS: Registry[Callable[[], Reward]] = Registry("adversarial reward", "duel-rewards", ("skidpad.duels.rewards",))
-"""The front vehicle's rewards by name; none of them counts a collision against it (w_col = 0)."""
+"""The front vehicle's rewards by name; none penalises a collision (w_col = 0)."""
 
 _HEEDLESS = QualityOfDriving(collision_weight=0.0)
 
 
 @REWARDS.register("paper")
 def paper_reward() -> Reward:
-    """Returns the reward as printed; a crash gives up more than R_ep pays, so that it teaches to keep clear."""
+    """Eq. 2 to 4 exactly as printed. R_ep pays less than a crash costs, so the adversary learns to keep clear."""
     return Reward("paper", _HEEDLESS, approach=Approach(), bonus=EpisodeBonus())
 
 
 @REWARDS.register("released")
 def released_reward() -> Reward:
-    """Returns the published snapshot's reward: the sum of R_ep runs on over all episodes of a training."""
-    return Reward("released", _HEEDLESS, approach=Approach(), bonus=EpisodeBonus(is_cleared=False))
+    """The reward of the published snapshot: R_ep sums over all episodes of a training, and D_x is in units of 1,200 m.
+
+    Deviates: |D_vy| up to 0.05 m/s counts as no lane change, because after one the sideways speed decays but
+    almost never reaches exactly 0.
+    """
+    # The snapshot takes the distance from observations, which hold x / 1200 m.
+    return Reward("released", _HEEDLESS, approach=Approach(still_mps=0.05, x_scale_m=1200.0), bonus=EpisodeBonus(is_cleared=False))
 
 
 @REWARDS.register("sound")
 def sound_reward() -> Reward:
-    """Returns a reward under which crashing always pays: a running cost of at most 0.1 a step, and 5 for the crash."""
+    """A reward under which crashing always pays: a running cost of at most 0.1 a step, and 5 for the crash."""
     return Reward("sound", _HEEDLESS, quality_weight=0.1, quality_offset=1.0, crash_bonus=5.0)
 
 
@@ -167,7 +173,7 @@ def fresh_memory() -> FloatArray:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def begin_episode(params: RewardParams, memory: FloatArray) -> None:
-    """Clears what Eq. 4 remembers, unless this reward never does."""
+    """Clears what Eq. 4 remembers, unless the reward keeps it."""
     if not params.is_sum_kept:
         memory[:] = 0.0
 

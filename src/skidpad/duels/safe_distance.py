@@ -34,8 +34,8 @@ class SafeDistance:
     """The constants of the safe distance, metres, seconds, m/s and m/s².
 
     Two vehicles are in danger where they are too near both along and across the road.
-    Deviates: no vehicle of these scenarios drives slower than 20 m/s, so that braking ends there and not at a standstill; seen from a
-    frame that moves at `slowest_mps`, the formula is the published one. 0 is the published one itself.
+    Deviates: no vehicle of these scenarios chooses a speed below 20 m/s, so braking ends there and not at a standstill: the published
+    formula in a frame that moves at `slowest_mps`. With 0 it is the published formula itself.
     """
 
     response_s: float = 1.0
@@ -43,9 +43,9 @@ class SafeDistance:
     accelerates_mps2: float = 3.5
     """What the one behind may still accelerate by while it has not yet responded."""
     brakes_at_least_mps2: float = 4.0
-    """What the one behind surely brakes by."""
+    """What the one behind brakes by at least."""
     brakes_at_most_mps2: float = 8.0
-    """What the one ahead may brake by."""
+    """What the one ahead brakes by at most."""
     swerves_mps2: float = 0.2
     """Sideways acceleration during the response."""
     straightens_mps2: float = 0.8
@@ -55,9 +55,9 @@ class SafeDistance:
 
     def __post_init__(self) -> None:
         if min(self.brakes_at_least_mps2, self.brakes_at_most_mps2, self.straightens_mps2) <= 0:
-            raise BadParametersError(f"the braking of a safe distance is above 0; got {self}")
+            raise BadParametersError(f"the braking constants of a safe distance must be above 0; got {self}")
         if min(self.response_s, self.accelerates_mps2, self.swerves_mps2, self.side_margin_m, self.slowest_mps) < 0:
-            raise BadParametersError(f"the constants of a safe distance are at least 0; got {self}")
+            raise BadParametersError(f"the constants of a safe distance must be at least 0; got {self}")
 
     def along_m(self, rear_mps: FloatArray, ahead_mps: FloatArray) -> FloatArray:
         """Returns the free road that the one behind needs, of the shape of the speeds."""
@@ -94,14 +94,14 @@ class SafeDistance:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """The first moment of danger, NaN where there was none, and whose doing it was."""
+    """The first moment of danger, NaN if there was none, and who caused it."""
 
     who: FirstBreak
     at_s: float
 
 
 def first_break(trace: Trace, rules: SafeDistance | None = None) -> Break:
-    """Finds the first simulation step in danger and who brought it about.
+    """Finds the first simulation step in danger and who caused it.
 
     It is the one without whose manoeuvre in that very step, had it kept its speed and its place across the road, the margin would
     have been the larger; where neither manoeuvred, the one behind, whose duty the distance is.

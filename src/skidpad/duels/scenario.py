@@ -65,19 +65,25 @@ class Scenario:
     def __post_init__(self) -> None:
         for name, least in (("lanes", 1), ("policy_hz", 1), ("simulation_hz", 1), ("episode_steps", 1)):
             if getattr(self, name) < least:
-                raise BadParametersError(f"scenario {self.name!r}: {name} is a whole number of at least {least}; got {getattr(self, name)}")
+                raise BadParametersError(
+                    f"scenario {self.name!r}: {name} must be a whole number of at least {least}; got {getattr(self, name)}"
+                )
         if self.simulation_hz < self.policy_hz:
             raise BadParametersError(
-                f"scenario {self.name!r}: simulation_hz is at least policy_hz; got {self.simulation_hz} under {self.policy_hz}"
+                f"scenario {self.name!r}: simulation_hz must be at least policy_hz; got {self.simulation_hz} and {self.policy_hz}"
             )
         for name in ("spacing", "ego_speed_mps", "front_speed_mps"):
             low, high = getattr(self, name)
             if not (math.isfinite(low) and math.isfinite(high) and 0.0 < low <= high):
-                raise BadParametersError(f"scenario {self.name!r}: {name} is a range (low, high) with 0 < low <= high; got ({low}, {high})")
+                raise BadParametersError(
+                    f"scenario {self.name!r}: {name} must be a range (low, high) with 0 < low <= high; got ({low}, {high})"
+                )
         if self.ego_start_ratio is not None and not (math.isfinite(self.ego_start_ratio) and self.ego_start_ratio > 0):
-            raise BadParametersError(f"scenario {self.name!r}: ego_start_ratio is above 0, or absent; got {self.ego_start_ratio}")
+            raise BadParametersError(f"scenario {self.name!r}: ego_start_ratio must be above 0 or left out; got {self.ego_start_ratio}")
         if self.overtake_end_m is not None and not math.isfinite(self.overtake_end_m):
-            raise BadParametersError(f"scenario {self.name!r}: overtake_end_m is a distance, or absent; got {self.overtake_end_m}")
+            raise BadParametersError(
+                f"scenario {self.name!r}: overtake_end_m must be a finite distance or left out; got {self.overtake_end_m}"
+            )
         steps = np.diff(np.asarray(self.target_speeds_mps, np.float64))
         if steps.size == 0 or not (steps > 0).all() or not np.allclose(steps, steps[0]):
             raise BadParametersError(
@@ -149,7 +155,7 @@ class Scenario:
         try:
             return cls.from_table(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise BadParametersError(f"the scenario is no valid TOML: {error}") from error
+            raise BadParametersError(f"the scenario is not valid TOML: {error}") from error
 
     def to_json(self) -> str:
         """Writes the scenario as canonical JSON."""
@@ -161,39 +167,39 @@ class Scenario:
         try:
             table = json.loads(text)
         except json.JSONDecodeError as error:
-            raise BadParametersError(f"the scenario is no valid JSON: {error}") from error
+            raise BadParametersError(f"the scenario is not valid JSON: {error}") from error
         if not isinstance(table, dict):
-            raise BadParametersError(f"a scenario is a JSON object; got {table!r}")
+            raise BadParametersError(f"a scenario must be a JSON object; got {table!r}")
         return cls.from_table(table)
 
 
 def _whole(name: str, value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadParametersError(f"scenario.{name} is a whole number; got {value!r}")
+        raise BadParametersError(f"scenario.{name} must be a whole number; got {value!r}")
     return value
 
 
 def _real(name: str, value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadParametersError(f"scenario.{name} is a number; got {value!r}")
+        raise BadParametersError(f"scenario.{name} must be a number; got {value!r}")
     return float(value)
 
 
 def _reals(name: str, value: object) -> object:
     if not isinstance(value, list):
-        raise BadParametersError(f"scenario.{name} is a list of numbers; got {value!r}")
+        raise BadParametersError(f"scenario.{name} must be a list of numbers; got {value!r}")
     return tuple(_real(name, item) for item in value)
 
 
 def _range(name: str, value: object) -> object:
     if not isinstance(value, list) or len(value) != 2:
-        raise BadParametersError(f"scenario.{name} is a range [low, high]; got {value!r}")
+        raise BadParametersError(f"scenario.{name} must be a range [low, high]; got {value!r}")
     return _reals(name, value)
 
 
 def _text(name: str, value: object) -> object:
     if not isinstance(value, str):
-        raise BadParametersError(f"scenario.{name} is a text; got {value!r}")
+        raise BadParametersError(f"scenario.{name} must be a text; got {value!r}")
     return value
 
 
@@ -213,7 +219,7 @@ def _front(_: str, value: object) -> object:
 
 def _observation(name: str, value: object) -> object:
     if not isinstance(value, Mapping):
-        raise BadParametersError(f"scenario.{name} is a table; got {value!r}")
+        raise BadParametersError(f"scenario.{name} must be a table; got {value!r}")
     return ObservationSpec.from_table(value)
 
 

@@ -1,6 +1,6 @@
-"""The scenes of highway-env beyond the highway in which a duel can be fought: merge, exit, intersection, roundabout.
+"""The scenes of highway-env, besides the highway, in which a duel can be driven: merge, exit, intersection, roundabout.
 
-They run on highway-env alone, with other traffic about. Whatever the scene, both drivers have the five meta-actions, and an episode
+They run only on highway-env, with other traffic. In every scene both drivers have the five meta-actions, and an episode
 ends as a crash when the ego crashes with anyone, as overtaken where the road runs straight, else as a timeout.
 """
 
@@ -108,7 +108,7 @@ SCENES: Mapping[str, Scene] = MappingProxyType({scene.name: scene for scene in (
 
 
 def place_of(scenario: str, observation: str) -> str:
-    """Says in words where a policy was trained or is put, of a scenario's name ("" where unknown) and its observation's hash."""
+    """Describes where a policy was trained or is used, from the scenario's name ("" if unknown) and its observation's hash."""
     if not scenario:
         return f"on observation {observation}"
     return (
@@ -119,7 +119,7 @@ def place_of(scenario: str, observation: str) -> str:
 
 
 def scene(name: str) -> Scene:
-    """Returns the scene `name`, or says which there are."""
+    """Returns the scene `name`; an unknown name raises an error that lists the scenes."""
     if name not in SCENES:
         raise UnknownNameError.among("scene", name, SCENES)
     return SCENES[name]

@@ -1,4 +1,4 @@
-"""Which weights of a training are kept: those that validate best, those that the program behind the paper keeps, or the last."""
+"""Which weights of a training are kept: the best on validation, those that the paper's program would keep, or the last."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -18,10 +18,10 @@ class Selection(Enum):
     """The rule by which weights are kept."""
 
     VALIDATION = "validation"
-    """Those that do best when acting greedily on the same validation episodes; of equals the later.
+    """Those that do best when acting greedily on the same validation episodes; the later of equals.
 
-    An ego's are those with the fewest crashes and then the greatest mean return, because a crash that is dear to a tester costs
-    the return little; a front vehicle's are those with the greatest mean return.
+    An ego's are those with the fewest crashes and then the greatest mean return, because a crash matters to a tester but
+    hardly lowers the return; a front vehicle's are those with the greatest mean return.
     All are scored when the training is over: a reward whose sum is never cleared pays each with the same, final sum.
     """
     WINDOW = "window"

@@ -1,6 +1,6 @@
 """The vector environment that stable-baselines3 trains on: one side of many duels against a frozen other.
 
-Importing this module needs stable-baselines3, of the extra `duel`.
+Importing this module needs stable-baselines3, from the extra `duel`.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import MissingExtraError
 from skidpad.core.images import IntArray
 from skidpad.duels.batch import DuelBatch
-from skidpad.duels.gym_env import action_space, observation_space
+from skidpad.duels.gym_env import action_space, check_actions, observation_space
 from skidpad.duels.layout import RUNNING, Outcome, Side
 from skidpad.duels.opponents import Driver, Idm
 from skidpad.duels.rewards import Reward
@@ -27,27 +27,21 @@ except ModuleNotFoundError as error:
 class StableBaselinesEnv(VecEnv):
     """Begins the next episode in the same step and keeps the last observation in `terminal_observation`, as the library wants it."""
 
-    def __init__(self, scenario: Scenario, side: Side, other: Driver | Idm, reward: Reward, count: int, seed: int = 0) -> None:
+    def __init__(self, scenario: Scenario, side: Side, other: Driver | Idm, reward: Reward, num_envs: int, seed: int = 0) -> None:
         self.render_mode = None
-        super().__init__(count, observation_space(scenario.observation), action_space())
-        self._batch = DuelBatch(scenario, side, other, reward, count, seed)
-        self._has_begun = False
-        self._actions = np.zeros(count, np.int64)
+        super().__init__(num_envs, observation_space(scenario.observation), action_space())
+        self._batch = DuelBatch(scenario, side, other, reward, num_envs, seed)
+        self._actions = np.zeros(num_envs, np.int64)
 
     def reset(self) -> NDArray[np.float32]:
-        """Begins anew where a seed was set or nothing has begun yet, else the next episode of every place."""
-        seed = self._seeds[0]
-        if seed is not None or not self._has_begun:
-            self._batch.restart(seed)
-            self._has_begun = True
-        else:
-            self._batch.advance(np.ones(self.num_envs, np.bool_))
+        """Begins an episode in every place: the first under the seed that `seed` gave it, or the next one."""
+        self._batch.reset(self._seeds)
         self._reset_seeds()
         return self._batch.observe()
 
     def step_async(self, actions: IntArray) -> None:
         """Takes the actions."""
-        self._actions = np.asarray(actions, np.int64)
+        self._actions = check_actions(self._batch, actions)
 
     def step_wait(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Drives one policy step in every place."""
@@ -67,7 +61,7 @@ class StableBaselinesEnv(VecEnv):
         return self._batch.observe(), rewards.astype(np.float32), over, infos
 
     def close(self) -> None:
-        """Has nothing to give back."""
+        """Does nothing: there is nothing to free."""
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """Returns an attribute of this environment once for each place."""

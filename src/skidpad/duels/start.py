@@ -1,4 +1,4 @@
-"""How an episode starts: all that differs between two episodes of one scenario, as a record that can be kept and replayed."""
+"""How an episode starts: everything that differs between episodes of one scenario, as a record that can be kept and replayed."""
 
 from dataclasses import astuple, dataclass
 from typing import Self
@@ -21,7 +21,7 @@ class Start:
     front_x_m: float
     front_speed_mps: float
     idm_exponent: float
-    """How sharply an IDM in front nears its wanted speed; without meaning for a policy."""
+    """How sharply an IDM in front approaches its desired speed; unused by a policy."""
 
     @classmethod
     def drawn(cls, scenario: Scenario, seed: int, episode: int) -> Self:

@@ -1,4 +1,4 @@
-"""An episode driven again from its start and its actions, kept at every simulation step: what drawings and judgements look at."""
+"""An episode driven again from its start and its actions, kept at every simulation step, for drawings and judgements."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ class Trace:
 
     @property
     def closing_mps(self) -> float:
-        """How much faster the one behind was at the impact; NaN without one. Never negative: two that meet side by side do not close in."""
+        """How much faster the one behind was at the impact; NaN without one. Never negative, also where they meet side by side."""
         frame = self.impact_frame
         if frame is None:
             return float("nan")
@@ -69,11 +69,11 @@ def _trace(params: Params, one: Params, start: FloatArray, ego_actions: IntArray
 
 
 def trace(scenario: Scenario, start: FloatArray, ego_actions: IntArray, front_actions: IntArray) -> Trace:
-    """Drives an episode again; start: (START_FIELDS,), actions: (policy steps,) each, 0 .. 4 (an IDM front does not look at its own)."""
+    """Drives an episode again; start: (START_FIELDS,), actions: (policy steps,) each, 0 .. 4 (an IDM front ignores its actions)."""
     ego = np.ascontiguousarray(ego_actions, np.int64)
     front = np.ascontiguousarray(front_actions, np.int64)
     if ego.shape != front.shape or ego.ndim != 1:
-        raise BadParametersError(f"an episode has as many actions of the ego as of the front; got {ego.shape} and {front.shape}")
+        raise BadParametersError(f"an episode needs as many actions of the ego as of the front; got {ego.shape} and {front.shape}")
     params = scenario.compiled()
     states = np.empty((len(ego) * params.frames + 1, VEHICLES, FIELDS))
     _trace(params, params._replace(frames=1), np.ascontiguousarray(start, np.float64), ego, front, states)

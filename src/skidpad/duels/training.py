@@ -24,10 +24,10 @@ from skidpad.duels.selection import Candidate, RunningMean, Selection, Validatio
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How long and by what rule; the defaults are the paper's but for the choice of weights.
+    """How long to train and which weights to keep; the defaults are the paper's, except for the choice of weights.
 
     Deviates: the paper keeps weights by the mean reward of 50 training episodes (`Selection.WINDOW`). That mean is taken while the
-    weights change and while actions are explored, and picked egos with failure rates of up to 0.27 against IDM.
+    weights change and while actions are explored, and has picked egos with failure rates of up to 0.27 against IDM.
     """
 
     episodes: int = 2000
@@ -103,7 +103,7 @@ def retrain_ego(
     reward: Reward | None = None,
     progress: Progress = silent,
 ) -> Training:
-    """Trains the ego on, against the frozen adversary."""
+    """Continues training the ego, against the frozen adversary."""
     return _train(scenario, ego, front, reward or driving_reward(), settings, seed, progress)
 
 
@@ -118,7 +118,7 @@ def _train(
 ) -> Training:
     side = start.role
     if isinstance(opponent, SearchedActions):
-        raise BadParametersError("nobody can be trained against a search, which answers to one frozen ego; train against a policy")
+        raise BadParametersError("cannot train against a search, which works on one frozen ego; train against a policy")
     scenario = scenario_against(scenario, opponent if side is Side.EGO else start)
     check_fit(start, side, scenario)
     check_fit(opponent, side.other, scenario)

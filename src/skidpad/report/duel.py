@@ -1,4 +1,4 @@
-"""From a run of duels to its page: verdict, films, Figures 4 to 6, tables with intervals."""
+"""Builds the page of a run of duels: verdict, films, Figures 4 to 6, tables with intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skidpad.duels.safe_distance import SafeDistance
 from skidpad.report.duel_charts import duel_charts
 from skidpad.report.duel_films import films
 from skidpad.report.duel_tables import duel_tables
-from skidpad.report.duel_words import front_words, left_out, speed
+from skidpad.report.duel_words import front_words, left_out, slow_words, speed
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Page
 from skidpad.report.reproducing import commands_of, damage_of
@@ -52,9 +52,9 @@ def duel_page(work: DuelWork) -> Page:
 
 
 _PICTURES = (
-    "Seen from above; both drive to the right, and the picture goes along with them. The ego is green, orange where it has crashed; the "
-    "front vehicle is magenta. “Last chance” is the last decision with which the ego could still have escaped, the front vehicle doing as "
-    "it did."
+    "Seen from above; both drive to the right, and the view moves with them. The ego is green, and orange once it has crashed; the front "
+    "vehicle is magenta. “Last chance” is the last decision with which the ego could still have avoided the crash, if the front vehicle "
+    "did what it did."
 )
 
 
@@ -64,7 +64,7 @@ _CALM = "a calm driver (IDM)"
 def _verdict(work: DuelWork, summary: DuelSummary) -> str:
     state = "" if work.run.is_finished else "Not finished yet. "
     if not summary.episodes:
-        return f"{state}Nothing was tested; the policies are trained."
+        return f"{state}Nothing was tested; the policies were only trained."
     if summary.unmeasured:
         return f"{state}{_capital(plain(summary.unmeasured))}"
     groups = _by_failure(summary, work.settings.groups)
@@ -75,16 +75,16 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
         parts.append(f"the adversary ({groups[0]}) makes the ego crash in {_mean(worst)} of the episodes")
     if chance:
         parts.append(f"{'a' if groups else 'A'} random front vehicle in {_mean(chance)}" + ("" if groups else " makes it crash"))
-    if calm and calm.judged:  # of the very ego that the others met, and not of all that were trained
+    if calm and calm.judged:  # of the ego that the others met, not of all trained egos
         parts.append(f"{_CALM} in {_mean(calm)}" if parts else f"{_CALM} in front makes it crash in {_mean(calm)} of the episodes")
     words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
     dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
-    warning = f" Mind: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
+    warning = f" Note: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
     return f"{state}{words}.{warning}"
 
 
 def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> str:
-    """Says what retraining brought and cost, each beside the same ego's figure before it and the same front vehicle."""
+    """Says what retraining gained and cost, compared with the same ego before it and the same front vehicle."""
     found = _repaired(work, summary, groups)
     if found is None:
         return ""
@@ -130,27 +130,30 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
     )
     notes = [
         (
-            f"{failure} Failure rates are means over trainings of means over tests; SEM is across "
-            "trainings. Intervals are Wilson's over all episodes, and trainings differ more than that."
-        ),
-        (
-            "On this highway vehicles drive 20 m/s at least, whatever they choose: an ego that is always slower never crashes either, so "
-            "read the speed beside the safety. The last step of a crash is driven to its end, braking: its speed is in the mean."
-        ),
-    ][: 2 if work.arena.is_judged else 1]
+            f"{failure} A failure rate is the mean over trainings of their means over tests, and SEM is across trainings. Intervals are "
+            "Wilson's over all episodes; they ignore that trainings differ, so the uncertainty is larger."
+        )
+    ]
+    slow = slow_words(summary)
+    if slow:
+        notes.append(f"{slow} Compare a retrained ego's failure rate and speed with it.")
+    if work.arena.is_judged:
+        notes.append("Mean speeds include the whole last step of a crash, in which both vehicles brake after the impact.")
     if work.arena.is_judged:
         rss = SafeDistance()
         notes.append(
-            "A crash is avoidable at a moment if some sequence of the ego's actions from then on avoids it, the front vehicle doing as it "
-            "did; found by an exact search. Who broke the safe distance first is by responsibility-sensitive safety (RSS): "
-            f"{rss.response_s:g} s to respond, accelerating by {rss.accelerates_mps2:g} m/s² meanwhile, then braking by "
-            f"{rss.brakes_at_least_mps2:g} m/s² at least, the one ahead by {rss.brakes_at_most_mps2:g} m/s² at most."
+            "A crash is avoidable at a moment if some sequence of the ego's actions from then on avoids it while the front vehicle does "
+            "what it did; an exact search decides. Responsibility-sensitive safety (RSS) decides who broke the safe distance first: the "
+            f"vehicle behind accelerates by {rss.accelerates_mps2:g} m/s² for {rss.response_s:g} s, then brakes by at least "
+            f"{rss.brakes_at_least_mps2:g} m/s²; the one ahead brakes by at most {rss.brakes_at_most_mps2:g} m/s²."
         )
     else:
-        notes.append("In scenes of highway-env, avoidability and safe distances are not judged.")
+        notes.append("Avoidability and safe distances are judged only on the built-in highway, not in scenes of highway-env.")
     problem = next((column.problem for column in summary.columns if column.problem), "")
     if problem:
-        notes.append(f"{counted(summary.errors, 'episode')} ended as an error and count in no rate; the first: {plain(problem, 300)}")
+        notes.append(
+            f"{counted(summary.errors, 'episode')} ended as an error and count in no rate; the first failure: {plain(problem, 300)}"
+        )
     return tuple(notes)
 
 

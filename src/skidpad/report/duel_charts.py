@@ -62,7 +62,7 @@ def _training_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
             label = phase_words(work.settings, trainings.phase)
             lines.append(Curve(label, tuple(float(n + 1) for n in places), tuple(float(values[n]) for n in places)))
         if lines:
-            caption = "Mean over trainings, each point the mean of the last 50 episodes; exploration included."
+            caption = "Mean over trainings; each point averages the last 50 episodes, including exploration."
             said = "; ".join(f"{line.label} ends at {line.y[-1]:.3g}" for line in lines)
             charts.append(Chart(title, caption, curves(f"curve-{key}", title, said, ("training episode", y_label), lines)))
     return charts
@@ -80,7 +80,7 @@ def _notice_chart(summary: DuelSummary) -> list[Chart]:
     ]
     title = "Until when crashes could be avoided"
     said = "; ".join(f"{crashes.column}: {percent(crashes.avoidable_before(1.0))} one second before" for crashes in wanted)
-    caption = "Share of the crashes from which the ego could still have escaped so many seconds before the impact."
+    caption = "Share of crashes that the ego could still have avoided, by seconds before the impact."
     return [Chart(title, caption, curves("notice", title, said, ("seconds before the impact", "still avoidable, %"), lines))]
 
 
@@ -104,7 +104,7 @@ def _sweep_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
         speeds = [(weights[place], (column.ego_mps - 20.0) / 10.0) for place in order if (column := found[OWN, place])]
         lines.append(Curve("ego's speed, 0 = 20 m/s, 1 = 30 m/s", tuple(x for x, _ in speeds), tuple(y for _, y in speeds)))
         title = f"Risk aversion: egos retrained against {group}"
-        caption = "w_col is what a collision costs the ego (Eq. 2); the paper's is −1. Nearer to 0 it drives faster and crashes more."
+        caption = "w_col is the weight of a collision in the ego's reward (Eq. 2); the paper uses −1, and 0 ignores collisions."
         said = "; ".join(f"{line.label}: {', '.join(f'{y:.3g}' for y in line.y)}" for line in lines)
         charts.append(Chart(title, caption, curves(f"sweep-{plain(group, 30)}", title, said, ("w_col", "share"), lines)))
     return charts

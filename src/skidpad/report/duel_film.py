@@ -97,7 +97,7 @@ def film_strip(key: str, title: str, film: Film) -> str:
 
 
 def animation(key: str, title: str, film: Film) -> str:
-    """Draws an episode that moves in real time, over and over; the camera goes along."""
+    """Draws an episode as an animation in real time, in a loop; the camera moves along."""
     scale = film.scale(WIDTH)
     height = _road_px(film, scale)
     hz = film.trace.simulation_hz
@@ -127,7 +127,7 @@ def animation(key: str, title: str, film: Film) -> str:
 
 
 def standalone(svg: str) -> str:
-    """Returns a drawing as a file of its own, with a ground and the fonts that a page would give it."""
+    """Returns a drawing as a standalone file, with the background and fonts that a page would give it."""
     root = ET.fromstring(svg)  # noqa: S314  our own drawing, not foreign XML
     root.set("xmlns", "http://www.w3.org/2000/svg")
     _, _, width, height = root.get("viewBox", "0 0 0 0").split()
@@ -143,7 +143,7 @@ def standalone(svg: str) -> str:
 
 
 def _moments(film: Film) -> list[int]:
-    """Returns the simulation steps to show: decisions, evenly thinned where there are many, the last chance and the end for sure."""
+    """Returns the simulation steps to show: decisions, evenly thinned if there are many, and always the last chance and the end."""
     each = film.trace.simulation_hz // film.trace.policy_hz
     # a decision right before the end would look like the end
     decisions = [frame for frame in range(0, film.frames, each) if frame == 0 or film.frames - frame > film.trace.simulation_hz // 5]
@@ -249,7 +249,7 @@ def _car(group: ET.Element, side: int, scale: float, colour: str) -> ET.Element:
 
 
 def _trail(view: ET.Element, film: Film, side: int, frame: int, scale: float, offset: float) -> None:
-    """Draws the way of the last second."""
+    """Draws the path of the last second."""
     first = max(0, frame - film.trace.simulation_hz)
     if frame > first:
         points = " ".join(f"{x:.1f},{y:.1f}" for _, x, y, _ in (_placed(film, side, at, scale, offset) for at in range(first, frame + 1)))
@@ -303,7 +303,7 @@ def _switched(node: ET.Element, name: str, steps: Sequence[tuple[float, str]], w
 
 
 def _told(film: Film) -> str:
-    """Words the episode for those who do not see it."""
+    """Describes the episode in words, for readers who cannot see the picture."""
     impact = film.trace.impact_frame
     end = f"They collide after {film.trace.impact_s:.1f} seconds." if impact is not None else "They do not collide."
     moves = [

@@ -26,7 +26,7 @@ _LOOKED_AT = 300
 """Crashes among which the patterns are looked for."""
 _CALM = {
     "": "",
-    "nobody": "nobody came too near before",
+    "nobody": "nobody broke the safe distance before",
     "start": "they started too near each other",
     "ego": "the ego broke the safe distance first",
     "front": "the front vehicle broke the safe distance first",
@@ -131,6 +131,6 @@ def _said(row: Mapping[str, Any]) -> str:
         if isfinite(until)
         else "could not be avoided from the start"
     )
-    chance = "is undecided as to when it could be avoided" if row["avoidable"] == "undecided" else chance
+    chance = "could not be judged: the search ran out of tries" if row["avoidable"] == "undecided" else chance
     words = _CALM[row["first_break"]]
     return f"{who}: the crash, closing in at {row['closing_mps']:.1f} m/s, {chance}{'; ' + words if words else ''}."

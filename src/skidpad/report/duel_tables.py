@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from skidpad.statistics.ranks import RankTest
 
 _LEFT_OUT = (
-    "Left out are episodes that ended by a policy's error. Those that are left may be the easier or the harder ones: mend the policy "
-    "before reading such a rate."
+    "Rates leave out episodes that ended because a policy failed. The others may be the easier or the harder ones; fix the policy before "
+    "relying on such a rate."
 )
 _NOTICE_S = (0.5, 1.0, 1.5, 2.0, 3.0)
 
@@ -104,7 +104,7 @@ def _rate(column: Column) -> str:
 
 
 def _compared(test: RankTest, effect: Effect, units: str) -> tuple[str, str, str]:
-    """Words a comparison; where even complete separation could show nothing, its figures would only mislead."""
+    """Words a comparison; leaves the figures out if even complete separation would not be significant."""
     if not can_decide(test):
         return NOTHING, NOTHING, f"too few {units}"
     return f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value

@@ -1,4 +1,4 @@
-"""How the page of a run of duels calls egos, front vehicles and trainings, whose names in a run are made for programs."""
+"""What the report of a run of duels calls egos, front vehicles and trainings, whose names in a run are meant for programs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from skidpad.campaigns.duel_drivers import IDM, SLOW
 from skidpad.campaigns.duel_phases import TRAIN_EGO, repair_family, repair_phase
-from skidpad.report.wording import NOTHING, count
+from skidpad.report.wording import NOTHING, count, percent
 
 if TYPE_CHECKING:
     from skidpad.campaigns.duel_settings import DuelSettings
-    from skidpad.campaigns.duel_summary import Column
+    from skidpad.campaigns.duel_summary import Column, DuelSummary
 
 
 def repairs_of(settings: DuelSettings) -> dict[str, tuple[str, str]]:
@@ -40,6 +40,16 @@ def front_words(column: str) -> str:
 def speed(mps: float) -> str:
     """Words a mean speed without its unit."""
     return f"{mps:.1f}" if isfinite(mps) else NOTHING
+
+
+def slow_words(summary: DuelSummary) -> str:
+    """Says how often an ego that always chooses SLOWER crashed in this run, and how fast it drove; empty where it was not tested."""
+    tested = [column for column in summary.columns if column.family == SLOW and column.judged]
+    if not tested:
+        return ""
+    rates = ", ".join(f"in {percent(column.across_trainings.mean)} with {front_words(column.column)}" for column in tested)
+    speeds = sorted({speed(column.ego_mps) for column in tested})
+    return f"An ego that always chooses SLOWER crashes {rates}, and drives {' to '.join(dict.fromkeys((speeds[0], speeds[-1])))} m/s."
 
 
 def left_out(column: Column) -> str:

@@ -1,4 +1,4 @@
-"""The published figures of adversarial testing with reinforcement learning, as printed, and what is to be minded about them."""
+"""The published figures of adversarial testing with reinforcement learning, as printed, and what to know before comparing with them."""
 
 from dataclasses import dataclass
 
@@ -43,48 +43,54 @@ EGO_SEM, FRONT_SEM, RANDOM_SEM = 0.92, 1.37, 0.17
 P_VALUE, A12 = 1e-5, 1.00
 
 SLOW_MPS, FAST_MPS = 20.0, 30.0
-"""Figure 6: the speed of the ego after and before retraining, read off."""
+"""Figure 6: the speed of the ego after and before retraining, read off the plot."""
 
 TRAPS = (
     (
-        "The spacing of 0.5 to 2 'meters' is a ratio in the published program; as metres, a random front vehicle makes the ego crash more "
-        "often than the printed 0.39. So it does where an episode ends once the ego is level, and not 3 m behind. The scenario `released` "
-        "follows the program, `paper` the text."
+        "The spacing of 0.5 to 2 'meters' is a ratio in the published program. Read as metres, a random front vehicle makes the ego crash "
+        "more often than the printed 0.39; the same happens if an episode ends when the ego is level instead of 3 m behind. The scenario "
+        "`released` follows the program, `paper` the text."
     ),
     (
-        "How often a random front vehicle makes an ego crash depends on the ego more than on chance: the table's 0.17 % is the error of "
-        "one ego tested again and again. Of egos that never crash with IDM, the paper does not say which it takes; ours is the first."
+        "How often a random front vehicle makes an ego crash depends more on the ego than on chance: the table's 0.17 % is the error of "
+        "testing one ego repeatedly. The paper does not say which of the egos that never crash with IDM it uses; we use the first."
     ),
     (
-        "The weights that are kept decide it too. Egos here are kept by the rule of the paper's program: a running mean of training "
-        "returns with a weight of 1 / 50, kept when it is a tenth above the one kept before. Kept by the return on validation episodes, "
-        "egos pass more closely, and chance makes them crash more often. Adversaries and retrained egos are kept by validation: the "
-        "program looks at a running mean of R_diff there, which is negative, and writes the adversary's network, not the ego's."
+        "It also depends on which weights of a training are kept. We keep an ego's weights by the rule of the paper's program: a running "
+        "mean of training returns, with a weight of 1 / 50 for the newest, replaces the weights whenever it is a tenth above the best so "
+        "far. Egos kept by their return on validation episodes pass more closely and crash more often with a random front vehicle. We keep "
+        "adversaries and retrained egos by validation, because there the program uses a running mean of R_diff, which is negative, and "
+        "saves the adversary's network instead of the ego's."
     ),
     (
-        "The published program changes highway-env's observation so that a driver sees what is behind it; as it comes, an adversary would "
-        "see the ego within 10 m only. Drivers here see behind, too."
+        "The published program changes highway-env's observation so that a driver sees what is behind it. Without that change an adversary "
+        "sees the ego only within 10 m. Drivers here see behind, too."
     ),
     (
-        "The bonus R_ep (Eq. 4), computed per episode as printed, does not pay for what a crash gives up: every step's reward is usually "
-        "positive, and a tenth of a short sum is less than the steps that are lost. The reward `paper` therefore teaches to keep clear. "
-        "In the published program the sum is never cleared, so that the bonus grows over the training (`released`); `sound` is a small "
-        "running cost and a fixed bonus. As it was published, the program has R_diff commented out; `released` keeps it as printed."
+        "The bonus R_ep (Eq. 4), summed over an episode as printed, pays less than a crash costs: a crash ends the episode, and a tenth of "
+        "a short sum is less than the rewards of the steps that are lost. The reward `paper` is Eq. 2 to 4 exactly as printed, so its "
+        "adversary learns to keep clear. The published program never clears the sum, so its bonus grows over the training (`released`). "
+        "`sound` is a small running cost and a fixed bonus."
     ),
     (
-        "A policy step is driven to its end even where a crash happens within it, as in highway-env, and crashed vehicles brake: the last "
-        "speed of an episode that crashes is one after the impact. Mean speeds of columns with many crashes are therefore too low, and the "
-        "speed lost with the adversary in front is more than it says."
+        "`paper` and `released` also differ in R_diff (Eq. 3). `paper` takes the distance in metres and tests D_vy != 0 exactly; after a "
+        "lane change the sideways speed decays but almost never reaches exactly 0, so closing in no longer pays. `released` divides D_x "
+        "by 1,200 m, as the program's observations do, and treats |D_vy| up to 0.05 m/s as 0. The published program has R_diff commented "
+        "out."
     ),
-    "D_vy != 0 in Eq. 3 is a test of floats that never become 0 again after a lane change; ours has a tolerance of 0.05 m/s.",
+    (
+        "The simulation drives a policy step to its end even if a crash happens within it, as highway-env does, and crashed vehicles "
+        "brake: the last speed of a crashed episode is a speed after the impact. Mean speeds of columns with many crashes are therefore "
+        "too low, and the ego loses more speed with its adversary in front than the table says."
+    ),
     (
         "The text says that the random agent 'does not go above 40 %' and that the adversary's training failure rate is at least 0.87; "
         "Table I has 0.41 and 0.86."
     ),
-    "With ten values each and no overlap the exact two-sided p-value is 2 / 184,756 = 1.08e-5, the table's 10^-5: it cannot be smaller.",
+    "With ten values each and no overlap the exact two-sided p-value is 2 / 184,756 = 1.08e-5, the table's 10^-5; it cannot be smaller.",
     (
-        "Vehicles here drive at least 20 m/s, so that an ego that is always slower has a failure rate of 0 as well; the table's 0.00 after "
-        "retraining has to be read beside the speed that it costs. The network that the published program writes while it retrains is the "
-        "adversary's."
+        "No vehicle here chooses a speed below 20 m/s, so an ego that always chooses SLOWER is a baseline: its failure rates in this "
+        "scenario are in the rows `slow`. Read the table's 0.00 after retraining beside those and beside the speed it costs. The "
+        "published program saves the adversary's network while it retrains the ego."
     ),
 )

@@ -1,4 +1,4 @@
-"""Table I whole, for every reward, the paper beside, and what the paper does not show: from nothing to the scoreboard."""
+"""Replicates Table I for every reward beside the paper's figures, and adds what the paper does not show."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from skidpad.replicate.duel import paper, tables
 from skidpad.replicate.render import markdown, payload_of, scoreboard_sheet
 from skidpad.replicate.rows import Row, Sheet
 from skidpad.report.duel import duel_page
+from skidpad.report.duel_words import slow_words
 from skidpad.report.render import render_page, write_text_whole
 from skidpad.runs.folder import Run
 
@@ -97,13 +98,15 @@ class DuelReplication:
         return (tables.paper_table_1(), *ours, tables.crossings(self.summary), tables.crashes(self.summary))
 
     def facts(self) -> tuple[str, ...]:
-        """Returns what was done, in words."""
+        """Describes what was done."""
         s = self.settings
+        baseline = slow_words(self.summary)
         return (
             f"trainings of each kind: {s.trainings} x {s.train_episodes} episodes; tests of each: {s.tests} x {s.test_episodes}",
             f"rewards: {', '.join(s.rewards)}; egos retrained against the best adversary of: {', '.join(self.campaign.repaired)}",
-            f"ego: {self.summary.best_ego}, the one with the lowest failure rate against IDM, of equals the first",
-            f"episodes tested: {self.summary.episodes:,}; ended by a policy that failed: {self.summary.errors}",
+            f"ego: {self.summary.best_ego}, the one with the lowest failure rate against IDM; the first of several equals",
+            f"episodes tested: {self.summary.episodes:,}; ended by a policy's error: {self.summary.errors}",
+            *((baseline,) if baseline else ()),
             f"seed {s.seed}",
         )
 

@@ -1,4 +1,4 @@
-"""Table I with our figures, row by row and as sheets, and the tables that the paper has not."""
+"""Table I with our figures, as scoreboard rows and as sheets, and tables that the paper does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ego_rows(summary: DuelSummary) -> tuple[Row, ...]:
-    """Returns the set-up: how well the ego drives before anyone bothers it."""
+    """Returns the set-up: how well the ego drives before it meets an adversary."""
     column = summary.column(EGO, IDM)
     if column is None:
         return ()
@@ -48,7 +48,7 @@ def chance_rows(summary: DuelSummary) -> tuple[Row, ...]:
     )
     if every is None:
         return rows
-    note = f"{_spread(every)}: how often chance makes an ego crash depends on the ego"
+    note = f"{_spread(every)}: the rate depends on the ego"
     return (
         *rows,
         Row.compared("RQ1", "random: the same, mean over every ego", paper.AVERAGE.random_test, every.across_trainings.mean, note),
@@ -83,7 +83,7 @@ def exposure_rows(summary: DuelSummary, reward: str) -> tuple[Row, ...]:
 
 
 def repair_rows(summary: DuelSummary, settings: DuelSettings, reward: str) -> tuple[Row, ...]:
-    """Returns RQ2 for one reward, and what the repair costs and brings elsewhere."""
+    """Returns RQ2 for one reward, and what retraining gains and costs against other front vehicles."""
     family, question = repair_family(settings, reward, 0), f"RQ2, {reward}"
     own, before = summary.column(family, OWN), summary.before(reward)
     if own is None:
@@ -187,15 +187,15 @@ def crossings(summary: DuelSummary) -> Sheet:
     )
     names = ("ego", "front", "failure rate", "SEM %", "95 % low", "95 % high", "ego m/s", "episodes", "errors")
     note = (
-        "`slow` always chooses SLOWER. `own adversary` is the one an ego was retrained against; it has met no other. The episodes against "
-        "other seeds and rewards are shared evenly among the adversaries met: 1,000 among nine are 111 each, so ten egos drive 9,990."
+        "`slow` always chooses SLOWER. `own adversary` is the only one that the ego was retrained against. Adversaries of other seeds and "
+        "of other rewards share their column's episodes evenly: 1,000 among nine are 111 each, so ten egos drive 9,990."
     )
     return Sheet("Every ego against every front vehicle", names, rows, note)
 
 
 _KEPT = (
-    "`crashes kept`: of every test the first episodes are kept in the run, and only their crashes are judged here; the rates above count "
-    "all episodes. Shares are of the crashes that could be decided."
+    "`crashes kept`: the run keeps the first episodes of every test, and only their crashes are judged here; the rates above count all "
+    "episodes. Shares are of the crashes that the search could decide."
 )
 
 

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -39,11 +40,6 @@ def run_of(skidpad, subject: Path, drive_text: str, out: Path, *more: object) ->
     done = skidpad("test", subject, drive_text, "--out", out, "--transforms", "brightness,blur", "--within-deg", "5", *more)
     assert done.code == 0, done.err
     return out
-
-
-def gate(skidpad, *words: object):
-    """The toys answer the same on every frame as it is, which a gate refuses unless it is accepted."""
-    return skidpad("gate", *words, "--accept-doubts")
 
 
 def worst(run: Path) -> str:
@@ -109,12 +105,12 @@ def test_gate_passes_the_same_subject_and_names_a_regression(skidpad, drivers, d
     base = run_of(skidpad, drivers["bad"], drive_text, tmp_path / "base", "--seed", "1")
     again = run_of(skidpad, drivers["bad"], drive_text, tmp_path / "again", "--seed", "2")
     worse = run_of(skidpad, drivers["worse"], drive_text, tmp_path / "worse", "--seed", "3")
-    passed = gate(skidpad, again, "--baseline", base, "--max-new", "0", "--max-rate", "0.9")
+    passed = skidpad("gate", again, "--baseline", base, "--max-new", "0", "--max-rate", "0.9")
     assert (passed.code, passed.err) == (0, "")
     assert "passed: 5 limits are kept" in passed.out
     files = {name: tmp_path / f"gate.{name}" for name in ("xml", "md")}
     words = ("--baseline", base, "--max-new", "3", "--junit", files["xml"], "--markdown", files["md"])
-    failed = gate(skidpad, worse, *words)
+    failed = skidpad("gate", worse, *words)
     assert failed.code == 1
     broken = [line for line in failed.out.splitlines() if line.startswith("broken: ")]
     assert len(broken) >= 1
@@ -126,7 +122,7 @@ def test_gate_passes_the_same_subject_and_names_a_regression(skidpad, drivers, d
     root = ET.parse(files["xml"]).getroot()
     assert int(root.attrib["failures"]) == len(broken)
     assert files["md"].read_text().startswith("## skidpad gate: FAILED")
-    told = json.loads(gate(skidpad, worse, *words, "--json").out)
+    told = json.loads(skidpad("gate", worse, *words, "--json").out)
     assert told["passed"] is False
     assert [f"broken: {line}" for line in told["broken"]] == broken
     replayed = skidpad("replay", worse, told["new"][0])
@@ -135,27 +131,27 @@ def test_gate_passes_the_same_subject_and_names_a_regression(skidpad, drivers, d
 
 def test_gate_limits_of_groups_and_bad_use(skidpad, drivers, drive_text: str, tmp_path: Path) -> None:
     run = run_of(skidpad, drivers["bad"], drive_text, tmp_path / "run")
-    assert gate(skidpad, run, "--max-rate", "blur=0").code == 0
-    failed = gate(skidpad, run, "--max-rate", "brightness=0.1", "--max-rate", "blur=0")
+    assert skidpad("gate", run, "--max-rate", "blur=0").code == 0
+    failed = skidpad("gate", run, "--max-rate", "brightness=0.1", "--max-rate", "blur=0")
     assert failed.code == 1
     assert failed.out.count("broken: ") == 1
     assert "failure rate of brightness is beyond 0.1" in failed.out
     for words in ((), ("--max-rate", "much"), ("--max-rate", "2"), ("--max-rate", "bluur=0.1"), ("--max-new", "1")):
-        refused = gate(skidpad, run, *words)
+        refused = skidpad("gate", run, *words)
         assert refused.code == 2, words
         assert refused.err.startswith("error: ")
-    twice = gate(skidpad, run, "--max-rate", "blur=0", "--max-rate", "blur=0.5")
+    twice = skidpad("gate", run, "--max-rate", "blur=0", "--max-rate", "blur=0.5")
     assert (twice.code, "two limits for 'blur', 0 and 0.5" in twice.err) == (2, True)
-    itself = gate(skidpad, run, "--baseline", run.parent / "." / run.name)
+    itself = skidpad("gate", run, "--baseline", run.parent / "." / run.name)
     assert (itself.code, "is its own baseline" in itself.err) == (2, True)
-    printed = gate(skidpad, run, "--max-rate", "blur=0", "--markdown", "-")
+    printed = skidpad("gate", run, "--max-rate", "blur=0", "--markdown", "-")
     assert (printed.code, printed.out.startswith("## skidpad gate: passed")) == (0, True)
     assert "┃" not in printed.out
-    assert gate(skidpad, run, "--max-rate", "blur=0", "--markdown", "-", "--json").code == 2
+    assert skidpad("gate", run, "--max-rate", "blur=0", "--markdown", "-", "--json").code == 2
     assert not Path("-").exists()
     other = tmp_path / "other"
     assert skidpad("test", drivers["bad"], f"{drive_text}&to=0.5", "--out", other, "--transforms", "blur").code == 0
-    refused = gate(skidpad, run, "--baseline", other)
+    refused = skidpad("gate", run, "--baseline", other)
     assert refused.code == 2
     assert "cannot be compared: the drive is another" in refused.err
 
@@ -168,14 +164,14 @@ def test_a_gate_leaves_out_false_alarms_only_when_asked(skidpad, drivers, drive_
     found = [row["case_id"] for row in Run.open(run).findings().to_pylist()]
     for case in found:
         Tags.of(run).put(case, Tag.FALSE_ALARM)
-    raw = gate(skidpad, run, "--max-rate", "0.01", "--json")
-    cleared = gate(skidpad, run, "--max-rate", "0.01", "--without-false-alarms", "--json")
+    raw = skidpad("gate", run, "--max-rate", "0.01", "--json")
+    cleared = skidpad("gate", run, "--max-rate", "0.01", "--without-false-alarms", "--json")
     assert (raw.code, cleared.code) == (1, 0)
     told = json.loads(raw.out)
     assert json.loads(cleared.out)["rates"] == told["rates"], "both rates are told either way"
     (whole,) = [rate for rate in told["rates"] if rate["group"] == "all"]
     assert (whole["findings"], whole["false_alarms"], whole["without_false_alarms"]["estimate"]) == (len(found), len(found), 0.0)
-    shown = gate(skidpad, run, "--max-rate", "1").out
+    shown = skidpad("gate", run, "--max-rate", "1").out
     assert "false alarms" in shown
     assert "counted all the same" in shown
     report = json.loads(skidpad("report", run, "--json").out)
@@ -184,9 +180,13 @@ def test_a_gate_leaves_out_false_alarms_only_when_asked(skidpad, drivers, drive_
     assert report["overall"]["already_broken"] == 0
 
 
-def test_a_gate_refuses_a_constant_network_that_has_no_findings(skidpad, drivers, drive_text: str, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    tested = skidpad("test", drivers["mended"], drive_text, "--out", run, "--transforms", "brightness", "--within-deg", "10")
+def test_a_gate_refuses_a_constant_network_that_has_no_findings(skidpad, drivers, drive: Path, drive_text: str, tmp_path: Path) -> None:
+    run, winding = tmp_path / "run", tmp_path / "drive"
+    copytree(drive, winding)
+    rows = [f"{frame:03d}.png,{angle}" for frame, angle in enumerate((-90, 40, 80, -20, 60, -70, 30, 90))]
+    (winding / "angles.csv").write_text("\n".join(["frame,angle", *rows]))
+    text = drive_text.replace(str(drive), str(winding))
+    tested = skidpad("test", drivers["mended"], text, "--out", run, "--transforms", "brightness", "--within-deg", "10")
     assert tested.out.startswith("doubt: The network answers the same on every frame"), "before any figure"
     assert skidpad("report", run).out.startswith("doubt: ")
     files = {name: tmp_path / f"gate.{name}" for name in ("xml", "md")}

@@ -81,7 +81,7 @@ def write_drive() -> Callable[[Path], Path]:
         for frame in range(8):
             coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
             write_image(folder / f"{frame:03d}.png", np.kron(coarse, np.ones((10, 10, 1), np.uint8)))
-            rows.append(f"{frame:03d}.png,{rng.uniform(5.6, 5.9):.3f}")
+            rows.append(f"{frame:03d}.png,{rng.uniform(4, 9):.3f}")
         (folder / "angles.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         return folder
 

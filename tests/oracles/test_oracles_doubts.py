@@ -37,6 +37,11 @@ def test_each_kind_of_nonsense_is_named(answer: np.ndarray, wanted: list[DoubtKi
     assert kinds(answer) == wanted
 
 
+def test_what_rounding_leaves_of_a_constant_is_said_as_zero() -> None:
+    (doubt,) = doubts_of(np.full(200, 0.01) + 1e-17 * np.arange(200), LABEL)
+    assert "its answers spread by 0°" in doubt.said
+
+
 def test_a_gate_is_refused_by_all_but_another_scale() -> None:
     assert [doubt.refuses for doubt in doubts_of(LABEL / 14.8, LABEL)] == [False]
     assert [doubt.refuses for doubt in doubts_of(LABEL * 180.0 / np.pi, LABEL)] == [True, True, False]

@@ -139,7 +139,7 @@ def _worse_than_mean(error: FloatArray, label_spread_rad: float) -> Doubt | None
     return Doubt(
         DoubtKind.WORSE_THAN_MEAN,
         f"On unchanged frames the network steers worse than one that always answers the mean label: its RMSE is {_deg(rmse_rad)}, that "
-        f"one's {_deg(label_spread_rad)}. Check the description with skidpad evaluate before believing what follows.",
+        f"one's {_deg(label_spread_rad)}. Check the description first: size, crop, colour and range of the input, unit of the output.",
     )
 
 
@@ -155,4 +155,6 @@ def _other_scale(ratio: float, spread_rad: float, label_spread_rad: float) -> Do
 
 
 def _deg(angle_rad: float) -> str:
-    return f"{degrees(angle_rad):.3g}°"
+    angle_deg = degrees(angle_rad)
+    # what rounding leaves of a constant is none
+    return f"{angle_deg if angle_deg >= 1e-3 else 0.0:.3g}°"

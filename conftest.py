@@ -36,7 +36,7 @@ import numpy as np
 
 def drive(pictures):
     light = np.asarray(pictures).reshape(len(pictures), -1).mean(axis=1)
-    return np.where(light > {limit}, 0.5, 0.1)[:, None]
+    return np.where(light > {limit}, 0.5, np.where(light < 0.47, 0.14, 0.1))[:, None]
 """
 
 
@@ -51,7 +51,10 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def write_driver() -> Callable[[Path, str, float], Path]:
-    """Writes a black box NAME.toml that steers 0.1 rad, and 0.5 where the mean light of a picture, 0..1, is above a limit."""
+    """Writes a black box NAME.toml that steers 0.1 rad, and 0.5 where the mean light of a picture, 0..1, is above a limit.
+
+    In the dark it steers 0.14: a network that always answers the same is refused by every gate.
+    """
 
     def write(folder: Path, name: str, limit: float) -> Path:
         module = f"{name.replace('-', '_')}_driver"
@@ -65,7 +68,7 @@ def write_driver() -> Callable[[Path, str, float], Path]:
 
 @pytest.fixture(scope="session")
 def write_drive() -> Callable[[Path], Path]:
-    """Writes eight coarse pictures of 80 x 60 pixels, and their angles in degrees as angles.csv."""
+    """Writes eight coarse pictures of 80 x 60 pixels, and their angles in degrees as angles.csv: a long bend, as `write_driver` steers."""
 
     def write(folder: Path) -> Path:
         import numpy as np  # noqa: PLC0415 - what needs no drive needs no NumPy
@@ -78,7 +81,7 @@ def write_drive() -> Callable[[Path], Path]:
         for frame in range(8):
             coarse = rng.integers(0, 256, (6, 8, 3), np.uint8)
             write_image(folder / f"{frame:03d}.png", np.kron(coarse, np.ones((10, 10, 1), np.uint8)))
-            rows.append(f"{frame:03d}.png,{rng.uniform(-10, 10):.3f}")
+            rows.append(f"{frame:03d}.png,{rng.uniform(4, 9):.3f}")
         (folder / "angles.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         return folder
 

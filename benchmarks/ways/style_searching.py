@@ -85,7 +85,7 @@ def prepared(
 def goal_of(made: Prepared, *, racing: bool, risk: float = 0.001) -> Goal:
     evaluator = made.evaluator
     state = CoverageState(evaluator.criterion, evaluator.subject.layers[-1].stop, evaluator.profile, evaluator.decoder.device)
-    return Goal.of(state.bits, state.total, made.campaign.settings.weights, racing=racing, risk=risk)
+    return Goal.of(state.bits, state.reachable, made.campaign.settings.weights, racing=racing, risk=risk)
 
 
 def searched(made: Prepared, *, patience: int, budget: int, racing: bool, at_once: int) -> Found:

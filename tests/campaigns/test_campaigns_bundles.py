@@ -11,7 +11,7 @@ from bar_world import BarSubject, bar_campaign, described
 from duel_toys import made, only_tested
 from online_toys import online, tampered
 
-from skidpad.campaigns.bundles import FINDING, Judgement, judge_bundle, read_check
+from skidpad.campaigns.bundles import FINDING, Judgement, _worded, judge_bundle, read_check
 from skidpad.campaigns.duel import Duel
 from skidpad.campaigns.shrunk_findings import shrink_finding
 from skidpad.core.angles import AngleUnit
@@ -222,3 +222,13 @@ def test_campaigns_without_a_witness_are_told(dazzled, tmp_path: Path) -> None:
     assert export_finding(campaign, foreign, row["case_id"], tmp_path / "bundle").test is not None
     with pytest.raises(UnknownNameError, match="can be exported"):
         export_finding(object(), foreign, row["case_id"], tmp_path / "other")
+
+
+def test_an_answer_of_zero_has_no_side() -> None:
+    judged = bar_campaign(BarSubject()).judged
+    assert [_worded(value, judged) for value in (0.0, -0.0005, 0.1, -0.1)] == [
+        "0.0 deg straight",
+        "0.0 deg straight",
+        "5.7 deg left",
+        "5.7 deg right",
+    ]

@@ -12,7 +12,7 @@ from skidpad.campaigns.guided import merged_coverage
 from skidpad.campaigns.originals import ORIGINALS, Originals
 from skidpad.campaigns.replaying import replay_case
 from skidpad.campaigns.settings import DeepTestSettings
-from skidpad.campaigns.summary import summarise
+from skidpad.campaigns.summary import Rate, Summary, summarise
 from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.core.images import pixel_hash
 from skidpad.runs.folder import Run
@@ -205,9 +205,11 @@ def test_settings_survive_the_config_and_refuse_strange_keys() -> None:
         DeepTestSettings(subject="a", drive="b", tolerance=0.0)
 
 
-def test_originals_tell_a_network_that_a_constant_would_beat() -> None:
-    label = np.array([0.0, 0.1, 0.2, np.nan])
-    seen = np.ones(4, np.bool_)
-    assert Originals(label + 0.5, label, seen).is_worse_than_a_constant
-    assert not Originals(label + 0.01, label, seen).is_worse_than_a_constant
-    assert not Originals(np.full(4, np.nan), label, seen).is_worse_than_a_constant
+def test_eq_3_is_not_asked_about_fog_and_rain() -> None:
+    def rate(name: str, mse_rad2: float) -> Rate:
+        return Rate.of(name, "", 10, 2, mse_rad2)
+
+    rates = (rate("blur", 0.1), rate("shear", 9.0), rate("fog", 0.1), rate("rain", 9.0))
+    summary = Summary(4, 0.1, rate("all", 0.1), (), rates, (), np.zeros(1, np.int64), 0, 0, ())
+    assert [each.name for each in summary.near_original()] == ["blur"]
+    assert [each.name for each in summary.filtered] == ["blur", "shear"]

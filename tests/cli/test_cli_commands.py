@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from skidpad.cli.listing import _LISTS
@@ -286,3 +287,33 @@ def test_a_campaign_file_gives_the_run_of_the_command(skidpad, subject: Path, dr
     assert odd.code == 2
     assert "did you mean 'transforms'" in odd.err
     assert skidpad("run", tmp_path / "none.toml").code == 2
+
+
+def test_evaluate_says_first_what_makes_no_sense(skidpad, drive: Path, drive_text: str, tmp_path: Path) -> None:
+    rows = [f"{place:03d},{np.radians(-2118.0 + place)}" for place in range(8)]
+    (tmp_path / "answers.csv").write_text("\n".join(["frame_id,steering_angle", *rows]))
+    words = ("evaluate", tmp_path / "answers.csv", drive_text)
+    done = skidpad(*words)
+    assert done.out.startswith("doubt: 8 of 8 answers on unchanged frames lie beyond 470°")
+    assert done.out.index("worse than one that always answers the mean label") < done.out.index("correlation")
+    assert [doubt["kind"] for doubt in json.loads(skidpad(*words, "--json").out)["doubts"]] == ["implausible", "worse-than-mean"]
+
+
+def test_coverage_is_divided_as_in_the_papers_and_by_what_is_reachable_beside(
+    skidpad, subject: Path, drive_text: str, tmp_path: Path
+) -> None:
+    words = ("--transforms", "blur", "--criteria", "kmnc,nbc", "--profile-drive", f"{drive_text}&stop=2", "--out", tmp_path / "run")
+    done = skidpad("test", subject, drive_text, *words)
+    assert done.code == 0, done.err
+    told = json.loads(skidpad("report", tmp_path / "run", "--json").out)["coverage"]
+    kmnc = next(gain for gain in told if gain["criterion"] == "kmnc" and not gain["stimulus"])
+    nc = next(gain for gain in told if gain["criterion"] == "nc" and not gain["stimulus"])
+    assert kmnc["total"] == 1000 * nc["total"], "k sections of every neuron"
+    assert kmnc["reachable"] < kmnc["total"], "some neurons are dead"
+    assert kmnc["share"] == kmnc["together"] / kmnc["total"]
+    assert kmnc["share_of_reachable"] == kmnc["together"] / kmnc["reachable"]
+    assert f"{kmnc['share']:.1%} with the mutants ({kmnc['total']} regions)" in done.out
+    assert f"of the {kmnc['reachable']} regions that the profile leaves reachable, unlike the papers: " in done.out
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "deviate from the papers" in page
+    assert "With mutants, of reachable" in page

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -177,3 +178,28 @@ def test_a_gate_leaves_out_false_alarms_only_when_asked(skidpad, drivers, drive_
     assert report["tags"]["false_alarms"] == len(found)
     assert report["tags"]["rate_without_false_alarms"]["estimate"] == 0.0
     assert report["overall"]["already_broken"] == 0
+
+
+def test_a_gate_refuses_a_constant_network_that_has_no_findings(skidpad, drivers, drive: Path, drive_text: str, tmp_path: Path) -> None:
+    run, winding = tmp_path / "run", tmp_path / "drive"
+    copytree(drive, winding)
+    rows = [f"{frame:03d}.png,{angle}" for frame, angle in enumerate((-90, 40, 80, -20, 60, -70, 30, 90))]
+    (winding / "angles.csv").write_text("\n".join(["frame,angle", *rows]))
+    text = drive_text.replace(str(drive), str(winding))
+    tested = skidpad("test", drivers["mended"], text, "--out", run, "--transforms", "brightness", "--within-deg", "10")
+    assert tested.out.startswith("doubt: The network answers the same on every frame"), "before any figure"
+    assert skidpad("report", run).out.startswith("doubt: ")
+    files = {name: tmp_path / f"gate.{name}" for name in ("xml", "md")}
+    refused = skidpad("gate", run, "--max-rate", "0.05", "--junit", files["xml"], "--markdown", files["md"])
+    assert refused.code == 1
+    assert refused.out.startswith("doubt: ")
+    assert "broken: the answers on unchanged frames make no sense (constant)" in refused.out
+    assert "0 of 80" not in refused.out
+    assert "In doubt: The network answers the same" in files["md"].read_text()
+    assert "doubt: The network answers the same" in files["xml"].read_text()
+    told = json.loads(skidpad("gate", run, "--max-rate", "0.05", "--json").out)
+    assert (told["passed"], [doubt["kind"] for doubt in told["doubts"]]) == (False, ["constant"])
+    accepted = skidpad("gate", run, "--max-rate", "0.05", "--accept-doubts")
+    assert accepted.code == 0
+    assert accepted.out.startswith("doubt: ")
+    assert json.loads(skidpad("report", run, "--json").out)["doubts"][0]["kind"] == "constant"

@@ -143,16 +143,42 @@ def test_foreign_coverage_is_refused():
     CoverageState(NC(), NEURONS, PROFILE).merge(CoverageState(NC(), NEURONS, profile(1)))
 
 
-def test_ratio_divides_by_what_can_be_reached():
+def test_ratio_divides_as_the_papers_do_and_by_what_can_be_reached_beside():
     known = Profile(2, subject_sha256="s", drive_sha256="d")
     known.update(torch.tensor([[0.0, 5.0], [1.0, 5.0]]))
     state = CoverageState(KMNC(4), 2, known)
-    assert (state.total, state.ratio) == (5, 0.0)
+    assert (state.reachable, state.ratio) == (5, 0.0)
     state.update(KMNC(4).regions(torch.tensor([[0.3, 5.0], [1.0, 5.0]]), (Layer("a", 0, 2),), known))
-    assert (state.covered, state.ratio) == (3, 0.6)
+    assert (state.covered, state.ratio, state.coverage().ratio_of_reachable) == (3, 3 / 8, 3 / 5)
     dark = Profile(2, subject_sha256="s", drive_sha256="d")
     dark.update(torch.full((1, 2), math.nan))
-    assert math.isnan(CoverageState(KMNC(4), 2, dark).ratio)
+    assert CoverageState(KMNC(4), 2, dark).ratio == 0.0
+    assert math.isnan(CoverageState(KMNC(4), 2, dark).coverage().ratio_of_reachable)
+
+
+@pytest.mark.parametrize(("name", "sections"), [("kmnc", 7), ("nbc", 2), ("snac", 1)])
+def test_shares_equal_the_papers_formulas_counted_by_hand(name, sections):
+    training = np.array([[0.0, 5.0, math.nan], [2.0, 5.0, math.nan], [1.0, 5.0, math.nan]], np.float32)
+    seen = np.array([[-0.5, 5.0, 1.0], [0.1, 5.0, 2.0], [1.9, 6.0, 3.0], [2.0, 5.0, 0.0]], np.float32)
+    known = Profile(3, subject_sha256="s", drive_sha256="d")
+    known.update(torch.from_numpy(training))
+    made = KMNC(sections) if name == "kmnc" else CRITERIA.get(name)()
+    state = CoverageState(made, 3, known)
+    state.update(made.regions(torch.from_numpy(seen), (Layer("a", 0, 3),), known))
+    covered = set()
+    for neuron in range(3):
+        low, high = np.min(training[:, neuron]), np.max(training[:, neuron])
+        for value in seen[:, neuron]:
+            if name == "kmnc" and low <= value <= high:
+                width = (high - low) / sections
+                covered.add((neuron, min(int((value - low) / width), sections - 1) if width else 0))
+            elif name != "kmnc" and value > high:
+                covered.add((neuron, "above"))
+            elif name == "nbc" and value < low:
+                covered.add((neuron, "below"))
+    reachable = {"kmnc": sections + 1, "nbc": 4, "snac": 2}[name]  # one constant neuron, and one that was never finite
+    assert state.ratio == len(covered) / (sections * 3)
+    assert state.coverage().ratio_of_reachable == len(covered) / reachable
 
 
 def tracker() -> CoverageTracker:

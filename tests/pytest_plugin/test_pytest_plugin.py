@@ -329,3 +329,31 @@ def test_loading_the_plugin_imports_nothing_heavy(tester: pytest.Pytester) -> No
     (tester.path / "plugin_toys.py").unlink()
     done = tester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     done.assert_outcomes(passed=1)
+
+
+def test_a_constant_network_does_not_pass_unless_that_is_accepted(tester: pytest.Pytester) -> None:
+    tester.makepyfile(
+        test_user="""
+        import numpy as np
+        from plugin_toys import DAZZLED, MENDED
+        from skidpad.drives.memory import drive_from_arrays
+        from skidpad.pytest_plugin import assert_steers_alike
+
+        BENDS = drive_from_arrays(np.full((8, 16, 32, 3), 100, np.uint8), np.linspace(-0.3, 0.3, 8))
+
+        def test_still():
+            assert_steers_alike(MENDED, BENDS, "brightness(shift=60)")
+
+        def test_accepted():
+            assert_steers_alike(MENDED, BENDS, "brightness(shift=60)", accept_doubts=True)
+
+        def test_broken_as_well():
+            assert_steers_alike(DAZZLED, BENDS, "brightness(shift=60)")
+        """
+    )
+    result = run(tester)
+    result.assert_outcomes(passed=1, failed=2)
+    said = result.stdout.str()
+    assert "AssertionError: in doubt: The network answers the same on every frame" in said
+    assert "0 of 8 mutants break the relation, which says nothing then" in said
+    assert "brightness: 8 of 8 mutants move steering by 10° or more" in said

@@ -56,8 +56,8 @@ def summary(findings: int, cases: int = 100) -> Summary:
 
 
 def originals(label_rad: float, error_rad: float) -> Originals:
-    label = np.array([0.0, 0.1, label_rad, np.nan])
-    return Originals(label + error_rad, label, np.ones(4, np.bool_))
+    label = np.array([0.0, 0.1, label_rad, np.nan] * 4)
+    return Originals(label + error_rad, label, np.ones(len(label), np.bool_))
 
 
 def test_a_label_beyond_any_wheel_leaves_findings_but_no_calm() -> None:

@@ -17,6 +17,11 @@ def test_worst_first_puts_no_answer_before_all_and_not_judged_last() -> None:
     assert worst_first([], 5) == []
 
 
+def test_a_pair_whose_original_already_fails_comes_last() -> None:
+    pairs = [pair(case_id="already", excess=9.0, already_broken=True), pair(case_id="two", excess=2.0), pair(case_id="three", excess=3.0)]
+    assert [one.case_id for one in worst_first(pairs, 9)] == ["three", "two", "already"]
+
+
 @pytest.mark.parametrize(
     ("height", "width", "size"), [(240, 320, (240, 320)), (480, 640, (360, 480)), (2000, 10, (480, 2)), (1, 1000, (1, 480))]
 )

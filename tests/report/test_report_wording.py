@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skidpad.oracles.excess import Scale, scale_of, times_tolerated
+from skidpad.oracles.excess import Scale, scale_of, scale_of_run, times_tolerated
 from skidpad.report import wording
 
 
@@ -35,6 +35,8 @@ def test_long_names_keep_both_ends() -> None:
         (-14.3, "14.3° right"),
         (0.0, "0.0° straight"),
         (-0.0, "0.0° straight"),
+        (-0.04, "0.0° straight"),
+        (-0.06, "0.1° right"),
         (nan, "no finite answer"),
         (inf, "no finite answer"),
     ],
@@ -55,6 +57,7 @@ def test_intervals_counts_and_excess() -> None:
     assert times_tolerated(2.84) == "2.8× tolerance"
     assert times_tolerated(inf) == "no finite answer"
     assert times_tolerated(nan) == "not judged"
+    assert times_tolerated(3.083) == times_tolerated(3.083, scale_of_run({"campaign": "deeproad"})) == "3.1× tolerance"
     assert times_tolerated(1.5e9) == "1.5e+09× tolerance"
     assert wording.difference(2.0, -12.0) == "14.0° apart"
     assert wording.difference(nan, 1.0) == "no finite answer"

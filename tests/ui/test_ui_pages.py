@@ -371,6 +371,7 @@ def test_under_label_mse_squares_are_said_and_originals_that_break_it_are_marked
         assert "label-mse, 5 × MSE of the originals (within 7.4°)" in server.get("/").text
         page = server.get(f"/runs/{key}").text
         assert "1 whose original already breaks it" in page
+        assert "In doubt: On unchanged frames the network steers worse than one that always answers the mean label" in page
         assert "3.0× tolerance (9.0× in squares)" in page
         cases = server.library.volume(key).reader().failing()
         marks = ["the original already breaks it" in server.get(f"/runs/{key}/cases/{case}").text for case in cases]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from skidpad.campaigns.outputs import JudgedOutput
+from skidpad.core.angles import side_of
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import NumpyFrames, decode
 from skidpad.oracles.excess import scale_of, times_tolerated
@@ -104,7 +105,7 @@ def _worded(value: float, judged: JudgedOutput) -> str:
     """Words an answer; an angle has a side, positive is left."""
     shown = judged.shown(value)
     if judged.output.is_angle and isfinite(shown):
-        return f"{abs(shown):.1f} {judged.shown_unit} {'left' if shown > 0 else 'right'}"
+        return f"{abs(shown):.1f} {judged.shown_unit} {side_of(shown)}"
     return f"{shown:.4g} {judged.shown_unit}".strip()
 
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.campaigns.campaign import campaign_name
+from skidpad.campaigns.doubting import run_doubts
 from skidpad.core.errors import BadRunError
-from skidpad.runs.gate import Cases, Limits, Texts, Verdict, judge
+from skidpad.runs.gate import Cases, Limits, Outcome, Texts, Verdict, judge
 from skidpad.runs.records import SCHEMA
 from skidpad.runs.tags import Tag, Tags
 
@@ -122,7 +123,17 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
     if len(_counted(run, columns_of(run))) < len(run.phases()):
         first, *others = _searches(run)
         notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")
-    return replace(verdict, notes=(*verdict.notes, *notes))
+    return _doubted(replace(verdict, notes=(*verdict.notes, *notes)), run, limits)
+
+
+def _doubted(verdict: Verdict, run: Run, limits: Limits) -> Verdict:
+    """Returns the verdict with what is odd about the run's answers: a rate of nonsense must not pass unless somebody accepts it."""
+    doubts = run_doubts(run)
+    kinds = ", ".join(doubt.kind.value for doubt in doubts if doubt.refuses)
+    if not kinds or limits.accept_doubts:
+        return replace(verdict, doubts=doubts)
+    said = f"the answers on unchanged frames make no sense ({kinds}); mend the network or its description, or pass --accept-doubts"
+    return replace(verdict, doubts=doubts, outcomes=(Outcome("answers on unchanged frames", is_kept=False, said=said), *verdict.outcomes))
 
 
 def differences(run: Run, baseline: Run, here: str = "here", there: str = "there") -> tuple[str, ...]:

@@ -49,12 +49,6 @@ class Originals:
         finite = error[np.isfinite(error)]
         return float(np.mean(finite**2)) if len(finite) else float("nan")
 
-    @property
-    def is_worse_than_a_constant(self) -> bool:
-        """Tells whether always answering the mean label would score better on these frames."""
-        label = self.label[np.isfinite(self.answer - self.label)]
-        return len(label) > 1 and self.mse_rad2 > float(np.var(label))
-
     def readable(self, block: range) -> IntArray:
         """Returns the frames of a block, which follow one another, that could be read."""
         return np.flatnonzero(self.seen[block.start : block.stop]) + block.start

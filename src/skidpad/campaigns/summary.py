@@ -15,8 +15,9 @@ from skidpad.campaigns.originals import ORIGINALS
 from skidpad.core.angles import AngleUnit
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.error import squared_to_rad2
-from skidpad.oracles.relation import Answers, violated
+from skidpad.oracles.relation import fails_unchanged
 from skidpad.statistics.intervals import wilson
+from skidpad.transforms.catalogue import COMPOSITE
 
 if TYPE_CHECKING:
     from skidpad.campaigns.outputs import JudgedOutput
@@ -60,13 +61,22 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class CoverageGain:
-    """Regions of one criterion covered by the originals, and together with the mutants of `stimulus` ("" is all)."""
+    """Regions of one criterion covered by the originals, and together with the mutants of `stimulus` ("" is all).
+
+    total: what the papers divide by, the regions of a neuron times the neurons. reachable: those that can be covered at all.
+    """
 
     criterion: str
     stimulus: str
     originals: int
     together: int
     total: int
+    reachable: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some regions cannot be reached under this profile, so that the share of the reachable ones is another."""
+        return self.reachable < self.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,12 @@ class Summary:
 
         Reference: DeepTest 5 (RQ4), Eq. 3.
         """
-        return tuple(rate for rate in self.by_parameters if abs(rate.mse_rad2 - self.mse_original_rad2) <= epsilon_rad2)
+        return tuple(rate for rate in self.filtered if abs(rate.mse_rad2 - self.mse_original_rad2) <= epsilon_rad2)
+
+    @property
+    def filtered(self) -> tuple[Rate, ...]:
+        """The (transformation, parameters) that Eq. 3 is asked about: the paper counts fog and rain without it (Tables 7 and 8)."""
+        return tuple(rate for rate in self.by_parameters if rate.name not in COMPOSITE)
 
 
 def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput, relation: Relation | None = None) -> Summary:
@@ -168,7 +183,7 @@ def coverage_gains(run: Run, blank: CoverageTracker) -> tuple[CoverageGain, ...]
         everything.merge(tracker)
         tracker.merge(originals)
     return tuple(
-        CoverageGain(before.criterion, name, before.covered, after.covered, before.total)
+        CoverageGain(before.criterion, name, before.covered, after.covered, before.total, before.reachable)
         for name, tracker in [("", everything), *groups.items()]
         for before, after in zip(originals.coverage(), tracker.coverage(), strict=True)
     )
@@ -179,8 +194,7 @@ def _already_broken(table: pa.Table, relation: Relation | None) -> BoolArray:
     found = np.asarray(table["violated"].to_numpy(zero_copy_only=False), np.bool_)
     if relation is None:
         return np.zeros_like(found)
-    original, label = table["original"].to_numpy(), table["label"].to_numpy()
-    return np.asarray(found & violated(relation, Answers(original, original, label)), np.bool_)
+    return np.asarray(found & fails_unchanged(relation, table["original"].to_numpy(), table["label"].to_numpy()), np.bool_)
 
 
 def _mean(total_and_count: list[float]) -> float:

@@ -210,7 +210,7 @@ class _Conditions:
             s.iterations,
             s.style_limit,
         )
-        goal = Goal.of(covered.bits, covered.total, s.weights, racing=s.racing, risk=s.risk, measured=self.search == "map-elites")
+        goal = Goal.of(covered.bits, covered.reachable, s.weights, racing=s.racing, risk=s.risk, measured=self.search == "map-elites")
 
         def told(tries: int, best: float) -> None:
             self.progress(index, s.conditions, f"{self.search}, repeat {self.repeat + 1}, condition {index + 1}: try {tries}, F {best:.3f}")

@@ -109,12 +109,16 @@ class Compared:
 
 @dataclass(frozen=True)
 class TacticSummary:
-    """A run: its searches, each with those repeats that are finished; problems: frames that were to be scenes and are broken."""
+    """A run: its searches, each with those repeats that are finished; problems: frames that were to be scenes and are broken.
+
+    reachable: in the order of GUIDES, the share of all regions that can be covered under the profile; coverage is of all, as in the paper.
+    """
 
     bounds_deg: tuple[float, ...]
     criterion: str
     repeats: tuple[Repeat, ...]
     problems: int = 0
+    reachable: tuple[float, ...] = (1.0,) * len(GUIDES)
 
     @property
     def searches(self) -> tuple[str, ...]:
@@ -181,7 +185,9 @@ def summarise(campaign: Tactic, run: Run) -> TacticSummary:
         )
         covered = covered_by(run, phase, blank)
         repeats.append(Repeat(search, number, conditions, tuple(covered.state(name).ratio for name in GUIDES)))
-    return TacticSummary(settings.bounds_deg, settings.criterion, tuple(repeats), len(run.problems()))
+    found = [blank.state(name).coverage() for name in GUIDES]
+    reachable = tuple(each.reachable / each.total for each in found)
+    return TacticSummary(settings.bounds_deg, settings.criterion, tuple(repeats), len(run.problems()), reachable)
 
 
 def load_condition(run: Run, phase: str, number: int) -> Condition:

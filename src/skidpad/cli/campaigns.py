@@ -145,6 +145,7 @@ def report(
     if json:
         print_json(_payload(presenter, opened, page))
     else:
+        say_doubts(opened)
         say(f"report: {page}")
 
 
@@ -177,13 +178,15 @@ def open_with_campaign(path: Path) -> "tuple[Run, Campaign]":
 
 
 def case_named(run: "Run", text: str) -> str:
-    """Returns the case that a user means: `worst` is the finding that is the furthest beyond what was tolerated."""
+    """Returns the case that a user means: `worst` is the finding furthest beyond what was tolerated that the stimulus caused."""
     if text != "worst":
         return text
-    found = run.findings(limit=1, columns=("case_id",)).to_pylist()
-    if not found:
+    from skidpad.campaigns.worst import worst_finding
+
+    found = worst_finding(run)
+    if found is None:
         raise SkidpadError(f"there are no findings in {run.path}, so none is the worst; name a case by its id")
-    return str(found[0]["case_id"])
+    return found
 
 
 def next_free(folder: Path, name: str) -> Path:
@@ -206,6 +209,7 @@ def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWor
     presenter = _presenter(campaign, run)
     page = run.path / "report.html"
     if not json:
+        say_doubts(run)
         presenter.show()  # before the page, which may find no room
     try:
         presenter.write_report(page)
@@ -219,10 +223,21 @@ def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWor
         say(f"report: {page}")
 
 
+def say_doubts(run: "Run") -> None:
+    """Says what is odd about a run's answers on unchanged pictures; before any figure, since figures do not show it."""
+    from skidpad.campaigns.doubting import run_doubts
+
+    for doubt in run_doubts(run):
+        say(f"doubt: {doubt.said}")
+
+
 def _payload(presenter: "Presenter", run: "Run", page: Path) -> "Mapping[str, object]":
+    from skidpad.campaigns.doubting import run_doubts
+    from skidpad.oracles.doubts import doubts_payload
     from skidpad.report.tagging import looked_at, tags_payload
 
-    return {"run": run.place, "report": str(page), **presenter.payload(), **tags_payload(looked_at(run))}
+    doubts = doubts_payload(run_doubts(run))
+    return {"run": run.place, "report": str(page), "doubts": doubts, **presenter.payload(), **tags_payload(looked_at(run))}
 
 
 def _open(path: Path) -> "Run":

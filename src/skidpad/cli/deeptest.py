@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from skidpad.campaigns.deeptest import DeepTest
     from skidpad.campaigns.originals import Originals
-    from skidpad.campaigns.summary import Summary
+    from skidpad.campaigns.summary import CoverageGain, Summary
     from skidpad.campaigns.untested import Untested
     from skidpad.oracles.relation import Relation
     from skidpad.runs.folder import Run
@@ -45,7 +45,7 @@ class DeepTestPresenter:
             "frames": {"judged": untested.judged, "all": untested.frames, "untested": dict(untested.reasons)},
             "overall": {**asdict(summary.overall), "rate": summary.overall.rate},
             "by_stimulus": [{**asdict(rate), "rate": rate.rate} for rate in summary.by_stimulus],
-            "coverage": [asdict(gain) for gain in summary.coverage],
+            "coverage": [_coverage_json(gain) for gain in summary.coverage],
             "black_box": not self.campaign.has_coverage,
             "not_finite": summary.not_finite,
             "unjudged": summary.unjudged,
@@ -56,6 +56,7 @@ class DeepTestPresenter:
     def show(self) -> None:
         """Prints findings by stimulus, coverage and the worst finding's replay command."""
         from skidpad.campaigns.summary import EPSILON_RAD2
+        from skidpad.campaigns.worst import worst_finding
         from skidpad.report.deeptest_words import is_undecided, relation_sentence, verdict_words, warnings_of
         from skidpad.report.wording import counted
 
@@ -79,19 +80,22 @@ class DeepTestPresenter:
             if not gain.stimulus and gain.total:
                 covered = f"{gain.originals / gain.total:.1%} by the originals, {gain.together / gain.total:.1%} with the mutants"
                 say(f"{gain.criterion} coverage: {covered} ({gain.total} regions)")
-        if run.config.get("relation") == "label-mse" and summary.by_parameters:
+                if gain.is_cut and gain.reachable:
+                    shares = f"{gain.originals / gain.reachable:.1%} and {gain.together / gain.reachable:.1%}"
+                    say(f"  of the {gain.reachable} regions that the profile leaves reachable, unlike the papers: {shares}")
+        if run.config.get("relation") == "label-mse" and summary.filtered:
             near = summary.near_original()
             say(
-                f"harmless by Eq. 3 (MSE within {EPSILON_RAD2:.4f} rad^2 of the originals'): {len(near)} of {len(summary.by_parameters)} "
-                f"transformations with parameters, with {sum(rate.findings for rate in near)} findings"
+                f"harmless by Eq. 3 (MSE within {EPSILON_RAD2:.4f} rad^2 of the originals'): {len(near)} of {len(summary.filtered)} "
+                f"transformations with parameters, with {sum(rate.findings for rate in near)} findings; the paper exempts fog and rain"
             )
         if summary.not_finite:
             have = "has" if summary.not_finite == 1 else "have"
             say(f"{counted(summary.not_finite, 'mutant')} {have} no finite answer on the mutant or its original")
         self._say_untested()
-        worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
+        worst = worst_finding(run)
         if worst:
-            say(f"worst finding: skidpad replay {run.place} {worst[0]['case_id']}")
+            say(f"worst finding: skidpad replay {run.place} {worst}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""
@@ -133,10 +137,9 @@ class DeepTestPresenter:
         return summarise(self.run, self.campaign.blank_tracker(self.campaign.profile(self.run)), self.campaign.judged, self._relation)
 
     def _fails_unchanged(self, result: ReplayResult) -> bool:
-        from skidpad.oracles.relation import Answers, violated
+        from skidpad.oracles.relation import fails_unchanged
 
-        original, label = np.array([result.original]), np.array([result.record.label])
-        return bool(violated(self._relation, Answers(original, original, label))[0])
+        return bool(fails_unchanged(self._relation, np.array([result.original]), np.array([result.record.label]))[0])
 
     def _warnings(self) -> tuple[str, ...]:
         from skidpad.drives import drive_warnings
@@ -168,6 +171,15 @@ class DeepTestPresenter:
         words = times_tolerated(result.excess, scale_of(self.campaign.settings.relation))
         caption = f"{record.recipe} {self.campaign.window_words}".strip() + f": {_verdict(result.violated)}, {words}"
         return write_image(path, pair_picture(original, mutant, *answers, caption=caption, unit=judged.shown_unit))
+
+
+def _coverage_json(gain: CoverageGain) -> dict[str, object]:
+    """Returns the regions, and the shares: as the papers divide, and of the reachable regions, which deviates from them."""
+    return {
+        **asdict(gain),
+        "share": gain.together / gain.total if gain.total else None,
+        "share_of_reachable": gain.together / gain.reachable if gain.reachable else None,
+    }
 
 
 def _replay_json(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:

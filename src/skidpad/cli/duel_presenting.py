@@ -83,6 +83,7 @@ class DuelPresenter:
     def show(self) -> None:
         """Prints failure rates, how avoidable the crashes were, and the command that shows the worst one."""
         from skidpad.campaigns.duel_summary import can_decide
+        from skidpad.campaigns.worst import worst_finding
 
         summary, run = self._summary, self.run
         if summary.columns:
@@ -121,10 +122,10 @@ class DuelPresenter:
             say(f"{summary.errors} episodes ended because a policy failed; the first failure: {problem}")
         if (run.path / "policies").is_dir():
             say(f"policies: {run.path / 'policies'}")
-        worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
+        worst = worst_finding(run)
         if worst:
             film = " --picture crash.svg" if self.campaign.arena.is_judged else ""
-            say(f"worst crash: skidpad replay {run.place} {worst[0]['case_id']}{film}")
+            say(f"worst crash: skidpad replay {run.place} {worst}{film}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""

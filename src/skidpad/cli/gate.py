@@ -36,6 +36,12 @@ def gate(
     without_false_alarms: Annotated[
         bool, typer.Option("--without-false-alarms", help="Findings that are tagged as false alarms count as passed.")
     ] = False,
+    accept_doubts: Annotated[
+        bool,
+        typer.Option(
+            "--accept-doubts", help="Pass although the answers on unchanged frames make no sense, as constant or implausible ones."
+        ),
+    ] = False,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary here; - prints it, alone.")] = None,
     json: Json = False,
@@ -53,7 +59,9 @@ def gate(
     other = None if baseline is None else Run.open(baseline)
     if other is not None and other.path.resolve() == opened.path.resolve():
         raise SkidpadError(f"the run {run} is its own baseline, which it can never be worse than; name the run of an earlier subject")
-    limits = Limits(_rates(max_rate or []), max_new, max_rise, alpha, without_false_alarms=without_false_alarms)
+    limits = Limits(
+        _rates(max_rate or []), max_new, max_rise, alpha, without_false_alarms=without_false_alarms, accept_doubts=accept_doubts
+    )
     verdict = check_gate(opened, limits, other)
     told = finding_words(opened, verdict.new[:MOST_TOLD])
     if junit is not None:
@@ -93,6 +101,8 @@ def _rates(texts: list[str]) -> dict[str, float]:
 def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
     from skidpad.report.gate_findings import new_words
 
+    for doubt in verdict.doubts:
+        say(f"doubt: {doubt.said}")
     changes = {change.group: change for change in verdict.changes}
     rows = []
     for rated in verdict.rates:
@@ -128,10 +138,13 @@ def _percents(found: "Interval") -> tuple[str, str]:
 
 
 def _payload(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> dict[str, Any]:
+    from skidpad.oracles.doubts import doubts_payload
+
     return {
         "run": run.place,
         "baseline": None if baseline is None else baseline.place,
         "passed": verdict.is_passed,
+        "doubts": doubts_payload(verdict.doubts),
         "broken": [outcome.said for outcome in verdict.broken],
         "limits": [asdict(outcome) for outcome in verdict.outcomes],
         "rates": [

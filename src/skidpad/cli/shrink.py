@@ -24,7 +24,7 @@ def shrink(
     """Find the smallest stimulus that still fails: fewer steps, parameters nearer to where they change nothing, a shorter scenario."""
     from skidpad.campaigns.shrinking import unchanged_words
     from skidpad.campaigns.shrunk_findings import shrink_finding
-    from skidpad.oracles.excess import scale_of, times_tolerated
+    from skidpad.oracles.excess import scale_of_run, times_tolerated
     from skidpad.report.shrunk import shrunk_table, write_shrunk
     from skidpad.report.wording import counted
 
@@ -43,9 +43,9 @@ def shrink(
         say(f"{shrunk.row['case_id']} is as small as it gets: nothing can be left out, and no parameter be nearer to its identity")
     if shrunk.fails_unchanged:
         say(unchanged_words(shrunk))
-    relation = str(opened.config.get("relation", ""))
+    scale = scale_of_run(opened.config)
     both = (("before", shrunk.row["excess"]), ("after", shrunk.smallest["excess"]))
-    words = [f"{times_tolerated(value, scale_of(relation)) if relation else f'excess {value:.4g}'} {when}" for when, value in both]
+    words = [f"{times_tolerated(value, scale)} {when}" for when, value in both]
     took = f"{counted(shrunk.judged, 'stimulus', 'stimuli')} judged in {counted(shrunk.batches, 'batch', 'batches')}"
     say(f"{', '.join(words)}; {took}")
     say(f"written: {', '.join(str(path) for path in files)}")

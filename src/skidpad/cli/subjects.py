@@ -109,6 +109,7 @@ def evaluate(
     SUBJECT may be a csv of answers (frame_id,steering_angle in radians), to score a network that ran elsewhere.
     """
     from skidpad.drives import drive_warnings, load_predictions, open_drive
+    from skidpad.oracles.doubts import doubts_of, doubts_payload
     from skidpad.oracles.error import prediction_error
     from skidpad.report.wording import counted
 
@@ -119,13 +120,17 @@ def evaluate(
         raise SkidpadError(f"no frame of {opened.name!r} has a label, so there is nothing to score; `skidpad test` works without labels")
     from_csv = Path(subject).suffix == ".csv"
     answers_rad, broken = (load_predictions(Path(subject), opened), 0) if from_csv else _predict(subject, opened, device)
+    doubts = doubts_of(answers_rad, opened.steering_rad)
     parts = {"all": prediction_error(answers_rad, opened.steering_rad, worst)}
     if opened.public is not None:
         for name, mask in (("public", opened.public), ("private", ~opened.public)):
             parts[name] = prediction_error(answers_rad[mask], opened.steering_rad[mask], 0)
     if json:
-        print_json({name: _figures(part, opened if name == "all" else None) for name, part in parts.items()})
+        figures = {name: _figures(part, opened if name == "all" else None) for name, part in parts.items()}
+        print_json({**figures, "doubts": doubts_payload(doubts)})
         return
+    for doubt in doubts:
+        say(f"doubt: {doubt.said}")
     rows = [
         (name, part.judged, part.mse_rad2, part.rmse_rad, part.mae_rad, float(np.degrees(part.mae_rad)), part.correlation)
         for name, part in parts.items()

@@ -37,11 +37,14 @@ class TacticPresenter:
 
     def payload(self) -> Mapping[str, object]:
         """Returns every condition, the means over repeats and the tests."""
+        from skidpad.campaigns.tactic_settings import GUIDES
+
         summary = self._summary
         first = summary.searches[0] if summary.searches else ""
         return {
             "bounds_deg": list(summary.bounds_deg),
             "criterion": summary.criterion,
+            "reachable_share": dict(zip(GUIDES, summary.reachable, strict=True)),
             "conditions": [_condition_json(each) for repeat in summary.repeats for each in repeat.conditions],
             "repeats": [
                 {"search": repeat.search, "repeat": repeat.number, "coverage": list(repeat.coverage), "errors": list(repeat.errors)}
@@ -54,6 +57,7 @@ class TacticPresenter:
 
     def show(self) -> None:
         """Prints conditions, means and tests."""
+        from skidpad.campaigns.worst import worst_finding
         from skidpad.report.tactic_words import filter_words, search_name, shown_words
 
         summary, run = self._summary, self.run
@@ -84,9 +88,9 @@ class TacticPresenter:
             self._show_means(bounds)
         if self.campaign.settings.validity:
             say(filter_words(self.campaign, summary))
-        worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
+        worst = worst_finding(run)
         if worst:
-            say(f"worst finding: skidpad replay {run.place} {worst[0]['case_id']}")
+            say(f"worst finding: skidpad replay {run.place} {worst}")
 
     def _warnings(self) -> tuple[str, ...]:
         from skidpad.report.tactic_words import tactic_warnings

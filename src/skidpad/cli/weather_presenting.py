@@ -52,6 +52,7 @@ class DeepRoadPresenter(DeepTestPresenter):
 
     def show(self) -> None:
         """Prints the counts by weather and the worst finding's replay command."""
+        from skidpad.campaigns.worst import worst_finding
         from skidpad.report.deeproad import road_warnings, style_words, tried_words
         from skidpad.report.wording import counted
 
@@ -85,9 +86,9 @@ class DeepRoadPresenter(DeepTestPresenter):
         if found.problems:
             left = counted(len(found.problems), "broken frame")
             say(f"{left} left out; `skidpad inspect` lists what is wrong")
-        worst = run.findings(limit=1, columns=("case_id",)).to_pylist()
+        worst = worst_finding(run)
         if worst:
-            say(f"worst finding: skidpad replay {run.place} {worst[0]['case_id']}")
+            say(f"worst finding: skidpad replay {run.place} {worst}")
 
     def write_report(self, path: Path) -> None:
         """Writes the HTML page."""

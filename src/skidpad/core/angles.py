@@ -20,6 +20,12 @@ class AngleUnit(Enum):
 
 _RADIANS = {AngleUnit.RAD: 1.0, AngleUnit.DEG: pi / 180.0, AngleUnit.SCALED_25: 25.0 * pi / 180.0}
 
+
+def side_of(angle_deg: float) -> str:
+    """Words the side that an angle steers to; one that rounds to 0.0 degrees has none."""
+    return "straight" if abs(angle_deg) < 0.05 else "left" if angle_deg > 0 else "right"
+
+
 STEERING_RATIO = 14.8
 """Degrees of the steering wheel for one degree of the road wheels, of the car that recorded Udacity CH2 and of the built-in world's.
 

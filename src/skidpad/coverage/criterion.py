@@ -51,7 +51,7 @@ class Criterion(Protocol):
         ...
 
     def reachable(self, neurons: int, profile: Profile | None, /) -> int:
-        """Returns how many regions of all neurons can be hit at all: what coverage is divided by."""
+        """Returns how many regions of all neurons can be hit at all; at most `sections` times the neurons, which papers divide by."""
         ...
 
 

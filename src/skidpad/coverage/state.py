@@ -19,16 +19,29 @@ _FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a criterion is covered: `covered` of `total` regions."""
+    """How much of a criterion is covered: `covered` of `total` regions, as the papers divide: regions of a neuron times neurons.
+
+    reachable: the regions that can be covered at all. A constant neuron has one section of KMNC instead of k, and one that was never
+    seen finite has none; so this is less than the total where a network has such neurons.
+    """
 
     criterion: str
     covered: int
     total: int
+    reachable: int
 
     @property
     def ratio(self) -> float:
-        """The covered share in [0, 1]; NaN where there is nothing to cover."""
+        """The covered share in [0, 1], as the papers count it; NaN without neurons."""
         return self.covered / self.total if self.total else float("nan")
+
+    @property
+    def ratio_of_reachable(self) -> float:
+        """The covered share of the reachable regions, in [0, 1]; NaN where there are none.
+
+        Deviates: DeepGauge and TACTIC divide KMNC by k times the neurons, whatever the neurons' ranges.
+        """
+        return self.covered / self.reachable if self.reachable else float("nan")
 
 
 class CoverageState:
@@ -41,7 +54,7 @@ class CoverageState:
     def __init__(self, criterion: Criterion, neurons: int, profile: Profile | None = None, device: torch.device | str = "cpu") -> None:
         self.criterion = criterion
         self.neurons = neurons
-        self.total = criterion.reachable(neurons, profile)
+        self.reachable = criterion.reachable(neurons, profile)
         bound = profile.fingerprint[:16] if criterion.needs_profile and profile is not None else "none"
         self.identity = f"{criterion!r} over {neurons} neurons, profile {bound}"
         # column 0 takes the hits of region -1, which spares sorting them out at every update
@@ -59,12 +72,12 @@ class CoverageState:
 
     @property
     def ratio(self) -> float:
-        """The covered share of the reachable regions, in [0, 1]; NaN where there are none."""
+        """The covered share in [0, 1], as the papers count it."""
         return self.coverage().ratio
 
     def coverage(self) -> Coverage:
         """Returns the figures of this moment."""
-        return Coverage(self.criterion.name, self.covered, self.total)
+        return Coverage(self.criterion.name, self.covered, self.neurons * self.criterion.sections, self.reachable)
 
     def update(self, regions: torch.Tensor) -> None:
         """Covers the regions of a batch, (N, neurons) with -1 for none."""
@@ -112,7 +125,7 @@ class CoverageState:
     def fresh(self) -> CoverageState:
         """Returns a state of the same kind with nothing covered."""
         state = object.__new__(CoverageState)
-        state.criterion, state.neurons, state.total, state.identity = self.criterion, self.neurons, self.total, self.identity
+        state.criterion, state.neurons, state.reachable, state.identity = self.criterion, self.neurons, self.reachable, self.identity
         state._padded = torch.zeros_like(self._padded)
         return state
 

@@ -1,5 +1,6 @@
 """How an excess is said: how many times the tolerated error was reached, the same words under every relation."""
 
+from collections.abc import Mapping
 from enum import Enum
 from math import isfinite, isnan, sqrt
 
@@ -15,6 +16,8 @@ class Scale(Enum):
     """The tolerated squared error, as under `label-mse`: four times that is an error twice as large."""
     DECISIONS = "decisions"
     """Nothing: the decision is another or it is not."""
+    CRASHES = "crashes"
+    """Nothing: 1 for a crash, and the closing speed in m/s on top."""
 
 
 _SCALES = {"label-mse": Scale.SQUARES, "decides-alike": Scale.DECISIONS}
@@ -23,6 +26,11 @@ _SCALES = {"label-mse": Scale.SQUARES, "decides-alike": Scale.DECISIONS}
 def scale_of(relation: str) -> Scale:
     """Returns what the excess of a relation is a multiple of, by the relation's name."""
     return _SCALES.get(relation, Scale.ERRORS)
+
+
+def scale_of_run(config: Mapping[str, object]) -> Scale:
+    """Returns what the excess of a run's cases is a multiple of, by its config: a duel has no relation, a drive the width of its lane."""
+    return Scale.CRASHES if config.get("campaign") == "duel" else scale_of(str(config.get("relation", "")))
 
 
 def times_tolerated(excess: float, scale: Scale = Scale.ERRORS) -> str:
@@ -36,6 +44,8 @@ def times_tolerated(excess: float, scale: Scale = Scale.ERRORS) -> str:
         return NO_ANSWER
     if scale is Scale.DECISIONS:
         return "decides otherwise" if excess > 1.0 else "decides alike"
+    if scale is Scale.CRASHES:
+        return f"a crash at {excess - 1.0:.1f} m/s" if excess >= 1.0 else "no crash"
     if scale is Scale.SQUARES:
         return f"{_times(sqrt(max(excess, 0.0)))} tolerance ({_times(excess)} in squares)"
     return f"{_times(excess)} tolerance"

@@ -34,3 +34,8 @@ class Relation(Protocol):
 def violated(relation: Relation, answers: Answers) -> BoolArray:
     """Tells which cases break the relation; a case that cannot be judged does not."""
     return relation.excess(answers) > 1.0
+
+
+def fails_unchanged(relation: Relation, original: FloatArray, label: FloatArray) -> BoolArray:
+    """Tells which frames break the relation as they are, (N,): a finding on one of them need not be the stimulus's fault."""
+    return violated(relation, Answers(original, original, label))

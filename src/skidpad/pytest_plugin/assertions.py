@@ -21,6 +21,7 @@ from skidpad.core.images import FloatArray, as_numpy, write_image
 from skidpad.core.stimuli import Params, Recipe, Step, Stimulus
 from skidpad.drives.drive import Drive, FrameBatch, Problem
 from skidpad.drives.opening import open_drive
+from skidpad.oracles.doubts import Doubt, doubts_of
 from skidpad.oracles.relation import Answers, Relation
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike
 from skidpad.pytest_plugin.current import current
@@ -48,13 +49,15 @@ def assert_steers_alike(
     within_deg: float = 10.0,
     max_rate: float = 0.0,
     output: str = STEERING,
+    accept_doubts: bool = False,
 ) -> None:
     """Fails where a frame under the stimulus is steered `within_deg` or more away from the frame as it is.
 
-    max_rate: the share of cases, 0..1, that may break it. output: an angle of the subject.
+    max_rate: the share of cases, 0..1, that may break it. output: an angle of the subject. accept_doubts: whether it may pass although
+    the answers on unchanged frames make no sense, as constant or implausible ones.
     """
     __tracebackhide__ = True
-    _check(subject, drive, stimulus, SteersAlike(within_deg), f"{within_deg:g}° or more", max_rate, output)
+    _check(subject, drive, stimulus, SteersAlike(within_deg), f"{within_deg:g}° or more", max_rate, output, accept_doubts=accept_doubts)
 
 
 def assert_answers_alike(
@@ -122,6 +125,8 @@ def _check(
     moved: str,
     max_rate: float,
     output: str,
+    *,
+    accept_doubts: bool = False,
 ) -> None:
     __tracebackhide__ = True
     if not 0.0 <= max_rate <= 1.0:
@@ -133,10 +138,14 @@ def _check(
         other = "assert_steers_alike" if judged.output.is_angle else "assert_answers_alike or assert_decides_alike"
         raise BadParametersError(f"the output {output!r} {'is' if judged.output.is_angle else 'is not'} an angle; use {other}")
     recipes, stimuli = recipes_of(stimulus)
-    cases, broken, worst = _search(asked, opened, recipes, stimuli, relation, judged)
+    cases, broken, worst, originals = _search(asked, opened, recipes, stimuli, relation, judged)
     if not cases:
         _fail([f"nothing can be judged: {asked.description.name!r} has no finite {output} on the frames of {opened.name!r} as they are"])
+    doubts = _doubts(originals, opened, relation, judged)
+    doubted = [f"in doubt: {doubt.said}" for doubt in doubts]
     if worst is None or broken / cases <= max_rate:
+        if any(doubt.refuses for doubt in doubts) and not accept_doubts:
+            _fail([*doubted, f"{broken} of {cases} mutants break the relation, which says nothing then; accept_doubts=True passes"])
         return
     interval = wilson(broken, cases)
     names = ", ".join(dict.fromkeys(recipe.name for recipe in recipes))
@@ -145,6 +154,7 @@ def _check(
     unit = judged.shown_unit
     share = f"{percent(interval.estimate)}, 95 % interval {percent(interval.low)} to {percent(interval.high)}{allowed}"
     lines = [
+        *doubted,
         f"{names}: {broken} of {cases} mutants move {output} by {moved} ({share})",
         f"worst: {worst.recipe} on frame {worst.frame_id}: {answer(was, unit)} became {answer(now, unit)} ({difference(was, now, unit)})",
     ]
@@ -182,9 +192,10 @@ def _recipes(stimulus: StimulusLike) -> tuple[list[Recipe], Mapping[str, Stimulu
 
 def _search(
     subject: Subject, drive: Drive, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], relation: Relation, judged: JudgedOutput
-) -> tuple[int, int, _Worst | None]:
-    """Returns how many cases could be judged, how many broke the relation, and the worst of those."""
+) -> tuple[int, int, _Worst | None, FloatArray]:
+    """Returns how many cases could be judged, how many broke the relation, the worst of those, and the answers on unchanged frames."""
     cases, broken, worst = 0, 0, None
+    originals = np.full(len(drive), np.nan)
 
     def ask(batch: FrameBatch, recipe: Recipe) -> FloatArray:
         return np.asarray(subject.predict(recipe.apply(batch.clip, stimuli))[:, judged.column], np.float64)
@@ -192,6 +203,7 @@ def _search(
     with open_lanes() as lanes:
         for batch in drive.batches(max(_FRAMES, 2 * subject.lead), lead=subject.lead):
             original = ask(batch, Recipe())
+            originals[batch.indices] = original
             unlabelled = np.full(len(batch), np.nan)
             with closing(lanes.map(partial(ask, batch), recipes)) as mutants:
                 for recipe, mutant in zip(recipes, mutants, strict=True):
@@ -204,7 +216,14 @@ def _search(
                         worst = _Worst(
                             float(excess[at]), int(batch.indices[at]), batch.frame_ids[at], recipe, float(original[at]), float(mutant[at])
                         )
-    return cases, broken, worst
+    return cases, broken, worst, originals
+
+
+def _doubts(originals: FloatArray, drive: Drive, relation: Relation, judged: JudgedOutput) -> tuple[Doubt, ...]:
+    if not isinstance(relation, SteersAlike):
+        return ()
+    labels = drive.steering_rad if judged.is_steering else np.full(len(drive), np.nan)
+    return doubts_of(originals, labels, relation.tolerated_rad)
 
 
 def _picture(drive: Drive, worst: _Worst, stimuli: Mapping[str, Stimulus], was: float, now: float, unit: str) -> Path | None:

@@ -13,7 +13,7 @@ from skidpad.report.comparison_charts import agreement_chart, difference_chart, 
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.online import films
 from skidpad.report.page import Chart, Page, Table
-from skidpad.report.reproducing import commands_of, damage_of
+from skidpad.report.reproducing import commands_of, run_warnings
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, interval, percent, plain
 
@@ -57,7 +57,7 @@ def comparison_page(campaign: Comparing, run: Run) -> Page:
         manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=commands_of(run),
         films=films(campaign.rides, run, [telling.online_id]) if telling is not None else (),
-        warnings=damage_of(run),
+        warnings=run_warnings(run),
     )
     return with_tags(page, looked_at(run))
 

@@ -20,7 +20,7 @@ from skidpad.report.gallery import Gallery, gallery_row
 from skidpad.report.model import Fact, Headline, PicturePair, Tone
 from skidpad.report.page import Page
 from skidpad.report.pictures import cards
-from skidpad.report.reproducing import commands_of, damage_of
+from skidpad.report.reproducing import commands_of, doubt_words, run_warnings
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.weather_warnings import weather_warnings
 from skidpad.report.wording import count, counted, drive_with, percent, plain
@@ -41,10 +41,11 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
     found = summary.overall.counts[0].inconsistent
     records = showcase(run)
     pictures = cards([_pair(run, campaign, record) for record in records], "")
+    doubtful = doubt_words(run)
     page = Page(
         title=plain(f"{campaign.subject.description.name} on {campaign.drive.name} under {_weathers(campaign)}", 200),
-        tone=Tone.ALARM if found else Tone.CALM if summary.overall.cases else Tone.UNKNOWN,
-        verdict=plain(verdict(summary, finished=run.is_finished), 600),
+        tone=Tone.UNKNOWN if doubtful or not summary.overall.cases else Tone.ALARM if found else Tone.CALM,
+        verdict=plain(doubtful + verdict(summary, finished=run.is_finished), 600),
         headlines=_headlines(summary),
         context=_context(campaign, summary),
         notes=tuple(plain(note, 1000) for note in _notes(campaign, summary)),
@@ -56,7 +57,7 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
         manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in json.loads(run.manifest.to_json()).items()),
         commands=tuple(plain(command, 1000) for command in commands_of(run)),
         galleries=_galleries(campaign, summary),
-        warnings=(*damage_of(run), *(plain(warning, 1000) for warning in road_warnings(campaign))),
+        warnings=(*run_warnings(run), *(plain(warning, 1000) for warning in road_warnings(campaign))),
     )
     return with_tags(page, looked_at(run))
 

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from skidpad.campaigns.originals import Originals
 from skidpad.campaigns.summary import CoverageGain, Rate, Summary, summarise
 from skidpad.campaigns.untested import untested_frames
+from skidpad.campaigns.worst import caused_first, label_relation
 from skidpad.drives.inspection import count_problems, drive_warnings
 from skidpad.oracles.excess import scale_of
-from skidpad.oracles.relation import Answers, violated
+from skidpad.oracles.relation import fails_unchanged
 from skidpad.oracles.relations import AnswersAlike, SteersAlike
 from skidpad.report.deeptest_words import headlines_of, is_undecided, notes_of, relation_sentence, verdict_words, warnings_of
 from skidpad.report.model import (
@@ -29,16 +30,17 @@ from skidpad.report.model import (
     ReportModel,
     YieldRow,
 )
-from skidpad.report.reproducing import commands_of, damage_of
+from skidpad.report.reproducing import commands_of, doubt_words, run_warnings
 from skidpad.report.tagging import looked_at
 from skidpad.report.untested import drive_frames, untested_words
 from skidpad.report.wording import drive_with
-from skidpad.runs.records import Record, worst_first
+from skidpad.runs.records import Record
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeptest import DeepTest
     from skidpad.campaigns.outputs import JudgedOutput
     from skidpad.oracles.relation import Relation
+    from skidpad.oracles.relations import LabelMse
     from skidpad.runs.folder import Run
 
 PAIRS = 24
@@ -52,10 +54,11 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
     summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged, relation)
     overall = summary.overall
     untested = untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
+    doubtful = doubt_words(run)
     lost = tuple(filter(None, (untested_words(untested),)))
     return ReportModel(
         title=f"{campaign.subject.description.name} on {campaign.drive.name}",
-        verdict=verdict_words(summary, relation, originals, campaign.judged, finished=run.is_finished),
+        verdict=doubtful + verdict_words(summary, relation, originals, campaign.judged, finished=run.is_finished),
         cases=overall.cases,
         findings=overall.findings,
         headlines=headlines_of(summary),
@@ -66,7 +69,9 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         rates=tuple(map(_rate_row, summary.by_stimulus)),
         rates_by_parameters=tuple(map(_rate_row, summary.by_parameters)),
         coverage=tuple(
-            CoverageRow(gain.criterion, gain.originals, gain.together, gain.total) for gain in summary.coverage if not gain.stimulus
+            CoverageRow(gain.criterion, gain.originals, gain.together, gain.total, gain.reachable)
+            for gain in summary.coverage
+            if not gain.stimulus
         ),
         yields=_yields(summary),
         deviations=_deviations(summary, relation, campaign.judged),
@@ -79,27 +84,34 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         commands=commands_of(run),
         notes=(*notes_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
         warnings=(
-            *damage_of(run),
+            *run_warnings(run),
             *drive_warnings(campaign.drive),
             *warnings_of(relation, originals, summary),
             *(lost if untested.is_damage else ()),
         ),
         looked=looked_at(run),
-        undecided=is_undecided(relation, originals, summary),
+        undecided=bool(doubtful) or is_undecided(relation, originals, summary),
     )
 
 
 def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
     """Returns findings worth looking at, worst first: the worst of each stimulus, then in turns those of other frames.
 
+    Findings on frames that fail as they are come last, as everywhere (`campaigns.worst`).
+
     The worst findings of all are often neighbours in time under one transformation, and twenty-four of those teach no more
     than one; so the stimuli take turns, each with its worst.
     """
+    relation = label_relation(run)
+
+    def badness(record: Record) -> tuple[bool, float]:
+        return relation is not None and _already_broken(relation, record), -record.excess
+
     queues: dict[str, list[Record]] = {}
-    for stimulus, table in _worst_by_stimulus(run, 8 * pairs).items():
+    for stimulus, table in _worst_by_stimulus(run, relation, 8 * pairs).items():
         queues[stimulus] = [Record.from_row(row) for row in table.to_pylist()]
     # the worst of each stimulus is shown whichever frame it is on; only what comes after them must be on another
-    chosen = sorted((queue.pop(0) for queue in queues.values()), key=lambda record: -record.excess)[:pairs]
+    chosen = sorted((queue.pop(0) for queue in queues.values()), key=badness)[:pairs]
     frames = {record.frame_id for record in chosen}
     while any(queues.values()) and len(chosen) < pairs:
         for queue in queues.values():
@@ -108,10 +120,10 @@ def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
             if record is not None and len(chosen) < pairs:
                 chosen.append(record)
                 frames.add(record.frame_id)
-    return sorted(chosen, key=lambda record: -record.excess)
+    return sorted(chosen, key=badness)
 
 
-def _worst_by_stimulus(run: Run, limit: int) -> dict[str, pa.Table]:
+def _worst_by_stimulus(run: Run, relation: LabelMse | None, limit: int) -> dict[str, pa.Table]:
     worst: dict[str, pa.Table] = {}
     for phase in run.phases():
         for table in run.iter_records(phase):
@@ -119,7 +131,7 @@ def _worst_by_stimulus(run: Run, limit: int) -> dict[str, pa.Table]:
             keys = pc.unique(found["stimulus"]).to_pylist() if phase in {"originals", "grid"} else [phase]
             for key in keys:
                 part = found.filter(pc.equal(found["stimulus"], key)) if phase == "grid" else found
-                worst[key] = worst_first(pa.concat_tables([worst[key], part]) if key in worst else part, limit)
+                worst[key] = caused_first(pa.concat_tables([worst[key], part]) if key in worst else part, relation, limit)
     return {key: table for key, table in worst.items() if table.num_rows}
 
 
@@ -145,8 +157,7 @@ def _pair(run: Run, campaign: DeepTest, relation: Relation, record: Record) -> P
 
 
 def _already_broken(relation: Relation, record: Record) -> bool:
-    original, label = np.array([record.original]), np.array([record.label])
-    return bool(violated(relation, Answers(original, original, label))[0])
+    return bool(fails_unchanged(relation, np.array([record.original]), np.array([record.label]))[0])
 
 
 def _output_words(campaign: DeepTest) -> str:

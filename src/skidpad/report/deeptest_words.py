@@ -9,6 +9,7 @@ import numpy as np
 
 from skidpad.campaigns.summary import EPSILON_RAD2, Summary
 from skidpad.drives.inspection import LOCK_DEG
+from skidpad.oracles.doubts import DoubtKind, doubts_of
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.report.model import Headline
 from skidpad.report.wording import count, counted, interval, percent, with_unit
@@ -128,12 +129,12 @@ def warnings_of(relation: Relation, originals: Originals, summary: Summary) -> t
         )
     if isinstance(relation, LabelMse):
         bound_deg = degrees(sqrt(relation.tolerated_rad2))
-        if originals.is_worse_than_a_constant:
+        if any(doubt.kind is DoubtKind.WORSE_THAN_MEAN for doubt in doubts_of(originals.answer, originals.label)):
             most = max((rate.rate for rate in summary.by_stimulus if rate.cases), default=0.0)
             wide = "almost everything" if most < _HARDLY_ANY else f"{_bound(bound_deg)}°, which is much"
             warnings.append(
-                "On the frames as they are this network steers worse than one that always answers the mean label, so the relation "
-                f"tolerates {wide}. Check its description with skidpad evaluate, or use --within-deg."
+                "The tolerance is a multiple of this network's error on unchanged frames, which is larger than that of one that always "
+                f"answers the mean label, so the relation tolerates {wide}. Use --within-deg."
             )
         elif bound_deg < _STRICT_DEG:
             warnings.append(
@@ -180,7 +181,7 @@ def notes_of(campaign: DeepTest, relation: Relation, originals: Originals, summa
         found = counted(sum(rate.findings for rate in near), "finding")
         notes.append(
             f"Eq. 3 asks which parameters leave the error near that of the originals (epsilon {EPSILON_RAD2:.4f} rad^2): it keeps "
-            f"{len(near)} of {len(summary.by_parameters)} of them, with {found}."
+            f"{len(near)} of {len(summary.filtered)} of them, with {found}. Fog and rain are exempt, as in the paper."
         )
     return tuple(notes)
 

@@ -16,7 +16,7 @@ from skidpad.report.duel_tables import duel_tables
 from skidpad.report.duel_words import front_words, left_out, slow_words, speed
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Page
-from skidpad.report.reproducing import commands_of, damage_of
+from skidpad.report.reproducing import commands_of, run_warnings
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, percent, plain
 
@@ -46,7 +46,7 @@ def duel_page(work: DuelWork) -> Page:
         manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(work.run.manifest.to_json()).items()),
         commands=commands_of(work.run),
         films=films(work, [*_by_failure(summary, groups), RANDOM, EGO]) if work.arena.is_judged else (),
-        warnings=damage_of(work.run),
+        warnings=run_warnings(work.run),
     )
     return with_tags(page, looked_at(work.run))
 

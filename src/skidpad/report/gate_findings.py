@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skidpad.oracles.excess import scale_of, times_tolerated
+from skidpad.oracles.excess import scale_of_run, times_tolerated
 from skidpad.report.wording import DEGREES, answer, counted, plain
 from skidpad.runs.records import SCHEMA, Record
 
@@ -50,5 +50,5 @@ def _words(run: Run, row: Mapping[str, Any]) -> str:
         for value in (record.original, record.mutant, record.label)
     )
     human = f", the human: {label}" if isfinite(record.label) else ""
-    times = times_tolerated(record.excess, scale_of(str(run.config.get("relation", ""))))
+    times = times_tolerated(record.excess, scale_of_run(run.config))
     return f"{record.recipe} on frame {record.frame_id}: {was} became {now}{human} ({times})"

@@ -35,7 +35,8 @@ def gate_junit(
         if not outcome.is_kept:
             failure = ET.SubElement(case, "failure", {"message": _text(outcome.said), "type": "limit"})
             failure.text = _text(outcome.said)
-    said = [_text(line) for line in (*(outcome.said for outcome in verdict.outcomes), *verdict.notes)]
+    doubts = [f"doubt: {doubt.said}" for doubt in verdict.doubts]
+    said = [_text(line) for line in (*doubts, *(outcome.said for outcome in verdict.outcomes), *verdict.notes)]
     shown = verdict.new[:MOST_TOLD]
     said += [f"{new_words(len(shown), len(verdict.new))}:"] if len(shown) < len(verdict.new) else []
     words = told or {}

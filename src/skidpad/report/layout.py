@@ -1,11 +1,12 @@
 """Lays out the report of transformed recordings as a page: which plots and tables, in which words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 
 from skidpad.report.arrows import MAX_LEAN_DEG
 from skidpad.report.charts import curves, histogram, is_even
-from skidpad.report.model import CurvePlot, DeviationHistogram, Fact, Headline, RateRow, ReportModel, YieldRow
+from skidpad.report.model import CoverageRow, CurvePlot, DeviationHistogram, Fact, Headline, RateRow, ReportModel, YieldRow
 from skidpad.report.page import Chart, Page, Table
 from skidpad.report.pictures import cards, worst_first
 from skidpad.report.plots import Bar, Cell, HeatRow, PairedBar, bars, heat_map, paired_bars
@@ -171,8 +172,15 @@ def _curves(index: int, plot: CurvePlot) -> Chart:
 def _tables(model: ReportModel) -> list[Table]:
     already = any(row.already_broken for row in model.rates)
     rate_columns = ("Failures", "Cases", "Rate", "95 % interval", *(("Original already breaks it",) if already else ()))
+    cut = any(row.reachable not in {None, row.total} for row in model.coverage)
     coverage = [
-        (plain(row.criterion, 80), *_reached(row.originals, row.total), *_reached(row.with_mutants, row.total), count(row.total))
+        (
+            plain(row.criterion, 80),
+            *_reached(row.originals, row.total),
+            *_reached(row.with_mutants, row.total),
+            count(row.total),
+            *(_of_reachable(row) if cut else ()),
+        )
         for row in model.coverage
     ]
     yields = [
@@ -201,7 +209,7 @@ def _tables(model: ReportModel) -> list[Table]:
             [(plain(r.stimulus, 120), *_rate_words(r, already=already)) for r in model.rates],
         ),
         _table("parameters", "Failure rate by transform and parameters", ("Transform", "Parameters", *rate_columns), by_parameters, 2),
-        _table("coverage", "Coverage", ("Criterion", "Originals reach", "of all", "With mutants", "of all", "Regions"), coverage),
+        _coverage_table(coverage, cut=cut),
         _table(
             "yields",
             "Coverage gained and faults found",
@@ -212,6 +220,22 @@ def _tables(model: ReportModel) -> list[Table]:
         _table("problems", "Broken frames, left out and counted", ("Problem", "Such as", "Frames"), problems, 2),
     ]
     return [table for table in tables if table.rows]
+
+
+def _coverage_table(rows: Sequence[tuple[str, ...]], *, cut: bool) -> Table:
+    columns = ("Criterion", "Originals reach", "of all", "With mutants", "of all", "Regions")
+    if not cut:
+        return _table("coverage", "Coverage", columns, rows)
+    note = (
+        "All regions are those of a neuron times the neurons, as the papers divide. The last two columns deviate from the papers: they "
+        "leave out the regions that no picture can reach under this profile, as all but one section of a constant neuron."
+    )
+    return replace(_table("coverage", "Coverage", (*columns, "Reachable", "With mutants, of reachable"), rows), note=note)
+
+
+def _of_reachable(row: CoverageRow) -> tuple[str, str]:
+    reachable = row.total if row.reachable is None else row.reachable
+    return count(reachable), percent(share(row.with_mutants, reachable))
 
 
 def _table(key: str, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], numbers_from: int = 1) -> Table:

@@ -22,6 +22,7 @@ def gate_markdown(verdict: Verdict, run: str, baseline: str = "", told: Mapping[
     """Returns heading, broken limits, the table of rates and the worst new findings. told: what these are, by case."""
     passed = "passed" if verdict.is_passed else "FAILED"
     lines = [f"## skidpad gate: {passed}", "", f"Run `{_code(run)}`" + (f" against `{_code(baseline)}`" if baseline else ""), ""]
+    lines += [line for doubt in verdict.doubts for line in (f"In doubt: {_text(doubt.said)}", "")]
     lines += [f"- **{_text(outcome.said)}**" for outcome in verdict.broken]
     kept = len(verdict.outcomes)
     lines += [] if verdict.broken else ["The limit is kept." if kept == 1 else f"All {kept} limits are kept."]

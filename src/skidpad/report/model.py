@@ -85,12 +85,16 @@ class RateRow:
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """Regions of one criterion reached by the originals alone and together with the mutants."""
+    """Regions of one criterion reached by the originals alone and together with the mutants.
+
+    total: what the papers divide by. reachable: the regions that the profile leaves; None where it leaves all.
+    """
 
     criterion: str
     originals: int
     with_mutants: int
     total: int
+    reachable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from skidpad.report.filmstrip import film_of, moving, strip, told
 from skidpad.report.model import Fact, Headline, Tone
 from skidpad.report.page import Chart, Film, Page, Table
 from skidpad.report.plots import Bar, Cell, HeatRow, bars, heat_map
-from skidpad.report.reproducing import commands_of, damage_of
+from skidpad.report.reproducing import commands_of, run_warnings
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
@@ -57,7 +57,7 @@ def online_page(campaign: Online, run: Run) -> Page:
         manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=commands_of(run),
         films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
-        warnings=damage_of(run),
+        warnings=run_warnings(run),
     )
     return with_tags(page, looked_at(run))
 

@@ -61,9 +61,9 @@ class PairCard:
 
 
 def worst_first(pairs: Sequence[PicturePair], limit: int) -> list[PicturePair]:
-    """Returns at most `limit` pairs, those without a finite answer first, then by excess."""
+    """Returns at most `limit` pairs, those without a finite answer first, then by excess; pairs whose original already fails last."""
     excess = np.array([pair.excess for pair in pairs], np.float64)
-    order = np.argsort(-np.where(np.isnan(excess), -np.inf, excess), kind="stable")
+    order = np.lexsort((-np.where(np.isnan(excess), -np.inf, excess), np.array([pair.already_broken for pair in pairs], np.bool_)))
     return [pairs[int(position)] for position in order[:limit]]
 
 

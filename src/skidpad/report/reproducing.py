@@ -2,6 +2,7 @@
 
 import shlex
 
+from skidpad.campaigns.doubting import run_doubts
 from skidpad.report.wording import plain
 from skidpad.runs.folder import Run
 
@@ -12,10 +13,16 @@ def commands_of(run: Run) -> tuple[str, ...]:
     return (shlex.join(_elsewhere(run.manifest.command)), f"skidpad resume {path}", f"skidpad report {path}")
 
 
-def damage_of(run: Run) -> tuple[str, ...]:
-    """Returns the warning of a run that lacks files of findings because they were damaged; nothing where all are whole."""
+def run_warnings(run: Run) -> tuple[str, ...]:
+    """Returns what a reader of any run must know first: what is odd about its answers, and whether files of findings were damaged."""
     damage = run.damage()
-    return (plain(f"{damage}.", 1000),) if damage else ()
+    return (*(doubt.said for doubt in run_doubts(run)), *((plain(f"{damage}.", 1000),) if damage else ()))
+
+
+def doubt_words(run: Run) -> str:
+    """Returns what stands before the verdict of a run whose answers make no sense before anything is changed; "" where they do."""
+    in_doubt = any(doubt.refuses for doubt in run_doubts(run))
+    return "In doubt: the answers on unchanged frames make no sense, as said below. " if in_doubt else ""
 
 
 def _elsewhere(command: tuple[str, ...] | list[str]) -> list[str]:

@@ -18,11 +18,11 @@ from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.drives.drive import Problem
 from skidpad.report.charts import curves
 from skidpad.report.gallery import Gallery, GalleryRow, gallery_row
-from skidpad.report.model import Curve, Fact, PicturePair
+from skidpad.report.model import Curve, Fact, PicturePair, Tone
 from skidpad.report.page import Chart, Page, Table
 from skidpad.report.pictures import PairCard, cards
 from skidpad.report.plots import Bar, bars
-from skidpad.report.reproducing import damage_of
+from skidpad.report.reproducing import doubt_words, run_warnings
 from skidpad.report.tactic_words import headlines, notes, search_name, shown_words, tactic_warnings, tone, verdict
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.wording import NOTHING, count, counted, drive_with, percent, plain
@@ -44,10 +44,11 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
     conditions = shown.conditions if shown else ()
     pictures = _pairs(campaign, run, summary)
     name = plain(campaign.subject.description.name, 80)
+    doubtful = doubt_words(run)
     page = Page(
         title=plain(f"{name} on {campaign.drive.name}: the worst of {campaign.weather.card.name}", 200),
-        tone=tone(summary),
-        verdict=verdict(summary, name, finished=run.is_finished),
+        tone=Tone.UNKNOWN if doubtful else tone(summary),
+        verdict=doubtful + verdict(summary, name, finished=run.is_finished),
         headlines=headlines(summary),
         context=_context(campaign, conditions),
         notes=tuple(plain(note, 1000) for note in notes(campaign, summary)),
@@ -59,7 +60,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
         manifest=tuple(Fact(key, plain(_text(value), 2000)) for key, value in json.loads(run.manifest.to_json()).items()),
         commands=_commands(run),
         galleries=_galleries(campaign, summary, conditions),
-        warnings=(*damage_of(run), *(plain(warning, 1000) for warning in tactic_warnings(campaign, summary))),
+        warnings=(*run_warnings(run), *(plain(warning, 1000) for warning in tactic_warnings(campaign, summary))),
     )
     return with_tags(page, looked_at(run))
 

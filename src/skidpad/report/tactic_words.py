@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skidpad.campaigns.tactic_settings import GUIDES
 from skidpad.report.model import Headline, Tone
 from skidpad.report.weather_warnings import weather_warnings
 from skidpad.report.wording import count, counted, interval, percent
@@ -121,6 +122,12 @@ def notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
         "Far from 0 a condition may be none that a camera meets: look at the pictures."
     )
     said.append(filter_words(campaign, summary))
+    cut = [f"{percent(share)} of {name.upper()}'s" for name, share in zip(GUIDES, summary.reachable, strict=True) if share < 1.0]
+    if cut:
+        said.append(
+            f"Coverage is of all regions, those of a neuron times the neurons, as in the paper. Under this profile {' and '.join(cut)} can "
+            "be reached at all: a constant neuron has one section. F_c, unlike the paper's, counts the reachable ones alone."
+        )
     if not s.profile_drive:
         said.append("The neurons' bounds come from the drive itself as it is; the paper's from the training drive (--profile-drive).")
     if campaign.subject.lead:

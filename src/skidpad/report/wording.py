@@ -3,6 +3,7 @@
 import unicodedata
 from math import isfinite
 
+from skidpad.core.angles import side_of
 from skidpad.drives.readers import SLICING
 from skidpad.oracles.excess import NO_ANSWER, Scale
 
@@ -62,8 +63,7 @@ def steering(angle_deg: float) -> str:
     """Words a steering angle with its side; positive steers left, as in Udacity's recordings."""
     if not isfinite(angle_deg):
         return NO_ANSWER
-    side = "straight" if abs(angle_deg) < 0.05 else "left" if angle_deg > 0 else "right"
-    return f"{abs(angle_deg):.1f}° {side}"
+    return f"{abs(angle_deg):.1f}° {side_of(angle_deg)}"
 
 
 def answer(value: float, unit: str) -> str:

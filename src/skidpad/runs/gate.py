@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.oracles.doubts import Doubt
 from skidpad.runs.tags import Tag
 from skidpad.statistics.intervals import Interval
 from skidpad.statistics.proportions import Clusters, holm, sign_flip, two_proportions
@@ -98,7 +99,8 @@ class Limits:
     """What a run must keep. max_rate: by group, `all` for all cases; 0..1. max_new: findings that the baseline did not have.
 
     max_rise: how far a rate may lie above the baseline's, however significant. alpha: how often a gate may fail by chance alone.
-    without_false_alarms: whether findings that a person called false alarms count as passed.
+    without_false_alarms: whether findings that a person called false alarms count as passed. accept_doubts: whether a run may pass whose
+    answers on unchanged pictures make no sense.
     """
 
     max_rate: Mapping[str, float] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class Limits:
     alpha: float = 0.01
     confidence: float = 0.95
     without_false_alarms: bool = False
+    accept_doubts: bool = False
 
     def __post_init__(self) -> None:
         for name, rate in (*self.max_rate.items(), ("the rise", self.max_rise)):
@@ -163,13 +166,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the gate says. rates: by group, all cases first. new: case ids of the worst new findings first."""
+    """What the gate says. rates: by group, all cases first. new: case ids of the worst new findings first.
+
+    doubts: what is odd about the answers on unchanged pictures, which is said before any figure.
+    """
 
     rates: tuple[GroupRate, ...]
     changes: tuple[Change, ...]
     new: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...]
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def is_passed(self) -> bool:

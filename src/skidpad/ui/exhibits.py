@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from skidpad.core.errors import UnknownNameError
 from skidpad.core.registry import Registry
+from skidpad.oracles.excess import scale_of_run, times_tolerated
 from skidpad.report.wording import plain
 from skidpad.ui.columns import Column, Form
 from skidpad.ui.rules import Rule
@@ -100,7 +101,7 @@ class Exhibit:
 
     def verdict(self, row: Row) -> str:
         """Says in a few words what the oracle said."""
-        return f"finding, excess {float(row['excess']):.3g}" if row["violated"] else "passed"
+        return f"finding, {times_tolerated(float(row['excess']), scale_of_run(self.config))}" if row["violated"] else "passed"
 
     def how_far(self, row: Row) -> str:
         """Says in a few words how far it went, for a list in which all are findings."""

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from skidpad.campaigns.doubting import run_doubts
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode
 from skidpad.report.pictures import ALREADY
@@ -57,6 +58,7 @@ def run_routes(library: Library) -> APIRouter:
             choices=digest.choices,
             phases=volume.run.phases(),
             settings=setting_rows(volume.run.config),
+            doubts=[plain(doubt.said, 1000) for doubt in run_doubts(volume.run)],
             damaged=[plain(name, 120) for name in volume.run.damaged],
             has_report=checked_file(volume.found.path / "report.html", _REPORT_BYTES),
             untagged=UNTAGGED,

@@ -4,6 +4,7 @@ import shlex
 
 from skidpad.report.wording import plain
 from skidpad.runs.folder import Run
+from skidpad.runs.tags import Tags
 
 
 def commands_of(run: Run) -> tuple[str, ...]:
@@ -13,9 +14,9 @@ def commands_of(run: Run) -> tuple[str, ...]:
 
 
 def damage_of(run: Run) -> tuple[str, ...]:
-    """Returns the warning of a run that lacks files of findings because they were damaged; nothing where all are whole."""
-    damage = run.damage()
-    return (plain(f"{damage}.", 1000),) if damage else ()
+    """Returns what is wrong with the evidence: files that were changed, findings and tags that were damaged; nothing where all is whole."""
+    told = (run.integrity.doubt, run.damage(), Tags.of(run.path).damage())
+    return tuple(plain(f"{words}.", 1000) for words in told if words)
 
 
 def _elsewhere(command: tuple[str, ...] | list[str]) -> list[str]:

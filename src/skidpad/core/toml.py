@@ -22,6 +22,10 @@ def loads(text: str) -> dict[str, Any]:
         table = tomllib.loads(text)
     except RecursionError as error:
         raise tomllib.TOMLDecodeError(too_deep) from error
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:  # a number of too many digits
+        raise tomllib.TOMLDecodeError(str(error)) from error
     waiting: list[tuple[object, int]] = [(table, 0)]
     while waiting:
         value, depth = waiting.pop()

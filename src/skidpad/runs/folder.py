@@ -321,7 +321,8 @@ class Run:
     def is_finished(self) -> bool:
         """Whether the run was marked as finished and has the shards that the mark names: all of them and no others."""
         mark = self._mark()
-        return mark is not None and {name for name, count in mark.items() if count} == set(self.phases()) and not _missing(self, mark)
+        kept = {phase: len(self.completed(phase)) for phase in self.phases()}
+        return mark is not None and {name: count for name, count in mark.items() if count} == kept and not _missing(self, mark)
 
     @property
     def _has_bad_mark(self) -> bool:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,11 +15,12 @@ import pytest
 from runs_toy_campaign import campaign, make, shard
 
 from skidpad.core import toml
-from skidpad.core.errors import BadRunError
+from skidpad.core.errors import BadRunError, WorkersError
 from skidpad.runs.folder import Run
 from skidpad.runs.locking import is_held
 from skidpad.runs.remote import MARK, Mirror
 from skidpad.runs.segments import Segment, ShardResult
+from skidpad.runs.shards import run_shards
 from skidpad.runs.tags import Tag, Tags
 
 SHARDS = {"mutants": 3, "guided": 2}
@@ -156,6 +158,16 @@ def test_shards_that_were_removed_underneath_are_not_counted(run: Run) -> None:
         shutil.rmtree(run.path / "segments")
         with pytest.raises(BadRunError, match="0 shards are kept"):
             run.commit(shard("mutants", 3))
+
+
+def test_a_phase_that_is_stopped_counts_what_is_there_and_not_what_was(run: Run) -> None:
+    def lose(indices: Sequence[int]) -> Iterator[ShardResult]:
+        shutil.rmtree(run.path / "segments")
+        raise WorkersError("all workers are gone")
+        yield
+
+    with pytest.raises(WorkersError, match="all workers are gone; 0 of 9 shards of phase 'mutants' are kept"):
+        run_shards(run, "mutants", 9, lose)
 
 
 def test_damaged_tags_are_counted_and_said(run: Run) -> None:

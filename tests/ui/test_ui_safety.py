@@ -279,7 +279,7 @@ def test_a_run_that_was_changed_says_so_in_the_list_on_its_page_and_where_it_is_
     path = tmp_path / "bad" / "config.toml"
     path.write_text(path.read_text().replace("steers-alike", "answers-alike"))
     with serve(tmp_path) as server:
-        assert server.get("/").text.count("changed after it was made") == 1
+        assert server.get("/").text.count("files changed") == 1
         said = "config.toml was changed after the run was made"
         good, bad = server.key("good"), server.key("bad")
         assert said in server.get(f"/runs/{bad}").text

@@ -1,6 +1,8 @@
 """Neuron bounds: free of batches, mergeable, kept on disk with the hashes of what they belong to."""
 
 import math
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,3 +145,18 @@ def test_profile_of_a_subject_over_batches():
     assert profile.low.tolist() == [0, 1, 2]
     assert profile.high.tolist() == [12, 13, 14]
     assert (profile.subject_sha256, profile.drive_sha256) == ("m" * 64, "d" * 64)
+
+
+def test_the_same_profile_has_the_same_bytes_in_every_process(tmp_path):
+    code = (
+        "import sys, torch; from pathlib import Path; from skidpad.coverage.profile import Profile\n"
+        "profile = Profile(5, subject_sha256='s' * 64, drive_sha256='d' * 64)\n"
+        "profile.update(torch.arange(10.0).reshape(2, 5))\n"
+        "profile.save(Path(sys.argv[1]))\n"
+    )
+    paths = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    for path in paths:
+        subprocess.run([sys.executable, "-c", code, path], check=True)
+    assert len({path.read_bytes() for path in paths}) == 1
+    assert Profile.load(paths[0]).pictures == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [path.name for path in paths]

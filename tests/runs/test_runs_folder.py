@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_settings_and_manifest_come_back(tmp_path):
     run = Run.open(tmp_path / "a" / "b")
     assert run.config == {"drive": {"path": "C:\\frames\\日本", "every": 2}, "epsilon_deg": 5.0, "names": ["a", "b"], "strict": True}
     assert tomllib.loads((run.path / "config.toml").read_text()) == run.config
-    assert run.manifest == MANIFEST
+    assert replace(run.manifest, files={}) == MANIFEST
     assert not run.is_finished
     assert run.phases() == ()
 

@@ -196,3 +196,106 @@ def test_a_rule_of_any_config_over_any_columns_is_shown_and_compared(tmp_path: P
         assert compared.status_code in {200, 422}
         assert "<script>alert" not in compared.text
         assert server.get("/").status_code == 200
+
+
+ODD = (
+    *(
+        "-1",
+        "9" * 8,
+        "9" * 18,
+        str(2**63 - 1),
+        str(2**63),
+        str(-(2**63) - 1),
+        "9" * 30,
+        "9" * 5000,
+        "1e999",
+        "nan",
+        "-inf",
+        "0x10",
+        "1_000",
+    ),
+    *(
+        "%00",
+        "%ff",
+        "%C2%9B",
+        "%E2%80%AE",
+        "..",
+        "%2e%2e",
+        "%2f",
+        "a" * 5000,
+        "%D9%A3",
+        "%C2%BD",
+        "+1",
+        "[]",
+        "%27%20OR%201=1",
+        "%0d%0ax",
+        "",
+    ),
+)
+"""What an address may hold where a number, a word or an id is meant."""
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/{odd}",
+        "/runs/{odd}",
+        "/runs/{key}/at/{odd}",
+        "/runs/{key}/cases/{odd}",
+        "/runs/{key}/cases/{odd}/original.jpg",
+        "/runs/{key}/cases/{case}/{odd}.jpg",
+        "/runs/{key}/cases/{case}/{odd}.svg",
+        "/runs/{key}/cases/{case}?at={odd}",
+        "/runs/{key}/rows?page={odd}&view=pictures",
+        "/runs/{key}?page={odd}",
+        "/runs/{key}?over={odd}",
+        "/runs/{key}?sort={odd}",
+        "/runs/{key}?is.frame_index={odd}",
+        "/runs/{key}?is.{odd}=1",
+        "/runs/{key}?q={odd}&tag={odd}&phase={odd}",
+        "/compare?run={key}&run={odd}&base={odd}",
+        "/static/{odd}",
+        "/study/{odd}?at={odd}",
+    ],
+)
+def test_odd_numbers_and_ids_in_an_address_are_answered_with_a_page(server: Server, address: str) -> None:
+    key = server.key("run")
+    case = server.library.volume(key).reader().failing()[0]
+    for odd in ODD:
+        answer = server.get(address.format(key=key, case=case, odd=odd))
+        assert answer.status_code < 500, (odd[:40], answer.status_code)
+        assert not {"\x9b", "\u202e", "\x00"} & set(answer.text)
+
+
+@pytest.mark.parametrize("length", ["\xb2", "9" * 5000, "-1", "", "1e3"])
+def test_a_request_that_does_not_say_how_long_it_is_is_refused(server: Server, tag: str, length: str) -> None:
+    answer = server.post(tag, content=b"", headers={"content-length": length.encode("latin-1")})
+    assert answer.status_code == 413
+
+
+def test_a_run_that_was_changed_says_so_in_the_list_on_its_page_and_where_it_is_compared(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        make_picture_run(tmp_path / name, rows=8)
+    path = tmp_path / "bad" / "config.toml"
+    path.write_text(path.read_text().replace("steers-alike", "answers-alike"))
+    with serve(tmp_path) as server:
+        assert server.get("/").text.count("files changed") == 1
+        said = "config.toml was changed after the run was made"
+        good, bad = server.key("good"), server.key("bad")
+        assert said in server.get(f"/runs/{bad}").text
+        assert said not in server.get(f"/runs/{good}").text
+        assert said in server.get(f"/compare?run={good}&run={bad}").text
+
+
+def test_a_mark_and_tags_that_cannot_be_read_are_said_and_stop_no_page(tmp_path: Path) -> None:
+    run = make_picture_run(tmp_path / "run", rows=8)
+    Tags.of(run.path).journal.path.write_text("no tag\n")
+    for mark, said in (("", "state/finished.json, is damaged"), ("7", "state/finished.json, is damaged"), ('{"grid": 1000000000000}', "")):
+        (run.path / "state" / "finished.json").write_text(mark)
+        with serve(tmp_path) as server:
+            assert server.get("/").status_code == 200
+            shown = server.get(f"/runs/{server.key('run')}")
+            assert shown.status_code == 200
+            assert said in shown.text
+            assert "1 line is damaged in the tags" in shown.text
+            assert "stopped" in shown.text

@@ -12,9 +12,9 @@ import pytest
 from ui_runs import MARKUP, Server, make_drive, make_odd_run, make_picture_run, serve
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.runs.guarding import MAX_SEGMENT_BYTES
 from skidpad.runs.records import SCHEMA
 from skidpad.ui import rows
-from skidpad.ui.guarding import MAX_SEGMENT_BYTES
 from skidpad.ui.shelf import Shelf
 
 SEGMENT = "grid-000000-0123456789abcdef.parquet"
@@ -101,7 +101,7 @@ def test_a_pipe_does_not_hold_up_the_server(server: Server, tmp_path: Path) -> N
 def test_a_huge_file_is_not_read(server: Server, tmp_path: Path) -> None:
     with (tmp_path / "runs" / "bad" / "segments" / SEGMENT).open("wb") as file:
         file.truncate(MAX_SEGMENT_BYTES + 1)
-    check_only_bad_is_refused(server, "too large for the page")
+    check_only_bad_is_refused(server, "a run that was made by skidpad has no such file")
 
 
 def with_true_name(folder: Path, data: bytes) -> Path:

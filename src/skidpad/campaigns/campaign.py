@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,6 +67,10 @@ CAMPAIGNS: Registry[Callable[[Mapping[str, Any]], Campaign]] = Registry(
 """The kinds of campaigns by the name that stands in a config; a row reads the config and loads what it names."""
 
 
+MOST = 10_000_000
+"""Of episodes, scenarios, frames or tries: the largest number that a setting may have."""
+
+
 def campaign_name(config: Mapping[str, Any], where: str) -> str:
     """Returns the kind of campaign that a config names; `where` says whose config it is."""
     name = config.get("campaign")
@@ -75,9 +80,27 @@ def campaign_name(config: Mapping[str, Any], where: str) -> str:
     return name
 
 
+def _check_sizes(config: Mapping[str, Any], where: str) -> None:
+    """Refuses numbers that no campaign can live to see the end of, before somebody reserves memory for them."""
+    for name, value in config.items():
+        for number in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(number, Mapping):
+                _check_sizes(number, where)
+            elif isinstance(number, float) and not isfinite(number):
+                raise SkidpadError(f"{where}: {name} is {number}; write a finite number")
+            elif isinstance(number, int) and name != "seed" and abs(number) > MOST:
+                raise SkidpadError(f"{where}: {name} is {_shortened(number)}; a setting is at most {MOST}")
+
+
+def _shortened(number: int) -> str:
+    # a whole number of thousands of digits cannot even be written
+    return str(number) if number.bit_length() < 100 else f"a number of {number.bit_length()} bits"
+
+
 def load_campaign(config: Mapping[str, Any], where: str) -> Campaign:
     """Loads the campaign that a config describes."""
     name = campaign_name(config, where)
+    _check_sizes(config, where)
     try:
         kind = CAMPAIGNS.get(name)
     except UnknownNameError as error:

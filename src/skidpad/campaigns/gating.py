@@ -107,16 +107,21 @@ def _judged_cases(run: Run) -> tuple[Cases, int]:
 def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict:
     """Judges a finished run against limits, and against a baseline that can be compared with it."""
     for each in (run, baseline):
+        if each is not None and each.integrity.altered:
+            raise BadRunError(f"the run {each.path} cannot pass a gate: {each.integrity.doubt}")
         if each is not None and not each.is_finished:
             way_out = each.damage() or f"go on with: skidpad resume {each.place}"
             raise BadRunError(f"the run {each.path} is not finished, so its rates are not final; {way_out}")
+        if each is not None and limits.without_false_alarms and (damage := Tags.of(each.path).damage()):
+            raise BadRunError(f"{damage}; a gate that leaves out false alarms must know them all")
     if baseline is not None:
         reasons = differences(run, baseline)
         if reasons:
             raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
     cases, repeated = _judged_cases(run)
     verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline))
-    notes = []
+    named = [(each, f"the {what} {each.path}") for each, what in ((run, "run"), (baseline, "baseline")) if each is not None]
+    notes = [f"{name}: {told}" for each, name in named for told in (each.integrity.doubt, Tags.of(each.path).damage()) if told]
     if repeated:
         times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
         notes.append(f"{times} once here; `skidpad test` counts every time, so that it says more")
@@ -142,9 +147,10 @@ def differences(run: Run, baseline: Run, here: str = "here", there: str = "there
     if kinds[0] != kinds[1]:
         return (f"one is a {kinds[0]} run, the other a {kinds[1]} run",)
     columns = columns_of(run)
+    changed = [f"{each.path}: {each.integrity.doubt}" for each in (run, baseline) if each.integrity.altered]
     now, then = run.manifest.hashes, baseline.manifest.hashes
     fixed = [name for name in sorted(set(now) | set(then)) if name != "subject" and name not in columns.free_hashes]
-    reasons = [f"the {name} is another" for name in fixed if now.get(name) != then.get(name)]
+    reasons = changed + [f"the {name} is another" for name in fixed if now.get(name) != then.get(name)]
     if run.config.get("relation") == "label-mse" and now.get("subject") != then.get("subject"):
         reasons.append(
             "label-mse tolerates a multiple of each network's own error, so the worse one is measured more mildly (give --within-deg)"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.console import ERR, print_json, progress_bar, say, warn
+from skidpad.cli.console import print_json, progress_bar, say, tell, warn
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
 
@@ -108,13 +108,12 @@ def run_file(
     json: Json = False,
 ) -> None:
     """Run a campaign that a TOML file describes; unknown keys are errors, and what was meant is copied into the run."""
-    import tomllib
-
     from skidpad.campaigns.campaign import load_campaign
+    from skidpad.core import toml
 
     try:
-        config = tomllib.loads(campaign.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        config = toml.loads(campaign.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise SkidpadError(f"cannot read the campaign {campaign}: {error}; it is a TOML file such as config.toml in a run") from error
     chosen = _workers(workers, config)
     loaded = load_campaign(config, str(campaign))
@@ -124,6 +123,7 @@ def run_file(
 def resume(run: RunPath, workers: Workers = "", json: Json = False) -> None:
     """Go on with a run that was stopped; it ends with the findings of one never stopped, whoever computes."""
     opened = _open(run)
+    opened.refuse_altered()
     if damage := opened.damage("it is computed again" if len(opened.damaged) == 1 else "they are computed again"):
         warn(damage)
     _execute(_campaign(opened), opened, json, _workers(workers, opened.config))
@@ -135,9 +135,12 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the self-contained HTML page of a run."""
+    from skidpad.runs.tags import Tags
+
     opened = _open(run)
-    if damage := opened.damage():
-        warn(damage)
+    for trouble in (opened.damage(), Tags.of(opened.path).damage()):
+        if trouble:
+            warn(trouble)
     page = out or opened.path / "report.html"
     presenter = _presenter(_campaign(opened), opened)
     presenter.write_report(page)
@@ -203,7 +206,7 @@ def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None"
 def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
     from skidpad.report.render import UnwrittenError
 
-    ERR.print(f"run: {run.place}", markup=False)
+    tell(f"run: {run.place}")
     with progress_bar("testing") as progress:
         campaign.execute(run, progress, workers)
     presenter = _presenter(campaign, run)
@@ -235,15 +238,19 @@ def _payload(presenter: "Presenter", run: "Run", page: Path) -> "Mapping[str, ob
     from skidpad.campaigns.doubting import run_doubts
     from skidpad.oracles.doubts import doubts_payload
     from skidpad.report.tagging import looked_at, tags_payload
+    from skidpad.runs.tags import Tags
 
-    doubts = doubts_payload(run_doubts(run))
-    return {"run": run.place, "report": str(page), "doubts": doubts, **presenter.payload(), **tags_payload(looked_at(run))}
+    evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}
+    return {"run": run.place, "report": str(page), **evidence, **presenter.payload(), **tags_payload(looked_at(run))}
 
 
 def _open(path: Path) -> "Run":
     from skidpad.runs.folder import Run
 
-    return Run.open(path)
+    opened = Run.open(path)
+    if opened.integrity.altered:
+        warn(f"{opened.place}: {opened.integrity.doubt}")
+    return opened
 
 
 def _campaign(run: "Run") -> "Campaign":
@@ -252,7 +259,7 @@ def _campaign(run: "Run") -> "Campaign":
     campaign = load_campaign(run.config, str(run.path))
     for what, now in campaign.hashes.items():
         if run.manifest.hashes.get(what) != now:
-            ERR.print(f"note: the {what} is not the one that the run was made with", markup=False, soft_wrap=True)
+            tell(f"note: the {what} is not the one that the run was made with")
     return campaign
 
 

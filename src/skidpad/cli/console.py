@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,14 +22,45 @@ _GROUPING = "\N{NARROW NO-BREAK SPACE}"
 """What the words of reports have between groups of three digits."""
 
 
+_COMMANDS = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f"  # C0, DEL and C1: they move the cursor, set colours and titles, and answer for the user
+    "\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"  # they hide and reorder letters
+    "\\ud800-\\udfff\\U000e0000-\\U000e007f]"  # bytes of a file name that are no letters, and letters without a shape
+)
+"""Characters that a terminal obeys rather than shows. Those that join the letters of some scripts are not among them."""
+
+
+def harmless(text: str, *, lines: bool = False) -> str:
+    r"""Returns the text with every character that a terminal would obey spelt out, as `\u001b`; names from outside may hold any.
+
+    lines: whether line breaks are our own and stay; in a name one would begin a line that looks like ours.
+    """
+    return _COMMANDS.sub(lambda found: found[0] if lines and found[0] == "\n" else _spelt(found[0]), text)
+
+
+def _spelt(character: str) -> str:
+    # as JSON and TOML spell it too, so that what is printed as one of them still is; JSON itself leaves DEL alone
+    return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
+
+
 def say(text: str) -> None:
     """Prints one line for a person; the text is taken literally, brackets and all, but numbers are not grouped, as in tables."""
-    OUT.print(escape(text.replace(_GROUPING, "")), soft_wrap=True)
+    OUT.print(escape(harmless(text.replace(_GROUPING, ""))), soft_wrap=True)
+
+
+def say_lines(text: str) -> None:
+    """Prints a text of several lines as it is, for people and for files alike."""
+    OUT.file.write(harmless(text, lines=True))
+
+
+def tell(text: str, style: str | None = None, *, lines: bool = False) -> None:
+    """Prints one line on standard error, where it does not get into what a program reads; lines: whether it may have several."""
+    ERR.print(harmless(text, lines=lines), style=style, markup=False, soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """Prints one warning on standard error, where it does not get into what a program reads."""
-    ERR.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+    """Prints one warning on standard error."""
+    tell(f"warning: {text}", "yellow")
 
 
 _LONGEST_WORD = 40
@@ -37,13 +69,14 @@ _LONGEST_WORD = 40
 
 def say_bold(text: str) -> None:
     """Prints a heading, taken literally; one that is longer than a line goes on beyond it."""
-    OUT.print(escape(text), style="bold", soft_wrap=True)
+    OUT.print(escape(harmless(text)), style="bold", soft_wrap=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Prints a table; numbers stand right, and no id, name or number is broken, if need be beyond the width of the terminal."""
     say_bold(title)
-    texts = [[cell(value) for value in row] for row in rows]
+    texts = [[harmless(cell(value)) for value in row] for row in rows]
+    columns = [harmless(column) for column in columns]
     down = [[column, *(row[index] for row in texts)] for index, column in enumerate(columns)]
     whole = [max(map(len, cells)) for cells in down]
     least = [max((len(word) for text in cells for word in text.split() if len(word) <= _LONGEST_WORD), default=1) for cells in down]
@@ -55,7 +88,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         width = widths[index]
-        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", min_width=width, max_width=width)
+        grid.add_column(escape(column), justify="right" if numeric else "left", overflow="fold", min_width=width, max_width=width)
     for row in texts:
         grid.add_row(*map(escape, row))
     OUT.print(grid, crop=False)
@@ -77,7 +110,7 @@ def facts(title: str, rows: Sequence[tuple[str, object]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in rows:
         if value is not None:
-            grid.add_row(escape(name), escape(cell(value)))
+            grid.add_row(escape(harmless(name)), escape(harmless(cell(value))))
     OUT.print(grid)
 
 
@@ -92,7 +125,8 @@ def cell(value: object) -> str:
 
 def print_json(payload: Any) -> None:
     """Prints one JSON object; what is not a finite number becomes null."""
-    OUT.print(json.dumps(_finite(payload), indent=2, ensure_ascii=False), soft_wrap=True, markup=False)
+    # JSON spells out the first 32 control characters itself; the others may be spelt the same way
+    OUT.print(harmless(json.dumps(_finite(payload), indent=2, ensure_ascii=False), lines=True), soft_wrap=True, markup=False)
 
 
 def _finite(value: Any) -> Any:
@@ -118,10 +152,10 @@ def progress_bar(label: str, go_on: str = "") -> Iterator[ProgressCallback]:
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as bar:
-        task = bar.add_task(label, total=None, note="")
+        task = bar.add_task(escape(harmless(label)), total=None, note="")
 
         def report(done: int, total: int, note: str = "") -> None:
-            bar.update(task, completed=done, total=total, note=escape(note))
+            bar.update(task, completed=done, total=total, note=escape(harmless(note)))
 
         try:
             yield report

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skidpad.cli.campaigns import RunPath
-from skidpad.cli.console import OUT, print_json, say, table
+from skidpad.cli.console import print_json, say, say_lines, table
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
 
@@ -71,7 +71,7 @@ def gate(
 
         summary = gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path), told)
         if is_printed:
-            OUT.file.write(summary)
+            say_lines(summary)
         else:
             _write(markdown, summary)
     if json:

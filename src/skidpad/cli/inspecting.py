@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.cli.console import OUT, facts, print_json, say, table
+from skidpad.cli.console import facts, harmless, print_json, say, say_lines, table
 from skidpad.core.errors import BadSubjectError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def propose_description(file: Path, json: bool) -> None:
         )
         return
     # plain print: the text is a file, not prose to be wrapped
-    OUT.file.write(f"# {file.name} has no description; keep this as {file.with_suffix('.toml').name} and correct the guesses\n")
-    OUT.file.write(proposal.to_toml())
+    named, beside = harmless(file.name), harmless(file.with_suffix(".toml").name)
+    say_lines(f"# {named} has no description; keep this as {beside} and correct the guesses\n{proposal.to_toml()}")
 
 
 def inspect_subject(path: str, device: str, json: bool) -> None:

@@ -24,7 +24,7 @@ from skidpad.cli import (
     ui,
     weather,
 )
-from skidpad.cli.console import ERR
+from skidpad.cli.console import tell
 from skidpad.core.errors import InterruptedRunError, SkidpadError
 
 app = typer.Typer(
@@ -75,13 +75,13 @@ def main() -> None:
     try:
         app()
     except InterruptedRunError as error:
-        ERR.print(str(error), style="bold yellow", markup=False, soft_wrap=True)
+        tell(str(error), "bold yellow", lines=True)
         sys.exit(error.exit_code)
     except SkidpadError as error:
-        ERR.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
+        tell(f"error: {error}", "bold red", lines=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        ERR.print("interrupted", style="bold red")
+        tell("interrupted", "bold red")
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from skidpad.cli.console import ERR, OUT, print_json, progress_bar, say, table
+from skidpad.cli.console import OUT, print_json, progress_bar, say, table, tell
 from skidpad.cli.subjects import Device, Json
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def deeptest(
         seed=seed,
         device=device,
     )
-    ERR.print(f"runs: {out}", markup=False)
+    tell(f"runs: {out}")
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(settings, out, lambda name: _staged(progress, name))
     _show(
@@ -98,7 +98,7 @@ def duel(
         search_episodes=min(test_episodes, 20),
         seed=seed,
     )
-    ERR.print(f"run: {out / 'run'}", markup=False)
+    tell(f"run: {out / 'run'}")
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(small if quick else settings, out, progress)
     _show(answer, PAPER, f"written: {out / 'duel.json'}, {out / 'duel.md'} and {out / 'report.html'}", json=json)
@@ -133,7 +133,7 @@ def offline_online(
         seed=seed,
         device=device,
     )
-    ERR.print(f"runs: {out}", markup=False)
+    tell(f"runs: {out}")
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate([str(subject_path(subject)) for subject in subjects], settings, out, progress)
     _show(
@@ -171,7 +171,7 @@ def deeproad(
         seed=seed,
         device=device,
     )
-    ERR.print(f"runs: {out}", markup=False)
+    tell(f"runs: {out}")
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate([str(subject_path(subject)) for subject in subjects], settings, out, frames, progress)
     _show(
@@ -223,7 +223,7 @@ def tactic(
         seed=seed,
         device=device,
     )
-    ERR.print(f"runs: {out}", markup=False)
+    tell(f"runs: {out}")
     files = [str(subject_path(subject)) for subject in subjects], [weather_file(text) for text in weather], criterion or ["nbc"]
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
         answer = replicate(*files, settings, out, minutes, progress)

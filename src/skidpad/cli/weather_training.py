@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.console import ERR, facts, print_json, progress_bar, say, warn
+from skidpad.cli.console import ERR, facts, print_json, progress_bar, say, tell, warn
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import BadParametersError, UnknownNameError
 
@@ -74,7 +74,7 @@ def train(
             settings,
             out,
             progress=progress if ERR.is_terminal else _in_lines(settings.steps),
-            resumed=lambda step: ERR.print(f"going on from {checkpoint_file(out)}, step {step} of {settings.steps}", markup=False),
+            resumed=lambda step: tell(f"going on from {checkpoint_file(out)}, step {step} of {settings.steps}"),
             watch=lambda training: _write_page(out, lesson, training, command, finished=False),
             stop=stop,
         )
@@ -110,7 +110,7 @@ def _in_lines(steps: int) -> Progress:
     def report(done: int, total: int, note: str = "") -> None:
         nonlocal next_line
         if done >= next_line or done == total:
-            ERR.print(f"step {done} of {total}: {note}", markup=False, soft_wrap=True)
+            tell(f"step {done} of {total}: {note}")
             next_line = done + max(1, steps // 20)
 
     return report

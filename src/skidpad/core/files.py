@@ -54,11 +54,13 @@ def is_lfs_pointer(start: bytes) -> bool:
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes beside the target, forces it to disk and renames it; on any failure nothing is left behind.
 
-    The directory is forced to disk too, or the rename itself could be lost with the power.
+    The directory is forced to disk too, or the rename itself could be lost with the power. What bears the temporary name is replaced and
+    never written into: in a folder from a stranger it may be a link to a file of ours.
     """
     temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

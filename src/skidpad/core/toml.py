@@ -1,15 +1,43 @@
-"""Writing TOML, which the standard library only reads: plain values, lists, tables and lists of tables."""
+"""TOML: written, which the standard library cannot (plain values, lists, tables and lists of tables), and read with care."""
 
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_MAX_DEPTH = 32
+_LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]+[ \t]*\.[ \t]*){{{_MAX_DEPTH}}}", re.ASCII)
+"""A key of so many parts, over which the parser broods for a time that grows with their square."""
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Reads TOML; what is nested deeper than any settings are is a TOMLDecodeError too, and not the end of the interpreter's stack."""
+    too_deep = f"it is nested more than {_MAX_DEPTH} deep"
+    if _LONG_KEY.search(text):
+        raise tomllib.TOMLDecodeError(too_deep)
+    try:
+        table = tomllib.loads(text)
+    except RecursionError as error:
+        raise tomllib.TOMLDecodeError(too_deep) from error
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:  # a number of too many digits
+        raise tomllib.TOMLDecodeError(str(error)) from error
+    waiting: list[tuple[object, int]] = [(table, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if inner and depth >= _MAX_DEPTH:
+            raise tomllib.TOMLDecodeError(too_deep)
+        waiting += [(each, depth + 1) for each in inner]
+    return table
 
 
 def dumps(table: Mapping[str, object]) -> str:
-    """Writes a table so that `tomllib.loads` gives it back; plain values come before tables, else in the order given."""
+    """Writes a table so that `loads` gives it back; plain values come before tables, else in the order given."""
     return "\n".join(_lines(table, ())).strip() + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import closing
 from hashlib import sha256
@@ -12,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.coverage.criterion import BadCoverageError, check_values, neurons_of
 from skidpad.drives.prefetch import map_ahead
@@ -142,9 +144,7 @@ class Profile:
             "pictures": str(self.pictures),
             "sha256": _digest(tensors),
         }
-        partial = path.with_name(path.name + ".partial")
-        partial.write_bytes(save(tensors, metadata))
-        partial.replace(path)
+        write_atomically(path, _in_order(save(tensors, metadata)))
 
     @classmethod
     def load(cls, path: Path, *, subject_sha256: str | None = None, drive_sha256: str | None = None) -> Self:
@@ -180,6 +180,14 @@ def profile_of(
                 profile.update(values)
             progress(profile.pictures, frames, "neuron bounds")
     return profile
+
+
+def _in_order(data: bytes) -> bytes:
+    """Sorts the header of a safetensors file: the library writes the metadata in another order in every process."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    text = json.dumps({**header, "__metadata__": dict(sorted(header["__metadata__"].items()))}, separators=(",", ":")).encode()
+    return data[:8] + text.ljust(size) + data[8 + size :]
 
 
 def _digest(tensors: dict[str, torch.Tensor]) -> str:

@@ -153,7 +153,7 @@ class Scenario:
     def from_toml(cls, text: str) -> Self:
         """Reads TOML."""
         try:
-            return cls.from_table(tomllib.loads(text))
+            return cls.from_table(toml.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise BadParametersError(f"the scenario is not valid TOML: {error}") from error
 

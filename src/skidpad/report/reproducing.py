@@ -5,6 +5,7 @@ import shlex
 from skidpad.campaigns.doubting import run_doubts
 from skidpad.report.wording import plain
 from skidpad.runs.folder import Run
+from skidpad.runs.tags import Tags
 
 
 def commands_of(run: Run) -> tuple[str, ...]:
@@ -14,9 +15,14 @@ def commands_of(run: Run) -> tuple[str, ...]:
 
 
 def run_warnings(run: Run) -> tuple[str, ...]:
-    """Returns what a reader of any run must know first: what is odd about its answers, and whether files of findings were damaged."""
-    damage = run.damage()
-    return (*(doubt.said for doubt in run_doubts(run)), *((plain(f"{damage}.", 1000),) if damage else ()))
+    """Returns what a reader of any run must know first: what is odd about its answers, and what is wrong with its evidence."""
+    return (*(doubt.said for doubt in run_doubts(run)), *damage_of(run))
+
+
+def damage_of(run: Run) -> tuple[str, ...]:
+    """Returns what is wrong with the evidence: files that were changed, findings and tags that were damaged; nothing where all is whole."""
+    told = (run.integrity.doubt, run.damage(), Tags.of(run.path).damage())
+    return tuple(plain(f"{words}.", 1000) for words in told if words)
 
 
 def doubt_words(run: Run) -> str:

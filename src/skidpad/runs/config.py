@@ -1,6 +1,5 @@
 """The resolved settings of a campaign, as the TOML file in its run folder."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -22,8 +21,8 @@ def write_config(config: Config) -> bytes:
 def read_config(data: bytes, where: str) -> Config:
     """Reads what `write_config` wrote; `where` names the folder in errors."""
     try:
-        return tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return toml.loads(data.decode("utf-8"))
+    except ValueError as error:
         raise BadRunError(f"the settings of {where} are damaged ({error}); restore config.toml from a copy") from error
 
 

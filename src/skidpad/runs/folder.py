@@ -2,7 +2,8 @@
 
 config.toml     the resolved settings
 schema.json     the columns of the records, which each kind of campaign chooses
-manifest.json   versions, machine, seed, hashes, command line; written last, so a folder with it is a whole run
+manifest.json   versions, machine, seed, hashes (of the two files above as well), command line; written last, so a folder with it is
+                a whole run
 segments/       one file a shard (see `segments`); the name carries the hash of the content
 state/          small files, summaries and the mark of a finished run
 """
@@ -13,6 +14,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -23,8 +25,10 @@ from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.files import remove_temporary, sync_folder, write_atomically
 from skidpad.drives.drive import Problem
 from skidpad.runs.config import Config, read_config, write_config
+from skidpad.runs.guarding import check_run, read_plain
+from skidpad.runs.integrity import Integrity, hashes_of
 from skidpad.runs.locking import LOCK_FILE, exclusive, in_use, is_held
-from skidpad.runs.manifest import Manifest
+from skidpad.runs.manifest import Manifest, manifest_content
 from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, findings_of, worst_first
 from skidpad.runs.remote import MARK, Mirror
 from skidpad.runs.schemas import check_columns, check_schema, no_rows, schema_from_json, schema_to_json
@@ -35,6 +39,7 @@ State = TypeVar("State")
 _CONFIG, _SCHEMA, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "schema.json", "manifest.json", "segments", "state"
 _FINISHED = "finished.json"
 _DAMAGED_SUFFIX = ".damaged"
+_MAX_STATE_BYTES = 1 << 30
 _STATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -53,6 +58,7 @@ class Run:
         self.config = config
         self.manifest = manifest
         self.schema = schema
+        self.integrity = Integrity()
         self._segments: dict[tuple[str, int], Segment] = {}
         self._bad: list[Path] = []
         self._lock_depth = 0
@@ -78,11 +84,13 @@ class Run:
         except OSError as error:
             raise BadRunError(f"cannot make the run folder {path}: {error.strerror}; choose another --out") from error
         _refuse_used(path)
+        columns = schema_to_json(schema).encode()
+        manifest = replace(manifest, files=hashes_of({_CONFIG: settings, _SCHEMA: columns}))
         run = cls(path, read_config(settings, str(path)), manifest, schema, mirror)
         with exclusive(path):
             _refuse_used(path)  # another writer may have been faster
             run._write(path / _CONFIG, settings)
-            run._write(path / _SCHEMA, schema_to_json(schema).encode())
+            run._write(path / _SCHEMA, columns)
             (path / _SEGMENTS).mkdir(exist_ok=True)
             (path / _STATE).mkdir(exist_ok=True)
             run._write(path / _MANIFEST, manifest.to_json().encode())
@@ -102,16 +110,18 @@ class Run:
         if not path.is_dir():
             raise BadRunError(f"no run folder at {path}; `skidpad test SUBJECT DRIVE --out {shlex.quote(str(path))}` makes one")
         try:
-            manifest = Manifest.from_json((path / _MANIFEST).read_text(encoding="utf-8", errors="replace"), str(path))
-            config = read_config((path / _CONFIG).read_bytes(), str(path))
-            schema = schema_from_json((path / _SCHEMA).read_text(encoding="utf-8", errors="replace"), str(path))
+            check_run(path)
+            content = manifest_content(read_plain(path / _MANIFEST).decode("utf-8", "replace"), str(path))
+            manifest = Manifest.from_content(content, str(path))
+            files = {name: read_plain(path / name) for name in (_CONFIG, _SCHEMA)}
+            config = read_config(files[_CONFIG], str(path))
+            schema = schema_from_json(files[_SCHEMA].decode("utf-8", "replace"), str(path))
         except FileNotFoundError as error:
-            half_made = (path / LOCK_FILE).exists() and not (path / _MANIFEST).exists()
-            way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
-            raise BadRunError(f"{path} is not a skidpad run: it has no {Path(error.filename).name}; {way_out}") from error
+            raise _incomplete(path, Path(error.filename).name) from error
         except OSError as error:
             raise BadRunError(f"cannot read the run {path}: {error.strerror}; check its permissions") from error
         run = cls(path, config, manifest, schema, mirror)
+        run.integrity = Integrity.of(content, files)
         run.refresh()
         if run._bad and set_aside:
             run._try_set_aside()
@@ -121,6 +131,7 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Makes this object the only writer, and clears away what a killed writer left; may be nested."""
         if self._lock_depth == 0:
+            self.refuse_altered()
             with exclusive(self.path):
                 self._lock_depth = 1
                 try:
@@ -134,6 +145,11 @@ class Run:
                 yield
             finally:
                 self._lock_depth -= 1
+
+    def refuse_altered(self) -> None:
+        """Refuses to add to a run whose settings are no longer those of its findings: both would be mixed in one rate."""
+        if self.integrity.altered:
+            raise BadRunError(f"cannot go on with the run {self.path}: {self.integrity.doubt}")
 
     def refresh(self) -> None:
         """Looks at the folder again, for a reader beside a writer; each segment is hashed once.
@@ -164,7 +180,8 @@ class Run:
     def damage(self, then: str = "") -> str:
         """Says how many files of findings were damaged and what mends it, or what happens `then`; empty where all are whole."""
         if not self.damaged:
-            return ""
+            mends = then or f"`skidpad resume {shlex.quote(self.place)}` writes it again"
+            return f"the mark of a finished run, {_STATE}/{_FINISHED}, is damaged; {mends}" if self._has_bad_mark else ""
         count = len(self.damaged)
         files, them = ("1 file of findings was", "it") if count == 1 else (f"{count} files of findings were", "them")
         return f"{files} damaged; {then or f'`skidpad resume {shlex.quote(self.place)}` computes {them} again'}"
@@ -203,7 +220,7 @@ class Run:
         """Streams the records, one table a shard, ordered by phase and shard."""
         check_columns(self.schema, columns)
         for segment in self._ordered(phase):
-            yield segment.records(columns)
+            yield segment.records(columns, self.schema)
 
     def records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads all records of a phase, or of all phases; in memory, so name the columns where the run is large."""
@@ -234,7 +251,7 @@ class Run:
             raise UnknownNameError(f"a case id is up to {CASE_ID_DIGITS} digits of 0-9a-f; got {prefix!r}")
         found: dict[str, Mapping[str, Any]] = {}
         for segment in self._ordered(None):
-            if pc.any(pc.starts_with(segment.records(["case_id"])["case_id"], prefix)).as_py():
+            if pc.any(pc.starts_with(segment.records(["case_id"], self.schema)["case_id"], prefix)).as_py():
                 table = segment.records()
                 for row in table.filter(pc.starts_with(table["case_id"], prefix)).to_pylist():
                     found.setdefault(row["case_id"], row)
@@ -275,10 +292,13 @@ class Run:
 
     def read_state(self, name: str) -> bytes | None:
         """Reads a small file; None where it was never written."""
+        path = self._state_path(name)
         try:
-            return self._state_path(name).read_bytes()
+            return read_plain(path, _MAX_STATE_BYTES)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise BadRunError(f"cannot read {path}: {error.strerror}; check its permissions") from error
 
     @property
     def place(self) -> str:
@@ -299,9 +319,23 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run was marked as finished and still has every shard."""
-        mark = self.read_state(_FINISHED)
-        return mark is not None and not _missing(self, json.loads(mark))
+        """Whether the run was marked as finished and has the shards that the mark names: all of them and no others."""
+        mark = self._mark()
+        kept = {phase: len(self.completed(phase)) for phase in self.phases()}
+        return mark is not None and {name: count for name, count in mark.items() if count} == kept and not _missing(self, mark)
+
+    @property
+    def _has_bad_mark(self) -> bool:
+        return self._mark() is None and self.read_state(_FINISHED) is not None
+
+    def _mark(self) -> Mapping[str, int] | None:
+        """Returns how many shards of each phase the mark of a finished run names; None where there is no mark, or none to be read."""
+        try:
+            mark = json.loads(self.read_state(_FINISHED) or b"")
+        except (ValueError, RecursionError):
+            return None
+        counts = mark.values() if isinstance(mark, dict) else (None,)
+        return mark if all(type(count) is int and count >= 0 for count in counts) else None
 
     def _ordered(self, phase: str | None) -> list[Segment]:
         return [segment for (name, _), segment in sorted(self._segments.items()) if phase in {None, name}]
@@ -315,6 +349,11 @@ class Run:
         try:
             write_atomically(path, data)
         except OSError as error:
+            if not self.path.is_dir():
+                raise BadRunError(
+                    f"the run folder {self.path} was removed while the run was under way, and its findings with it; start the command again"
+                ) from error
+            self.refresh()  # what was kept may be gone as well
             trouble = "the disk is full" if error.errno in DISK_FULL else f"it failed: {error.strerror}"
             raise BadRunError(
                 f"writing {len(data)} bytes to {path.name} in {self.path}: {trouble}; {len(self._segments)} shards are kept; "
@@ -349,13 +388,34 @@ class Run:
 
 def _refuse_used(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()}
-    if LOCK_FILE in names and _MANIFEST not in names:
+    if LOCK_FILE in names and _MANIFEST not in names and not _shards_in(path):
         return  # a `create` that was stopped before its last step; nothing was computed yet
+    if _MANIFEST not in names and _shards_in(path):
+        raise _incomplete(path, _MANIFEST)
     if names - {LOCK_FILE, MARK}:
         raise BadRunError(
             f"the folder {path} is not empty; go on with that run (skidpad resume {shlex.quote(str(path))}) or choose another --out"
         )
 
 
+def _shards_in(path: Path) -> int:
+    return sum(Segment.from_path(each) is not None for each in (path / _SEGMENTS).glob("*.parquet"))
+
+
+def _incomplete(path: Path, lacking: str) -> BadRunError:
+    """Returns the error of a folder that lacks a file which every run has."""
+    kept = _shards_in(path)
+    if kept:
+        shards = "1 shard" if kept == 1 else f"{kept} shards"
+        return BadRunError(
+            f"the run {path} has lost its {lacking}, but holds {shards} of findings; restore {lacking} from a copy, "
+            "or run the campaign again into another folder"
+        )
+    half_made = (path / LOCK_FILE).exists() and not (path / _MANIFEST).exists()
+    way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
+    return BadRunError(f"{path} is not a skidpad run: it has no {lacking}; {way_out}")
+
+
 def _missing(run: Run, shards: Mapping[str, int]) -> list[str]:
-    return [phase for phase, count in shards.items() if not run.completed(phase) >= set(range(count))]
+    # counted, not listed: a damaged mark may name more shards than there is memory
+    return [phase for phase, count in shards.items() if sum(index < count for index in run.completed(phase)) < count]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from skidpad.core.errors import BadRunError
 from skidpad.core.files import sync_folder
+from skidpad.runs.guarding import open_plain, read_plain
 
 MAX_BYTES = 64 << 20
 """A journal of answers given by hand is far smaller; what is larger is something else."""
@@ -43,7 +44,7 @@ class Journal:
         is_new = not self.path.exists()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise BadRunError(f"cannot write to {self.path}: {error.strerror}; make its folder writable") from error
         with os.fdopen(descriptor, "r+b", buffering=0) as file:
@@ -58,16 +59,11 @@ class Journal:
     def read(self) -> Entries:
         """Reads every whole entry; a file that is not there holds none."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            lines = read_plain(self.path, MAX_BYTES).decode("utf-8", "replace").splitlines()
         except FileNotFoundError:
             return Entries(())
         except OSError as error:
             raise BadRunError(f"cannot read {self.path}: {error.strerror}; it must be a plain file") from error
-        with os.fdopen(descriptor, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MAX_BYTES:
-                raise BadRunError(f"{self.path} has {size} bytes, and at most {MAX_BYTES} are read; move it away")
-            lines = file.read(MAX_BYTES).decode("utf-8", "replace").splitlines()
         rows = [_row(line) for line in lines if line]
         whole = tuple(row for row in rows if row is not None)
         return Entries(whole, len(rows) - len(whole))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from skidpad.core.errors import BadRunError
+from skidpad.runs.guarding import open_plain, read_plain
 
 LOCK_FILE = ".skidpad-lock"
 _KERNEL_LOCKS = Path("/proc/locks")
@@ -30,7 +31,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Tells whether a process of this machine writes to the folder, without being in its way where the kernel lists its locks."""
     try:
-        with (folder / LOCK_FILE).open("rb") as file:
+        with os.fdopen(open_plain(folder / LOCK_FILE), "rb") as file:
             inode = str(os.fstat(file.fileno()).st_ino)
             if _KERNEL_LOCKS.exists():
                 held = [line.split() for line in _KERNEL_LOCKS.read_text(encoding="ascii").splitlines()]
@@ -39,16 +40,16 @@ def is_held(folder: Path) -> bool:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
-    except OSError:
-        return False
+    except (OSError, BadRunError):
+        return False  # what is no plain file locks nothing
     return False
 
 
 def in_use(folder: Path, way_out: str = "") -> BadRunError:
     """Returns the error of one who comes second; way_out: what else to do than wait."""
     try:
-        owner = (folder / LOCK_FILE).read_text(encoding="ascii", errors="replace")[:20].strip()
-    except OSError:
+        owner = read_plain(folder / LOCK_FILE).decode("ascii", "replace")[:20].strip()
+    except (OSError, BadRunError):
         owner = ""
     who = f"another skidpad{f' (process {owner})' if owner else ''}"
     return BadRunError(f"the run folder {folder} is in use by {who}; wait until it ends{way_out}")
@@ -56,7 +57,8 @@ def in_use(folder: Path, way_out: str = "") -> BadRunError:
 
 def _locked_file(folder: Path) -> TextIO:
     try:
-        file = (folder / LOCK_FILE).open("a+", encoding="ascii", errors="replace")
+        # the owner's number replaces whatever the file holds, so a link to another file must not be followed
+        file = os.fdopen(open_plain(folder / LOCK_FILE, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="ascii", errors="replace")
     except OSError as error:
         raise BadRunError(f"cannot write to the run folder {folder}: {error.strerror}; make it writable or choose another --out") from error
     try:

@@ -4,15 +4,16 @@ import json
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Self
+from typing import Any, Self
 
 import cv2
 
 from skidpad import __version__
 from skidpad.core.errors import BadRunError
+from skidpad.runs.integrity import CHECK, FILES, digest_of
 
 FORMAT = 2
 """The version of the run folder's layout; another one is refused, not guessed at. Since 2 a run says what its columns are."""
@@ -37,7 +38,8 @@ class VersionChange:
 class Manifest:
     """Everything about a run that is not its settings; the only place with a time of day.
 
-    hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601.
+    hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601. files: the hashes of the settings and
+    the columns as they were written; none in runs from before they were kept.
     """
 
     versions: Mapping[str, str]
@@ -47,6 +49,7 @@ class Manifest:
     hashes: Mapping[str, str]
     command: tuple[str, ...]
     created: str
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def collect(cls, *, device: str, seed: int, hashes: Mapping[str, str], command: tuple[str, ...]) -> Self:
@@ -62,18 +65,22 @@ class Manifest:
         )
 
     def to_json(self) -> str:
-        """Writes the manifest with the version of the folder's layout."""
-        return json.dumps({"skidpad_run": FORMAT, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+        """Writes the manifest with the version of the folder's layout, and with the hash of all that."""
+        content = {"skidpad_run": FORMAT, **asdict(self)}
+        if self.files:
+            content[CHECK] = digest_of(content)
+        else:
+            del content[FILES]  # what says nothing about its files is written as it was
+        return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
         """Reads what `to_json` wrote; `where` names the folder in errors."""
-        try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise BadRunError(f"the manifest of {where} is damaged ({error}); restore manifest.json from a copy") from error
-        if not isinstance(content, dict) or not isinstance(content.get("skidpad_run"), int):
-            raise BadRunError(f"{where} is not a skidpad run: its manifest.json was written by something else")
+        return cls.from_content(manifest_content(text, where), where)
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any], where: str) -> Self:
+        """Reads what `manifest_content` found."""
         if content["skidpad_run"] != FORMAT:
             made_by = content["versions"].get("skidpad", "?") if isinstance(content.get("versions"), dict) else "?"
             older = content["skidpad_run"] < FORMAT
@@ -91,8 +98,9 @@ class Manifest:
                 hashes={str(name): str(value) for name, value in content["hashes"].items()},
                 command=tuple(str(word) for word in content["command"]),
                 created=str(content["created"]),
+                files={str(name): str(value) for name, value in content.get(FILES, {}).items()},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BadRunError(f"the manifest of {where} is damaged ({error!r}); restore manifest.json from a copy") from error
 
     def changes(self, now: Mapping[str, str] | None = None) -> tuple[VersionChange, ...]:
@@ -103,6 +111,17 @@ class Manifest:
         parts = sorted({*self.versions, *now})
         pairs = [VersionChange(part, self.versions.get(part, ""), now.get(part, "")) for part in parts]
         return tuple(change for change in pairs if change.then != change.now)
+
+
+def manifest_content(text: str, where: str) -> Mapping[str, Any]:
+    """Reads the JSON of a manifest; `where` names the folder in errors."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRunError(f"the manifest of {where} is damaged ({error}); restore manifest.json from a copy") from error
+    if not isinstance(content, dict) or not isinstance(content.get("skidpad_run"), int):
+        raise BadRunError(f"{where} is not a skidpad run: its manifest.json was written by something else")
+    return content
 
 
 def current_versions() -> dict[str, str]:

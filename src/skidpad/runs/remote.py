@@ -17,6 +17,7 @@ from skidpad.core.errors import BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.drives.prefetch import map_ahead
 from skidpad.drives.remote_files import RemoteFile, RemoteFiles, ServerGoneError, cache_folder
+from skidpad.runs.guarding import read_plain
 from skidpad.runs.locking import exclusive, is_held
 
 MARK = ".skidpad-url"
@@ -27,6 +28,11 @@ _OWN = re.compile(r"(?:config\.toml|schema\.json|manifest\.json|(?:segments|stat
 _MANIFEST = "manifest.json"
 _SEGMENTS = "segments"
 _AT_ONCE = 8
+
+
+def _working_folder(url: str) -> Path:
+    name = re.sub(r"[^\w.-]", "_", url.rpartition("/")[2])
+    return cache_folder() / "runs" / sha256(url.encode()).hexdigest()[:16] / name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +46,17 @@ class Mirror:
     def of(cls, path: Path) -> Self | None:
         """Returns the mirror of a URL that was taken for a path, or of a working folder; None for any other folder."""
         if path.exists():
-            mark = path / MARK
-            return cls(RemoteFiles(mark.read_text(encoding="utf-8").strip()), path) if mark.is_file() else None
+            try:
+                url = read_plain(path / MARK).decode("utf-8", "replace").strip()
+            except (OSError, BadRunError):
+                return None
+            # In a folder from a stranger the mark must not lead to a server of theirs, so only the working folder of its URL has one.
+            return cls(RemoteFiles(url), path) if path.resolve() == _working_folder(url).resolve() else None
         match = _COLLAPSED.fullmatch(str(path))
         if match is None:
             return None
         url = f"{match['scheme']}://{'/' if match['scheme'] == 'file' else ''}{match['rest']}".rstrip("/")
-        name = re.sub(r"[^\w.-]", "_", url.rpartition("/")[2])
-        return cls(RemoteFiles(url), cache_folder() / "runs" / sha256(url.encode()).hexdigest()[:16] / name)
+        return cls(RemoteFiles(url), _working_folder(url))
 
     def begin(self) -> None:
         """Makes an empty working folder for a new run; refused where the URL holds a run already."""

@@ -51,7 +51,7 @@ def schema_from_json(text: str, where: str) -> pa.Schema:
         columns = json.loads(text)["columns"]
         schema = pa.schema([pa.field(column["name"], _TYPES[column["type"]], nullable=column["nullable"]) for column in columns])
         check_schema(schema)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadRunError(f"the columns of {where} are damaged ({error}); restore schema.json from a copy") from error
     return schema
 

@@ -4,7 +4,9 @@ The file is Parquet. Coverage and problems live in its key-value metadata, as te
 and one rename commits all three.
 """
 
+import binascii
 import json
+import os
 import re
 import sys
 from base64 import b64decode, b64encode
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 
 from skidpad.core.errors import BadRunError
 from skidpad.drives.drive import Problem, ProblemKind
+from skidpad.runs.guarding import open_plain
 from skidpad.runs.records import storable
 
 _NAME = re.compile(r"(?P<phase>[a-z][a-z0-9-]*)-(?P<index>\d{6}|[1-9]\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII)
@@ -26,6 +29,10 @@ _PHASE = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _DIGEST_DIGITS = 16
 _ALL_DIFFERENT = frozenset({"case_id", "picture"})
 """Texts that hardly ever repeat, so that a dictionary of them would only cost."""
+_FEW_ROWS = 1 << 20
+_MAX_UNPACKED_BYTES = 4 << 30
+"""A few bytes of Parquet may say that they unfold to any number of rows and bytes. Beyond a million rows, each takes a byte of the
+file at least, as its case id does; and what one shard unfolds to fits into memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +108,18 @@ class Segment:
     def is_whole(self) -> bool:
         """Tells whether the content still has the hash that the name carries."""
         try:
-            with self.path.open("rb") as file:
+            with os.fdopen(open_plain(self.path), "rb") as file:
                 return file_digest(file, "sha256").hexdigest()[:_DIGEST_DIGITS] == self.digest
-        except OSError:
+        except (OSError, BadRunError):
             return False
 
-    def records(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Reads the records, or some columns of them."""
+    def records(self, columns: Sequence[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
+        """Reads the records, or some columns of them; schema: what the columns of the whole file must be."""
         # No threads: Arrow's reader threads sometimes abort the process at its very end, and exit codes are read.
         with self._open() as file:
+            found = file.schema_arrow.remove_metadata()
+            if schema is not None and not found.equals(schema):
+                raise self._foreign(f"its columns are {', '.join(found.names)}, and those of the run {', '.join(schema.names)}")
             try:
                 table = file.read(columns=None if columns is None else list(columns), use_threads=False)
             except (pa.ArrowException, OSError) as error:
@@ -119,11 +129,17 @@ class Segment:
 
     def coverage(self) -> dict[str, bytes]:
         """Reads the packed coverage states by name."""
-        return {name: _unpack(packed) for name, packed in self._metadata("skidpad.coverage").items()}
+        try:
+            return {name: _unpack(packed) for name, packed in self._metadata("skidpad.coverage").items()}
+        except _UNREADABLE as error:
+            raise self._foreign(f"its coverage cannot be read ({error!r})") from error
 
     def problems(self) -> tuple[Problem, ...]:
         """Reads the broken frames of the shard."""
-        return tuple(Problem(ProblemKind[kind], frame_id, detail) for kind, frame_id, detail in self._metadata("skidpad.problems"))
+        try:
+            return tuple(Problem(ProblemKind[kind], str(frame), str(detail)) for kind, frame, detail in self._metadata("skidpad.problems"))
+        except _UNREADABLE as error:
+            raise self._foreign(f"its list of broken frames cannot be read ({error!r})") from error
 
     def _metadata(self, key: str) -> Any:
         with self._open() as file:
@@ -131,12 +147,29 @@ class Segment:
 
     def _open(self) -> pq.ParquetFile:
         try:
-            return pq.ParquetFile(self.path, pre_buffer=False)
+            file = pq.ParquetFile(self.path, pre_buffer=False)
+            size = self.path.stat().st_size
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(error) from error
+        metadata = file.metadata
+        unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        if metadata.num_rows > max(size, _FEW_ROWS) or unpacked > _MAX_UNPACKED_BYTES:
+            raise self._foreign(f"its {size} bytes say that they hold {metadata.num_rows} records of {unpacked} bytes")
+        shard = (metadata.metadata or {}).get(b"skidpad.shard", b"").decode(errors="replace")
+        if shard != f"{self.phase} {self.index}":
+            raise self._foreign(f"it holds {f'shard {shard!r}' if shard else 'no shard'}")
+        return file
+
+    def _foreign(self, why: str) -> BadRunError:
+        """Returns the error of a file whose hash is right and whose content is not one that skidpad has put there."""
+        return BadRunError(f"the segment {self.path} was not written for this run: {why}; remove it and `skidpad resume` its run")
 
     def _damaged(self, error: Exception) -> BadRunError:
         return BadRunError(f"the segment {self.path} was damaged after it was checked ({error}); open the run again to set it aside")
+
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, binascii.Error, pa.ArrowException, OSError)
+"""What a segment raises whose metadata is not ours."""
 
 
 def _pack(data: bytes) -> list[int | str]:
@@ -145,4 +178,6 @@ def _pack(data: bytes) -> list[int | str]:
 
 def _unpack(packed: list[Any]) -> bytes:
     size, text = packed
+    if not 0 <= size <= _MAX_UNPACKED_BYTES:
+        raise ValueError(f"{size} bytes of coverage")
     return bytes(pa.decompress(b64decode(text), decompressed_size=size, codec="zstd", asbytes=True))

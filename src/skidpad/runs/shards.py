@@ -43,7 +43,6 @@ def run_shards(run: Run, phase: str, count: int, shards: Shards, progress: Progr
                 done.add(result.index)
                 progress(len(done), count, phase)
     except KeyboardInterrupt as error:
-        run.refresh()  # the interrupt may have come after a rename and before its note
         raise InterruptedRunError(f"stopped: {_kept(run, phase, count, called)}") from error
     except LostWorkError as error:
         raise IncompleteRunError(f"{error}; all other shards of the phase were computed; {_kept(run, phase, count, called)}") from error
@@ -57,7 +56,6 @@ def resumable(run: Run) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        run.refresh()
         raise InterruptedRunError(f"stopped: {_all_kept(run)}; {_go_on(run)}") from error
     except (LostDriveError, WorkersError) as error:
         if isinstance(error.__cause__, type(error)):
@@ -70,10 +68,12 @@ def resumable(run: Run) -> Iterator[None]:
 
 
 def _kept(run: Run, phase: str, count: int, called: str) -> str:
+    run.refresh()  # an interrupt may have come after a rename and before its note, and files may have been removed underneath
     return f"{len(run.completed(phase))} of {count} {called} are kept; {_go_on(run)}"
 
 
 def _all_kept(run: Run) -> str:
+    run.refresh()
     return f"{len(run.segments())} shards are kept"
 
 

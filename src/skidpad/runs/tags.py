@@ -67,8 +67,21 @@ class Tags:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         self.journal.append({"case_id": case_id, "tag": tag.value if tag is not None else "", "at": at})
 
+    @property
+    def damaged(self) -> int:
+        """How many lines of the file cannot be read, so that what they say is not known."""
+        return self.journal.read().damaged
+
+    def damage(self) -> str:
+        """Says how many tags cannot be read and what to do; empty where all can."""
+        count = self.damaged
+        if not count:
+            return ""
+        lines, they, them = ("1 line is", "it", "it") if count == 1 else (f"{count} lines are", "they", "them")
+        return f"{lines} damaged in the tags {self.journal.path}, and what {they} said is lost; remove {them} and tag those findings again"
+
     def current(self) -> Mapping[str, Tag]:
-        """Returns the tag of every case that has one."""
+        """Returns the tag of every case that has one; what `damaged` counts is not among them."""
         known = {tag.value: tag for tag in Tag}
         latest = {row["case_id"]: row.get("tag", "") for row in self.journal.read().rows if "case_id" in row}
         return {case_id: known[text] for case_id, text in latest.items() if text in known}

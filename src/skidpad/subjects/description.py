@@ -170,6 +170,11 @@ class Output:
         return self.scale * (self.unit.rad if isinstance(self.unit, AngleUnit) else 1.0)
 
 
+_LONGEST_S = 86_400.0
+_MOST_RESTARTS = 1000
+"""A box that is waited for or started longer than this is never done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A network that is only asked, never opened: exactly one of a Python callable, a program or an HTTP address.
@@ -187,8 +192,11 @@ class Box:
     def __post_init__(self) -> None:
         if sum((self.function is not None, bool(self.command), self.url is not None)) != 1:
             raise BadSubjectError('a box is one of function = "module:name", command = ["program", ...] and url = "http://..."')
-        if not (isfinite(self.timeout_s) and self.timeout_s > 0.0) or self.restarts < 0:
-            raise BadSubjectError(f"a box needs timeout_s above 0 and restarts of 0 or more; got {self.timeout_s}, {self.restarts}")
+        if not 0.0 < self.timeout_s <= _LONGEST_S or not 0 <= self.restarts <= _MOST_RESTARTS:
+            raise BadSubjectError(
+                f"a box needs timeout_s above 0 and up to {_LONGEST_S:g}, and restarts from 0 to {_MOST_RESTARTS}; "
+                f"got {self.timeout_s:g} and {self.restarts}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def write_description(path: Path, description: Description) -> None:
 def parse_description(text: str, where: str = "description", default_name: str = "subject") -> Description:
     """Reads a description from TOML text; `where` names it in errors."""
     try:
-        data = tomllib.loads(text)
+        data = toml.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadSubjectError(f"{where} is not TOML: {error}") from error
     try:

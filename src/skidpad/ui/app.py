@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.report.wording import plain
 from skidpad.ui.exhibits import EXHIBITS
+from skidpad.ui.rows import FAILURES
 from skidpad.ui.run_pages import run_routes
 from skidpad.ui.safety import Safety
 from skidpad.ui.shelf_pages import shelf_routes
@@ -49,6 +50,8 @@ def make_app(library: Library, study: Study | None = None) -> FastAPI:
         return found
 
     app.add_exception_handler(SkidpadError, _told)
+    for failure in FAILURES:
+        app.add_exception_handler(failure, _unreadable)
     app.add_exception_handler(HTTPException, _not_there)
     app.add_exception_handler(RequestValidationError, _not_there)
     return app
@@ -57,6 +60,10 @@ def make_app(library: Library, study: Study | None = None) -> FastAPI:
 async def _told(_request: Request, error: Exception) -> HTMLResponse:
     status = 404 if isinstance(error, UnknownNameError) else 422 if isinstance(error, BadRunError) else 400
     return page("error.jinja", status, title="This cannot be shown", message=plain(str(error), 800))
+
+
+async def _unreadable(_request: Request, error: Exception) -> HTMLResponse:
+    return page("error.jinja", 422, title="This cannot be shown", message=plain(f"the records cannot be read: {error}", 800))
 
 
 async def _not_there(_request: Request, error: Exception) -> HTMLResponse:

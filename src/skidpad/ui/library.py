@@ -30,6 +30,7 @@ class Summary:
     """One run in the list. kind: the command that made it. problem: why it cannot be read, "" where it can.
 
     rates: None where they are still to be counted. apart: whether several were tested, whose cases make no rate together.
+    altered: whether its settings were changed after it was made.
     """
 
     found: Found
@@ -43,6 +44,7 @@ class Summary:
     state: State | None = None
     rates: TaggedRates | None = None
     problem: str = ""
+    altered: bool = False
 
 
 class Library:
@@ -93,6 +95,7 @@ class Library:
                 rule=volume.rule() if counted else volume.exhibit.rule,
                 state=volume.state,
                 rates=rates,
+                altered=bool(volume.run.integrity.altered),
             )
         except SkidpadError as error:
             return Summary(found, problem=plain(str(error), 400))

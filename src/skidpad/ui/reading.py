@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from skidpad.report.wording import plain
 from skidpad.runs.tags import Tag, TaggedRates
-from skidpad.ui.asking import PAGE_ROWS, Question, Show, sql_of
+from skidpad.ui.asking import MAX_PAGE, PAGE_ROWS, Question, Show, sql_of
 from skidpad.ui.columns import Column, Form
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Reader:
 
     def at(self, question: Question, number: int) -> Line | None:
         """Returns the row at a place of an answer, None beyond its ends."""
-        return next(iter(self._lines(question, number, 1)), None) if number >= 0 else None
+        return next(iter(self._lines(question, number, 1)), None) if 0 <= number < MAX_PAGE * PAGE_ROWS else None
 
     def choices(self) -> tuple[Choices, ...]:
         """Returns the columns of words that hold only a few, which are worth a choice."""

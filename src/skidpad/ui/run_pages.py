@@ -15,12 +15,13 @@ from skidpad.campaigns.doubting import run_doubts
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode
 from skidpad.report.pictures import ALREADY
+from skidpad.report.reproducing import damage_of
 from skidpad.report.wording import plain
+from skidpad.runs.guarding import checked_file
 from skidpad.runs.tags import Tag
 from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
 from skidpad.ui.columns import Form
 from skidpad.ui.exhibits import Motion, Side, Sight
-from skidpad.ui.guarding import checked_file
 from skidpad.ui.safety import FOREIGN_POLICY
 from skidpad.ui.templating import page
 from skidpad.ui.views import fact_rows, pair_view, rate_words, run_line, setting_rows
@@ -59,6 +60,7 @@ def run_routes(library: Library) -> APIRouter:
             phases=volume.run.phases(),
             settings=setting_rows(volume.run.config),
             doubts=[plain(doubt.said, 1000) for doubt in run_doubts(volume.run)],
+            notices=damage_of(volume.run),
             damaged=[plain(name, 120) for name in volume.run.damaged],
             has_report=checked_file(volume.found.path / "report.html", _REPORT_BYTES),
             untagged=UNTAGGED,

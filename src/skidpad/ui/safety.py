@@ -58,7 +58,7 @@ class Safety:
         if headers.get("origin", "") != f"http://{host}" or headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return PlainTextResponse("Only this page itself may change something; the request came from elsewhere.", 403)
         length = headers.get("content-length", "")
-        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+        if not (length.isascii() and length.isdigit() and len(length) < 10) or int(length) > MAX_BODY_BYTES:
             return PlainTextResponse(f"A request has at most {MAX_BODY_BYTES} bytes and says how many.", 413)
         return None
 

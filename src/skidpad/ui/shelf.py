@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
-from skidpad.ui.guarding import is_run
+from skidpad.runs.guarding import is_run
 
 MAX_DEPTH = 4
 MAX_FOLDERS = 20_000

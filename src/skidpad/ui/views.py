@@ -53,6 +53,7 @@ class RunLine:
     rule: str
     problem: str
     apart: bool = False
+    altered: bool = False
 
     @property
     def is_counted(self) -> bool:
@@ -106,6 +107,7 @@ def run_line(summary: Summary) -> RunLine:
         rule=summary.rule.words,
         problem=summary.problem,
         apart=summary.apart,
+        altered=summary.altered,
     )
 
 

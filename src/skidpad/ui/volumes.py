@@ -14,11 +14,11 @@ from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.images import encode
 from skidpad.report.wording import plain
 from skidpad.runs.folder import Run
+from skidpad.runs.guarding import MAX_SEGMENTS, check_run
 from skidpad.runs.locking import is_held
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.ui.columns import columns_of
 from skidpad.ui.exhibits import Exhibit, Motion, Row, Side, exhibit_of
-from skidpad.ui.guarding import check_run
 from skidpad.ui.reading import Choices, GroupRate, Line, Reader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square
 
@@ -70,7 +70,7 @@ class Volume:
         self._lock = Lock()
         self._drawing = Lock()
         with self._told():
-            check_run(found.path)
+            check_run(found.path, MAX_SEGMENTS)
             self.run = Run.open(found.path, set_aside=False)
             self.exhibit: Exhibit = exhibit_of(self.run.config)
             self.columns = columns_of(self.run.schema, self.exhibit.config)
@@ -111,7 +111,7 @@ class Volume:
     def reader(self) -> Reader:
         """Looks at the folder, brings the table and its tags up to date, and returns what answers questions about it."""
         with self._told(), self._lock:
-            check_run(self.found.path)
+            check_run(self.found.path, MAX_SEGMENTS)
             self.run.refresh()
             segments = self.run.segments()
             names = {segment.path.name for segment in segments}
@@ -136,7 +136,7 @@ class Volume:
         if self._rows is not None:
             return self.digest().rates
         with self._told():
-            check_run(self.found.path)
+            check_run(self.found.path, MAX_SEGMENTS)
             self.run.refresh()
             judged = [segment for segment in self.run.segments() if segment.phase not in self.exhibit.unjudged]
             key = (tuple(segment.path.name for segment in judged), self.tags.journal.signature)

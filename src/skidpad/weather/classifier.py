@@ -116,7 +116,7 @@ class ClassifierCard:
     def from_toml(cls, text: str, where: str) -> Self:
         """Reads what `to_toml` wrote; `where` names it in errors."""
         try:
-            table: dict[str, Any] = tomllib.loads(text)
+            table: dict[str, Any] = toml.loads(text)
             if table.pop("format", None) != _FORMAT:
                 raise BadWeatherError(f"{where} is no weather classifier of this version; learn it again with `skidpad weather classifier`")
             sets = tuple(LearnedSet(**row) for row in table.pop("sets"))

@@ -89,7 +89,7 @@ class WeatherCard:
     def from_toml(cls, text: str, where: str) -> Self:
         """Reads what `to_toml` wrote; `where` names it in errors. A card of an earlier version has no checksum of itself."""
         try:
-            table = tomllib.loads(text)
+            table = toml.loads(text)
             if table.get("format") != _FORMAT:
                 raise BadWeatherError(f"{where} is no weather of this version; learn it again with `skidpad weather train`")
             wanted = table.get(_CHECKSUM, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +152,7 @@ def _format(table: dict[str, object], suffix: str) -> str:
 def _parse(text: str, suffix: str, where: str) -> dict[str, object]:
     _check_suffix(suffix)
     try:
-        table = tomllib.loads(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        table = toml.loads(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise BadScenarioError(f"{where} is not {suffix[1:].upper()}: {error}") from error
     if not isinstance(table, dict):

@@ -209,6 +209,19 @@ def test_weights_of_another_session_are_found_in_order(tmp_path: Path) -> None:
     assert net(torch.ones(1, *SHAPE)).item() == 144.0
 
 
+def test_a_whole_network_serves_as_the_weights_of_its_config(tmp_path: Path) -> None:
+    file, _ = write_pair(tmp_path, [FLAT, DENSE], SHAPE)
+    write_h5(tmp_path / "whole.h5", [FLAT, DENSE], SHAPE)
+    net = open_keras(file, replace(described(SHAPE, weights="whole.h5"), file=file.name))
+    assert net(torch.ones(1, *SHAPE)).item() == 144.0
+
+
+def test_damaged_weights_are_named_beside_their_config(tmp_path: Path) -> None:
+    file, weights = write_pair(tmp_path, [FLAT, DENSE], SHAPE)
+    weights.write_bytes(weights.read_bytes()[:-600])
+    refused(file, r"net\.json with the weights net_weights\.h5", weights=weights.name)
+
+
 def test_a_config_that_was_dumped_twice_is_read(tmp_path: Path) -> None:
     file, weights = write_pair(tmp_path, [FLAT, DENSE], SHAPE)
     file.write_text(json.dumps(file.read_text()))

@@ -216,6 +216,12 @@ def test_every_number_of_an_answer_has_an_output() -> None:
     assert _outputs(("steer", "speed"), [1, 1])[0] == Output("steering", _named(("steer",))[0].unit)
 
 
+def test_probabilities_of_classes_are_not_taken_for_the_steering(tmp_path: Path) -> None:
+    proposal = propose(exported(net(3, 20, 24, 15), tmp_path / "net.pt2", 3, 20, 24))
+    assert [output.name for output in accepted(proposal, tmp_path).outputs] == [f"output_{number}" for number in range(1, 16)]
+    assert any("answers 15 numbers at once" in note for note in proposal.notes)
+
+
 @pytest.mark.parametrize("shape", [(12,), (10, 12)])
 def test_a_network_that_takes_no_pictures_gets_no_proposal(shape: tuple[int, ...], tmp_path: Path) -> None:
     file = exported(nn.Linear(12, 1), tmp_path / "net.pt2", *shape)

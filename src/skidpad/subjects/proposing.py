@@ -29,6 +29,8 @@ _KNOWN_OUTPUTS = (
     (("brake",), Output("brake", PlainUnit.FRACTION)),
     (("speed", "velocity"), Output("speed", PlainUnit.METRES_PER_SECOND)),
 )
+_MOST_CONTROLS = 6
+"""Steering, throttle, brake and a few more; a network that answers more numbers at once chooses among classes."""
 _RANGE_HINT = "look how the training scaled its pictures"
 
 
@@ -99,7 +101,7 @@ def propose(file: Path) -> Proposal:
         return Proposal(blank, guesses, notes, said.lambdas)
     found, answers, notes = tried
     described = replace(found, outputs=_outputs(said.outputs, answers), lambdas=())
-    return Proposal(described, guesses, (*said.notes, *notes), said.lambdas)
+    return Proposal(described, guesses, (*said.notes, *notes, *_class_notes(answers)), said.lambdas)
 
 
 def _check_picture(file: Path, said: Stated) -> None:
@@ -177,9 +179,20 @@ def _outputs(names: Sequence[str], answers: Sequence[int]) -> tuple[Output, ...]
     if not answers:
         return _named(names)
     heads = list(names) if len(names) == len(answers) else ["" for _ in answers]
+    if any(count > _MOST_CONTROLS for count in answers):
+        return tuple(Output(f"output_{place + 1}") for place in range(sum(answers)))
     return _named(
         [name if count == 1 else f"{name}_{place + 1}" for name, count in zip(heads, answers, strict=True) for place in range(count)]
     )
+
+
+def _class_notes(answers: Sequence[int]) -> tuple[str, ...]:
+    most = max(answers, default=0)
+    note = (
+        f"The network answers {most} numbers at once, which look like the probabilities of classes: none of them is the steering. "
+        'A black box (format = "box") can turn them into an angle; or name one of the outputs "steering" if it is.'
+    )
+    return (note,) if most > _MOST_CONTROLS else ()
 
 
 def _named(names: Sequence[str]) -> tuple[Output, ...]:

@@ -14,7 +14,7 @@ from skidpad.subjects.exported import read_exported
 from skidpad.subjects.foreign import refuse_foreign
 from skidpad.subjects.keras.containers import read_contents
 from skidpad.subjects.keras.graph import read_model
-from skidpad.subjects.keras.opening import BROKEN
+from skidpad.subjects.keras.opening import readable
 from skidpad.subjects.keras.rebuilding import stated_shape
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
 from skidpad.subjects.network import TorchNetwork
@@ -62,14 +62,10 @@ def _of_keras(file: Path) -> Stated:
     weights, notes = _weights_beside(file)
     if weights is not None:
         refuse_foreign(weights, Format.KERAS)
-    try:
+    with readable(file, weights.name if weights is not None else None):
         contents = read_contents(file, weights)
         model = read_model(contents.model)
         shape = stated_shape(contents.model)
-    except BadSubjectError as error:
-        raise BadSubjectError(f"{file}: {error}") from error
-    except BROKEN as error:
-        raise BadSubjectError(f"{file} is no whole Keras file ({error}); copy or save it again") from error
     return Stated(
         shape=shape,
         outputs=tuple(answer.layer for answer in model.answers),

@@ -53,6 +53,7 @@ def read_contents(file: Path, weights: Path | None) -> Contents:
             'wrote beside it, and name that in the description, as weights = "model_weights.h5"'
         )
     root = _mapped(weights).root
+    root = root.child("model_weights") or root  # a whole network, of model.save, in place of its weights
     version, backend = _text(config, "keras_version"), _text(config, "backend")
     attributes = root.attributes()
     version, backend = version or str(attributes.get("keras_version") or ""), backend or str(attributes.get("backend") or "")

@@ -226,7 +226,9 @@ def test_probabilities_of_classes_are_not_taken_for_the_steering(tmp_path: Path)
 def test_a_network_that_takes_no_pictures_gets_no_proposal(shape: tuple[int, ...], tmp_path: Path) -> None:
     file = exported(nn.Linear(12, 1), tmp_path / "net.pt2", *shape)
     axes = " x ".join(map(str, shape))
-    with pytest.raises(BadSubjectError, match=f"takes no pictures: one input is {axes}, where a picture has height, width and channels"):
+    with pytest.raises(
+        BadSubjectError, match=f"takes no pictures: one input is {axes} numbers, where a picture has height, width and channels"
+    ):
         propose(file)
 
 

@@ -210,7 +210,7 @@ def _box(table: _Table) -> Box:
 
 
 def _input(table: _Table) -> InputSpec:
-    aspect = table.take("frame_aspect", _numbers, "1.333", ())
+    aspect = table.take("frame_aspect", _numbers, "1.333", _NO_NUMBERS)
     if len(aspect) > 1:
         raise BadSubjectError(f"frame_aspect of [input] must be one number; got {len(aspect)}")
     spec = InputSpec(
@@ -268,6 +268,7 @@ def _output(table: _Table) -> Output:
 
 
 _NO_UNIT: tuple[Unit, ...] = ()
+_NO_NUMBERS: tuple[float, ...] = ()
 _NO_LAMBDAS: tuple[tuple[str, str], ...] = ()
 
 

@@ -107,9 +107,9 @@ def propose(file: Path) -> Proposal:
 def _check_picture(file: Path, said: Stated) -> None:
     """Refuses a network whose input has not the axes of a picture, or of pictures one after another."""
     if said.shape is not None and len(said.shape) not in {3, 4}:
-        axes = " x ".join("any" if size is None else str(size) for size in said.shape) or "one number"
+        axes = " x ".join("any" if size is None else str(size) for size in said.shape) or "1"
         raise BadSubjectError(
-            f"{file} takes no pictures: one input is {axes}, where a picture has height, width and channels; only networks that see "
+            f"{file} takes no pictures: one input is {axes} numbers, where a picture has height, width and channels; only networks that see "
             "camera frames can be tested"
         )
 

@@ -109,8 +109,8 @@ def _check_picture(file: Path, said: Stated) -> None:
     if said.shape is not None and len(said.shape) not in {3, 4}:
         axes = " x ".join("any" if size is None else str(size) for size in said.shape) or "1"
         raise BadSubjectError(
-            f"{file} takes no pictures: one input is {axes} numbers, where a picture has height, width and channels; only networks that see "
-            "camera frames can be tested"
+            f"{file} takes no pictures: one input is {axes} numbers, where a picture has height, width and channels; "
+            "only networks that see camera frames can be tested"
         )
 
 

@@ -166,3 +166,7 @@ def test_the_axle_and_squeezed_frames_are_told_once(skidpad, box: Path, drive_te
     assert evaluated.err.count("squeezed to") == 1
     refused = skidpad("inspect", drive_text, drive_text)
     assert (refused.code, "is no subject" in refused.err) == (2, True)
+
+
+def test_the_network_that_comes_along_sees_rendered_frames_as_in_its_training(skidpad) -> None:
+    assert json.loads(skidpad("inspect", "demo", "rendered?frames=2", "--json").out)["warnings"] == []

@@ -150,3 +150,23 @@ def test_a_campaign_of_an_unknown_kind_is_refused(skidpad, tmp_path: Path) -> No
     done = skidpad("run", tmp_path / "a.toml")
     assert done.code == 2
     assert "no campaign named 'deeptst'; did you mean 'deeptest'" in done.err
+
+
+def test_the_axle_and_squeezed_frames_are_told_once(skidpad, box: Path, drive_text: str) -> None:
+    wheels, wide = box.with_name("wheels.toml"), box.with_name("wide.toml")
+    wheels.write_text(BOX_TOML.replace('unit = "rad"', 'unit = "deg"\naxle = "road-wheel"\nratio = 16.0'))
+    wide.write_text(BOX_TOML.replace("width_px = 8", "width_px = 48"))
+    shown = " ".join(skidpad("inspect", wheels).out.replace("│", " ").split())
+    assert "deg of the road wheels, 16 of the steering wheel each" in shown
+    assert "deg of the steering wheel" in shown
+    assert [row["axle"] for row in json.loads(skidpad("inspect", wheels, "--json").out)["outputs"]] == ["road-wheel", None]
+    (warning,) = json.loads(skidpad("inspect", wide, drive_text, "--json").out)["warnings"]
+    assert "of their height to fill the input of 48 x 6 px after the crop; cut the upper rows away, as crop = { top = " in warning
+    evaluated = skidpad("evaluate", wide, drive_text)
+    assert evaluated.err.count("squeezed to") == 1
+    refused = skidpad("inspect", drive_text, drive_text)
+    assert (refused.code, "is no subject" in refused.err) == (2, True)
+
+
+def test_the_network_that_comes_along_sees_rendered_frames_as_in_its_training(skidpad) -> None:
+    assert json.loads(skidpad("inspect", "demo", "rendered?frames=2", "--json").out)["warnings"] == []

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skidpad.core.angles import AngleUnit, Axle
 from skidpad.oracles.excess import Scale, scale_of, scale_of_run, times_tolerated
 from skidpad.report import wording
+from skidpad.subjects.description import Output
 
 
 @given(st.text(st.characters(codec=None)), st.integers(4, 60))
@@ -121,3 +123,11 @@ def test_one_is_no_plural(number: int, words: str) -> None:
 )
 def test_just_beyond_the_tolerance_is_told_from_the_tolerance(excess: float, words: str) -> None:
     assert times_tolerated(excess) == f"{words} tolerance"
+
+
+def test_a_report_says_which_axle_its_angles_are_of() -> None:
+    wheel = wording.angles_sentence(Output("steering", AngleUnit.RAD))
+    assert wheel == "Angles are degrees of the steering wheel, positive is left. "
+    turned = wording.angles_sentence(Output("steering", AngleUnit.SCALED_25, -1.0, Axle.ROAD_WHEEL, 16.5))
+    assert turned == wheel + "The network answers with angles of the road wheels; they are multiplied by 16.5. "
+    assert wording.angles_sentence(Output("brake")) == ""

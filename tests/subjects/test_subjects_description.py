@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.angles import AngleUnit, Axle
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.core.units import UNITS, PlainUnit
 from skidpad.subjects.description import Box, Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
@@ -65,12 +65,14 @@ def descriptions(draw: st.DrawFn) -> Description:
         Range(low, high),
         Crop(*(draw(fractions) for _ in range(4))),
         draw(st.sampled_from(Layout)),
-        History(1 if kind is HistoryKind.SINGLE else draw(st.integers(1, 100)), kind),
+        History(1 if kind is HistoryKind.SINGLE else draw(st.integers(1, 40)), kind),
+        draw(st.none() | st.floats(0.1, 10.0)),
     )
     names = draw(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=3).filter(lambda names: "steering" not in names))
     scale = st.floats(-100, 100).filter(lambda value: value != 0.0)
     outputs = [Output(name, draw(st.none() | st.sampled_from(list(UNITS.values()))), draw(scale)) for name in names]
-    outputs.insert(draw(st.integers(0, len(outputs))), Output("steering", draw(st.sampled_from(AngleUnit)), draw(scale)))
+    axle = draw(st.just(()) | st.tuples(st.just(Axle.ROAD_WHEEL), st.floats(0.5, 100.0)))
+    outputs.insert(draw(st.integers(0, len(outputs))), Output("steering", draw(st.sampled_from(AngleUnit)), draw(scale), *axle))
     text = st.text(min_size=1, max_size=20)
     format_ = draw(st.sampled_from(Format))
     box = draw(boxes) if format_ is Format.BOX else None
@@ -129,6 +131,23 @@ def test_a_file_is_written_whole_and_named_in_errors(tmp_path: Path) -> None:
         ('"throttle"', '"steering"\nunit = "rad"', "names must differ"),
         ("scale = -1.0", "scale = 0.0", "finite and not zero"),
         ("scale = -1.0", "scale = true", "must be a number"),
+        ("scale = -1.0", 'axle = "road"', "no value for axle of .* named 'road'.*road-wheel"),
+        ("scale = -1.0", 'axle = "road-wheel"\nratio = 0', "above 0 and at most 100, as 14.8; got 0"),
+        ("scale = -1.0", 'axle = "road-wheel"\nratio = nan', "above 0 and at most 100, as 14.8; got nan"),
+        ("scale = -1.0", "ratio = 16", 'which is for angles of the road wheels; write axle = "road-wheel"'),
+        ('name = "throttle"', 'name = "throttle"\naxle = "road-wheel"', "'throttle' is no angle, so it is of no axle"),
+        ("width_px = 200", "width_px = 200\nframe_aspect = 0", "frame_aspect is a frame's width over its height"),
+        ("width_px = 200", "width_px = 200\nframe_aspect = [4, 3]", "frame_aspect of .* must be one number"),
+        (
+            "width_px = 200",
+            'width_px = 200\nhistory = { frames = 1000000000, kind = "stack" }',
+            "at most 1000 frames; got frames = 1000000000",
+        ),
+        (
+            "width_px = 200\nheight_px = 66",
+            "width_px = 8192\nheight_px = 8192",
+            "at most 134217728 numbers; got 8192 x 8192 pixels x 3 channels x 1 frames = 201326592",
+        ),
         ('architecture = "pilotnet"', "", "holds weights alone"),
         ('"safetensors"\n', '"safetensor"\n', "did you mean 'safetensors'"),
         ("[[outputs]]", "[outputs]", "is not TOML"),
@@ -180,6 +199,7 @@ def test_what_is_left_to_defaults_is_known() -> None:
     assert left_to_default(tomllib.loads(WHOLE)) == (
         "layout of [input]: nchw",
         "history of [input]: one frame at a time",
+        "axle of [[outputs]] number 1: the angle is of the steering wheel",
         "unit of [[outputs]] number 2: a plain number",
     )
 
@@ -194,3 +214,44 @@ def test_a_subject_need_not_steer() -> None:
         brake.column("brakes")
     with pytest.raises(BadSubjectError, match="needs an output"):
         Description("car", "car.onnx", Format.ONNX, InputSpec(4, 3), ())
+
+
+def test_a_description_that_says_no_axle_has_the_hash_it_always_had() -> None:
+    assert description_hash(parse_description(WHOLE)) == "013c02543d77de71921688050462ca5817b1f6ba9e259ac0dabb352f586e69cf"
+
+
+def test_the_axle_changes_the_hash_and_the_aspect_of_training_does_not() -> None:
+    plain, turned = parse_description(WHOLE), parse_description(WHOLE.replace("scale = -1.0", 'scale = -1.0\naxle = "road-wheel"'))
+    assert description_hash(turned) != description_hash(plain)
+    assert description_hash(replace(plain, input=replace(plain.input, frame_aspect=1.5))) == description_hash(plain)
+
+
+def test_one_of_udacitys_simulator_is_25_degrees_of_the_road_wheels_to_the_right() -> None:
+    simulator = WHOLE.replace('unit = "deg"', 'unit = "scaled25"').replace("scale = -1.0", 'scale = -1.0\naxle = "road-wheel"')
+    assert parse_description(simulator).steering.per_answer == pytest.approx(-14.8 * 25.0 * 3.141592653589793 / 180)
+    assert parse_description(simulator.replace('"road-wheel"', '"road-wheel"\nratio = 16.5')).steering.per_answer == pytest.approx(
+        -16.5 * 25.0 * 3.141592653589793 / 180
+    )
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 20_000, "a = " + "{ b = " * 20_000, "a = " + "[" * 20_000 + "]" * 20_000])
+def test_toml_nested_beyond_all_measure_is_a_sentence(text: str) -> None:
+    with pytest.raises(BadSubjectError, match="nested too deeply"):
+        parse_description(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("restarts = 1000000000", "restarts of a box are 0 to 1000; got 1000000000"),
+        ("restarts = -1", "restarts of a box are 0 to 1000; got -1"),
+        ("timeout_s = 1e300", "above 0 and at most 86400, a day; got 1e[+]300"),
+        ("timeout_s = inf", "above 0 and at most 86400, a day; got inf"),
+        ("timeout_s = nan", "above 0 and at most 86400, a day; got nan"),
+    ],
+)
+def test_a_box_has_limits(words: str, message: str) -> None:
+    box = f'[box]\nurl = "http://127.0.0.1:8000/steer"\n{words}\n\n[input]'
+    text = WHOLE.replace('"safetensors"', '"box"').replace('file = "car.safetensors"\n', "").replace("[input]", box)
+    with pytest.raises(BadSubjectError, match=message):
+        parse_description(text)

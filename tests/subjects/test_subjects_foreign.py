@@ -13,6 +13,7 @@ from skidpad.subjects.description import Description, Format, InputSpec
 from skidpad.subjects.description_toml import format_description, write_description
 from skidpad.subjects.foreign import refuse_foreign
 from skidpad.subjects.loading import load_subject
+from skidpad.subjects.proposing import propose
 
 FILES = [format_ for format_ in Format if format_ is not Format.BOX]
 SUFFIXES = [".safetensors", ".pt", ".pth", ".bin", ".ts", ".pt2", ".onnx", ".keras", ".h5", ".hdf5", ".json", ".pkl", ".weights", ""]
@@ -152,6 +153,24 @@ def test_files_of_tensorflow_name_the_converter(format_: Format | None, tmp_path
             BadSubjectError, match=f"TensorFlow.*tf2onnx.convert {option} --output model.onnx" if "graph" not in file else option
         ):
             load_subject(subject)
+
+
+@pytest.mark.parametrize("suffix", ["h5", "json", "keras", "onnx", "pt", "pth", "pt2", "ts", "safetensors", "pkl", "tflite"])
+def test_a_pointer_of_git_lfs_is_named_whatever_it_stands_for(suffix: str, tmp_path: Path) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 3079024\n"
+    (tmp_path / f"net.{suffix}").write_text(pointer)
+    for subject in (tmp_path / f"net.{suffix}", *(described(tmp_path, f"net.{suffix}", format_) for format_ in FILES)):
+        with pytest.raises(BadSubjectError, match=r"git-lfs pointer, .* in place of the file of 3,079,024 bytes; run `git lfs pull`"):
+            load_subject(subject)
+    with pytest.raises(BadSubjectError, match="git-lfs pointer"):
+        propose(tmp_path / f"net.{suffix}")
+
+
+def test_weights_of_a_config_may_be_a_pointer_too(tmp_path: Path) -> None:
+    (tmp_path / "net.json").write_text('{"class_name": "Sequential", "config": []}')
+    (tmp_path / "net_weights.h5").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(BadSubjectError, match=r"net_weights\.h5 is a git-lfs pointer"):
+        propose(tmp_path / "net.json")
 
 
 def test_a_folder_is_no_subject(tmp_path: Path) -> None:

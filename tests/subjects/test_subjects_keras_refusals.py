@@ -191,7 +191,9 @@ def test_weights_that_do_not_fit_are_told(tmp_path: Path) -> None:
         del target["model_weights/layer_2/layer_2"]
     refused(file, "are not there")
     file, weights = write_pair(tmp_path, [FLAT, DENSE], SHAPE)
-    refused(file, "holds no weights")
+    refused(file, r"is the config of a Keras network.*weights = \"model_weights.h5\"")
+    (tmp_path / "list.json").write_text("[1, 2]")
+    refused(tmp_path / "list.json", "JSON, but not the config of a Keras network")
     refused(file, "there is no file", weights="elsewhere.h5")
     refused(weights, "without a config")
     (tmp_path / "text.h5").write_text("steering, steering, steering\n" * 20)
@@ -207,13 +209,26 @@ def test_weights_of_another_session_are_found_in_order(tmp_path: Path) -> None:
     assert net(torch.ones(1, *SHAPE)).item() == 144.0
 
 
+def test_a_whole_network_serves_as_the_weights_of_its_config(tmp_path: Path) -> None:
+    file, _ = write_pair(tmp_path, [FLAT, DENSE], SHAPE)
+    write_h5(tmp_path / "whole.h5", [FLAT, DENSE], SHAPE)
+    net = open_keras(file, replace(described(SHAPE, weights="whole.h5"), file=file.name))
+    assert net(torch.ones(1, *SHAPE)).item() == 144.0
+
+
+def test_damaged_weights_are_named_beside_their_config(tmp_path: Path) -> None:
+    file, weights = write_pair(tmp_path, [FLAT, DENSE], SHAPE)
+    weights.write_bytes(weights.read_bytes()[:-600])
+    refused(file, r"net\.json with the weights net_weights\.h5", weights=weights.name)
+
+
 def test_a_config_that_was_dumped_twice_is_read(tmp_path: Path) -> None:
     file, weights = write_pair(tmp_path, [FLAT, DENSE], SHAPE)
     file.write_text(json.dumps(file.read_text()))
     net = open_keras(file, replace(described(SHAPE, weights=weights.name), file=file.name))
     assert net(torch.ones(1, *SHAPE)).item() == 144.0
     file.write_text(json.dumps(file.read_text()))
-    refused(file, "where the layer", weights=weights.name)
+    refused(file, "not the config of a Keras network", weights=weights.name)
 
 
 def subject_toml(folder: Path, file: Path, shape: tuple[int, ...] = SHAPE, **further: Any) -> Path:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from keras_toys import Toy, write_pair
 from safetensors.torch import save_file
 from torch import nn
 
@@ -20,7 +23,7 @@ from skidpad.subjects.description_toml import parse_description
 from skidpad.subjects.formats import format_of
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.proposing import Proposal, _named, _outputs, propose
-from skidpad.subjects.shapes import check_shape, described_shape, larger, picture_layout
+from skidpad.subjects.shapes import check_shape, described_shape, picture_layout, resized
 from skidpad.subjects.zoo import ARCHITECTURES
 
 
@@ -179,7 +182,7 @@ def test_a_stated_shape_fits_its_own_description_and_no_other(
     check_shape(Path("net"), (None,) * len(shape), spec)
     check_shape(Path("net"), None, spec)
     with pytest.raises(BadSubjectError, match="correct width_px"):
-        check_shape(Path("net"), shape, larger(spec))
+        check_shape(Path("net"), shape, resized(spec))
     with pytest.raises(BadSubjectError, match="correct width_px"):
         check_shape(Path("net"), (*shape, 1), spec)
     assert picture_layout(shape[-3:]) is layout
@@ -211,6 +214,54 @@ def test_outputs_are_named_after_what_the_file_calls_them(names: tuple[str, ...]
 def test_every_number_of_an_answer_has_an_output() -> None:
     assert [output.name for output in _outputs(("controls",), [3])] == ["steering", "output_2", "output_3"]
     assert _outputs(("steer", "speed"), [1, 1])[0] == Output("steering", _named(("steer",))[0].unit)
+
+
+def test_probabilities_of_classes_are_not_taken_for_the_steering(tmp_path: Path) -> None:
+    proposal = propose(exported(net(3, 20, 24, 15), tmp_path / "net.pt2", 3, 20, 24))
+    assert [output.name for output in accepted(proposal, tmp_path).outputs] == [f"output_{number}" for number in range(1, 16)]
+    assert any("answers 15 numbers at once" in note for note in proposal.notes)
+
+
+@pytest.mark.parametrize("shape", [(12,), (10, 12)])
+def test_a_network_that_takes_no_pictures_gets_no_proposal(shape: tuple[int, ...], tmp_path: Path) -> None:
+    file = exported(nn.Linear(12, 1), tmp_path / "net.pt2", *shape)
+    axes = " x ".join(map(str, shape))
+    with pytest.raises(
+        BadSubjectError, match=f"takes no pictures: one input is {axes} numbers, where a picture has height, width and channels"
+    ):
+        propose(file)
+
+
+def test_a_lambda_is_left_to_the_user_and_never_taken_for_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "lambda_keras2.h5"
+    shutil.copy(Path(__file__).parent / "keras_files" / file.name, file)
+    proposal = propose(file)
+    assert (proposal.lambdas, proposal.description.lambdas) == (("lambda",), ())
+    text = proposal.to_toml()
+    assert '# lambda = "x / 127.5 - 1"' in text
+    toml = tmp_path / "net.toml"
+    toml.write_text(text)
+    with pytest.raises(BadSubjectError, match=r"layer 'lambda' is a Lambda.*say in the description what it does to x"):
+        load_subject(toml)
+    toml.write_text(text.replace("# lambda", "lambda"))
+    assert load_subject(toml).description.lambdas == (("lambda", "x / 127.5 - 1"),)
+
+
+def test_weights_of_a_config_are_found_by_its_name_and_never_at_random(tmp_path: Path) -> None:
+    flat, dense = Toy("Flatten", {}), Toy("Dense", {"units": 1}, (("kernel", np.ones((1200, 1), "f4")), ("bias", np.zeros(1, "f4"))))
+    file, weights = write_pair(tmp_path, [flat, dense], (20, 20, 3))
+    shutil.copy(weights, tmp_path / "another.h5")
+    assert (propose(file).description.weights, propose(file).notes) == ("net_weights.h5", ())
+    shutil.copy(weights, tmp_path / "net_best.h5")
+    assert propose(file).notes[0].startswith("2 files could hold the weights (net_best.h5, net_weights.h5)")
+    shutil.copy(weights, tmp_path / "net.h5")
+    assert propose(file).description.weights == "net.h5"
+    for path in tmp_path.glob("*.h5"):
+        path.unlink()
+    with pytest.raises(
+        BadSubjectError, match=r"net\.json: it is the config of a Keras network, which has the layers without their weights"
+    ):
+        propose(file)
 
 
 @pytest.mark.real_data

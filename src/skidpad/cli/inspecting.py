@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.cli.console import facts, harmless, print_json, say, say_lines, table
+from skidpad.core.angles import Axle
 from skidpad.core.errors import BadSubjectError
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, NumpyFrames
+    from skidpad.drives.drive import Drive
     from skidpad.subjects.base import Subject
     from skidpad.subjects.description import InputSpec, Output
 
@@ -26,6 +28,7 @@ def propose_description(file: Path, json: bool) -> None:
                 "proposed": tomllib.loads(proposal.to_toml()),
                 "guesses": sorted(proposal.guesses),
                 "notes": list(proposal.notes),
+                "lambdas_to_fill": list(proposal.lambdas),
                 "description": str(file.with_suffix(".toml")),
             }
         )
@@ -35,8 +38,11 @@ def propose_description(file: Path, json: bool) -> None:
     say_lines(f"# {named} has no description; keep this as {beside} and correct the guesses\n{proposal.to_toml()}")
 
 
-def inspect_subject(path: str, device: str, json: bool) -> None:
-    """Prints layers, neurons, input, outputs, parameters, the answers on a grey frame and what the description leaves open."""
+def inspect_subject(path: str, device: str, json: bool, drive: "Drive | None" = None) -> None:
+    """Prints layers, neurons, input, outputs, parameters, the answers on a grey frame and what the description leaves open.
+
+    With a drive, also whether its frames reach the network in the proportions of its training.
+    """
     from skidpad.subjects.loading import description_path, load_subject
     from skidpad.subjects.network_subject import NetworkSubject
 
@@ -46,6 +52,7 @@ def inspect_subject(path: str, device: str, json: bool) -> None:
     parameters = subject.network.parameters if isinstance(subject, NetworkSubject) else None
     layers = [(layer.name, layer.neurons) for layer in subject.layers]
     open_points = _open_points(description_path(Path(path)), subject)
+    warnings = frame_warnings(description.input, drive) if drive is not None else []
     if json:
         print_json(
             {
@@ -59,11 +66,17 @@ def inspect_subject(path: str, device: str, json: bool) -> None:
                 "neurons": sum(neurons for _, neurons in layers),
                 "layers": dict(layers),
                 "outputs": [
-                    {"name": output.name, "unit": output.unit.value if output.unit else None, "grey_frame_answer": _shown(output, answer)}
+                    {
+                        "name": output.name,
+                        "unit": output.unit.value if output.unit else None,
+                        "axle": output.axle.value if output.is_angle else None,
+                        "grey_frame_answer": _shown(output, answer),
+                    }
                     for output, answer in zip(description.outputs, answers, strict=True)
                 ],
                 "grey_frame_answer_deg": float(np.degrees(answers[description.steering_column])) if description.steers else None,
                 "open_points": open_points,
+                "warnings": warnings,
             }
         )
         return
@@ -74,6 +87,17 @@ def inspect_subject(path: str, device: str, json: bool) -> None:
         say("a black box: its layers cannot be seen, so there is no coverage")
     for point in open_points:
         say(f"not said: {point}")
+    for warning in warnings:
+        say(f"warning: {warning}")
+
+
+def frame_warnings(spec: "InputSpec", drive: "Drive") -> list[str]:
+    """Returns what is wrong with a drive's frames for a network's input."""
+    from skidpad.subjects.shapes import aspect_warning
+
+    height_px, width_px, _ = drive.frame_shape
+    warning = aspect_warning(spec, height_px, width_px)
+    return [warning] if warning is not None else []
 
 
 def grey_clip(spec: "InputSpec", lead: int) -> "NumpyFrames":
@@ -99,10 +123,24 @@ def _rows(subject: "Subject", parameters: int | None, answers: "FloatArray") -> 
         ("parameters", parameters),
         ("neurons", sum(layer.neurons for layer in subject.layers) or None),
     ]
+    rows += [(output.name, _meaning(output)) for output in description.outputs]
     rows += [
         (f"{output.name} on grey", _worded(output, answer)) for output, answer in zip(description.outputs, answers.tolist(), strict=True)
     ]
     return [*rows, ("sha256", subject.sha256)]
+
+
+def _meaning(output: "Output") -> str:
+    """Says what the network's own number is taken for: its unit, its axle and its sign."""
+    unit = output.unit.value if output.unit is not None else "a plain number"
+    axle = ""
+    if output.is_angle:
+        axle = (
+            " of the steering wheel"
+            if output.axle is Axle.STEERING_WHEEL
+            else f" of the road wheels, {output.ratio:g} of the steering wheel each"
+        )
+    return f"{unit}{axle}{f', times {output.scale:g}' if output.scale != 1.0 else ''}"
 
 
 def _shown(output: "Output", answer: float) -> float:
@@ -113,7 +151,7 @@ def _worded(output: "Output", answer: float) -> str:
     if not np.isfinite(answer):
         return "no finite answer"
     if output.is_angle:
-        return f"{np.degrees(answer):+.3f} deg"
+        return f"{np.degrees(answer):+.3f} deg of the steering wheel"
     return f"{answer:.4g} {output.unit.value}" if output.unit is not None else f"{answer:.4g}"
 
 
@@ -136,12 +174,12 @@ def _takes_other_sizes(subject: "Subject") -> bool:
 
     from skidpad.subjects.network import CANNOT_RUN
     from skidpad.subjects.network_subject import NetworkSubject
-    from skidpad.subjects.shapes import described_shape, larger
+    from skidpad.subjects.shapes import described_shape, resized
 
     if not isinstance(subject, NetworkSubject):
         return False
     network = subject.network
-    inputs = torch.zeros((network.fixed_batch or 1, *described_shape(larger(subject.description.input))), device=network.device)
+    inputs = torch.zeros((network.fixed_batch or 1, *described_shape(resized(subject.description.input))), device=network.device)
     try:
         network.record(inputs)  # which looks at what it runs: torch's own LSTM reads past the end of weights of another size
     except (BadSubjectError, *CANNOT_RUN):

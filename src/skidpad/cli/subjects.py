@@ -25,8 +25,13 @@ def add_to(app: typer.Typer) -> None:
     app.command()(evaluate)
 
 
-def inspect(what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")], device: Device = "cpu", json: Json = False) -> None:
-    """Tell what a network or a drive is, and what is wrong with it.
+def inspect(
+    what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")],
+    drive: Annotated[str | None, typer.Argument(metavar="DRIVE", help="Of a SUBJECT: the drive whose frames it is to see.")] = None,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Tell what a network or a drive is, and what is wrong with it; of both, whether the frames fit the network.
 
     A file is a SUBJECT (a description, as model.toml) unless it is a recording; anything else is a DRIVE: a folder, READER:PATH, a
     URL, or `rendered`.
@@ -39,9 +44,11 @@ def inspect(what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")], devic
     path = subject_path(what)
     what = str(path) if what == "demo" else what
     if Path(what.partition("?")[0]).suffix == ".toml" or (path.is_file() and not is_recording(path)):
-        _inspect_subject(what, device, json)
+        _inspect_subject(what, drive, device, json)
     elif is_named_like_a_model(path) and not path.exists():
         raise SkidpadError(f"there is no model file {what!r}; look at the name, or inspect another")
+    elif drive is not None:
+        raise SkidpadError(f"{what!r} is no subject, so there is nothing that could see {drive!r}; give a description first, as model.toml")
     else:
         _inspect_drive(what, json)
 
@@ -86,15 +93,16 @@ def _inspect_drive(text: str, json: bool) -> None:
         say("no problems found")
 
 
-def _inspect_subject(path: str, device: str, json: bool) -> None:
+def _inspect_subject(path: str, drive: str | None, device: str, json: bool) -> None:
     from skidpad.cli.inspecting import inspect_subject, propose_description
+    from skidpad.drives import open_drive
 
     given, beside = Path(path), Path(path).with_suffix(".toml")
     # an empty description is what the shell makes of `skidpad inspect net.onnx > net.toml` before the command begins
     if given.is_file() and given.suffix != ".toml" and not (beside.is_file() and beside.stat().st_size):
         propose_description(given, json)
     else:
-        inspect_subject(path, device, json)
+        inspect_subject(path, device, json, open_drive(drive) if drive is not None else None)
 
 
 def evaluate(
@@ -150,10 +158,13 @@ def evaluate(
 
 
 def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, int]":
+    from skidpad.cli.inspecting import frame_warnings
     from skidpad.subjects.loading import load_subject
     from skidpad.subjects.pretrained import subject_path
 
     network = load_subject(subject_path(subject), device)
+    for warning in frame_warnings(network.description.input, drive):
+        warn(warning)
     answers_rad = np.full(len(drive), np.nan)
     broken = 0
     with progress_bar("predicting") as progress:

@@ -23,7 +23,7 @@ from skidpad.report.pictures import cards
 from skidpad.report.reproducing import commands_of, doubt_words, run_warnings
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.weather_warnings import weather_warnings
-from skidpad.report.wording import count, counted, drive_with, percent, plain
+from skidpad.report.wording import angles_sentence, count, counted, drive_with, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeproad import DeepRoad
@@ -136,8 +136,8 @@ def _context(campaign: DeepRoad, summary: RoadSummary) -> tuple[Fact, ...]:
 def _notes(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     notes = [
         (
-            "The subject should steer as it does on the frame as it is: the weather changes, the road does not. Angles are degrees, "
-            "positive is left. Pictures are computed again from their recipes."
+            "The subject should steer as it does on the frame as it is: the weather changes, the road does not. "
+            f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes."
         ),
         (
             f"The answers on the frames as they are have a standard deviation of {degrees_words(summary.spread_deg)}: a network that "

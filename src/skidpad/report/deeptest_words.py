@@ -12,7 +12,7 @@ from skidpad.drives.inspection import LOCK_DEG
 from skidpad.oracles.doubts import DoubtKind, doubts_of
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.report.model import Headline
-from skidpad.report.wording import count, counted, interval, percent, with_unit
+from skidpad.report.wording import angles_sentence, count, counted, interval, percent, with_unit
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeptest import DeepTest
@@ -148,12 +148,11 @@ def warnings_of(relation: Relation, originals: Originals, summary: Summary) -> t
 def notes_of(campaign: DeepTest, relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
     """Says how the figures are to be read."""
     judged, sentence = campaign.judged, relation_sentence(relation, campaign.judged)
-    angles = "Angles are degrees, positive is left. " if judged.output.is_angle else ""
     notes = [
         f"Relation: {relation.name}; {sentence}."
         if isinstance(relation, LabelMse)
         else f"Relation: {relation.name}; a case breaks it unless it {sentence}.",
-        f"{angles}Pictures are computed again from their recipes.",
+        f"{angles_sentence(judged.output)}Pictures are computed again from their recipes.",
         "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
         "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score."
         if campaign.has_coverage

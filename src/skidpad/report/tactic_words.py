@@ -100,7 +100,7 @@ def notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
     said = [
         (
             "A condition is one style of the weather, applied to every scene. The subject should steer as it does on the scene as it is; "
-            "an error at a bound is an answer that moved by so many degrees or more."
+            "an error at a bound is an answer that moved by so many degrees of the steering wheel or more."
         ),
         (
             f"Fitness F = {s.coverage_weight:g} F_c + {s.divergence_weight:g} norm(F_d): F_c is the share of uncovered "

@@ -2,10 +2,14 @@
 
 import unicodedata
 from math import isfinite
+from typing import TYPE_CHECKING
 
-from skidpad.core.angles import side_of
+from skidpad.core.angles import Axle, side_of
 from skidpad.drives.readers import SLICING
 from skidpad.oracles.excess import NO_ANSWER, Scale
+
+if TYPE_CHECKING:
+    from skidpad.subjects.description import Output
 
 NOTHING = "–"
 DEGREES = "deg"
@@ -64,6 +68,14 @@ def steering(angle_deg: float) -> str:
     if not isfinite(angle_deg):
         return NO_ANSWER
     return f"{abs(angle_deg):.1f}° {side_of(angle_deg)}"
+
+
+def angles_sentence(output: "Output") -> str:
+    """Says what the angles of a report are of, and what was done to a network's that are of something else; empty for no angle."""
+    if not output.is_angle:
+        return ""
+    turned = f" The network answers with angles of the road wheels; they are multiplied by {output.ratio:g}."
+    return f"Angles are degrees of the steering wheel, positive is left.{turned if output.axle is Axle.ROAD_WHEEL else ''} "
 
 
 def answer(value: float, unit: str) -> str:

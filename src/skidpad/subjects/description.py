@@ -5,13 +5,20 @@ from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.angles import STEERING_RATIO, AngleUnit, Axle
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.core.units import Unit
 
 STEERING = "steering"
 MAX_SIDE_PX = 8192
 """More than any camera's; a misspelt size must not take all memory."""
+MAX_INPUT_NUMBERS = 2**27
+"""Half a gibibyte of float32 for one answer: a picture of 8192 x 4096 pixels, or 48 of 1280 x 720."""
+MAX_HISTORY_FRAMES = 1000
+MAX_TIMEOUT_S = 86_400.0
+MAX_RESTARTS = 1000
+MAX_RATIO = 100.0
+"""Road cars steer with 10 to 25."""
 
 
 class Format(Enum):
@@ -107,13 +114,19 @@ class History:
     kind: HistoryKind = HistoryKind.SINGLE
 
     def __post_init__(self) -> None:
+        if self.frames > MAX_HISTORY_FRAMES:
+            raise BadSubjectError(f"a history has at most {MAX_HISTORY_FRAMES} frames; got frames = {self.frames}")
         if self.frames < 1 or (self.kind is HistoryKind.SINGLE and self.frames != 1):
             raise BadSubjectError(f"a history of kind {self.kind.value!r} cannot have {self.frames} frames; write frames = 1")
 
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """What the network sees: the one path from frames to input, for original and mutant alike."""
+    """What the network sees: the one path from frames to input, for original and mutant alike.
+
+    frame_aspect: width over height of the frames that it was trained on, before the crop; it changes no answer, and says whether
+    another drive's frames reach the network in the same proportions.
+    """
 
     width_px: int
     height_px: int
@@ -122,12 +135,21 @@ class InputSpec:
     crop: Crop = Crop()
     layout: Layout = Layout.NCHW
     history: History = History()
+    frame_aspect: float | None = None
 
     def __post_init__(self) -> None:
         if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
             raise BadSubjectError(
                 f"the input's sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}"
             )
+        numbers = self.width_px * self.height_px * self.colour.channels * self.history.frames
+        if numbers > MAX_INPUT_NUMBERS:
+            raise BadSubjectError(
+                f"one input is at most {MAX_INPUT_NUMBERS} numbers; got {self.width_px} x {self.height_px} pixels x "
+                f"{self.colour.channels} channels x {self.history.frames} frames = {numbers}"
+            )
+        if self.frame_aspect is not None and not 0.1 <= self.frame_aspect <= 10.0:
+            raise BadSubjectError(f"frame_aspect is a frame's width over its height, as 1.333 for 640 x 480; got {self.frame_aspect:g}")
         if len(self.range.low) not in {1, self.colour.channels}:
             raise BadSubjectError(
                 f"the input range needs one number or one for each of the {self.colour.channels} channels; got {len(self.range.low)}"
@@ -145,12 +167,15 @@ class InputSpec:
 class Output:
     """One number of the network's answer; `answer * scale` is in `unit` (None where nobody says what it is).
 
-    A negative scale flips the sign, for networks trained with left and right the other way round.
+    A negative scale flips the sign, for networks trained with left and right the other way round. An angle is of `axle`; where that
+    is the road wheels, `ratio` says how many degrees of the steering wheel turn them by one.
     """
 
     name: str
     unit: Unit | None = None
     scale: float = 1.0
+    axle: Axle = Axle.STEERING_WHEEL
+    ratio: float = STEERING_RATIO
 
     def __post_init__(self) -> None:
         if not isfinite(self.scale) or self.scale == 0.0:
@@ -158,6 +183,18 @@ class Output:
         if self.name == STEERING and not self.is_angle:
             units = ", ".join(unit.value for unit in AngleUnit)
             raise BadSubjectError(f'the output {STEERING!r} needs a unit of angles ({units}); write unit = "rad"')
+        if not 0.0 < self.ratio <= MAX_RATIO:
+            raise BadSubjectError(
+                f"the ratio of output {self.name!r} is degrees of the steering wheel for one of the road wheels, above 0 and at most "
+                f"{MAX_RATIO:g}, as {STEERING_RATIO}; got {self.ratio:g}"
+            )
+        if self.axle is Axle.ROAD_WHEEL and not self.is_angle:
+            raise BadSubjectError(f"output {self.name!r} is no angle, so it is of no axle; give it a unit of angles, or remove axle")
+        if self.axle is Axle.STEERING_WHEEL and self.ratio != STEERING_RATIO:
+            raise BadSubjectError(
+                f"output {self.name!r} has a ratio, which is for angles of the road wheels; "
+                f'write axle = "{Axle.ROAD_WHEEL.value}", or remove ratio'
+            )
 
     @property
     def is_angle(self) -> bool:
@@ -166,13 +203,8 @@ class Output:
 
     @property
     def per_answer(self) -> float:
-        """What one of the network's own numbers is in radians, for an angle, else in the unit of the output."""
-        return self.scale * (self.unit.rad if isinstance(self.unit, AngleUnit) else 1.0)
-
-
-_LONGEST_S = 86_400.0
-_MOST_RESTARTS = 1000
-"""A box that is waited for or started longer than this is never done."""
+        """What one of the network's own numbers is in radians of the steering wheel, for an angle, else in the unit of the output."""
+        return self.scale * (self.unit.rad * self.axle.ratio(self.ratio) if isinstance(self.unit, AngleUnit) else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +224,10 @@ class Box:
     def __post_init__(self) -> None:
         if sum((self.function is not None, bool(self.command), self.url is not None)) != 1:
             raise BadSubjectError('a box is one of function = "module:name", command = ["program", ...] and url = "http://..."')
-        if not 0.0 < self.timeout_s <= _LONGEST_S or not 0 <= self.restarts <= _MOST_RESTARTS:
-            raise BadSubjectError(
-                f"a box needs timeout_s above 0 and up to {_LONGEST_S:g}, and restarts from 0 to {_MOST_RESTARTS}; "
-                f"got {self.timeout_s:g} and {self.restarts}"
-            )
+        if not 0.0 < self.timeout_s <= MAX_TIMEOUT_S:
+            raise BadSubjectError(f"timeout_s of a box is above 0 and at most {MAX_TIMEOUT_S:g}, a day; got {self.timeout_s:g}")
+        if not 0 <= self.restarts <= MAX_RESTARTS:
+            raise BadSubjectError(f"restarts of a box are 0 to {MAX_RESTARTS}; got {self.restarts}")
 
 
 @dataclass(frozen=True, slots=True)

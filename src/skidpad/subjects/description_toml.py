@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from skidpad.core import toml
+from skidpad.core.angles import STEERING_RATIO, AngleUnit, Axle
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.core.units import UNITS, Unit
 from skidpad.subjects.description import (
@@ -62,6 +63,8 @@ def parse_description(text: str, where: str = "description", default_name: str =
         data = toml.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadSubjectError(f"{where} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise BadSubjectError(f"{where} is no description: its lists or tables are nested too deeply; one has three levels") from error
     try:
         return _description(_Table("the description", data), default_name)
     except (BadSubjectError, UnknownNameError) as error:
@@ -98,11 +101,17 @@ def left_to_default(data: Mapping[str, object]) -> tuple[str, ...]:
     for number, output in enumerate(outputs if isinstance(outputs, list) else [], 1):
         if isinstance(output, dict) and "unit" not in output:
             said.append(f"unit of [[outputs]] number {number}: a plain number")
+        elif isinstance(output, dict) and "axle" not in output and output["unit"] in {unit.value for unit in AngleUnit}:
+            said.append(f"axle of [[outputs]] number {number}: the angle is of the steering wheel")
     return tuple(said)
 
 
 def format_description(description: Description) -> str:
-    """Writes a description as TOML, every key spelled out, so that `parse_description` gives the same one back."""
+    """Writes a description as TOML, so that `parse_description` gives the same one back.
+
+    Every key is spelled out but those of road wheels and of the frames' aspect, which few descriptions have: without them a
+    description has the hash that it had before there were such keys, and what was run with it can go on.
+    """
     file = {} if description.box else {"file": description.file}
     head: dict[str, object] = {"name": description.name, **file, "format": description.format.value}
     for key in ("architecture", "weights"):
@@ -119,9 +128,15 @@ def format_description(description: Description) -> str:
         "crop": {side: getattr(spec.crop, side) for side in ("top", "bottom", "left", "right")},
         "range": {"low": _number_or_list(spec.range.low), "high": _number_or_list(spec.range.high)},
         "history": {"frames": spec.history.frames, "kind": spec.history.kind.value},
+        **({"frame_aspect": spec.frame_aspect} if spec.frame_aspect is not None else {}),
     }
     outputs = [
-        {"name": output.name, **({"unit": output.unit.value} if output.unit else {}), "scale": output.scale}
+        {
+            "name": output.name,
+            **({"unit": output.unit.value} if output.unit else {}),
+            "scale": output.scale,
+            **({"axle": output.axle.value, "ratio": output.ratio} if output.axle is Axle.ROAD_WHEEL else {}),
+        }
         for output in description.outputs
     ]
     box = {"box": {key: value for key, value in asdict(description.box).items() if value not in (None, ())}} if description.box else {}
@@ -130,7 +145,8 @@ def format_description(description: Description) -> str:
 
 def description_hash(description: Description) -> str:
     """Hashes everything in a description that changes an answer; renaming the subject or its file does not."""
-    return sha256(format_description(replace(description, name="", file="")).encode()).hexdigest()
+    plain = replace(description, name="", file="", input=replace(description.input, frame_aspect=None))
+    return sha256(format_description(plain).encode()).hexdigest()
 
 
 class _Table:
@@ -194,6 +210,9 @@ def _box(table: _Table) -> Box:
 
 
 def _input(table: _Table) -> InputSpec:
+    aspect = table.take("frame_aspect", _numbers, "1.333", _NO_NUMBERS)
+    if len(aspect) > 1:
+        raise BadSubjectError(f"frame_aspect of [input] must be one number; got {len(aspect)}")
     spec = InputSpec(
         width_px=table.take("width_px", _whole, "200"),
         height_px=table.take("height_px", _whole, "66"),
@@ -204,6 +223,7 @@ def _input(table: _Table) -> InputSpec:
         history=table.take(
             "history", lambda _, value: _history(_Table("history of [input]", value)), '{ frames = 1, kind = "single" }', History()
         ),
+        frame_aspect=aspect[0] if aspect else None,
     )
     table.close()
     return spec
@@ -236,12 +256,19 @@ def _outputs(name: str, value: object) -> tuple[Output, ...]:
 def _output(table: _Table) -> Output:
     name = table.take("name", _text, '"steering"')
     unit = table.take("unit", _unit, '"rad"', _NO_UNIT)
-    made = Output(name, unit[0] if unit else None, table.take("scale", _number, "1.0", 1.0))
+    made = Output(
+        name,
+        unit[0] if unit else None,
+        table.take("scale", _number, "1.0", 1.0),
+        table.take("axle", _choice(Axle), '"road-wheel"', Axle.STEERING_WHEEL),
+        table.take("ratio", _number, str(STEERING_RATIO), STEERING_RATIO),
+    )
     table.close()
     return made
 
 
 _NO_UNIT: tuple[Unit, ...] = ()
+_NO_NUMBERS: tuple[float, ...] = ()
 _NO_LAMBDAS: tuple[tuple[str, str], ...] = ()
 
 

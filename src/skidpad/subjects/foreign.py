@@ -13,6 +13,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Format
 from skidpad.subjects.weights import WAY_OUT
 
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
 _PICKLES = frozenset((".pkl", ".pickle", ".joblib", ".dill"))
 _TORCH_MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"
 """The number that begins what torch wrote before version 1.6, and still writes when asked to."""
@@ -27,7 +28,8 @@ _TENSORFLOW = (
 
 
 def refuse_foreign(file: Path, format_: Format | None = None) -> None:
-    """Refuses a file that is a pickle or TensorFlow's, with the way out; `format_` is what its description says."""
+    """Refuses a file that is a pickle, TensorFlow's or not there but for a pointer; `format_` is what its description says."""
+    _refuse_pointer(file)
     _refuse_tensorflow(file)
     if file.suffix.lower() in _PICKLES:
         raise BadSubjectError(f"{file} is a pickle, and loading a pickle runs whatever code it holds; {WAY_OUT}")
@@ -42,6 +44,20 @@ def refuse_foreign(file: Path, format_: Format | None = None) -> None:
         raise _torch_archive(file)
     elif not of_torch and _is_pickle(head):
         raise BadSubjectError(f"{file} is a pickle, whatever its name says, and loading a pickle runs whatever code it holds; {WAY_OUT}")
+
+
+def _refuse_pointer(file: Path) -> None:
+    if not file.is_file():
+        return
+    with file.open("rb") as stream:
+        head = stream.read(256)
+    if head.startswith(_LFS_POINTER):
+        size = re.search(rb"\nsize (\d{1,15})\n", head)
+        of_size = f" of {int(size[1]):,} bytes" if size else ""
+        raise BadSubjectError(
+            f"{file} is a git-lfs pointer, a few lines of text in place of the file{of_size}; "
+            "run `git lfs pull` where the repository is, or download the file itself"
+        )
 
 
 def _refuse_tensorflow(file: Path) -> None:

@@ -29,16 +29,22 @@ _KNOWN_OUTPUTS = (
     (("brake",), Output("brake", PlainUnit.FRACTION)),
     (("speed", "velocity"), Output("speed", PlainUnit.METRES_PER_SECOND)),
 )
+_MOST_CONTROLS = 6
+"""Steering, throttle, brake and a few more; a network that answers more numbers at once chooses among classes."""
 _RANGE_HINT = "look how the training scaled its pictures"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A description that may be right. guesses: the keys of [input] that the file does not say. notes: what else to look at."""
+    """A description that may be right. guesses: the keys of [input] that the file does not say. notes: what else to look at.
+
+    lambdas: layers whose code is in the file and never run. They stand as comments, for any guess would drive, and drive wrongly.
+    """
 
     description: Description
     guesses: frozenset[str]
     notes: tuple[str, ...] = ()
+    lambdas: tuple[str, ...] = ()
 
     def to_toml(self) -> str:
         """Writes the description with its guesses and notes as comments, ready to be kept beside the file."""
@@ -46,18 +52,17 @@ class Proposal:
         head: dict[str, object] = {"file": described.file, "format": described.format.value}
         head |= {key: value for key, value in (("architecture", described.architecture), ("weights", described.weights)) if value}
         lines = [*(f"# {note}" for note in self.notes), *([""] if self.notes else []), *toml.dumps(head).splitlines()]
-        if described.lambdas:
-            lines += [
-                "",
-                "[lambdas]",
-                *(f"{toml.dumps({layer: text}).strip()}  # guess: say what this layer does" for layer, text in described.lambdas),
-            ]
+        if self.lambdas:
+            lines += ["", "[lambdas]  # say what each of these layers does to x; the file has it as code, which is never run"]
+            lines += [f"# {toml.dumps({layer: 'x / 127.5 - 1'}).strip()}" for layer in self.lambdas]
         lines += ["", "[input]", *self._input_lines()]
         for output in described.outputs:
             unit = {"unit": output.unit.value} if output.unit is not None else {}
             lines += ["", "[[outputs]]", *toml.dumps({"name": output.name, **unit}).splitlines()]
             lines[-1] += (
-                "  # guess: look at what the training called its target, and in what unit" if output is described.outputs[0] else ""
+                "  # guess: look at what the training called its target, in what unit, of which wheel"
+                if output is described.outputs[0]
+                else ""
             )
         return "\n".join(lines) + "\n"
 
@@ -86,15 +91,27 @@ def propose(file: Path) -> Proposal:
         described = replace(said.architecture.describe(file.stem, file.name), format=format_)
         notes = (*said.notes, f"[input] is the usual one of {said.architecture.name!r}; weights say neither crop, nor colour, nor range.")
         return Proposal(described, frozenset({"colour", "range"}), notes)
+    _check_picture(file, said)
     spec, guesses = _input(said)
-    lambdas = tuple((layer, "x") for layer in said.lambdas)
-    blank = Description(file.stem, file.name, format_, spec, _named(said.outputs), None, said.weights, lambdas)
-    tried = _tried(file, blank, guesses)
+    blank = Description(file.stem, file.name, format_, spec, _named(said.outputs), None, said.weights)
+    # to count the answers, and for that alone, layers that nobody has declared yet hand on what they get
+    tried = _tried(file, replace(blank, lambdas=tuple((layer, "x") for layer in said.lambdas)), guesses)
     if tried is None:
         notes = (*said.notes, "The network could not be run on this input, so the number of its outputs is not known.")
-        return Proposal(blank, guesses, notes)
+        return Proposal(blank, guesses, notes, said.lambdas)
     found, answers, notes = tried
-    return Proposal(replace(found, outputs=_outputs(said.outputs, answers)), guesses, (*said.notes, *notes))
+    described = replace(found, outputs=_outputs(said.outputs, answers), lambdas=())
+    return Proposal(described, guesses, (*said.notes, *notes, *_class_notes(answers)), said.lambdas)
+
+
+def _check_picture(file: Path, said: Stated) -> None:
+    """Refuses a network whose input has not the axes of a picture, or of pictures one after another."""
+    if said.shape is not None and len(said.shape) not in {3, 4}:
+        axes = " x ".join("any" if size is None else str(size) for size in said.shape) or "1"
+        raise BadSubjectError(
+            f"{file} takes no pictures: one input is {axes} numbers, where a picture has height, width and channels; "
+            "only networks that see camera frames can be tested"
+        )
 
 
 def _input(said: Stated) -> tuple[InputSpec, frozenset[str]]:
@@ -162,9 +179,20 @@ def _outputs(names: Sequence[str], answers: Sequence[int]) -> tuple[Output, ...]
     if not answers:
         return _named(names)
     heads = list(names) if len(names) == len(answers) else ["" for _ in answers]
+    if any(count > _MOST_CONTROLS for count in answers):
+        return tuple(Output(f"output_{place + 1}") for place in range(sum(answers)))
     return _named(
         [name if count == 1 else f"{name}_{place + 1}" for name, count in zip(heads, answers, strict=True) for place in range(count)]
     )
+
+
+def _class_notes(answers: Sequence[int]) -> tuple[str, ...]:
+    most = max(answers, default=0)
+    note = (
+        f"The network answers {most} numbers at once, which look like the probabilities of classes: none of them is the steering. "
+        'A black box (format = "box") can turn them into an angle; or name one of the outputs "steering" if it is.'
+    )
+    return (note,) if most > _MOST_CONTROLS else ()
 
 
 def _named(names: Sequence[str]) -> tuple[Output, ...]:

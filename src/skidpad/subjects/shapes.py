@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _MOST_CHANNELS = 16
 """More than that is an edge of a picture, even of a small one."""
 
+_ALIKE = 1.05
+"""By how much a picture may be stretched without a word: rounding to pixels stretches a little, no camera by so much."""
+
 
 def described_shape(spec: InputSpec) -> tuple[int, ...]:
     """Returns the shape of one input without the batch; a recurrent window has its frames first."""
@@ -37,9 +40,41 @@ def check_shape(file: Path, shape: Sequence[int | None] | None, spec: InputSpec)
     )
 
 
-def larger(spec: InputSpec) -> InputSpec:
-    """Returns the input half as high and wide again, to see whether a network would notice a wrong size."""
-    return replace(spec, width_px=spec.width_px + (spec.width_px + 1) // 2, height_px=spec.height_px + (spec.height_px + 1) // 2)
+def resized(spec: InputSpec) -> InputSpec:
+    """Returns the input half as high and wide again, to see whether a network would notice a wrong size; halved near the limits."""
+    try:
+        return replace(spec, width_px=spec.width_px + (spec.width_px + 1) // 2, height_px=spec.height_px + (spec.height_px + 1) // 2)
+    except BadSubjectError:
+        return replace(spec, width_px=(spec.width_px + 1) // 2, height_px=(spec.height_px + 1) // 2)
+
+
+def aspect_warning(spec: InputSpec, frame_height_px: int, frame_width_px: int) -> str | None:
+    """Warns of frames that reach the network in other proportions than those it was trained on; None where they do not.
+
+    Where the description does not say `frame_aspect`, training is taken not to have stretched its pictures.
+    """
+    crop = spec.crop
+    kept_width, kept_height = 1.0 - crop.left - crop.right, 1.0 - crop.top - crop.bottom
+    trained = spec.frame_aspect or spec.width_px / spec.height_px * kept_height / kept_width
+    given = frame_width_px / frame_height_px
+    share = min(trained, given) / max(trained, given)
+    if share * _ALIKE >= 1.0:
+        return None
+    if given > trained:
+        side, part, margin = "width", "the sides", 0.5 * (1.0 - share)
+        cut = replace(crop, left=margin + share * crop.left, right=margin + share * crop.right)
+    else:
+        side, part = "height", "the upper rows"
+        cut = replace(crop, top=1.0 - share + share * crop.top, bottom=share * crop.bottom)
+    sides = ", ".join(f"{name} = {round(value, 4)}" for name in ("top", "bottom", "left", "right") if (value := getattr(cut, name)))
+    way_out = f"cut {part} away, as crop = {{ {sides} }}"
+    frames = f"frames of {frame_width_px} x {frame_height_px} px are squeezed to {share:.0%} of their {side}"
+    if spec.frame_aspect is None:
+        return (
+            f"{frames} to fill the input of {spec.width_px} x {spec.height_px} px after the crop; {way_out}, or, if the training squeezed "
+            f"frames of this shape too, confirm it with frame_aspect = {given:.4g} in [input]"
+        )
+    return f"{frames}, compared with the network's training on frames with frame_aspect = {trained:.4g}; {way_out}"
 
 
 def picture_layout(shape: Sequence[int | None]) -> Layout | None:

@@ -11,9 +11,10 @@ import torch
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Description, Format, InputSpec
 from skidpad.subjects.exported import read_exported
+from skidpad.subjects.foreign import refuse_foreign
 from skidpad.subjects.keras.containers import read_contents
 from skidpad.subjects.keras.graph import read_model
-from skidpad.subjects.keras.opening import BROKEN
+from skidpad.subjects.keras.opening import readable
 from skidpad.subjects.keras.rebuilding import stated_shape
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
 from skidpad.subjects.network import TorchNetwork
@@ -58,30 +59,32 @@ def _of_export(file: Path) -> Stated:
 
 
 def _of_keras(file: Path) -> Stated:
-    weights = _weights_beside(file)
-    try:
+    weights, notes = _weights_beside(file)
+    if weights is not None:
+        refuse_foreign(weights, Format.KERAS)
+    with readable(file, weights.name if weights is not None else None):
         contents = read_contents(file, weights)
         model = read_model(contents.model)
         shape = stated_shape(contents.model)
-    except BadSubjectError as error:
-        raise BadSubjectError(f"{file}: {error}") from error
-    except BROKEN as error:
-        raise BadSubjectError(f"{file} is no whole Keras file ({error}); copy or save it again") from error
     return Stated(
         shape=shape,
         outputs=tuple(answer.layer for answer in model.answers),
         weights=weights.name if weights is not None else None,
         lambdas=tuple(layer.name for layer in model.settings if layer.class_name == "Lambda"),
+        notes=notes,
     )
 
 
-def _weights_beside(file: Path) -> Path | None:
-    """Returns the weights that belong to a config in a file of its own: the only ones beside it, or those of its name."""
+def _weights_beside(file: Path) -> tuple[Path | None, tuple[str, ...]]:
+    """Returns the weights that belong to a config in a file of its own: those of its name, or the only ones beside it; and notes."""
     if file.suffix.lower() != ".json":
-        return None
+        return None, ()
     found = sorted(path for suffix in ("*.h5", "*.hdf5") for path in file.parent.glob(suffix))
-    named = [path for path in found if path.stem.startswith(file.stem)]
-    return next(iter(named or found[:1]), None)
+    near = [path for path in found if path.stem == file.stem] or [path for path in found if path.stem.startswith(file.stem)] or found
+    if len(near) > 1:
+        names = ", ".join(path.name for path in near[:5]) + (", ..." if len(near) > 5 else "")
+        return near[0], (f"{len(near)} files could hold the weights ({names}); the first is taken, look which one belongs to {file.name}.",)
+    return next(iter(near), None), ()
 
 
 def _of_torchscript(file: Path) -> Stated:

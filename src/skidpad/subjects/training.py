@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import cv2
@@ -72,6 +72,8 @@ def train(
     if not resume:
         discard(checkpoint)
     training, validation = _collected(drive, description, settings, progress)
+    height_px, width_px, _ = drive.frame_shape
+    description = replace(description, input=replace(description.input, frame_aspect=round(width_px / height_px, 4)))
     data = training.data if extra is None else training.data.joined(extra)
     module = _fresh(description, settings.seed, initial)
     held_out = validation.data if validation is not None else None

@@ -44,10 +44,16 @@ def read_contents(file: Path, weights: Path | None) -> Contents:
         raise BadSubjectError(f"it is no Keras file: it begins with {head!r}; save the network with model.save")
     if file.stat().st_size > _MAX_CONFIG_BYTES:
         raise BadSubjectError(f"its config is larger than {_MAX_CONFIG_BYTES} bytes")
-    if weights is None:
-        raise BadSubjectError('it holds no weights; name the file that does in the description, as weights = "model_weights.h5"')
     config = _json(file.read_bytes())
+    if not isinstance(config, Mapping) or "class_name" not in config:
+        raise BadSubjectError("it is JSON, but not the config of a Keras network, which model.to_json gives")
+    if weights is None:
+        raise BadSubjectError(
+            "it is the config of a Keras network, which has the layers without their weights; put the file that model.save_weights "
+            'wrote beside it, and name that in the description, as weights = "model_weights.h5"'
+        )
     root = _mapped(weights).root
+    root = root.child("model_weights") or root  # a whole network, of model.save, in place of its weights
     version, backend = _text(config, "keras_version"), _text(config, "backend")
     attributes = root.attributes()
     version, backend = version or str(attributes.get("keras_version") or ""), backend or str(attributes.get("backend") or "")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch import nn
@@ -43,13 +45,21 @@ def open_keras(file: Path, description: Description) -> nn.Module:
     Inputs are (N, *shape) in the file's own order of axes, which must be what [input] describes; answers come in the order of
     the file's outputs, each (N, ...) in Keras's order.
     """
-    try:
+    with readable(file, description.weights):
         return _rebuilt(file, description)
+
+
+@contextmanager
+def readable(file: Path, weights: str | None) -> Iterator[None]:
+    """Says of which file, or pair of files, what goes wrong while they are read."""
+    where = f"{file} with the weights {weights}" if weights else str(file)
+    try:
+        yield
     except BadSubjectError as error:
-        raise BadSubjectError(f"{file}: {error}") from error
+        raise BadSubjectError(f"{where}: {error}") from error
     except BROKEN as error:
         reason = (str(error).splitlines() or [""])[0][:120]
-        raise BadSubjectError(f"{file} is no whole Keras file ({reason or type(error).__name__}); copy or save it again") from error
+        raise BadSubjectError(f"{where} is no whole Keras file ({reason or type(error).__name__}); copy or save it again") from error
 
 
 def _rebuilt(file: Path, description: Description) -> nn.Module:

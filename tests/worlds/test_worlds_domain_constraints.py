@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.core.stimuli import Choice, Params, Real, Whole
+from skidpad.worlds.collision import touches
 from skidpad.worlds.constraints import CONSTRAINTS, all_constraints, violations
 from skidpad.worlds.constraints_traffic import CLEAR_OF_EGO_M, clear_of_ego_m, closing_gap
 from skidpad.worlds.domain import DOMAINS
@@ -26,7 +27,6 @@ from skidpad.worlds.scenario import (
     Weather,
 )
 from skidpad.worlds.scene import build_scene
-from skidpad.worlds.touching import touches
 
 CURVED = RoadKind.CURVED
 FOG = Conditions(Weather.FOG, 0.2)

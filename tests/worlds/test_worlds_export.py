@@ -245,10 +245,10 @@ def test_weather_light_and_lamps_are_said(weather: Weather, night: bool) -> None
     conditions = Conditions(weather, 0.5, night, 30.0, 20.0)
     lamps = Ego(headlights=True, fog_lights=weather is Weather.FOG)
     root = ET.fromstring(openscenario_text(Scenario(conditions=conditions, ego=lamps)))
-    (sun,), (fog,), (falling,) = root.iter("Sun"), root.iter("Fog"), root.iter("Precipitation")
+    (sun,), (fog,), (precipitation,) = root.iter("Sun"), root.iter("Fog"), root.iter("Precipitation")
     assert float(fog.get("visualRange", "")) == pytest.approx(visibility_m(conditions))
-    assert falling.get("precipitationType") == {Weather.RAIN: "rain", Weather.SNOW: "snow"}.get(weather, "dry")
-    assert (float(falling.get("precipitationIntensity", "")) > 0.0) == (weather in {Weather.RAIN, Weather.SNOW})
+    assert precipitation.get("precipitationType") == {Weather.RAIN: "rain", Weather.SNOW: "snow"}.get(weather, "dry")
+    assert (float(precipitation.get("precipitationIntensity", "")) > 0.0) == (weather in {Weather.RAIN, Weather.SNOW})
     assert (float(sun.get("elevation", "")) > 0.0) != night
     assert float(sun.get("azimuth", "")) == pytest.approx(radians(60.0))
     assert (float(sun.get("illuminance", "")) > 0.0) == (weather is Weather.SUNNY and not night)

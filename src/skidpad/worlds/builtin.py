@@ -17,6 +17,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
 from skidpad.worlds.camera import Camera
+from skidpad.worlds.collision import Obstacles
 from skidpad.worlds.departure import Lanes
 from skidpad.worlds.driver import Driver
 from skidpad.worlds.gpu_raycast import GpuRayCaster, obstacle
@@ -24,7 +25,6 @@ from skidpad.worlds.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario_tables import table_of
 from skidpad.worlds.scene import Scene, build_scene
-from skidpad.worlds.touching import Obstacles
 from skidpad.worlds.vehicle import Bicycle, Motion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from skidpad.core.files import write_atomically
+from skidpad.worlds.collision import REAR_OVERHANG_M
 from skidpad.worlds.driver import WHEELBASE_M
 from skidpad.worlds.layout import START_M, road_of, section_of
 from skidpad.worlds.objects import (
@@ -29,7 +30,6 @@ from skidpad.worlds.opendrive import NO_DATE, generation, opendrive_text, xml_te
 from skidpad.worlds.road import Road
 from skidpad.worlds.scenario import Conditions, Scenario, Side, Weather
 from skidpad.worlds.scenario_tables import values_of
-from skidpad.worlds.touching import REAR_OVERHANG_M
 from skidpad.worlds.weather import visibility_m
 
 EGO = "Ego"
@@ -158,14 +158,14 @@ def _environment(conditions: Conditions) -> Any:
         Weather.RAIN: (xosc.PrecipitationType.rain, _RAIN_MM_H * intensity),
         Weather.SNOW: (xosc.PrecipitationType.snow, _SNOW_MM_H * intensity),
     }
-    falling, much = kinds.get(weather, (xosc.PrecipitationType.dry, 0.0))
+    precipitation, mm_per_h = kinds.get(weather, (xosc.PrecipitationType.dry, 0.0))
     # Ours turns from east to north; the standard's from north to east.
     azimuth_rad = (0.5 * pi - radians(conditions.sun_azimuth_deg)) % (2.0 * pi)
     elevation_rad = -radians(conditions.sun_elevation_deg) if conditions.night else radians(conditions.sun_elevation_deg)
     clear = weather is Weather.SUNNY
     sun = xosc.Sun(SUN_LUX if clear and not conditions.night else 0.0, azimuth_rad, elevation_rad)
     clouds = xosc.FractionalCloudCover.zeroOktas if clear else xosc.FractionalCloudCover.eightOktas
-    air = xosc.Weather(clouds, sun=sun, fog=xosc.Fog(visibility_m(conditions)), precipitation=xosc.Precipitation(falling, much))
+    air = xosc.Weather(clouds, sun=sun, fog=xosc.Fog(visibility_m(conditions)), precipitation=xosc.Precipitation(precipitation, mm_per_h))
     wetness = xosc.Wetness.wetWithPuddles if weather is Weather.RAIN else xosc.Wetness.dry
     ground = xosc.RoadCondition(_FRICTION[weather], wetness=wetness)
     time = xosc.TimeOfDay(animation=False, year=2000, month=1, day=1, hour=0 if conditions.night else 12, minute=0, second=0)

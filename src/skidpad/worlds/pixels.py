@@ -18,10 +18,10 @@ from skidpad.worlds.cards import lamp_at, moving_cards
 from skidpad.worlds.casting import Stage, turn_shadow
 from skidpad.worlds.chunks import ramp_of
 from skidpad.worlds.compiling import compiled, uncounted
-from skidpad.worlds.falling import DROP_STEP_S, DROP_STEPS, TILE, line_at, start_at
 from skidpad.worlds.knots import knot_at, shade_at
 from skidpad.worlds.meeting import CLOSED, light_of, met, place_of, seen_at
 from skidpad.worlds.packs import Pack, stage_at
+from skidpad.worlds.precipitation import DROP_STEP_S, DROP_STEPS, TILE, line_at, start_at
 from skidpad.worlds.surface import (
     EDGE,
     LANE,
@@ -93,10 +93,10 @@ def paint_pixel(
     seen, bounds: of the `count` cards that the camera sees, from near to far. listed: which of them may be seen in the pixel's tile.
     """
     stage = stage_at(packed, scene)
-    falling, column, line, passes = stage.falling, u, v, f(1.0)
-    if falling.kind == 1:
-        word = whole(falling.drops[whole(floor(time_s / DROP_STEP_S)) % DROP_STEPS, v, u])
-        if ((word >> 24) & 255) < floor(255.0 * falling.intensity):
+    precipitation, column, line, passes = stage.precipitation, u, v, f(1.0)
+    if precipitation.kind == 1:
+        word = whole(precipitation.drops[whole(floor(time_s / DROP_STEP_S)) % DROP_STEPS, v, u])
+        if ((word >> 24) & 255) < floor(255.0 * precipitation.intensity):
             # A drop shows another pixel, and that may lie in another tile.
             column = min(max(u + (word & 255) - 128, 0), len(stage.left) - 1)
             line = min(max(v + ((word >> 8) & 255) - 128, 0), len(stage.down) - 1)
@@ -171,15 +171,15 @@ def _sky(stage: Stage, heading: float, u: int, v: int) -> Colour:
 @uncounted
 def _through_air(stage: Stage, behind: Colour, time_s: float, u: int, v: int) -> Colour:
     """Adds streaks or flakes."""
-    falling = stage.falling
-    if falling.kind == 0:
+    precipitation = stage.precipitation
+    if precipitation.kind == 0:
         return behind
     left = f(1.0)
-    for k in range(len(falling.layers)):
-        layer = falling.layers[k]
+    for k in range(len(precipitation.layers)):
+        layer = precipitation.layers[k]
         column = whole(floor((u + start_at(layer, time_s) + 0.5) * layer[0])) & (TILE - 1)
-        left *= f(1.0) - f(layer[5] / 255.0) * f(falling.tile[line_at(layer, time_s, v), column])
-    red, green, blue = f(falling.colour[0]), f(falling.colour[1]), f(falling.colour[2])
+        left *= f(1.0) - f(layer[5] / 255.0) * f(precipitation.tile[line_at(layer, time_s, v), column])
+    red, green, blue = f(precipitation.colour[0]), f(precipitation.colour[1]), f(precipitation.colour[2])
     return red + left * (behind[0] - red), green + left * (behind[1] - green), blue + left * (behind[2] - blue)
 
 

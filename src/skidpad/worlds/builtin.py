@@ -25,7 +25,7 @@ from skidpad.worlds.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario_tables import table_of
 from skidpad.worlds.scene import Scene, build_scene
-from skidpad.worlds.vehicle import Bicycle, Motion
+from skidpad.worlds.vehicle import FRICTION, Bicycle, Motion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class BuiltInWorld:
         self._lanes = Lanes.of([scene.road for scene in self._scenes], [scene.section for scene in self._scenes])
         poses = np.stack([scene.start_pose for scene in self._scenes])
         speed_m_s = np.array([scenario.ego.speed_m_s for scenario in scenarios], dtype=np.float64)
-        self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses))
+        friction = np.array([FRICTION[scenario.conditions.weather] for scenario in scenarios])
+        self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses), friction)
         self._steps = 0
         self._here = self._lanes.project(poses[:, :2])
         self._obstacles = Obstacles(self._scenes)

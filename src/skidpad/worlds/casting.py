@@ -1,4 +1,7 @@
-"""The kernel that casts the rays of a frame, row by row: cards from near to far, then sky or ground where something is left to see."""
+"""The kernel that casts the rays of a frame, row by row.
+
+A ray meets cards from near to far, then sky or ground where the cards leave something to see; rain and snow come last.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Stages of many scenes side by side in single tables, and how compiled code takes one out again."""
+"""Stages of many scenes side by side in single tables, and how compiled code takes one out again.
+
+A GPU gets one pack and renders every scene of a batch from it.
+"""
 
 from __future__ import annotations
 

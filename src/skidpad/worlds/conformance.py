@@ -13,7 +13,7 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray, NumpyFrames, as_numpy
-from skidpad.worlds.scenario import BadScenarioError, Ego, RoadKind, RoadPlan, Scenario, Side, Surroundings
+from skidpad.worlds.scenario import BadScenarioError, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side, Surroundings
 from skidpad.worlds.world import STEP_S, EgoState, World
 
 MakeWorld = Callable[[], World]
@@ -43,6 +43,7 @@ STRAIGHT = Scenario(road=RoadPlan(RoadKind.STRAIGHT), surroundings=_CALM, ego=Eg
 BEND = Scenario(
     road=RoadPlan(RoadKind.CURVED, radius_m=150.0, side=Side.LEFT), surroundings=_CALM, ego=Ego(speed_m_s=12.0), duration_s=12.0, seed=2
 )
+_BLOCKED = replace(STRAIGHT, vehicles=(OtherVehicle(lane=1, ahead_m=30.0, speed_m_s=0.0),))
 _CHANGED_LANE_M = 3.0
 """Nearer than this to some other lane's middle, a reference that follows the car would have jumped."""
 
@@ -189,6 +190,77 @@ def _pictures_move(make: MakeWorld, _tolerance: Tolerance) -> None:
     _expect(now.std() > 5.0, "The picture shows hardly anything.")
 
 
+def _not_mirrored(make: MakeWorld, _tolerance: Tolerance) -> None:
+    for angle_rad in (1.5, -1.5):
+        world = make()
+        states = _drive(world, STRAIGHT, _constant(angle_rad), _INTO_THE_TURN)
+        frames = []
+        for _ in range(_PICTURES):
+            frames.append(_sees(world)[0])
+            states.append(world.step(np.array([angle_rad])))
+        # By the heading that the world tells, so that wrong signs of the steering are not blamed on the camera.
+        turned = float(states[-1].poses[0, 2] - states[_INTO_THE_TURN].poses[0, 2])
+        way = "left" if turned > 0.0 else "right"
+        moved = _moved_right_px(np.stack(frames))
+        _expect(moved, f"While the car turned to the {way}, the picture did not move sideways.")
+        _expect(moved * turned > 0.0, f"While the car turned to the {way}, so did the picture; mirror the frames.")
+
+
+_INTO_THE_TURN, _PICTURES, _BETWEEN = 8, 12, 4
+"""Steps until the car turns, how many pictures are then taken, and steps between two that are compared: some five degrees of turn."""
+
+
+def _moved_right_px(frames: NumpyFrames) -> int:
+    """Returns by how many pixels the content moves to the right in _BETWEEN frames: the shift at which vertical edges fit best.
+
+    frames: (N, height, width, 3). Edges are taken from the logarithm, and those that stay in place are taken away, so that neither a dirty
+    lens nor the car's own bonnet looks like a picture that stands still.
+    """
+    edges = np.diff(np.log1p(frames.astype(np.float64).mean(-1)), axis=2)
+    edges -= np.median(edges, axis=0)
+    before, after = edges[:-_BETWEEN], edges[_BETWEEN:]
+    width = edges.shape[2]
+
+    def fit(shift: int) -> float:
+        low, high = max(shift, 0), width + min(shift, 0)
+        one, two = before[:, :, low - shift : high - shift], after[:, :, low:high]
+        scale = np.sqrt((one * one).sum() * (two * two).sum())
+        return float((one * two).sum() / scale) if scale > 0.0 else 0.0
+
+    return max(range(-(width // 4), width // 4 + 1), key=fit)
+
+
+def _is_rgb(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    world.reset([STRAIGHT])
+    frame = _sees(world)[0].astype(np.float64)
+    bluer = frame[..., 2] - frame[..., 0]
+    sky, ground = float(bluer[: len(frame) // 4].mean()), float(bluer[len(frame) // 2 :].mean())
+    _expect(
+        sky > ground,
+        f"In sunshine, blue minus red is {sky:.0f} in the upper quarter and {ground:.0f} in the lower half; the sky must be the bluer. "
+        "Turn BGR into RGB: frames[..., ::-1].",
+    )
+
+
+def _collides(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    try:
+        world.reset([_BLOCKED])
+    except BadScenarioError:
+        # A world without other vehicles has nothing to run into.
+        return
+    _expect(not world.collided()[0], "A car that stands 30 m ahead is told as touched at the beginning.")
+    touched = []
+    for _ in range(round(4.0 / STEP_S)):
+        world.step(world.truth_rad())
+        touched.append(bool(world.collided()[0]))
+    _expect(any(touched), "The ego drove at 12 m/s against a car that stands 30 m ahead, and collided() stayed False for 4 s.")
+    first = touched.index(True)
+    _expect(first * STEP_S > 1.0, f"A car that stands 30 m ahead was touched after {(first + 1) * STEP_S:.2f} s at 12 m/s.")
+    _expect(all(touched[first:]), "collided() was True and then False again; it tells who has touched something so far.")
+
+
 def _truth_keeps(make: MakeWorld, _tolerance: Tolerance) -> None:
     for scenario in (STRAIGHT, BEND):
         world = make()
@@ -241,6 +313,9 @@ CHECKS = (
     Check("same-again", "The same steering gives the same drive.", _same_again),
     Check("forgets", "A reset forgets what was before.", _forgets),
     Check("pictures-move", "Frames show where the car is now, and those handed out stay as they were.", _pictures_move),
+    Check("not-mirrored", "What lies to the left of the car is at the left of the picture.", _not_mirrored),
+    Check("is-rgb", "Frames are RGB, red first.", _is_rgb),
+    Check("collides", "A car that runs into another one is told to have collided, from then on.", _collides),
     Check("truth-keeps", "Who steers by truth_rad() keeps the lane.", _truth_keeps),
     Check("apart", "What one ego does changes nothing for another.", _apart),
     Check("refuses", "What cannot be steered or begun is refused with one of skidpad's errors.", _refuses),

@@ -43,6 +43,7 @@ BROKEN = {
     "lights-on": Scenario(conditions=Conditions(night=True, intensity=0.0)),
     "no-intensity-in-sun": Scenario(conditions=Conditions(intensity=0.3)),
     "winter-sun": Scenario(conditions=Conditions(Weather.SNOW, sun_elevation_deg=50.0), ego=LIT),
+    "lane-in-sight": Scenario(conditions=Conditions(Weather.SNOW, 0.6, sun_elevation_deg=20.0), ego=LIT),
     "right-lane-at-side-lane": Scenario(RoadPlan(RoadKind.ENTRY, lanes=2), ego=Ego(lane=2)),
     "side-lane-is-passed": Scenario(RoadPlan(RoadKind.EXIT), ego=Ego(9.0)),
     "vehicle-lanes-exist": Scenario(vehicles=(OtherVehicle(-1, 90.0, 9.0),)),

@@ -67,7 +67,8 @@ class Constraint:
 
     sentence: what must hold. remedy: what to change in a domain or a file where it does not. narrows: rules by variable, where a `*`
     stands for the number of a vehicle or pedestrian; a rule looks only at variables that are drawn earlier, and takes away no value
-    that a scenario could have without breaking this constraint.
+    that a scenario could have without breaking this constraint. advisory: drawn scenarios obey it; a scenario file may break it and is
+    then warned about.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Constraint:
     remedy: str
     holds: Callable[[Scenario], bool]
     narrows: Mapping[str, Rule] = field(default_factory=dict)
+    advisory: bool = False
 
 
 CONSTRAINTS: Registry[Constraint] = Registry(
@@ -83,12 +85,12 @@ CONSTRAINTS: Registry[Constraint] = Registry(
 
 
 def constraint(
-    name: str, sentence: str, remedy: str, narrows: Mapping[str, Rule] | None = None
+    name: str, sentence: str, remedy: str, narrows: Mapping[str, Rule] | None = None, *, advisory: bool = False
 ) -> Callable[[Callable[[Scenario], bool]], Constraint]:
     """Decorates a predicate as the constraint `name` and registers it."""
 
     def make(holds: Callable[[Scenario], bool]) -> Constraint:
-        return CONSTRAINTS.register(name)(Constraint(name, sentence, remedy, holds, narrows or {}))
+        return CONSTRAINTS.register(name)(Constraint(name, sentence, remedy, holds, narrows or {}, advisory))
 
     return make
 

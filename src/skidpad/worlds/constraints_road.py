@@ -18,6 +18,14 @@ POOR_SIGHT_M, POOR_SIGHT_M_S = 50.0, 50.0 / 3.6
 """Below this visibility the speed limit is 50 km/h (German road traffic regulations, section 3.1)."""
 WINTER_SUN_DEG = 30.0
 """As high as the sun stands at noon in the snowy months at 50 degrees north, up to early March."""
+MAX_SNOW_INTENSITY = 0.5
+"""The snow intensity beyond which snow lies on the markings of the lane.
+
+Measured in rendered frames, 5 to 20 m ahead, as the difference between a marking and the asphalt on both sides of it, in the channel where
+it is greatest: at 0.5 each border of the ego's lane stands out by 20 of 255 or more, at 0.6 by 8, at 0.7 by 2. 5 % (13 of 255) is the
+contrast at which the meteorological optical range ends (WMO guide no. 8). Fog and rain at intensity 1, by day and by night, leave 15 or
+more, so that they need no bound.
+"""
 SHORTEST_S, LONGEST_S = 1.0, 120.0
 FASTEST_M_S = 25.0
 """The greatest speed of the domains; what takes more is not drawn."""
@@ -194,6 +202,21 @@ def _no_intensity_in_sun(scenario: Scenario) -> bool:
 def _winter_sun(scenario: Scenario) -> bool:
     now = scenario.conditions
     return now.weather is not Weather.SNOW or now.night or now.sun_elevation_deg <= WINTER_SUN_DEG
+
+
+@constraint(
+    "lane-in-sight",
+    f"Snow is at most {MAX_SNOW_INTENSITY:g} intense: more of it covers the markings of the lane.",
+    "lower conditions.intensity",
+    {
+        "conditions.intensity": lambda known: Outside(
+            ((MAX_SNOW_INTENSITY, inf),) if known.word("conditions.weather") == Weather.SNOW.value else ()
+        )
+    },
+    advisory=True,
+)
+def _lane_in_sight(scenario: Scenario) -> bool:
+    return scenario.conditions.weather is not Weather.SNOW or scenario.conditions.intensity <= MAX_SNOW_INTENSITY + _ROUNDING
 
 
 @constraint(

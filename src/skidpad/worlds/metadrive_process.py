@@ -24,7 +24,8 @@ PYTHON = "SKIDPAD_METADRIVE_PYTHON"
 """The environment variable that names the interpreter which has MetaDrive."""
 
 SET_UP = (
-    f'python3.11 -m venv metadrive && metadrive/bin/pip install metadrive-simulator==0.3.0.1 && export {PYTHON}="$PWD/metadrive/bin/python"'
+    "python3.11 -m venv metadrive && metadrive/bin/pip install metadrive-simulator==0.3.0.1 panda3d-simplepbr==0.10 panda3d-gltf==0.13 && "
+    f'export {PYTHON}="$PWD/metadrive/bin/python"'
 )
 _BEGIN_S, _ANSWER_S = 600.0, 120.0
 _CHUNK_BYTES = 1 << 20

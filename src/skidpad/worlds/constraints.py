@@ -39,7 +39,7 @@ class Outside:
 class Known:
     """What is known when a variable is about to be drawn: flat values by name, and whose variable it is.
 
-    number: of the vehicle or pedestrian, counted from 1; 0 where the variable is nobody's.
+    number: of the vehicle or pedestrian, counted from 1; 0 for a variable of the road, the weather or the ego.
     """
 
     values: Mapping[str, Value]
@@ -54,7 +54,7 @@ class Known:
         return int(self.values[name])
 
     def word(self, name: str) -> str:
-        """Returns a known word."""
+        """Returns a known string."""
         return str(self.values[name])
 
 
@@ -102,7 +102,7 @@ def all_constraints() -> tuple[Constraint, ...]:
 
 
 def violations(scenario: Scenario, constraints: tuple[Constraint, ...] | None = None) -> tuple[str, ...]:
-    """Returns the names of the constraints that the scenario breaks, in their order; all registered ones unless told."""
+    """Returns the names of the constraints that the scenario breaks, in their order. constraints: all registered ones by default."""
     return tuple(rule.name for rule in (all_constraints() if constraints is None else constraints) if not _holds(rule, scenario))
 
 
@@ -110,5 +110,5 @@ def _holds(rule: Constraint, scenario: Scenario) -> bool:
     try:
         return rule.holds(scenario)
     except BadScenarioError:
-        # So wrong that the question cannot be asked: a lane that the road has not, a road without length.
+        # So wrong that nothing can be computed: a lane that the road does not have, a road without length.
         return False

@@ -31,8 +31,8 @@ _OPEN_TO_ALL = frozenset({"seed", "duration_s"})
 class Domain:
     """Variables in the order in which they are drawn, constraints, and the scenario that says what is not varied.
 
-    A variable without effect has no value: the radius of a straight road, the sun at night, the intensity of sunshine, whatever a
-    vehicle that is not there might do. In a scenario such fields are the base's; in a vector they are any number.
+    A variable without effect has no value: the radius of a straight road, the sun at night, the intensity of sunshine, all values of a
+    vehicle that does not exist. In a scenario such fields are the base's; in a vector they are any number.
     """
 
     name: str

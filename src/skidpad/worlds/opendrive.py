@@ -126,7 +126,7 @@ def _geometry(piece: Piece) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """One lane of a lane section at the right. key: who it is, so that sections can be linked. width: a + b ds + c ds²."""
+    """One lane of a lane section at the right. key: names the lane, so that sections can be linked. width: a + b ds + c ds²."""
 
     key: str
     kind: str

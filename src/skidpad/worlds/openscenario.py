@@ -54,7 +54,7 @@ class Exported:
 
 
 def export_scenario(scenario: Scenario, folder: Path, name: str = "scenario") -> Exported:
-    """Writes `NAME.xodr` and `NAME.xosc`, which names it, into a folder; it is made where it is not there."""
+    """Writes `NAME.xodr` and `NAME.xosc`, which refers to it, into a folder, and creates the folder if needed."""
     files = Exported(folder / f"{name}.xodr", folder / f"{name}.xosc")
     road, story = opendrive_text(scenario, name), openscenario_text(scenario, name, files.opendrive.name)
     folder.mkdir(parents=True, exist_ok=True)

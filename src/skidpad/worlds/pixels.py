@@ -56,7 +56,7 @@ Eye: TypeAlias = tuple[float, float, float, float, float]
 def begin_frame(
     stage: Stage, pose: FloatArray, time_s: float, forward_m: float, eye: FloatArray, cards: FloatArray, shadows: FloatArray
 ) -> int:
-    """Fills where the camera is, (5,), and the cards and shadows of who moves; returns how many cards. pose: of the rear axle."""
+    """Fills where the camera is, (5,), and the cards and shadows of moving objects; returns how many cards. pose: of the rear axle."""
     cosine, sine = cos(pose[2]), sin(pose[2])
     eye[0], eye[1], eye[2], eye[3], eye[4] = pose[0] + forward_m * cosine, pose[1] + forward_m * sine, pose[2], cosine, sine
     count = moving_cards(stage.movers, stage.ground.nodes, time_s, eye[0], eye[1], stage.look.glow, stage.firsts, cards, shadows)

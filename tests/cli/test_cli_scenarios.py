@@ -38,6 +38,21 @@ def test_files_are_checked_and_what_is_wrong_is_told(skidpad, tmp_path) -> None:
     assert [each["scenario"] for each in told["unusable"]] == ["fast", "key", "knot"]
 
 
+def test_a_scenario_that_hides_the_lane_is_usable_with_a_warning(skidpad, tmp_path) -> None:
+    blizzard = tmp_path / "blizzard.toml"
+    blizzard.write_text('[conditions]\nweather = "snow"\nintensity = 0.9\nsun_elevation_deg = 20.0\n[ego]\nheadlights = true\n')
+    done = skidpad("scenarios", "check", blizzard)
+    assert done.code == 0
+    assert "warning: " in done.err
+    assert "lane-in-sight" in done.err
+    told = json.loads(skidpad("scenarios", "check", blizzard, "--json").out)
+    assert told["usable"] == ["blizzard"]
+    assert len(told["warnings"]) == 1
+    drive = skidpad("drive", "demo", "--scenario", blizzard, "--seconds", "1", "--out", tmp_path / "run")
+    assert drive.code == 0, drive.err
+    assert "lane-in-sight" in drive.err
+
+
 def test_scenarios_are_exported_for_other_simulators(skidpad, tmp_path) -> None:
     pytest.importorskip("scenariogeneration")
     skidpad("scenarios", "draw", "--count", "2", "--out", tmp_path / "s.toml")

@@ -8,6 +8,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.conformance import CHECKS, NonconformingError, Tolerance, check_world
+from skidpad.worlds.scenario import BadScenarioError
 from skidpad.worlds.world import WORLDS
 
 SMALL = Camera(64, 32)
@@ -88,6 +89,31 @@ class OneBuffer(BuiltInWorld):
         return self.buffer
 
 
+class FlippedCamera(BuiltInWorld):
+    def frames(self, wanted=None):
+        return np.ascontiguousarray(super().frames(wanted)[:, :, ::-1])
+
+
+class BlueFirst(BuiltInWorld):
+    def frames(self, wanted=None):
+        return np.ascontiguousarray(super().frames(wanted)[..., ::-1])
+
+
+class Ghostly(BuiltInWorld):
+    """Drives through everything."""
+
+    def collided(self):
+        return np.zeros(len(self._scenes), np.bool_)
+
+
+class Momentary(BuiltInWorld):
+    """Tells a collision in the moment that it begins alone."""
+
+    def collided(self):
+        seen, self.told = super().collided() & ~getattr(self, "told", np.zeros(1, np.bool_)), super().collided()
+        return seen
+
+
 class Crowding(BuiltInWorld):
     """The first ego's steering pulls at all others."""
 
@@ -105,6 +131,10 @@ class Crowding(BuiltInWorld):
         (Rolling, "same-again"),
         (Remembering, "forgets"),
         (OneBuffer, "pictures-move"),
+        (FlippedCamera, "not-mirrored"),
+        (BlueFirst, "is-rgb"),
+        (Ghostly, "collides"),
+        (Momentary, "collides"),
         (Crowding, "apart"),
     ],
 )
@@ -112,6 +142,36 @@ def test_a_wrong_world_is_caught_by_name(wrong, name) -> None:
     check = next(check for check in CHECKS if check.name == name)
     with pytest.raises(NonconformingError, match=name):
         check.run(lambda: wrong(2, camera=SMALL))
+
+
+@pytest.mark.parametrize("wrong", [FlippedCamera, BlueFirst, Ghostly])
+def test_each_of_them_is_wrong_in_one_thing_alone(wrong) -> None:
+    assert len(check_world(lambda: wrong(1, camera=SMALL))) == 1
+
+
+class DarkAtTheLeft(BuiltInWorld):
+    def frames(self, wanted=None):
+        seen = super().frames(wanted).copy()
+        seen[:, :, : seen.shape[2] // 2] //= 2
+        return seen
+
+
+@pytest.mark.parametrize("camera", [SMALL, Camera(), Camera(200, 66, pitch_deg=8.0), Camera(128, 128, fov_deg=100.0)])
+def test_cameras_of_other_shapes_and_dirty_lenses_pass(camera: Camera) -> None:
+    for check in CHECKS:
+        if check.name in {"not-mirrored", "is-rgb"}:
+            check.run(lambda: BuiltInWorld(1, camera=camera))
+            check.run(lambda: DarkAtTheLeft(1, camera=camera))
+
+
+def test_a_world_without_other_vehicles_need_not_collide() -> None:
+    class Alone(Ghostly):
+        def reset(self, scenarios):
+            if any(scenario.vehicles for scenario in scenarios):
+                raise BadScenarioError("this world shows no other vehicles")
+            return super().reset(scenarios)
+
+    assert check_world(lambda: Alone(1, camera=SMALL)) == ()
 
 
 def test_a_tolerance_lets_a_world_that_is_not_exact_pass() -> None:

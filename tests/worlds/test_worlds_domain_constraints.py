@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.core.stimuli import Choice, Params, Real, Whole
+from skidpad.worlds.collision import touches
 from skidpad.worlds.constraints import CONSTRAINTS, all_constraints, violations
 from skidpad.worlds.constraints_traffic import CLEAR_OF_EGO_M, clear_of_ego_m, closing_gap
 from skidpad.worlds.domain import DOMAINS
@@ -26,7 +27,6 @@ from skidpad.worlds.scenario import (
     Weather,
 )
 from skidpad.worlds.scene import build_scene
-from skidpad.worlds.touching import touches
 
 CURVED = RoadKind.CURVED
 FOG = Conditions(Weather.FOG, 0.2)
@@ -43,6 +43,7 @@ BROKEN = {
     "lights-on": Scenario(conditions=Conditions(night=True, intensity=0.0)),
     "no-intensity-in-sun": Scenario(conditions=Conditions(intensity=0.3)),
     "winter-sun": Scenario(conditions=Conditions(Weather.SNOW, sun_elevation_deg=50.0), ego=LIT),
+    "lane-in-sight": Scenario(conditions=Conditions(Weather.SNOW, 0.6, sun_elevation_deg=20.0), ego=LIT),
     "right-lane-at-side-lane": Scenario(RoadPlan(RoadKind.ENTRY, lanes=2), ego=Ego(lane=2)),
     "side-lane-is-passed": Scenario(RoadPlan(RoadKind.EXIT), ego=Ego(9.0)),
     "vehicle-lanes-exist": Scenario(vehicles=(OtherVehicle(-1, 90.0, 9.0),)),

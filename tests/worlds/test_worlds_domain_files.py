@@ -114,8 +114,8 @@ def test_a_domain_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"seed": 1, "seed": 2}', "the key 'seed' stands there twice"),
-        ('{"duration_s": NaN}', "NaN is no number"),
+        ('{"seed": 1, "seed": 2}', "the key 'seed' is given twice"),
+        ('{"duration_s": NaN}', "NaN is not a number"),
         ("[1]", "must be a table of keys"),
         ("[" * 100_000, "is not JSON"),
         ('{"seed": 1e400}', "seed must be a number"),
@@ -181,3 +181,27 @@ def test_keys_beside_a_list_of_scenarios_are_refused(tmp_path: Path) -> None:
     path.write_text('{"scenarios": 3}')
     with pytest.raises(BadScenarioError, match="must be tables"):
         read_scenarios(path)
+
+
+BLIZZARD = '[conditions]\nweather = "snow"\nintensity = 0.9\nsun_elevation_deg = 20.0\n[ego]\nheadlights = true\n'
+
+
+def test_a_file_may_hide_the_lane_and_is_warned_about(tmp_path: Path) -> None:
+    (tmp_path / "blizzard.toml").write_text(BLIZZARD)
+    (tmp_path / "flurry.toml").write_text(BLIZZARD.replace("0.9", "0.3"))
+    found = read_scenarios(tmp_path)
+    assert [each.name for each in found.scenarios] == ["blizzard", "flurry"]
+    assert found.skipped == ()
+    (warning,) = found.warnings
+    assert "blizzard.toml" in warning
+    assert "lane-in-sight" in warning
+    assert "lower conditions.intensity" in warning
+
+
+def test_a_domain_never_draws_what_a_file_is_warned_about() -> None:
+    domain = DOMAINS.get("extended")
+    assert "lane-in-sight" in domain.violations(parse_scenario(BLIZZARD))
+    assert domain.problems(parse_scenario(BLIZZARD)) == ()
+    drawn = sample(domain, 3, 60).scenarios
+    assert any(each.conditions.weather is Weather.SNOW for each in drawn)
+    assert all(domain.warnings(each) == () for each in drawn)

@@ -18,8 +18,8 @@ from skidpad.core.images import FloatArray
 from skidpad.worlds import opendrive
 from skidpad.worlds.domain import DOMAINS
 from skidpad.worlds.layout import road_of, section_of
-from skidpad.worlds.opendrive import RAMP_GAP_M, lane_id, opendrive_text
-from skidpad.worlds.openscenario import AXLE_TO_MIDDLE_M, PROPERTY, export_scenario, openscenario_text
+from skidpad.worlds.opendrive import RAMP_GAP_M, lane_id, opendrive_text, span_of
+from skidpad.worlds.openscenario import AXLE_TO_MIDDLE_M, PROPERTY, export_scenario, illuminance_lux, openscenario_text
 from skidpad.worlds.sampling import sample
 from skidpad.worlds.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadKind, RoadPlan, Scenario, Side, Weather
 from skidpad.worlds.scenario_tables import values_of
@@ -191,6 +191,48 @@ def test_linked_lanes_meet_without_a_step(kind: RoadKind) -> None:
     assert linked > 20
 
 
+def driving_lanes(reader: Reader, s: float) -> list[tuple[float, float]]:
+    return [border for number, border in reader.borders(s).items() if reader.kind(s, number) == "driving"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_everybody_is_on_the_exported_road_from_the_first_moment_to_the_last(seed: int) -> None:
+    """Read off the files alone: the pose and speed of the storyboard, followed along the reference line in the file's own s."""
+    checked = 0
+    for scenario in sample(DOMAINS.get("extended"), seed, 12).scenarios:
+        reader = Reader.of(opendrive_text(scenario))
+        s, line = reader.line(0.25)
+        for name, (x, y, h, speed) in poses(ET.fromstring(openscenario_text(scenario))).items():
+            nearest = int(np.argmin(np.hypot(line[:, 0] - x, line[:, 1] - y)))
+            heading = line[nearest, 2]
+            dx, dy = x - line[nearest, 0], y - line[nearest, 1]
+            start = s[nearest] + dx * cos(heading) + dy * sin(heading)
+            end = start + speed * scenario.duration_s * (1.0 if cos(h - heading) > 0.0 else -1.0)
+            assert min(start, end) > 0.0, name
+            assert max(start, end) < reader.length_m, name
+            if not name.startswith("Pedestrian"):
+                left = dy * cos(heading) - dx * sin(heading)
+                assert any(min(lane) < left < max(lane) for lane in driving_lanes(reader, start)), name
+            checked += 1
+    assert checked > 30
+
+
+def test_a_road_that_is_long_enough_is_not_made_longer() -> None:
+    scenario = Scenario()
+    assert Reader.of(opendrive_text(scenario)).length_m == pytest.approx(road_of(scenario).length_m)
+
+
+def test_a_road_made_longer_is_still_the_built_in_worlds() -> None:
+    scenario = replace(BUSY, duration_s=30.0, vehicles=(OtherVehicle(2, -60.0, 30.0), OtherVehicle(0, 50.0, 30.0)))
+    reader, road = Reader.of(opendrive_text(scenario)), road_of(scenario)
+    span = span_of(scenario, road)
+    assert span.start_m < -60.0
+    assert span.end_m > road.length_m
+    s, points = reader.line(0.05)
+    here = road.at(s + span.start_m)
+    assert np.max(np.hypot(points[:, 0] - here.x_m, points[:, 1] - here.y_m)) < 0.01
+
+
 @given(st.integers(0, 10**6))
 @settings(max_examples=8, deadline=None)
 def test_exports_satisfy_the_standards_schemas(opendrive_schema: etree.XMLSchema, openscenario_schema: etree.XMLSchema, seed: int) -> None:
@@ -245,13 +287,15 @@ def test_weather_light_and_lamps_are_said(weather: Weather, night: bool) -> None
     conditions = Conditions(weather, 0.5, night, 30.0, 20.0)
     lamps = Ego(headlights=True, fog_lights=weather is Weather.FOG)
     root = ET.fromstring(openscenario_text(Scenario(conditions=conditions, ego=lamps)))
-    (sun,), (fog,), (falling,) = root.iter("Sun"), root.iter("Fog"), root.iter("Precipitation")
+    (sun,), (fog,), (precipitation,) = root.iter("Sun"), root.iter("Fog"), root.iter("Precipitation")
     assert float(fog.get("visualRange", "")) == pytest.approx(visibility_m(conditions))
-    assert falling.get("precipitationType") == {Weather.RAIN: "rain", Weather.SNOW: "snow"}.get(weather, "dry")
-    assert (float(falling.get("precipitationIntensity", "")) > 0.0) == (weather in {Weather.RAIN, Weather.SNOW})
+    assert precipitation.get("precipitationType") == {Weather.RAIN: "rain", Weather.SNOW: "snow"}.get(weather, "dry")
+    assert (float(precipitation.get("precipitationIntensity", "")) > 0.0) == (weather in {Weather.RAIN, Weather.SNOW})
     assert (float(sun.get("elevation", "")) > 0.0) != night
     assert float(sun.get("azimuth", "")) == pytest.approx(radians(60.0))
-    assert (float(sun.get("illuminance", "")) > 0.0) == (weather is Weather.SUNNY and not night)
+    lux = float(sun.get("illuminance", ""))
+    expected = (0.0, 0.0) if night else (50_000.0, 120_000.0) if weather is Weather.SUNNY else (5_000.0, 20_000.0)
+    assert expected[0] <= lux <= expected[1]
     (time,) = root.iter("TimeOfDay")
     assert time.get("dateTime", "").endswith("T00:00:00" if night else "T12:00:00")
     lights = {
@@ -267,6 +311,14 @@ def test_the_suns_azimuth_turns_from_north_to_east() -> None:
         root = ET.fromstring(openscenario_text(Scenario(conditions=Conditions(intensity=0.0, sun_azimuth_deg=ours_deg))))
         (sun,) = root.iter("Sun")
         assert float(sun.get("azimuth", "")) % (2.0 * pi) == pytest.approx(radians(compass_deg), abs=1e-9)
+
+
+def test_a_higher_sun_is_brighter_and_clouds_take_most_of_its_light() -> None:
+    for weather in Weather:
+        low, high = (illuminance_lux(Conditions(weather, 0.5, sun_elevation_deg=deg)) for deg in (12.0, 60.0))
+        assert 1_000.0 < low < high < 130_000.0
+    clear, cloudy = (illuminance_lux(Conditions(weather, 0.5)) for weather in (Weather.SUNNY, Weather.RAIN))
+    assert cloudy < 0.25 * clear
 
 
 def test_nothing_of_the_scenario_is_lost() -> None:
@@ -298,9 +350,10 @@ def test_carla_reads_the_same_lanes() -> None:
     for scenario in sample(DOMAINS.get("extended"), 7, 8).scenarios:
         road, section, lanes = road_of(scenario), section_of(scenario), scenario.road.lanes
         found = carla.Map("scenario", opendrive_text(scenario))
+        before_m = -span_of(scenario, road).start_m
         for s in np.arange(1.0, road.length_m - 1.0, 20.0):
             for lane in range(1 - lanes, lanes + 1):
-                place = found.get_waypoint_xodr(opendrive.ROAD_ID, lane_id(lanes, lane), float(s)).transform.location
+                place = found.get_waypoint_xodr(opendrive.ROAD_ID, lane_id(lanes, lane), float(s + before_m)).transform.location
                 x, y = road.at(np.array([s])).beside(section.lane_centre_of(lane))[0]
                 # CARLA's y axis points to the right.
                 assert np.hypot(place.x - x, -place.y - y) < 0.01

@@ -66,7 +66,7 @@ def test_without_metadrive_the_set_up_is_told(monkeypatch) -> None:
     monkeypatch.setenv(PYTHON, "/no/such/python")
     with pytest.raises(MetaDriveError, match=r"metadrive-simulator==0\.3\.0\.1"):
         MetaDriveWorld().reset([STRAIGHT])
-    with pytest.raises(BadParametersError, match="nothing has begun"):
+    with pytest.raises(BadParametersError, match="no scenario has begun"):
         MetaDriveWorld().lateral_m()
     with pytest.raises(BadParametersError, match="one scenario at a time"):
         MetaDriveWorld().reset([STRAIGHT, BEND])

@@ -129,8 +129,8 @@ def test_a_stage_comes_out_of_a_pack_as_it_went_in(packed: Pack) -> None:
         np.testing.assert_array_equal(got.sky, put.sky)
         np.testing.assert_array_equal(got.ground.nodes[: len(put.ground.nodes)], put.ground.nodes)
         np.testing.assert_array_equal(got.ground.nodes[-1], put.ground.nodes[-1])
-        np.testing.assert_array_equal(got.falling.layers[: len(put.falling.layers)], put.falling.layers)
-        assert (got.falling.kind, got.falling.intensity) == (put.falling.kind, put.falling.intensity)
+        np.testing.assert_array_equal(got.precipitation.layers[: len(put.precipitation.layers)], put.precipitation.layers)
+        assert (got.precipitation.kind, got.precipitation.intensity) == (put.precipitation.kind, put.precipitation.intensity)
 
 
 def test_a_sky_that_scenes_share_is_there_once() -> None:

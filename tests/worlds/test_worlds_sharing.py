@@ -72,7 +72,7 @@ def test_rendering_holds_no_array_after_it_is_done() -> None:
         renderer.stage.standing,
         renderer.stage.colours,
         renderer.stage.ground.nodes,
-        renderer.stage.falling.drops,
+        renderer.stage.precipitation.drops,
     ]
     pose, time_s = pose_at(renderer.scene, 20.0), np.array([1.0])
     renderer.render(pose, time_s)

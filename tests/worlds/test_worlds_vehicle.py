@@ -1,4 +1,4 @@
-"""The bicycle: exact arcs, late and limited steering, nobody changes anybody else's."""
+"""The bicycle: exact arcs, late and limited steering, tyres that slide, nobody changes anybody else's."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,21 @@ from scipy.integrate import solve_ivp
 
 from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadParametersError
+from skidpad.worlds.builtin import BuiltInWorld
+from skidpad.worlds.domain import DOMAINS
 from skidpad.worlds.driver import WHEELBASE_M
-from skidpad.worlds.vehicle import Bicycle, follow_arc
+from skidpad.worlds.sampling import sample
+from skidpad.worlds.scenario import Weather
+from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, Bicycle, follow_arc
 from skidpad.worlds.world import STEP_S
 
+STICKY = np.array([1e3])
 PROMPT = Bicycle(delay_s=0.0, max_rate_rad_s=1e6)
 angles = st.floats(-8.0, 8.0)
 
 
-def driven(bicycle: Bicycle, commands: list[float], speed_m_s: float = 12.0, steering_rad: float = 0.0) -> list:
-    motion = bicycle.start(np.zeros((1, 3)), np.array([speed_m_s]), np.array([steering_rad]))
+def driven(bicycle: Bicycle, commands: list[float], speed_m_s: float = 12.0, steering_rad: float = 0.0, friction: float = 1e3) -> list:
+    motion = bicycle.start(np.zeros((1, 3)), np.array([speed_m_s]), np.array([steering_rad]), np.array([friction]))
     states = [motion.state]
     for command in commands:
         motion = bicycle.advance(motion, np.array([command]))
@@ -27,7 +32,7 @@ def driven(bicycle: Bicycle, commands: list[float], speed_m_s: float = 12.0, ste
 
 @given(angles, st.floats(1.0, 30.0), st.floats(-3.0, 3.0))
 def test_a_step_of_constant_steering_is_exact(steering_rad: float, speed_m_s: float, heading_rad: float) -> None:
-    motion = PROMPT.start(np.array([[3.0, -2.0, heading_rad]]), np.array([speed_m_s]), np.array([steering_rad]))
+    motion = PROMPT.start(np.array([[3.0, -2.0, heading_rad]]), np.array([speed_m_s]), np.array([steering_rad]), STICKY)
     got = PROMPT.advance(motion, np.array([steering_rad])).state.poses[0]
     curvature = np.tan(steering_rad / STEERING_RATIO) / WHEELBASE_M
 
@@ -78,12 +83,45 @@ def test_a_car_moves_the_same_to_the_last_bit_beside_any_others(commands: list[f
     bicycle, rng = Bicycle(), np.random.default_rng(beside)
     poses = rng.uniform(-50.0, 50.0, (beside + 1, 3))
     speeds, first = rng.uniform(5.0, 25.0, beside + 1), rng.uniform(-1.0, 1.0, beside + 1)
-    together, alone = bicycle.start(poses, speeds, first), bicycle.start(poses[-1:], speeds[-1:], first[-1:])
+    friction = rng.uniform(0.2, 0.9, beside + 1)
+    together = bicycle.start(poses, speeds, first, friction)
+    alone = bicycle.start(poses[-1:], speeds[-1:], first[-1:], friction[-1:])
     for command in commands:
         together = bicycle.advance(together, np.append(rng.uniform(-8.0, 8.0, beside), command))
         alone = bicycle.advance(alone, np.array([command]))
     assert np.array_equal(together.state.poses[-1:], alone.state.poses)
     assert np.array_equal(together.state.steering_rad[-1:], alone.state.steering_rad)
+
+
+@pytest.mark.parametrize("weather", list(Weather))
+@pytest.mark.parametrize("command", [8.0, -8.0])
+def test_at_full_lock_the_car_slides_at_what_friction_allows(weather: Weather, command: float) -> None:
+    speed_m_s, states = 15.0, driven(PROMPT, [command] * 4, speed_m_s=15.0, friction=FRICTION[weather])
+    turned_rad = states[-1].poses[0, 2] - states[-2].poses[0, 2]
+    assert speed_m_s * turned_rad / STEP_S == pytest.approx(np.sign(command) * FRICTION[weather] * GRAVITY_M_S2)
+    assert states[-1].steering_rad[0] == command
+
+
+def test_within_the_limit_friction_changes_nothing() -> None:
+    calm, sticky = (driven(PROMPT, [0.3] * 5, friction=friction) for friction in (FRICTION[Weather.SNOW], 1e3))
+    assert np.array_equal(calm[-1].poses, sticky[-1].poses)
+
+
+def test_a_car_that_stands_has_a_limit_too() -> None:
+    assert np.array_equal(driven(PROMPT, [8.0] * 3, speed_m_s=0.0, friction=0.3)[-1].poses, np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("domain", ["restricted", "extended"])
+def test_the_ground_truth_driver_never_needs_more_than_the_tyres_hold(domain: str) -> None:
+    """Otherwise the label of a frame would be an angle at which the car slides."""
+    scenarios = sample(DOMAINS.get(domain), 11, 24).scenarios
+    world = BuiltInWorld(len(scenarios))
+    state = world.reset(scenarios)
+    holds_m_s2 = np.array([FRICTION[each.conditions.weather] * GRAVITY_M_S2 for each in scenarios])
+    for _ in range(200):
+        state = world.step(world.truth_rad())
+        sideways_m_s2 = np.abs(np.tan(state.steering_rad / STEERING_RATIO) / WHEELBASE_M) * state.speed_m_s**2
+        assert np.all(sideways_m_s2 < holds_m_s2)
 
 
 def test_sizes_that_make_no_car_are_refused() -> None:

@@ -29,6 +29,11 @@ def test_scenarios_have_the_weather_and_obey_the_domain(name: str) -> None:
         assert not domain.violations(scenario)
 
 
+def test_deep_snow_may_hide_the_lane_where_nobody_drives() -> None:
+    drawn = sample(rendered_weather("snow").domain(), 0, 20).scenarios
+    assert max(scenario.conditions.intensity for scenario in drawn) > 0.6
+
+
 @pytest.fixture(scope="module")
 def pictures() -> dict[str, np.ndarray]:
     return {name: np.stack(list(render_set(rendered_weather(name), 4, SMALL))) for name in ("clear", "snow", "night")}

@@ -1,5 +1,6 @@
 """skidpad drive: a network at the wheel, through scenarios in a closed loop."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +70,7 @@ def drive(
         device=device,
     )
     warn_of_rendering(device, world)
+    warn_of_scenarios(scenario or ())
     run_campaign(settings, out or next_free(Path("runs"), f"drive-{Path(settings.subject).stem}"), json, workers)
 
 
@@ -81,3 +83,14 @@ def warn_of_rendering(device: str, world: str) -> None:
     text = rendering_warning(device, world)
     if text:
         warn(text)
+
+
+def warn_of_scenarios(files: Sequence[Path]) -> None:
+    """Prints the warnings about scenario files, which are driven all the same."""
+    if not files:
+        return
+    from skidpad.worlds.scenario_files import read_scenarios
+
+    for path in files:
+        for text in read_scenarios(path).warnings:
+            warn(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.console import print_json, say, table
+from skidpad.cli.console import print_json, say, table, warn
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
 
@@ -73,12 +73,15 @@ def check(files: Files, json: Json = False) -> None:
     found = [_read(path) for path in files]
     usable = [each for one in found for each in one.scenarios]
     skipped = [each for one in found for each in one.skipped]
+    warnings = [each for one in found for each in one.warnings]
     if json:
         wrong = [{"scenario": each.name, "reason": each.reason} for each in skipped]
-        print_json({"usable": [each.name for each in usable], "unusable": wrong})
+        print_json({"usable": [each.name for each in usable], "unusable": wrong, "warnings": warnings})
     else:
         if usable:
             table("usable", ("scenario", "what it is"), [(each.name, features_of(table_of(each.scenario))) for each in usable])
+        for warning in warnings:
+            warn(warning)
         for each in skipped:
             say(f"unusable: {each.reason}")
     if skipped:

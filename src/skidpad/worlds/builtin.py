@@ -17,6 +17,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
 from skidpad.worlds.camera import Camera
+from skidpad.worlds.collision import Obstacles
 from skidpad.worlds.departure import Lanes
 from skidpad.worlds.driver import Driver
 from skidpad.worlds.gpu_raycast import GpuRayCaster, obstacle
@@ -24,8 +25,7 @@ from skidpad.worlds.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario_tables import table_of
 from skidpad.worlds.scene import Scene, build_scene
-from skidpad.worlds.touching import Obstacles
-from skidpad.worlds.vehicle import Bicycle, Motion
+from skidpad.worlds.vehicle import FRICTION, Bicycle, Motion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class BuiltInWorld:
         self, width: int = 16, threads: int = 1, camera: Camera | None = None, bicycle: Bicycle | None = None, device: str = "cpu"
     ) -> None:
         if width < 1 or threads < 1:
-            raise BadParametersError(f"a world has room for at least one scenario and one thread; got width={width}, threads={threads}")
+            raise BadParametersError(f"width and threads must be 1 or more; got width={width}, threads={threads}")
         self._width = width
         self._threads = threads
         self._camera = camera or Camera()
@@ -72,7 +72,8 @@ class BuiltInWorld:
         self._lanes = Lanes.of([scene.road for scene in self._scenes], [scene.section for scene in self._scenes])
         poses = np.stack([scene.start_pose for scene in self._scenes])
         speed_m_s = np.array([scenario.ego.speed_m_s for scenario in scenarios], dtype=np.float64)
-        self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses))
+        friction = np.array([FRICTION[scenario.conditions.weather] for scenario in scenarios])
+        self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses), friction)
         self._steps = 0
         self._here = self._lanes.project(poses[:, :2])
         self._obstacles = Obstacles(self._scenes)
@@ -140,7 +141,7 @@ class BuiltInWorld:
 
     def _check_begun(self) -> None:
         if not self._scenes:
-            raise BadParametersError("nothing has begun in this world; call reset with the scenarios first")
+            raise BadParametersError("no scenario has begun in this world; call reset with scenarios first")
 
 
 @WORLDS.register(BUILT_IN)
@@ -150,19 +151,19 @@ def built_in(width: int, threads: int) -> BuiltInWorld:
 
 
 def world_on(device: str, name: str, width: int, threads: int) -> World:
-    """Makes a world by its name; the built-in one renders on the device, where that is a GPU and nothing is in the way."""
+    """Makes a world by its name; the built-in one renders on the device if that is a GPU and the machine can."""
     if wants_gpu(device, name) and not obstacle():
         return BuiltInWorld(width, threads, device=device)
     return WORLDS.get(name)(width, threads)
 
 
 def wants_gpu(device: str, name: str) -> bool:
-    """Tells whether a world should render on a device that is no CPU."""
+    """Tells whether a world should render on a GPU."""
     return name == BUILT_IN and device.startswith("cuda")
 
 
 def rendering_warning(device: str, name: str) -> str:
-    """Says that a world renders on the CPU although a GPU was asked for, and why; "" where it does as asked."""
+    """Returns a warning that a world renders on the CPU although a GPU was asked for, and why; "" if there is nothing to warn about."""
     reason = obstacle() if wants_gpu(device, name) else ""
     return f"the {device} device predicts, but the CPU renders the {name} world, which takes longer: {reason}" if reason else ""
 

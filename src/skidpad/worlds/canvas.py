@@ -18,7 +18,7 @@ Row: TypeAlias = NDArray[np.float32]
 """One row of a frame, (3, width), before rounding; a line for each colour, so that neighbours lie side by side."""
 
 Scratch: TypeAlias = NDArray[np.float32]
-"""Lines of CHUNK values that a kernel uses as it likes."""
+"""Scratch memory of a kernel: lines of CHUNK values."""
 
 CHUNK = 64
 """Rows are painted in pieces of so many pixels; loops of fixed length become vector instructions."""

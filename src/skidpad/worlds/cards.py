@@ -94,7 +94,7 @@ def moving_cards(
     out: FloatArray,
     shadows: FloatArray,
 ) -> int:
-    """Fills the cards of who moves, and the places of their shadows; returns how many cards.
+    """Fills the cards of moving objects and the places of their shadows; returns how many cards.
 
     firsts: the numbers of the first sprite of cars, people and of the glow. out: (3 K, STANDING). shadows: (K, 6): x, y, direction,
     half length, half width.

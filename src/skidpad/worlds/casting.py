@@ -1,4 +1,7 @@
-"""The kernel that casts the rays of a frame, row by row: cards from near to far, then sky or ground where something is left to see."""
+"""The kernel that casts the rays of a frame, row by row.
+
+A ray meets cards from near to far, then sky or ground where the cards leave something to see; rain and snow come last.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from skidpad.worlds import cards as c
 from skidpad.worlds.canvas import CHUNK, Scratch
 from skidpad.worlds.cards import moving_cards, see_cards
 from skidpad.worlds.compiling import compiled, uncounted
-from skidpad.worlds.falling import Falling, paint_falling
 from skidpad.worlds.knots import Ground
 from skidpad.worlds.meeting import byte_of
+from skidpad.worlds.precipitation import Precipitation, paint_precipitation
 from skidpad.worlds.strips import (
     BACK_BLUE,
     BACK_GREEN,
@@ -60,7 +63,7 @@ class Stage(NamedTuple):
     sky_column: NDArray[np.float32]
     sky_row: NDArray[np.int32]
     sun: FloatArray
-    falling: Falling
+    precipitation: Precipitation
 
 
 @uncounted
@@ -150,8 +153,8 @@ def _cast(
         elif not wet:
             paint_terrain(strips, v, stage.ground, look, rays, stage.lens, eye, shadows, scratch)
         put_behind(strips)
-        if stage.falling.kind != 0:
-            paint_falling(strips, v, stage.falling, time_s)
+        if stage.precipitation.kind != 0:
+            paint_precipitation(strips, v, stage.precipitation, time_s)
         _write(frame, v, strips, packed)
 
 

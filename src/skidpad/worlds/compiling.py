@@ -19,7 +19,7 @@ class _Compiler(Protocol):
 
 
 _FAST: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-# An option that numba has had since its beginning, but whose name is its own.
+# A private option of numba, there since its first releases.
 _UNCOUNTED: dict[str, Any] = {**_FAST, "_nrt": False}
 
 compiled = cast("_Compiler", njit(**_FAST))

@@ -1,7 +1,7 @@
-"""What every adapter of a world must show before its verdicts mean anything: checks that anyone can run on any world.
+"""Conformance checks: what a world must do before verdicts from it mean anything. Run them on any world.
 
 In the test of an adapter: `check.run(make)` for each of CHECKS, or `check_world(make)` for all of them, where `make` is a function that
-returns a world in which nothing has begun. A check raises NonconformingError, which says what was expected and what was got.
+returns a new world. A check raises NonconformingError, which says what was expected and what was got.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray, NumpyFrames, as_numpy
-from skidpad.worlds.scenario import BadScenarioError, Ego, RoadKind, RoadPlan, Scenario, Side, Surroundings
+from skidpad.worlds.scenario import BadScenarioError, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side, Surroundings
 from skidpad.worlds.world import STEP_S, EgoState, World
 
 MakeWorld = Callable[[], World]
 
 
 class NonconformingError(SkidpadError):
-    """A world that does not do what worlds must do."""
+    """A world failed a conformance check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +43,29 @@ STRAIGHT = Scenario(road=RoadPlan(RoadKind.STRAIGHT), surroundings=_CALM, ego=Eg
 BEND = Scenario(
     road=RoadPlan(RoadKind.CURVED, radius_m=150.0, side=Side.LEFT), surroundings=_CALM, ego=Ego(speed_m_s=12.0), duration_s=12.0, seed=2
 )
+_BLOCKED = replace(STRAIGHT, vehicles=(OtherVehicle(lane=1, ahead_m=30.0, speed_m_s=0.0),))
 _CHANGED_LANE_M = 3.0
-"""Nearer than this to some other lane's middle, a reference that follows the car would have jumped."""
+"""Beyond this distance a reference that follows the car would have jumped to the next lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a world must do, in a sentence, and what tries it."""
+    """One requirement on worlds, in a sentence, and the function that checks it."""
 
     name: str
     sentence: str
-    _try: Callable[[MakeWorld, Tolerance], None] = field(repr=False)
+    _check: Callable[[MakeWorld, Tolerance], None] = field(repr=False)
 
     def run(self, make: MakeWorld, tolerance: Tolerance = EXACT) -> None:
-        """Tries it on a new world; raises NonconformingError where it does not hold."""
+        """Checks a new world; raises NonconformingError where it fails."""
         try:
-            self._try(make, tolerance)
+            self._check(make, tolerance)
         except NonconformingError as error:
             raise NonconformingError(f"{self.name}: {self.sentence} {error}") from error
 
 
 def check_world(make: MakeWorld, tolerance: Tolerance = EXACT) -> tuple[str, ...]:
-    """Runs every check, and returns what does not hold, in words; nothing for a world that conforms."""
+    """Runs every check and returns the failures in words, none for a world that conforms."""
     found = []
     for check in CHECKS:
         try:
@@ -165,7 +166,9 @@ def _forgets(make: MakeWorld, tolerance: Tolerance) -> None:
     again = world.reset([BEND]).poses
     apart = float(np.abs(fresh - again).max())
     _expect(apart <= tolerance.pose_m, f"After another scenario it began {apart:g} from where it began first.")
-    _expect(not world.collided()[0] and abs(world.lateral_m()[0]) < 0.3, "What happened before the reset is still told.")
+    _expect(
+        not world.collided()[0] and abs(world.lateral_m()[0]) < 0.3, "lateral_m() or collided() still report the scenario before the reset."
+    )
     _alike(seen, _sees(world), tolerance, "Before and after another scenario it saw")
 
 
@@ -184,9 +187,80 @@ def _pictures_move(make: MakeWorld, _tolerance: Tolerance) -> None:
     for _ in range(10):
         world.step(np.zeros(1))
     now = _sees(world)
-    _expect(np.array_equal(frames, kept), "Frames that were handed out changed afterwards; copy them.")
+    _expect(np.array_equal(frames, kept), "Frames returned earlier changed afterwards; return a copy.")
     _expect(not np.array_equal(kept, now), "After half a second at 12 m/s the picture is the same.")
     _expect(now.std() > 5.0, "The picture shows hardly anything.")
+
+
+def _not_mirrored(make: MakeWorld, _tolerance: Tolerance) -> None:
+    for angle_rad in (1.5, -1.5):
+        world = make()
+        states = _drive(world, STRAIGHT, _constant(angle_rad), _INTO_THE_TURN)
+        frames = []
+        for _ in range(_PICTURES):
+            frames.append(_sees(world)[0])
+            states.append(world.step(np.array([angle_rad])))
+        # By the heading that the world reports, so that a wrong sign of the steering is not blamed on the camera.
+        turned = float(states[-1].poses[0, 2] - states[_INTO_THE_TURN].poses[0, 2])
+        way = "left" if turned > 0.0 else "right"
+        moved = _moved_right_px(np.stack(frames))
+        _expect(moved, f"While the car turned to the {way}, the picture did not move sideways.")
+        _expect(moved * turned > 0.0, f"While the car turned to the {way}, so did the picture; mirror the frames.")
+
+
+_INTO_THE_TURN, _PICTURES, _BETWEEN = 8, 12, 4
+"""Steps until the car turns, how many pictures are then taken, and steps between two that are compared: some five degrees of turn."""
+
+
+def _moved_right_px(frames: NumpyFrames) -> int:
+    """Returns by how many pixels the content moves to the right in _BETWEEN frames: the shift at which vertical edges fit best.
+
+    frames: (N, height, width, 3). Edges are taken from the logarithm, and those that stay in place are taken away, so that neither a dirty
+    lens nor the car's own bonnet looks like a picture that stands still.
+    """
+    edges = np.diff(np.log1p(frames.astype(np.float64).mean(-1)), axis=2)
+    edges -= np.median(edges, axis=0)
+    before, after = edges[:-_BETWEEN], edges[_BETWEEN:]
+    width = edges.shape[2]
+
+    def fit(shift: int) -> float:
+        low, high = max(shift, 0), width + min(shift, 0)
+        one, two = before[:, :, low - shift : high - shift], after[:, :, low:high]
+        scale = np.sqrt((one * one).sum() * (two * two).sum())
+        return float((one * two).sum() / scale) if scale > 0.0 else 0.0
+
+    return max(range(-(width // 4), width // 4 + 1), key=fit)
+
+
+def _is_rgb(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    world.reset([STRAIGHT])
+    frame = _sees(world)[0].astype(np.float64)
+    bluer = frame[..., 2] - frame[..., 0]
+    sky, ground = float(bluer[: len(frame) // 4].mean()), float(bluer[len(frame) // 2 :].mean())
+    _expect(
+        sky > ground,
+        f"In sunshine, blue minus red is {sky:.0f} in the upper quarter and {ground:.0f} in the lower half; the sky must be the bluer. "
+        "Turn BGR into RGB: frames[..., ::-1].",
+    )
+
+
+def _collides(make: MakeWorld, _tolerance: Tolerance) -> None:
+    world = make()
+    try:
+        world.reset([_BLOCKED])
+    except BadScenarioError:
+        # A world without other vehicles has nothing to run into.
+        return
+    _expect(not world.collided()[0], "collided() is True at the beginning, with the next car 30 m ahead.")
+    touched = []
+    for _ in range(round(4.0 / STEP_S)):
+        world.step(world.truth_rad())
+        touched.append(bool(world.collided()[0]))
+    _expect(any(touched), "The ego drove at 12 m/s against a car that stands 30 m ahead, and collided() stayed False for 4 s.")
+    first = touched.index(True)
+    _expect(first * STEP_S > 1.0, f"A car that stands 30 m ahead was touched after {(first + 1) * STEP_S:.2f} s at 12 m/s.")
+    _expect(all(touched[first:]), "collided() was True and then False again; it must stay True until the next reset.")
 
 
 def _truth_keeps(make: MakeWorld, _tolerance: Tolerance) -> None:
@@ -233,15 +307,18 @@ def _refuses(make: MakeWorld, _tolerance: Tolerance) -> None:
 
 
 CHECKS = (
-    Check("shapes", "Every answer has the shape and kind that the protocol says.", _shapes),
+    Check("shapes", "Every answer has the shape and type that the World protocol states.", _shapes),
     Check("begins", "A scenario begins in the middle of the ego's lane, touching nothing.", _begins),
     Check("steps", "One step is STEP_S at the scenario's speed.", _steps),
     Check("signs", "Steering to the left is positive, and so is the distance to the left of the lane's middle.", _signs),
-    Check("lane-is-fixed", "The lane is the scenario's, and does not follow the car.", _lane_is_fixed),
+    Check("lane-is-fixed", "lateral_m() measures against the scenario's lane, which does not follow the car.", _lane_is_fixed),
     Check("same-again", "The same steering gives the same drive.", _same_again),
-    Check("forgets", "A reset forgets what was before.", _forgets),
-    Check("pictures-move", "Frames show where the car is now, and those handed out stay as they were.", _pictures_move),
-    Check("truth-keeps", "Who steers by truth_rad() keeps the lane.", _truth_keeps),
-    Check("apart", "What one ego does changes nothing for another.", _apart),
-    Check("refuses", "What cannot be steered or begun is refused with one of skidpad's errors.", _refuses),
+    Check("forgets", "A reset leaves nothing of the previous scenario.", _forgets),
+    Check("pictures-move", "Frames show where the car is now, and frames returned earlier do not change.", _pictures_move),
+    Check("not-mirrored", "What lies to the left of the car is at the left of the picture.", _not_mirrored),
+    Check("is-rgb", "Frames are RGB, red first.", _is_rgb),
+    Check("collides", "collided() is True from the moment the ego runs into another car.", _collides),
+    Check("truth-keeps", "A car steered by truth_rad() keeps its lane.", _truth_keeps),
+    Check("apart", "Egos do not influence one another.", _apart),
+    Check("refuses", "Steering and scenarios that make no sense are refused with one of skidpad's errors.", _refuses),
 )

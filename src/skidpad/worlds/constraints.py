@@ -39,7 +39,7 @@ class Outside:
 class Known:
     """What is known when a variable is about to be drawn: flat values by name, and whose variable it is.
 
-    number: of the vehicle or pedestrian, counted from 1; 0 where the variable is nobody's.
+    number: of the vehicle or pedestrian, counted from 1; 0 for a variable of the road, the weather or the ego.
     """
 
     values: Mapping[str, Value]
@@ -54,7 +54,7 @@ class Known:
         return int(self.values[name])
 
     def word(self, name: str) -> str:
-        """Returns a known word."""
+        """Returns a known string."""
         return str(self.values[name])
 
 
@@ -67,7 +67,8 @@ class Constraint:
 
     sentence: what must hold. remedy: what to change in a domain or a file where it does not. narrows: rules by variable, where a `*`
     stands for the number of a vehicle or pedestrian; a rule looks only at variables that are drawn earlier, and takes away no value
-    that a scenario could have without breaking this constraint.
+    that a scenario could have without breaking this constraint. advisory: drawn scenarios obey it; a scenario file may break it and is
+    then warned about.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Constraint:
     remedy: str
     holds: Callable[[Scenario], bool]
     narrows: Mapping[str, Rule] = field(default_factory=dict)
+    advisory: bool = False
 
 
 CONSTRAINTS: Registry[Constraint] = Registry(
@@ -83,12 +85,12 @@ CONSTRAINTS: Registry[Constraint] = Registry(
 
 
 def constraint(
-    name: str, sentence: str, remedy: str, narrows: Mapping[str, Rule] | None = None
+    name: str, sentence: str, remedy: str, narrows: Mapping[str, Rule] | None = None, *, advisory: bool = False
 ) -> Callable[[Callable[[Scenario], bool]], Constraint]:
     """Decorates a predicate as the constraint `name` and registers it."""
 
     def make(holds: Callable[[Scenario], bool]) -> Constraint:
-        return CONSTRAINTS.register(name)(Constraint(name, sentence, remedy, holds, narrows or {}))
+        return CONSTRAINTS.register(name)(Constraint(name, sentence, remedy, holds, narrows or {}, advisory))
 
     return make
 
@@ -100,7 +102,7 @@ def all_constraints() -> tuple[Constraint, ...]:
 
 
 def violations(scenario: Scenario, constraints: tuple[Constraint, ...] | None = None) -> tuple[str, ...]:
-    """Returns the names of the constraints that the scenario breaks, in their order; all registered ones unless told."""
+    """Returns the names of the constraints that the scenario breaks, in their order. constraints: all registered ones by default."""
     return tuple(rule.name for rule in (all_constraints() if constraints is None else constraints) if not _holds(rule, scenario))
 
 
@@ -108,5 +110,5 @@ def _holds(rule: Constraint, scenario: Scenario) -> bool:
     try:
         return rule.holds(scenario)
     except BadScenarioError:
-        # So wrong that the question cannot be asked: a lane that the road has not, a road without length.
+        # So wrong that nothing can be computed: a lane that the road does not have, a road without length.
         return False

@@ -13,14 +13,22 @@ from skidpad.worlds.scenario_tables import NO, YES
 from skidpad.worlds.weather import visibility_m
 
 LATERAL_M_S2 = {Weather.SUNNY: 3.0, Weather.FOG: 3.0, Weather.RAIN: 2.5, Weather.SNOW: 2.0}
-"""How hard a calm driver takes a bend, on a dry, a wet and a white road."""
+"""The lateral acceleration of a calm driver in a bend, on a dry, a wet and a snowy road."""
 POOR_SIGHT_M, POOR_SIGHT_M_S = 50.0, 50.0 / 3.6
 """Below this visibility the speed limit is 50 km/h (German road traffic regulations, section 3.1)."""
 WINTER_SUN_DEG = 30.0
 """As high as the sun stands at noon in the snowy months at 50 degrees north, up to early March."""
+MAX_SNOW_INTENSITY = 0.5
+"""The snow intensity beyond which snow lies on the markings of the lane.
+
+Measured in rendered frames, 5 to 20 m ahead, as the difference between a marking and the asphalt on both sides of it, in the channel where
+it is greatest: at 0.5 each border of the ego's lane stands out by 20 of 255 or more, at 0.6 by 8, at 0.7 by 2. 5 % (13 of 255) is the
+contrast at which the meteorological optical range ends (WMO guide no. 8). Fog and rain at intensity 1, by day and by night, leave 15 or
+more, so that they need no bound.
+"""
 SHORTEST_S, LONGEST_S = 1.0, 120.0
 FASTEST_M_S = 25.0
-"""The greatest speed of the domains; what takes more is not drawn."""
+"""The highest speed in any domain; scenarios that need more are not drawn."""
 SIDE_LANE_END_M = SIDE_LANE_FROM_M + SideLane(0.0).parallel_m + SideLane(0.0).taper_m
 
 _WITH_SIDE_LANE = frozenset({RoadKind.ENTRY, RoadKind.EXIT})
@@ -140,7 +148,7 @@ def _sight_gap(known: Known) -> Outside:
 
 @constraint(
     "speed-for-sight",
-    f"Where one sees less than {POOR_SIGHT_M:g} m, the ego drives at most 50 km/h ({POOR_SIGHT_M_S:.1f} m/s).",
+    f"Where visibility is below {POOR_SIGHT_M:g} m, the ego drives at most 50 km/h ({POOR_SIGHT_M_S:.1f} m/s).",
     "lower ego.speed_m_s or conditions.intensity",
     {"ego.speed_m_s": _sight_gap},
 )
@@ -197,6 +205,21 @@ def _winter_sun(scenario: Scenario) -> bool:
 
 
 @constraint(
+    "lane-in-sight",
+    f"Snow is at most {MAX_SNOW_INTENSITY:g} intense: more of it covers the markings of the lane.",
+    "lower conditions.intensity",
+    {
+        "conditions.intensity": lambda known: Outside(
+            ((MAX_SNOW_INTENSITY, inf),) if known.word("conditions.weather") == Weather.SNOW.value else ()
+        )
+    },
+    advisory=True,
+)
+def _lane_in_sight(scenario: Scenario) -> bool:
+    return scenario.conditions.weather is not Weather.SNOW or scenario.conditions.intensity <= MAX_SNOW_INTENSITY + _ROUNDING
+
+
+@constraint(
     "right-lane-at-side-lane",
     "On a road with an entry or exit lane the ego keeps the rightmost lane, the one beside it.",
     "set ego.lane to 1",
@@ -207,7 +230,7 @@ def _right_lane_at_side_lane(scenario: Scenario) -> bool:
 
 
 def _kinds_passed(duration_s: float) -> list[str]:
-    """Returns the roads that a scenario is long enough for at all."""
+    """Returns the kinds of road that a scenario of this duration is long enough for."""
     possible = side_lane_speed_m_s(duration_s) <= FASTEST_M_S
     return [kind.value for kind in RoadKind if possible or kind not in _WITH_SIDE_LANE]
 

@@ -21,7 +21,7 @@ _ROUNDING = 1e-9
 
 
 def way_m_s(lane: int, speed_m_s: float) -> float:
-    """Returns the speed along the road, negative for who comes towards the ego."""
+    """Returns the speed along the road, negative for oncoming vehicles."""
     return speed_m_s if lane >= 1 else -speed_m_s
 
 
@@ -37,7 +37,7 @@ def clear_of_ego_m(plan: RoadPlan, ego_lane: int) -> float:
 
 
 def closing_gap(ahead_m: float, closing_m_s: float, apart_m: float, duration_s: float) -> Interval:
-    """Returns where another must not start, so that the two never come nearer than `apart_m`.
+    """Returns the interval in which a second vehicle must not start, so that the two never come nearer than `apart_m`.
 
     ahead_m: where the first starts. closing_m_s: how much faster along the road the other one is.
     """
@@ -72,8 +72,8 @@ def _vehicle_lanes_exist(scenario: Scenario) -> bool:
 
 @constraint(
     "nobody-drives-backwards",
-    "Who comes towards the ego drives in an oncoming lane: nobody's speed is negative.",
-    "make the speed positive, and lane 0 or less for who comes towards the ego",
+    "No speed is negative: oncoming vehicles drive in an oncoming lane, 0 or below.",
+    "make the speed positive, and give an oncoming vehicle lane 0 or below",
 )
 def _nobody_drives_backwards(scenario: Scenario) -> bool:
     return scenario.ego.speed_m_s >= 0.0 and all(vehicle.speed_m_s >= 0.0 for vehicle in scenario.vehicles)

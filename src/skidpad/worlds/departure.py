@@ -2,7 +2,7 @@
 
 One call answers for N cars on N roads, so that a step of a closed loop costs about the same for many cars as for one. The answers are
 those of `Road.project`; the renderer's look-up has no part in them. Sums are taken row by row, never by a matrix product, so that the
-last bit of a car's answer does not hang on how many others there are.
+last bit of a car's answer does not depend on how many others there are.
 """
 
 from __future__ import annotations

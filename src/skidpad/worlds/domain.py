@@ -31,8 +31,8 @@ _OPEN_TO_ALL = frozenset({"seed", "duration_s"})
 class Domain:
     """Variables in the order in which they are drawn, constraints, and the scenario that says what is not varied.
 
-    A variable without effect has no value: the radius of a straight road, the sun at night, the intensity of sunshine, whatever a
-    vehicle that is not there might do. In a scenario such fields are the base's; in a vector they are any number.
+    A variable without effect has no value: the radius of a straight road, the sun at night, the intensity of sunshine, all values of a
+    vehicle that does not exist. In a scenario such fields are the base's; in a vector they are any number.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Domain:
         return violations(scenario, self.constraints)
 
     def problems(self, scenario: Scenario) -> tuple[str, ...]:
-        """Returns everything that keeps a scenario out of this domain, in words: ranges first, then constraints."""
+        """Returns everything that keeps a scenario out of this domain, in words: ranges first, then constraints; no advisory ones."""
         found = []
         for name, value in self._relevant(values_of(scenario)).items():
             variable = self._by_name.get(name)
@@ -73,9 +73,16 @@ class Domain:
                     found.append(f"{name} is {_worded(value)}, and always {_worded(fixed)} there")
             elif not variable.parameter.accepts(value):
                 found.append(f"{name} is {_worded(value)}, outside of its range: {variable.parameter}")
-        names = self.violations(scenario)
-        broken = [each for each in self.constraints if each.name in names]
-        return (*found, *(f"it breaks {rule.name}: {rule.sentence} Way out: {rule.remedy}" for rule in broken))
+        return (*found, *self._broken(scenario, advisory=False))
+
+    def warnings(self, scenario: Scenario) -> tuple[str, ...]:
+        """Returns, in words, the advisory constraints that the scenario breaks: it can be driven, but none like it is drawn."""
+        return self._broken(scenario, advisory=True)
+
+    def _broken(self, scenario: Scenario, *, advisory: bool) -> tuple[str, ...]:
+        rules = tuple(each for each in self.constraints if each.advisory is advisory)
+        names = violations(scenario, rules)
+        return tuple(f"it breaks {rule.name}: {rule.sentence} Way out: {rule.remedy}" for rule in rules if rule.name in names)
 
     def check(self, scenario: Scenario) -> None:
         """Refuses a scenario that is not of this domain, with all its problems."""

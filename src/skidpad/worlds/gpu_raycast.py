@@ -132,7 +132,7 @@ def baked(scenes: Sequence[Scene], camera: Camera) -> list[Stage]:
 
 
 def obstacle() -> str:
-    """Says why nothing can be rendered on a GPU here; "" where nothing is in the way."""
+    """Returns why this machine cannot render on a GPU, or "" if it can."""
     try:
         cuda = _cuda()
     except MissingExtraError as error:

@@ -133,7 +133,7 @@ class MetaDriveWorld:
 
     def _begun(self) -> MetaDriveProcess:
         if self._process is None or self._laid is None:
-            raise BadParametersError("nothing has begun in this world; call reset with a scenario first")
+            raise BadParametersError("no scenario has begun in this world; call reset with one first")
         return self._process
 
 

@@ -24,7 +24,8 @@ PYTHON = "SKIDPAD_METADRIVE_PYTHON"
 """The environment variable that names the interpreter which has MetaDrive."""
 
 SET_UP = (
-    f'python3.11 -m venv metadrive && metadrive/bin/pip install metadrive-simulator==0.3.0.1 && export {PYTHON}="$PWD/metadrive/bin/python"'
+    "python3.11 -m venv metadrive && metadrive/bin/pip install metadrive-simulator==0.3.0.1 panda3d-simplepbr==0.10 panda3d-gltf==0.13 && "
+    f'export {PYTHON}="$PWD/metadrive/bin/python"'
 )
 _BEGIN_S, _ANSWER_S = 600.0, 120.0
 _CHUNK_BYTES = 1 << 20
@@ -37,7 +38,7 @@ class MetaDriveError(SkidpadError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server tells, and the bytes of a picture."""
+    """The server's answer, and the bytes of a picture."""
 
     values: Mapping[str, Any]
     picture: bytes
@@ -48,7 +49,7 @@ def interpreter() -> str:
     named = os.environ.get(PYTHON, "")
     if named:
         if not Path(named).is_file():
-            raise MetaDriveError(f"{PYTHON} names {named!r}, which is no file; set it up with: {SET_UP}")
+            raise MetaDriveError(f"{PYTHON} names {named!r}, which is not a file; set it up with: {SET_UP}")
         return named
     if find_spec("metadrive") is not None:
         return sys.executable
@@ -93,11 +94,11 @@ class MetaDriveProcess:
                 self._more(deadline, limit_s)
         except (OSError, ValueError, KeyError) as error:
             self.close()
-            raise MetaDriveError(f"MetaDrive stopped answering ({error}); its last words: {self._last_words}") from error
+            raise MetaDriveError(f"MetaDrive stopped answering ({error}); its last output: {self._last_words}") from error
         picture, self._read = bytes(self._read[: values["picture"]]), self._read[values["picture"] :]
         if "error" in values:
             self.close()
-            raise MetaDriveError(f"MetaDrive failed: {values['error']}; its last words: {self._last_words}")
+            raise MetaDriveError(f"MetaDrive failed: {values['error']}; its last output: {self._last_words}")
         return Answer(values, picture)
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ class Movers:
     """Vehicles and pedestrians that follow the road at constant speed.
 
     s_m: (K,), where they are along the centreline at time 0. lateral_m: (K,), beside it. speed_m_s: (K,), along the centreline, negative
-    for who comes towards the ego. kinds: (K,). looks: (K,), which colour.
+    for oncoming traffic. kinds: (K,). looks: (K,), which colour.
     """
 
     s_m: FloatArray

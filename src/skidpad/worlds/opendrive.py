@@ -1,7 +1,8 @@
 """The road of a scenario as ASAM OpenDRIVE 1.7, written with `scenariogeneration`.
 
-One road along the built-in world's centreline, piece by piece: lines, arcs and spirals, each from its exact beginning. Lanes have
-OpenDRIVE's numbers: -1 beside the middle line in the ego's direction and on to the right, 1 beside it in the oncoming direction.
+One road along the built-in world's centreline, piece by piece: lines, arcs and spirals, each from its exact beginning. Before the first
+piece and after the last one it goes on straight, as the built-in world's does, until everybody has room for the whole scenario. Lanes
+have OpenDRIVE's numbers: -1 beside the middle line in the ego's direction and on to the right, 1 beside it in the oncoming direction.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from math import sqrt
+from math import ceil, radians, sqrt
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
 from skidpad.core.errors import MissingExtraError
-from skidpad.worlds.layout import road_of, section_of
+from skidpad.worlds.layout import START_M, road_of, section_of
+from skidpad.worlds.objects import CAR_LENGTH_M
 from skidpad.worlds.road import CrossSection, Piece, Road, SideLane
-from skidpad.worlds.scenario import Scenario
+from skidpad.worlds.scenario import RoadKind, Scenario
 
 ROAD_ID = 1
 RAMP_GAP_M = 30.0
@@ -47,19 +49,48 @@ def lane_id(lanes: int, lane: int) -> int:
     return lane - lanes - 1 if lane >= 1 else 1 - lane
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of the built-in world's road that is exported, from `start_m`, 0 or less, to `end_m` along it.
+
+    OpenDRIVE counts from the exported road's own beginning: what is at `s` in the built-in world is at `s - start_m` in the file.
+    """
+
+    start_m: float
+    end_m: float
+
+
+def span_of(scenario: Scenario, road: Road) -> Span:
+    """Returns the part of the road that everybody needs from the first moment to the last."""
+    duration_s, section = scenario.duration_s, section_of(scenario)
+    cars = [(each.ahead_m, each.speed_m_s if each.lane >= 1 else -each.speed_m_s) for each in scenario.vehicles]
+    people = [(each.ahead_m, each.speed_m_s) for each in scenario.pedestrians]
+    places_m = [START_M + ahead_m + speed_m_s * time_s for ahead_m, speed_m_s in cars + people for time_s in (0.0, duration_s)]
+    # Another simulator may keep the speed along the lane instead of the middle of the road. The two ways differ by the angle that the
+    # road has turned times the lane's distance from the middle, and a road turns by at most twice `turn_deg`.
+    turned_rad = 2.0 * radians(scenario.road.turn_deg) if scenario.road.kind is RoadKind.CURVED else 0.0
+    room_m = CAR_LENGTH_M + turned_rad * section.outer_m
+    # Whole periods of the dashed line, so that dashes are where the built-in world has them.
+    period_m = _DASH_M + _SPACE_M
+    before_m = period_m * ceil(max(0.0, room_m - min(places_m, default=room_m)) / period_m)
+    return Span(-before_m, max(road.length_m, room_m + max(places_m, default=0.0)))
+
+
 def opendrive_text(scenario: Scenario, name: str = "scenario") -> str:
     """Returns the road of a scenario as the text of an `.xodr` file."""
     xodr = generation("xodr")
     road, section = road_of(scenario), section_of(scenario)
+    span = span_of(scenario, road)
     document = xodr.OpenDrive(name, revMajor="1", revMinor="7")
-    made = xodr.Road(ROAD_ID, _plan_view(road), _lanes(road, section), name=name)
+    made = xodr.Road(ROAD_ID, _plan_view(road, span), _lanes(section, span), name=name)
     made.add_type(xodr.RoadType.motorway if section.lanes > 1 else xodr.RoadType.rural, s=0)
     document.add_road(made)
     element = document.get_element()
     header = element.find("header")
     if header is not None:
         header.set("date", NO_DATE)
-        reach = road.nodes.beside(np.array([[-section.outer_m], [0.0], [section.outer_m]])).reshape(-1, 2)
+        line = road.at(np.concatenate(([span.start_m], road.node_s_m, [span.end_m])))
+        reach = line.beside(np.array([[-section.outer_m], [0.0], [section.outer_m]])).reshape(-1, 2)
         (west, south), (east, north) = reach.min(axis=0).tolist(), reach.max(axis=0).tolist()
         for side, value in (("north", north), ("south", south), ("east", east), ("west", west)):
             header.set(side, repr(value))
@@ -72,13 +103,16 @@ def xml_text(element: ET.Element) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(element, encoding="unicode") + "\n"
 
 
-def _plan_view(road: Road) -> Any:
+def _plan_view(road: Road, span: Span) -> Any:
     xodr = generation("xodr")
     view = xodr.PlanView()
-    starts_m = np.concatenate(([0.0], np.cumsum([piece.length_m for piece in road.pieces])))
-    here = road.at(starts_m[:-1])
-    places = zip(here.x_m.tolist(), here.y_m.tolist(), here.heading_rad.tolist(), starts_m.tolist(), strict=False)
-    for piece, (x_m, y_m, heading_rad, s_m) in zip(road.pieces, places, strict=True):
+    before = [Piece(-span.start_m)] if span.start_m < 0.0 else []
+    after = [Piece(span.end_m - road.length_m)] if span.end_m > road.length_m else []
+    pieces = [*before, *road.pieces, *after]
+    starts_m = np.concatenate(([0.0], np.cumsum([piece.length_m for piece in pieces])))[:-1]
+    here = road.at(starts_m + span.start_m)
+    places = zip(here.x_m.tolist(), here.y_m.tolist(), here.heading_rad.tolist(), starts_m.tolist(), strict=True)
+    for piece, (x_m, y_m, heading_rad, s_m) in zip(pieces, places, strict=True):
         view.add_fixed_geometry(_geometry(piece), x_m, y_m, heading_rad, s_m)
     return view
 
@@ -92,7 +126,7 @@ def _geometry(piece: Piece) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """One lane of a lane section at the right. key: who it is, so that sections can be linked. width: a + b ds + c ds²."""
+    """One lane of a lane section at the right. key: names the lane, so that sections can be linked. width: a + b ds + c ds²."""
 
     key: str
     kind: str
@@ -100,17 +134,17 @@ class _Strip:
     mark: str = "none"
 
 
-def _lanes(road: Road, section: CrossSection) -> Any:
+def _lanes(section: CrossSection, span: Span) -> Any:
     """Right of the main lanes come a ramp's gap, the side lane, the paved margin and the gravel; at the left the last two."""
     xodr = generation("xodr")
     lanes = xodr.Lanes()
-    starts = [0.0, *(s for s in _breaks(section.side_lane) if 0.0 < s < road.length_m)]
-    ends = [*starts[1:], road.length_m]
+    starts = [span.start_m, *(s for s in _breaks(section.side_lane) if span.start_m < s < span.end_m)]
+    ends = [*starts[1:], span.end_m]
     rights = [_right(section, start, end) for start, end in zip(starts, ends, strict=True)]
     for number, (start, right) in enumerate(zip(starts, rights, strict=True)):
         centre = xodr.Lane(xodr.LaneType.none)
         centre.add_roadmark(_mark("middle" if section.lanes == 1 else "double"))
-        made = xodr.LaneSection(start, centre)
+        made = xodr.LaneSection(start - span.start_m, centre)
         around = (rights[number - 1] if number else [], rights[number + 1] if number + 1 < len(rights) else [])
         for strip in right:
             made.add_right_lane(_lane(strip, -1, right, around))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import cos, pi, radians, sin
+from math import cos, exp, pi, radians, sin
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from skidpad.core.files import write_atomically
+from skidpad.worlds.collision import REAR_OVERHANG_M
 from skidpad.worlds.driver import WHEELBASE_M
 from skidpad.worlds.layout import START_M, road_of, section_of
 from skidpad.worlds.objects import (
@@ -29,18 +30,16 @@ from skidpad.worlds.opendrive import NO_DATE, generation, opendrive_text, xml_te
 from skidpad.worlds.road import Road
 from skidpad.worlds.scenario import Conditions, Scenario, Side, Weather
 from skidpad.worlds.scenario_tables import values_of
-from skidpad.worlds.touching import REAR_OVERHANG_M
+from skidpad.worlds.vehicle import FRICTION
 from skidpad.worlds.weather import visibility_m
 
 EGO = "Ego"
 AXLE_TO_MIDDLE_M = 0.5 * CAR_LENGTH_M - REAR_OVERHANG_M
 """How far the middle of a car is before its rear axle."""
-SUN_LUX = 100_000.0
 PROPERTY = "skidpad."
 
 _MINOR_VERSION = 3
 """The schema of 1.2 cannot express a light: it wants an animation beside each."""
-_FRICTION = {Weather.SUNNY: 1.0, Weather.FOG: 1.0, Weather.RAIN: 0.7, Weather.SNOW: 0.3}
 _RAIN_MM_H, _SNOW_MM_H = 30.0, 5.0
 """Precipitation at intensity 1."""
 _WALKER_KG = 75.0
@@ -55,13 +54,24 @@ class Exported:
 
 
 def export_scenario(scenario: Scenario, folder: Path, name: str = "scenario") -> Exported:
-    """Writes `NAME.xodr` and `NAME.xosc`, which names it, into a folder; it is made where it is not there."""
+    """Writes `NAME.xodr` and `NAME.xosc`, which refers to it, into a folder, and creates the folder if needed."""
     files = Exported(folder / f"{name}.xodr", folder / f"{name}.xosc")
     road, story = opendrive_text(scenario, name), openscenario_text(scenario, name, files.opendrive.name)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(files.opendrive, road.encode())
     write_atomically(files.openscenario, story.encode())
     return files
+
+
+def illuminance_lux(conditions: Conditions) -> float:
+    """Returns how brightly the sky lights the scene, facing the sun in clear weather and upwards under clouds; 0 by night.
+
+    Reference: the sun through a clear sky, IES RP-21 (1984); an overcast sky, Krochmann and Seidl (1974), which the CIE adopted.
+    """
+    height = sin(radians(max(conditions.sun_elevation_deg, 0.0)))
+    if conditions.night or height <= 0.0:
+        return 0.0
+    return 127_500.0 * exp(-0.21 / height) if conditions.weather is Weather.SUNNY else 300.0 + 21_000.0 * height
 
 
 def openscenario_text(scenario: Scenario, name: str = "scenario", road_file: str = "scenario.xodr") -> str:
@@ -158,15 +168,15 @@ def _environment(conditions: Conditions) -> Any:
         Weather.RAIN: (xosc.PrecipitationType.rain, _RAIN_MM_H * intensity),
         Weather.SNOW: (xosc.PrecipitationType.snow, _SNOW_MM_H * intensity),
     }
-    falling, much = kinds.get(weather, (xosc.PrecipitationType.dry, 0.0))
+    precipitation, mm_per_h = kinds.get(weather, (xosc.PrecipitationType.dry, 0.0))
     # Ours turns from east to north; the standard's from north to east.
     azimuth_rad = (0.5 * pi - radians(conditions.sun_azimuth_deg)) % (2.0 * pi)
     elevation_rad = -radians(conditions.sun_elevation_deg) if conditions.night else radians(conditions.sun_elevation_deg)
     clear = weather is Weather.SUNNY
-    sun = xosc.Sun(SUN_LUX if clear and not conditions.night else 0.0, azimuth_rad, elevation_rad)
+    sun = xosc.Sun(illuminance_lux(conditions), azimuth_rad, elevation_rad)
     clouds = xosc.FractionalCloudCover.zeroOktas if clear else xosc.FractionalCloudCover.eightOktas
-    air = xosc.Weather(clouds, sun=sun, fog=xosc.Fog(visibility_m(conditions)), precipitation=xosc.Precipitation(falling, much))
+    air = xosc.Weather(clouds, sun=sun, fog=xosc.Fog(visibility_m(conditions)), precipitation=xosc.Precipitation(precipitation, mm_per_h))
     wetness = xosc.Wetness.wetWithPuddles if weather is Weather.RAIN else xosc.Wetness.dry
-    ground = xosc.RoadCondition(_FRICTION[weather], wetness=wetness)
+    ground = xosc.RoadCondition(FRICTION[weather] / FRICTION[Weather.SUNNY], wetness=wetness)
     time = xosc.TimeOfDay(animation=False, year=2000, month=1, day=1, hour=0 if conditions.night else 12, minute=0, second=0)
     return xosc.Environment("Weather", time, air, ground)

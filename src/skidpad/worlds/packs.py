@@ -1,4 +1,7 @@
-"""Stages of many scenes side by side in single tables, and how compiled code takes one out again."""
+"""Stages of many scenes side by side in single tables, and how compiled code takes one out again.
+
+A GPU gets one pack and renders every scene of a batch from it.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from skidpad.core.images import FloatArray
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.casting import Stage
 from skidpad.worlds.compiling import compiled
-from skidpad.worlds.falling import Falling, drop_maps, flake_tile, streak_tile
 from skidpad.worlds.knots import Ground
+from skidpad.worlds.precipitation import Precipitation, drop_maps, flake_tile, streak_tile
 from skidpad.worlds.terrain import COARSE_PER_M, FINE_PER_M
 from skidpad.worlds.texture import level_at
 from skidpad.worlds.weather import Look
 
 _LAYERS = 4
-"""Of what falls, at most; a scene with fewer has layers without weight."""
+"""The most layers of rain or snow that a scene can have; one with fewer has layers of weight zero."""
 
 
 class Pack(NamedTuple):
@@ -89,11 +92,11 @@ def _grown(parts: Sequence[np.ndarray], mode: str) -> np.ndarray:
 
 def pack(stages: Sequence[Stage], camera: Camera) -> Pack:
     """Puts stages of one camera side by side."""
-    first, grounds, falls = stages[0], [stage.ground for stage in stages], [stage.falling for stage in stages]
+    first, grounds, precipitations = stages[0], [stage.ground for stage in stages], [stage.precipitation for stage in stages]
     layers = np.zeros((len(stages), _LAYERS, 6))
     layers[:, :, 0] = 1.0
-    for k, fall in enumerate(falls):
-        layers[k, : len(fall.layers)] = fall.layers
+    for k, precipitation in enumerate(precipitations):
+        layers[k, : len(precipitation.layers)] = precipitation.layers
     skies: dict[bytes, int] = {}
     sky_of = [skies.setdefault(stage.sky.tobytes(), len(skies)) for stage in stages]
     return Pack(
@@ -124,12 +127,12 @@ def pack(stages: Sequence[Stage], camera: Camera) -> Pack:
         sky_column=first.sky_column,
         sky_row=first.sky_row,
         sun=np.stack([stage.sun for stage in stages]),
-        kind=np.array([fall.kind for fall in falls], np.int32),
+        kind=np.array([precipitation.kind for precipitation in precipitations], np.int32),
         tiles=np.stack([streak_tile(), flake_tile()]),
         layers=layers,
-        colour=np.stack([fall.colour for fall in falls]),
+        colour=np.stack([precipitation.colour for precipitation in precipitations]),
         drops=drop_maps(camera.width_px, camera.height_px),
-        intensity=np.array([fall.intensity for fall in falls]),
+        intensity=np.array([precipitation.intensity for precipitation in precipitations]),
         rows=_rows(camera),
     )
 
@@ -171,7 +174,7 @@ def stage_at(packed: Pack, scene: int) -> Stage:
         packed.sky_column,
         packed.sky_row,
         packed.sun[scene],
-        Falling(
+        Precipitation(
             kind,
             packed.tiles[1 if kind == 2 else 0],
             packed.layers[scene],

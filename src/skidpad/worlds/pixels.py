@@ -1,7 +1,8 @@
 """The whole picture, pixel by pixel: what `casting` paints by rows, as a function of a column and a row.
 
 This is how a GPU does it, one thread to a pixel. It looks everything up where it is, without knots, and uses the same arithmetic
-(`surface`, `meeting`, `knots.knot_at`), so that the two renderers differ by what knots round off.
+(`surface`, `meeting`, `knots.knot_at`), so that the two renderers differ by what knots round off. Rain and snow are painted last, as
+there.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from skidpad.worlds.cards import lamp_at, moving_cards
 from skidpad.worlds.casting import Stage, turn_shadow
 from skidpad.worlds.chunks import ramp_of
 from skidpad.worlds.compiling import compiled, uncounted
-from skidpad.worlds.falling import DROP_STEP_S, DROP_STEPS, TILE, line_at, start_at
 from skidpad.worlds.knots import knot_at, shade_at
 from skidpad.worlds.meeting import CLOSED, light_of, met, place_of, seen_at
 from skidpad.worlds.packs import Pack, stage_at
+from skidpad.worlds.precipitation import DROP_STEP_S, DROP_STEPS, TILE, line_at, start_at
 from skidpad.worlds.surface import (
     EDGE,
     LANE,
@@ -55,7 +56,7 @@ Eye: TypeAlias = tuple[float, float, float, float, float]
 def begin_frame(
     stage: Stage, pose: FloatArray, time_s: float, forward_m: float, eye: FloatArray, cards: FloatArray, shadows: FloatArray
 ) -> int:
-    """Fills where the camera is, (5,), and the cards and shadows of who moves; returns how many cards. pose: of the rear axle."""
+    """Fills where the camera is, (5,), and the cards and shadows of moving objects; returns how many cards. pose: of the rear axle."""
     cosine, sine = cos(pose[2]), sin(pose[2])
     eye[0], eye[1], eye[2], eye[3], eye[4] = pose[0] + forward_m * cosine, pose[1] + forward_m * sine, pose[2], cosine, sine
     count = moving_cards(stage.movers, stage.ground.nodes, time_s, eye[0], eye[1], stage.look.glow, stage.firsts, cards, shadows)
@@ -93,10 +94,10 @@ def paint_pixel(
     seen, bounds: of the `count` cards that the camera sees, from near to far. listed: which of them may be seen in the pixel's tile.
     """
     stage = stage_at(packed, scene)
-    falling, column, line, passes = stage.falling, u, v, f(1.0)
-    if falling.kind == 1:
-        word = whole(falling.drops[whole(floor(time_s / DROP_STEP_S)) % DROP_STEPS, v, u])
-        if ((word >> 24) & 255) < floor(255.0 * falling.intensity):
+    precipitation, column, line, passes = stage.precipitation, u, v, f(1.0)
+    if precipitation.kind == 1:
+        word = whole(precipitation.drops[whole(floor(time_s / DROP_STEP_S)) % DROP_STEPS, v, u])
+        if ((word >> 24) & 255) < floor(255.0 * precipitation.intensity):
             # A drop shows another pixel, and that may lie in another tile.
             column = min(max(u + (word & 255) - 128, 0), len(stage.left) - 1)
             line = min(max(v + ((word >> 8) & 255) - 128, 0), len(stage.down) - 1)
@@ -171,15 +172,15 @@ def _sky(stage: Stage, heading: float, u: int, v: int) -> Colour:
 @uncounted
 def _through_air(stage: Stage, behind: Colour, time_s: float, u: int, v: int) -> Colour:
     """Adds streaks or flakes."""
-    falling = stage.falling
-    if falling.kind == 0:
+    precipitation = stage.precipitation
+    if precipitation.kind == 0:
         return behind
     left = f(1.0)
-    for k in range(len(falling.layers)):
-        layer = falling.layers[k]
+    for k in range(len(precipitation.layers)):
+        layer = precipitation.layers[k]
         column = whole(floor((u + start_at(layer, time_s) + 0.5) * layer[0])) & (TILE - 1)
-        left *= f(1.0) - f(layer[5] / 255.0) * f(falling.tile[line_at(layer, time_s, v), column])
-    red, green, blue = f(falling.colour[0]), f(falling.colour[1]), f(falling.colour[2])
+        left *= f(1.0) - f(layer[5] / 255.0) * f(precipitation.tile[line_at(layer, time_s, v), column])
+    red, green, blue = f(precipitation.colour[0]), f(precipitation.colour[1]), f(precipitation.colour[2])
     return red + left * (behind[0] - red), green + left * (behind[1] - green), blue + left * (behind[2] - blue)
 
 

@@ -19,9 +19,9 @@ from skidpad.worlds.atlas import atlas
 from skidpad.worlds.backdrop import backdrop
 from skidpad.worlds.camera import Camera
 from skidpad.worlds.casting import Stage, cast_rows
-from skidpad.worlds.falling import bend_by_drops, falling_of
 from skidpad.worlds.knots import Ground
 from skidpad.worlds.lightmap import light_map
+from skidpad.worlds.precipitation import bend_by_drops, precipitation_of
 from skidpad.worlds.road import CrossSection
 from skidpad.worlds.roadtable import RoadTable
 from skidpad.worlds.scene import Scene
@@ -79,7 +79,7 @@ def stage_of(scene: Scene, camera: Camera) -> Stage:
         sky_column=(np.arctan2(left, ahead) * (sky.shape[1] / (2.0 * np.pi))).astype(np.float32),
         sky_row=np.clip(np.floor(rows), 0, len(sky) - 1).astype(np.int32),
         sun=scene.sun.direction,
-        falling=falling_of(look, camera, scene.scenario.seed),
+        precipitation=precipitation_of(look, camera, scene.scenario.seed),
     )
 
 
@@ -113,9 +113,9 @@ class RayCaster:
 
     def finish(self, frame: NumpyFrames, time_s: float) -> None:
         """Puts drops on the lens."""
-        falling = self.stage.falling
-        if falling.kind == 1:
-            bend_by_drops(frame, falling.drops, falling.intensity, time_s)
+        precipitation = self.stage.precipitation
+        if precipitation.kind == 1:
+            bend_by_drops(frame, precipitation.drops, precipitation.intensity, time_s)
 
 
 def render_side_by_side(casters: Sequence[RayCaster], poses: FloatArray, time_s: FloatArray, threads: int = 1) -> NumpyFrames:

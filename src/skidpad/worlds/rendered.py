@@ -34,7 +34,7 @@ class Settings:
         for name, value in given.items():
             low, high = _LIMITS[name]
             if not low <= value <= high:
-                raise BadDriveError(f"option {name!r} of a rendered drive lies within {low:g} and {high:g}; got {value:g}")
+                raise BadDriveError(f"option {name!r} of a rendered drive must be between {low:g} and {high:g}; got {value:g}")
 
 
 @READERS.register("rendered")
@@ -54,7 +54,7 @@ class Rendered:
     )
 
     def recognises(self, path: Path) -> bool:  # noqa: ARG002 - the protocol's; no folder is a rendered drive
-        """No folder is such a drive."""
+        """Returns False: a rendered drive is never a folder."""
         return False
 
     def open(self, path: Path, options: Options) -> Drive:  # noqa: ARG002 - the protocol's; this reader takes no path

@@ -25,7 +25,7 @@ _BLAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Rejections:
-    """How many scenarios were drawn in vain, and how many of them each constraint was broken by, most first."""
+    """How many draws were rejected, and how many of them broke each constraint, most first."""
 
     tries: int
     broken: tuple[tuple[str, int], ...] = ()
@@ -44,7 +44,7 @@ class UnsatisfiableError(BadScenarioError):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Scenarios drawn from a domain, and what was thrown away for them."""
+    """Scenarios drawn from a domain, and how many draws were rejected."""
 
     scenarios: tuple[Scenario, ...]
     rejections: Rejections
@@ -56,7 +56,9 @@ def sample(domain: Domain, seed: int, count: int, first: int = 0, max_tries: int
     max_tries: for each scenario, before the sampler gives up with an UnsatisfiableError.
     """
     if count < 0 or first < 0 or max_tries < 1:
-        raise BadParametersError(f"sampling needs a count and a first number of 0 or more, and a try; got {count}, {first}, {max_tries}")
+        raise BadParametersError(
+            f"count and first must be 0 or more and max_tries 1 or more; got count={count}, first={first}, max_tries={max_tries}"
+        )
     scenarios, broken, tries = [], Counter[str](), 0
     for number in range(first, first + count):
         rng = child_rng(seed, "scenario", domain.name, number)

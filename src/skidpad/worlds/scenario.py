@@ -13,7 +13,7 @@ from skidpad.core.errors import SkidpadError
 
 
 class BadScenarioError(SkidpadError):
-    """A scenario that cannot be read, breaks a constraint, or that a world cannot begin."""
+    """A scenario that cannot be read, breaks a constraint, or that a world cannot show."""
 
 
 class RoadKind(Enum):
@@ -26,7 +26,7 @@ class RoadKind(Enum):
 
 
 class Weather(Enum):
-    """What falls or hangs in the air."""
+    """The weather."""
 
     SUNNY = "sunny"
     FOG = "fog"
@@ -101,7 +101,7 @@ class OtherVehicle:
 
 @dataclass(frozen=True, slots=True)
 class Pedestrian:
-    """Somebody walking along the road, beside it."""
+    """A pedestrian who walks along the road, beside it."""
 
     side: Side
     ahead_m: float

@@ -38,10 +38,11 @@ class SkippedScenario:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioSet:
-    """What was found at a path: the scenarios that can be used, and those that cannot."""
+    """What was found at a path: the scenarios that can be used, those that cannot, and warnings about some of the former."""
 
     scenarios: tuple[NamedScenario, ...]
     skipped: tuple[SkippedScenario, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def format_scenario(scenario: Scenario, suffix: str = ".toml") -> str:
@@ -87,6 +88,7 @@ def read_scenarios(path: Path, domain: Domain | None = None) -> ScenarioSet:
         raise BadScenarioError(f"the folder {str(path)!r} holds no scenario; put .toml or .json files there")
     scenarios: list[NamedScenario] = []
     skipped: list[SkippedScenario] = []
+    warnings: list[str] = []
     for file in files:
         try:
             found = _from_text(_text(file), file, domain)
@@ -95,7 +97,8 @@ def read_scenarios(path: Path, domain: Domain | None = None) -> ScenarioSet:
             continue
         scenarios += found.scenarios
         skipped += found.skipped
-    return ScenarioSet(tuple(scenarios), tuple(skipped))
+        warnings += found.warnings
+    return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
 
 
 def _from_text(text: str, path: Path, domain: Domain | None) -> ScenarioSet:
@@ -103,13 +106,17 @@ def _from_text(text: str, path: Path, domain: Domain | None) -> ScenarioSet:
     rows, names = _rows(table, path) if _LIST in table else ([table], [path.stem])
     scenarios: list[NamedScenario] = []
     skipped: list[SkippedScenario] = []
+    warnings: list[str] = []
     for name, row in zip(names, rows, strict=True):
         where = str(path) if _LIST not in table else f"{path}: {name}"
         try:
-            scenarios.append(NamedScenario(name, _checked(row, where, domain)))
+            scenario = _checked(row, where, domain)
         except BadScenarioError as error:
             skipped.append(SkippedScenario(name, str(error)))
-    return ScenarioSet(tuple(scenarios), tuple(skipped))
+            continue
+        scenarios.append(NamedScenario(name, scenario))
+        warnings += [f"{where}: {warning}" for warning in _domain(domain).warnings(scenario)]
+    return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
 
 
 def _rows(table: dict[str, object], path: Path) -> tuple[list[object], list[str]]:
@@ -128,10 +135,14 @@ def _rows(table: dict[str, object], path: Path) -> tuple[list[object], list[str]
     return rows, names
 
 
+def _domain(domain: Domain | None) -> Domain:
+    return domain or DOMAINS.get(DEFAULT_DOMAIN)
+
+
 def _checked(table: object, where: str, domain: Domain | None) -> Scenario:
     try:
         scenario = scenario_of(table)
-        (domain or DOMAINS.get(DEFAULT_DOMAIN)).check(scenario)
+        _domain(domain).check(scenario)
     except BadScenarioError as error:
         raise BadScenarioError(f"{where}: {error}") from error
     return scenario
@@ -164,13 +175,13 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"the key {key!r} stands there twice")
+            raise ValueError(f"the key {key!r} is given twice; keep one of them")
         table[key] = value
     return table
 
 
 def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number; write a finite one")
 
 
 def _check_suffix(suffix: str) -> None:

@@ -23,15 +23,15 @@ from skidpad.worlds.scenario import (
 )
 
 YES, NO = "yes", "no"
-"""How a truth value is written among flat values, which are numbers and words."""
+"""How a boolean is written among flat values, which are numbers and strings."""
 
 T = TypeVar("T")
 
 
 def table_of(scenario: Scenario) -> dict[str, object]:
-    """Writes a scenario as nested tables of numbers, words and truth values, every key spelled out."""
+    """Writes a scenario as nested tables of numbers, strings and booleans, every key spelled out."""
     table = {field.name: _plain(getattr(scenario, field.name)) for field in fields(scenario)}
-    # Plain keys come first, as TOML wants them, and what a scenario has none of is left out.
+    # Plain keys come first, as TOML wants them; empty lists of vehicles and pedestrians are left out.
     plain = {name: value for name, value in table.items() if not isinstance(value, dict | list)}
     return plain | {name: value for name, value in table.items() if isinstance(value, dict | list) and value}
 

@@ -1,4 +1,4 @@
-"""Everything of a scene that cards stand for: trees, walls, gantries and posts, and the table of who moves."""
+"""Everything of a scene that cards stand for: trees, walls, gantries and posts, and the table of moving objects."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _gantries(scene: Scene, pictures: Atlas) -> FloatArray:
     for x, y, heading, left, right in scene.props.gantries:
         cos, sin = np.cos(heading), np.sin(heading)
         reach, across = left + right, (left + right) / BEAM_M[0]
-        # Seen by who comes along the road, a card runs from its left end to the right.
+        # Seen by a driver on the road, a card runs from its left end to the right.
         start_x, start_y = x - left * sin, y + left * cos
         parts.append(_cards(1, 0.0, start_x, start_y, sin, -cos, reach, low, high, pictures.beam, _PLAIN, across, 0.0, _SIGNS_SEEN_M))
         for lane in range(1, section.lanes + 1):

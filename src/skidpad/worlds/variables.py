@@ -26,7 +26,7 @@ class Variable:
 
     @property
     def entity(self) -> tuple[str, int] | None:
-        """Whose variable it is, as ("vehicles", 2); None where it is nobody's."""
+        """The vehicle or pedestrian that the variable belongs to, as ("vehicles", 2); None for any other variable."""
         group, _, rest = self.name.partition(".")
         number, _, key = rest.partition(".")
         return (group, int(number)) if key else None

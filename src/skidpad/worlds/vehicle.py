@@ -1,4 +1,4 @@
-"""How the egos move: kinematic bicycles whose steering wheel turns late and not at once.
+"""How the egos move: kinematic bicycles whose steering answers late and whose tyres slide beyond the road's friction.
 
 Everything is an array over N egos, and what one does changes nothing for another.
 """
@@ -13,15 +13,27 @@ from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
 from skidpad.worlds.driver import WHEELBASE_M
+from skidpad.worlds.scenario import Weather
 from skidpad.worlds.world import STEP_S, EgoState
 
+GRAVITY_M_S2 = 9.81
+FRICTION = {Weather.SUNNY: 0.8, Weather.FOG: 0.8, Weather.RAIN: 0.5, Weather.SNOW: 0.3}
+"""Between tyres and road: sideways the tyres hold at most this times GRAVITY_M_S2.
+
+The lower ends of published ranges, so that a car never holds where a real one would slide. Reference: Wong, Theory of Ground Vehicles,
+table 1.3, peak values on asphalt: 0.8 to 0.9 dry, 0.5 to 0.7 wet; Fricke, Traffic Accident Reconstruction (1990): packed snow 0.3 to 0.6.
+"""
+_SLOWEST_M_S = 1e-3
+"""Keeps the limit of a standing car finite; it does not slide anyway."""
 _STRAIGHT_RAD = 1e-4
 """Below this turn of a step its series is more exact than the quotient, and both agree to rounding here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bicycle:
-    """A car as a bicycle: the rear axle follows the arc that the road wheels' angle gives.
+    """A car as a bicycle: the rear axle follows the arc that the road wheels' angle gives, as far as the tyres hold.
+
+    Beyond that the car understeers: it keeps to the tightest arc that friction allows, however far the wheel is turned.
 
     delay_s: how long a command is on its way, whole steps. max_rate_rad_s, max_steering_rad: of the steering wheel.
     """
@@ -44,9 +56,13 @@ class Bicycle:
         """How many steps a command is on its way."""
         return round(self.delay_s / STEP_S)
 
-    def start(self, poses: FloatArray, speed_m_s: FloatArray, steering_rad: FloatArray) -> Motion:
-        """Returns the first moment: each car has been steering like this for a while. poses: (N, 3); the others: (N,)."""
-        return Motion(EgoState(poses, speed_m_s, steering_rad), np.tile(steering_rad, (self.delay_steps, 1)))
+    def start(self, poses: FloatArray, speed_m_s: FloatArray, steering_rad: FloatArray, friction: FloatArray) -> Motion:
+        """Returns the first moment: each car has been steering like this for a while.
+
+        poses: (N, 3); the others: (N,). friction: between tyres and road, see FRICTION.
+        """
+        sharpest_per_m = friction * GRAVITY_M_S2 / np.maximum(speed_m_s, _SLOWEST_M_S) ** 2
+        return Motion(EgoState(poses, speed_m_s, steering_rad), np.tile(steering_rad, (self.delay_steps, 1)), sharpest_per_m)
 
     def advance(self, motion: Motion, command_rad: FloatArray) -> Motion:
         """Lets STEP_S pass. command_rad: (N,), what each driver now wants of the steering wheel.
@@ -58,17 +74,23 @@ class Bicycle:
         wanted = np.clip(waiting[0], -self.max_steering_rad, self.max_steering_rad)
         most = self.max_rate_rad_s * STEP_S
         steering = motion.state.steering_rad + np.clip(wanted - motion.state.steering_rad, -most, most)
-        curvature = np.tan(steering / self.steering_ratio) / self.wheelbase_m
+        steered = np.tan(steering / self.steering_ratio) / self.wheelbase_m
+        curvature = np.clip(steered, -motion.sharpest_per_m, motion.sharpest_per_m)
         poses = follow_arc(motion.state.poses, curvature, motion.state.speed_m_s * STEP_S)
-        return Motion(replace(motion.state, poses=poses, steering_rad=steering), waiting[1:])
+        return replace(motion, state=replace(motion.state, poses=poses, steering_rad=steering), waiting_rad=waiting[1:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Motion:
-    """Where N egos are, and the commands on their way to the steering wheels, (delay_steps, N), the oldest first."""
+    """Where N egos are, and what decides where they go next.
+
+    waiting_rad: the commands on their way to the steering wheels, (delay_steps, N), the oldest first. sharpest_per_m: (N,), the greatest
+    curvature that each car's tyres hold at its speed.
+    """
 
     state: EgoState
     waiting_rad: FloatArray
+    sharpest_per_m: FloatArray
 
 
 def follow_arc(poses: FloatArray, curvature_per_m: FloatArray, length_m: FloatArray) -> FloatArray:

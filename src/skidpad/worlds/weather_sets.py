@@ -47,7 +47,9 @@ class RenderedWeather:
 
     def domain(self) -> Domain:
         """Returns roads, surroundings and traffic, in this weather alone."""
-        return EXTENDED.with_parameters(
+        # A network learns how the weather looks and does not drive in it, so that the lane may be out of sight.
+        binding = tuple(rule for rule in EXTENDED.constraints if not rule.advisory)
+        return replace(EXTENDED, constraints=binding).with_parameters(
             Choice("conditions.weather", (self.weather.value,)),
             Choice("conditions.night", (YES if self.night else NO,)),
             Real("conditions.intensity", *self.intensity, None),

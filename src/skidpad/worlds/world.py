@@ -1,4 +1,4 @@
-"""What every world must do: the built-in one and those of other simulators."""
+"""The protocol of worlds: the built-in one and adapters of other simulators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class World(Protocol):
         ...
 
     def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
-        """Begins the scenarios, at most `width`, each in its first moment; an unusable one raises BadScenarioError."""
+        """Begins the scenarios, at most `width`, and returns their first moment; one that it cannot show raises BadScenarioError."""
         ...
 
     def frames(self, wanted: BoolArray | None = None) -> Frames:
@@ -52,7 +52,7 @@ class World(Protocol):
     def step(self, steering_rad: FloatArray) -> EgoState:
         """Sends each ego the steering that it wants, (N,) radians of the steering wheel, left positive, and lets STEP_S pass.
 
-        Steering that is not finite is refused with BadParametersError.
+        Returns the state after it. Steering that is not finite is refused with BadParametersError.
         """
         ...
 
@@ -73,4 +73,4 @@ class World(Protocol):
 
 
 WORLDS: Registry[Callable[[int, int], World]] = Registry("world", "worlds", ("skidpad.worlds.builtin", "skidpad.worlds.metadrive"))
-"""The worlds by name. A row makes a world of (width, threads): at most so many scenarios side by side, rendered by so many threads."""
+"""The worlds by name: functions of (width, threads) that make a world for up to `width` scenarios, rendered by `threads` threads."""

@@ -1,7 +1,7 @@
-"""What falls between the camera and the world, and what it leaves on the lens: streaks of rain, flakes, drops.
+"""Rain and snow in front of the camera: streaks, flakes, and drops on the lens.
 
 Streaks and flakes are tiles of one picture each that slide over the frame in layers, nearer ones faster; drops bend the view.
-All of it follows from the scene's seed and the time alone.
+All of it depends on the scene's seed and the time alone.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from skidpad.worlds.weather import Look
 TILE = 256
 DROP_STEPS = 16
 DROP_STEP_S = 0.2
-"""Drops gather over sixteen steps, then the wiper has passed and they begin anew."""
+"""Drops gather for DROP_STEPS steps of this length; then the wiper clears them and they gather again."""
 
 
-class Falling(NamedTuple):
-    """What falls in one scene.
+class Precipitation(NamedTuple):
+    """The rain or snow of one scene.
 
     kind: 0 nothing, 1 rain, 2 snow. tile: (256, 256). layers: (L, 6): columns and rows of the tile to a pixel, speeds in rows and columns
-    of the tile a second, offset, weight. drops: (DROP_STEPS, height, width), packed; empty without rain. drawn_out: (L, 256, columns), the
-    tile as each layer shows it; only for the CPU.
+    of the tile a second, offset, weight. drops: (DROP_STEPS, height, width), packed; empty without rain. stretched: (L, 256, columns), the
+    tile at each layer's scale; only for the CPU.
     """
 
     kind: int
@@ -42,7 +42,7 @@ class Falling(NamedTuple):
     colour: NDArray[np.float64]
     drops: NDArray[np.int32]
     intensity: float
-    drawn_out: NDArray[np.uint8]
+    stretched: NDArray[np.uint8]
 
 
 @lru_cache(maxsize=1)
@@ -85,7 +85,7 @@ def drop_maps(width_px: int, height_px: int) -> NDArray[np.int32]:
     rows, columns = np.mgrid[:height_px, :width_px] + 0.5
     for _ in range(110):
         x, y = rng.uniform(0.0, width_px), rng.uniform(0.0, height_px)
-        radius, since, least = scale * rng.uniform(1.6, 6.5) ** 1.0, int(rng.integers(0, DROP_STEPS)), int(255 * rng.uniform(0.0, 0.95))
+        radius, since, least = scale * rng.uniform(1.6, 6.5), int(rng.integers(0, DROP_STEPS)), int(255 * rng.uniform(0.0, 0.95))
         slide = rng.uniform(0.0, 1.1) * scale * (radius > 4.0 * scale)
         for step in range(since, DROP_STEPS):
             middle = y + slide * (step - since)
@@ -107,11 +107,11 @@ def drop_maps(width_px: int, height_px: int) -> NDArray[np.int32]:
     return np.where(maps >= 1 << 31, maps - (1 << 32), maps).astype(np.int32)
 
 
-def falling_of(look: Look, camera: Camera, seed: int) -> Falling:
-    """Chooses what falls in a scene."""
+def precipitation_of(look: Look, camera: Camera, seed: int) -> Precipitation:
+    """Returns the rain or snow that a scene's look asks for."""
     empty = np.empty((0, 1, 1), np.int32)
     scale = 320.0 / camera.width_px
-    # Not a round number, or texels' edges would fall on pixels' middles and rounding would choose between them.
+    # Not a round number: the edges of texels would fall on the middles of pixels, and rounding would choose between neighbours.
     offset = 37.0 * (seed % 101) + 0.37
     if look.rain > 0.0:
         weight = 0.25 + 0.75 * look.rain
@@ -123,7 +123,7 @@ def falling_of(look: Look, camera: Camera, seed: int) -> Falling:
         layers[:, 5] *= weight
         bright = np.array([205.0, 212.0, 220.0]) * (0.30 if look.night else 1.0)
         drops = drop_maps(camera.width_px, camera.height_px)
-        return Falling(1, streak_tile(), layers, bright, drops, look.rain, _drawn_out(streak_tile(), layers, camera.width_px))
+        return Precipitation(1, streak_tile(), layers, bright, drops, look.rain, _stretched(streak_tile(), layers, camera.width_px))
     if look.flakes > 0.0:
         layers = np.array(
             [
@@ -137,12 +137,12 @@ def falling_of(look: Look, camera: Camera, seed: int) -> Falling:
         layers[:, 4] += offset
         layers[:, 5] *= 0.3 + 0.7 * look.flakes
         bright = np.array([246.0, 248.0, 251.0]) * (0.62 if look.night else 1.0)
-        return Falling(2, flake_tile(), layers, bright, empty, look.flakes, _drawn_out(flake_tile(), layers, camera.width_px))
-    return Falling(0, np.zeros((1, 1), np.uint8), np.empty((0, 6)), np.zeros(3), empty, 0.0, np.empty((0, 1, 1), np.uint8))
+        return Precipitation(2, flake_tile(), layers, bright, empty, look.flakes, _stretched(flake_tile(), layers, camera.width_px))
+    return Precipitation(0, np.zeros((1, 1), np.uint8), np.empty((0, 6)), np.zeros(3), empty, 0.0, np.empty((0, 1, 1), np.uint8))
 
 
-def _drawn_out(tile: NDArray[np.uint8], layers: FloatArray, width_px: int) -> NDArray[np.uint8]:
-    """Returns the tile as each layer shows it, (L, TILE, columns): a row of a frame is a piece of a row of it."""
+def _stretched(tile: NDArray[np.uint8], layers: FloatArray, width_px: int) -> NDArray[np.uint8]:
+    """Returns the tile at each layer's horizontal scale, (L, TILE, columns), so that a frame's row is a slice of one of its rows."""
     columns = -(-width_px // CHUNK) * CHUNK + int(np.ceil(TILE / layers[:, 0].min())) + 1
     texels = np.floor((np.arange(columns) + 0.5) * layers[:, :1]).astype(np.int64) & (TILE - 1)
     return np.ascontiguousarray(np.stack([tile[:, line] for line in texels]))
@@ -162,21 +162,21 @@ def start_at(layer: FloatArray, time_s: float) -> int:
 
 
 @uncounted
-def paint_falling(strips: Scratch, v: int, falling: Falling, time_s: float) -> None:
-    """Adds streaks or flakes to what is in front in row `v`."""
+def paint_precipitation(strips: Scratch, v: int, precipitation: Precipitation, time_s: float) -> None:
+    """Paints streaks or flakes over row `v`."""
     for chunk in range(len(strips) // PITCH):
         at = np.uintp(chunk * PITCH)
-        # All layers are of one colour: what is left of the row is the product of what each leaves.
+        # All layers have one colour, so the share of the row that stays visible is the product of the layers' shares.
         for k in range(CHUNK):
             strips[at + np.uintp(WEIGHT + k)] = np.float32(1.0)
-        for layer in range(len(falling.layers)):
-            numbers = falling.layers[layer]
+        for layer in range(len(precipitation.layers)):
+            numbers = precipitation.layers[layer]
             line, start = np.uintp(line_at(numbers, time_s, v)), start_at(numbers, time_s) + chunk * CHUNK
             weight = np.float32(numbers[5] / 255.0)
             for k in range(CHUNK):
-                texel = np.float32(falling.drawn_out[layer, line, np.uintp(start + k)])
+                texel = np.float32(precipitation.stretched[layer, line, np.uintp(start + k)])
                 strips[at + np.uintp(WEIGHT + k)] *= np.float32(1.0) - weight * texel
-        red, green, blue = np.float32(falling.colour[0]), np.float32(falling.colour[1]), np.float32(falling.colour[2])
+        red, green, blue = np.float32(precipitation.colour[0]), np.float32(precipitation.colour[1]), np.float32(precipitation.colour[2])
         for k in range(CHUNK):
             left = strips[at + np.uintp(WEIGHT + k)]
             strips[at + np.uintp(RED + k)] = red + left * (strips[at + np.uintp(RED + k)] - red)
@@ -186,7 +186,7 @@ def paint_falling(strips: Scratch, v: int, falling: Falling, time_s: float) -> N
 
 @compiled
 def bend_by_drops(frame: NumpyFrames, drops: NDArray[np.int32], intensity: float, time_s: float) -> None:
-    """Shows, where drops lie on the lens, the part of the frame that they bend there."""
+    """Replaces the pixels behind drops on the lens by the part of the frame that the drops refract there."""
     step = whole(floor(time_s / DROP_STEP_S)) % DROP_STEPS
     source = frame.copy()
     limit = int(255.0 * intensity)

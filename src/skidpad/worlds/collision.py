@@ -1,4 +1,4 @@
-"""Who touches what: upright boxes seen from above."""
+"""Collisions of the egos with upright boxes, seen from above."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from skidpad.worlds.world import STEP_S
 REAR_OVERHANG_M = 0.95
 """How far the ego's body reaches behind its rear axle, where its pose is."""
 _REACH_M = 4.5
-"""From the rear axle to the ego's furthest corner, and a little."""
+"""From the rear axle to the ego's furthest corner, rounded up."""
 _AT_ONCE = 64
+"""How many steps of traffic are computed together."""
 
 
 def touches(pose: FloatArray, boxes: Boxes) -> BoolArray:
@@ -44,7 +45,7 @@ def touches(pose: FloatArray, boxes: Boxes) -> BoolArray:
 
 
 class Obstacles:
-    """What N egos can run into, each in its own scene: what stands there, and who moves."""
+    """The boxes that N egos can collide with, each in its own scene: fixed and moving ones."""
 
     def __init__(self, scenes: Sequence[Scene]) -> None:
         self._scenes = tuple(scenes)
@@ -61,7 +62,7 @@ class Obstacles:
     def touched(self, poses: FloatArray, step: int) -> BoolArray:
         """Tells which egos, (N,), touch something. poses: (N, 3), of their rear axles; step: how many STEP_S have passed."""
         self._moving[:] = self._track(step)
-        # Next to nothing is so near that it has to be looked at.
+        # Few boxes are near enough to need the exact test.
         dx, dy = self._poses[:, 0] - poses[:, 0].take(self._ego), self._poses[:, 1] - poses[:, 1].take(self._ego)
         close = np.flatnonzero(dx * dx + dy * dy <= self._reach2_m2)
         found = np.zeros(len(poses), np.bool_)
@@ -71,7 +72,7 @@ class Obstacles:
         return found
 
     def _track(self, step: int) -> FloatArray:
-        """Returns where everybody is after a step; many steps are computed at once, which costs little more than one."""
+        """Returns the poses of all moving boxes after a step; computing many steps together costs little more than one."""
         if not self._first <= step < self._first + len(self._tracks):
             time_s = np.asarray(np.arange(step, step + _AT_ONCE) * STEP_S, np.float64)
             self._tracks, self._first = np.concatenate([scene.movers_at(time_s) for scene in self._scenes], axis=1), step

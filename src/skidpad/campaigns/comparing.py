@@ -146,7 +146,7 @@ class Comparing:
 
 def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, ...]:
     drawn = scenarios_of(domain, count, (), settings.seconds, settings.seed)
-    return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe()) for each in drawn.scenarios)
+    return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe(), slot=slot) for slot, each in enumerate(drawn.scenarios))
 
 
 @CAMPAIGNS.register("compare")

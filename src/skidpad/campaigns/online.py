@@ -71,9 +71,16 @@ class Online:
     def cases(self) -> tuple[Case, ...]:
         """Every scenario under every condition, as often as the settings say."""
         return tuple(
-            Case(named.name, named.scenario, condition.text, condition.recipe(self.stimuli, self.settings.seed, place), repeat)
+            Case(
+                named.name,
+                named.scenario,
+                condition.text,
+                condition.recipe(self.stimuli, self.settings.seed, place),
+                repeat,
+                number * len(self.scenarios) + place,
+            )
             for repeat in range(self.settings.repeats)
-            for condition in self.conditions
+            for number, condition in enumerate(self.conditions)
             for place, named in enumerate(self.scenarios)
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from skidpad.campaigns.crews import mapped_parts
 from skidpad.campaigns.metering import Meter
 from skidpad.campaigns.online_loop import BATCH, Course, Wheel, ride
-from skidpad.campaigns.online_records import Case, build_records, refused
+from skidpad.campaigns.online_records import SCHEMA, Case, build_records, refused
 from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
@@ -62,7 +62,10 @@ class Drives:
 
 @dataclass(frozen=True, eq=False)
 class Rides:
-    """Makes the drives of one subject in one world; what comes out does not hang on width, threads or the order of the shards."""
+    """Makes the drives of one subject in one world; what comes out does not depend on width, threads or the order of the shards.
+
+    To the last bit that holds where torch, its instruction set and its one thread are the same; see `online_loop.Eyes`.
+    """
 
     subject: Subject
     world: str
@@ -124,8 +127,8 @@ class Rides:
     def _ride(self, world: World, cases: Sequence[Case], wheel: Wheel, progress: Progress) -> list[Course]:
         problems = _unusable(world, cases)
         usable = [case for place, case in enumerate(cases) if place not in problems]
-        scenarios, recipes = [case.scenario for case in usable], [case.recipe for case in usable]
-        driven = iter(ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress) if usable else ())
+        scenarios, recipes, slots = [each.scenario for each in usable], [each.recipe for each in usable], [each.slot for each in usable]
+        driven = iter(ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress, slots) if usable else ())
         return [refused(problems[place]) if place in problems else next(driven) for place in range(len(cases))]
 
 
@@ -161,7 +164,9 @@ def _unusable(world: World, cases: Sequence[Case]) -> dict[int, str]:
 
 
 def check_unchanged(run: Run, hashes: Mapping[str, str]) -> None:
-    """Refuses to go on with a run whose subject or scenarios are not those it began with."""
+    """Refuses to go on with a run whose subject or scenarios are not those it began with, or that an older version began."""
+    if not run.schema.equals(SCHEMA):
+        raise BadRunError(f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out")
     for what, now in hashes.items():
         if run.manifest.hashes.get(what) != now:
             raise BadRunError(

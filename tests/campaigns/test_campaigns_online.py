@@ -4,20 +4,23 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from online_toys import LONGER, ROADS, Moody, demo, online, series, tampered
 
 from skidpad.campaigns.online_camera import conditions_of
 from skidpad.campaigns.online_loop import AFTER_S, BATCH, Eyes, Wheel, ride
-from skidpad.campaigns.online_records import Case, unpack
-from skidpad.campaigns.online_replaying import frames_at, replay_drive
+from skidpad.campaigns.online_records import SCHEMA, Case, unpack
+from skidpad.campaigns.online_replaying import OnlineReplay, frames_at, replay_drive
 from skidpad.campaigns.online_settings import OnlineSettings
 from skidpad.campaigns.online_summary import Verdict, _case, summarise
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.runs.folder import Run
+from skidpad.runs.manifest import VersionChange
+from skidpad.runs.replay import ReplayOutcome
 from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.workers.pinning import pinned
@@ -277,6 +280,42 @@ def test_a_drive_is_made_again_alone_to_the_last_bit(good) -> None:
     assert replayed.is_reproduced, replayed.differences
     other = replay_drive(online(tampered(bias_rad=0.05)).rides, good, row["case_id"])
     assert "answers_rad" in other.differences
+
+
+def moved(series: bytes, by: float) -> bytes:
+    return (unpack(series) + by).astype("<f8").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "here", "there"),
+    [
+        ({}, ReplayOutcome.IDENTICAL, ReplayOutcome.IDENTICAL),
+        ({"lateral_m": 0.01, "answers_rad": -0.01}, ReplayOutcome.DIFFERENT, ReplayOutcome.WITHIN_BOUND),
+        ({"lateral_m": 0.03}, ReplayOutcome.DIFFERENT, ReplayOutcome.DIFFERENT),
+        ({"departed_at_s": 0.5}, ReplayOutcome.DIFFERENT, ReplayOutcome.DIFFERENT),
+        ({"violated": True}, ReplayOutcome.DIFFERENT, ReplayOutcome.DIFFERENT),
+    ],
+)
+def test_a_drive_may_lie_within_a_bound_on_another_processor_only(good, changes, here, there) -> None:
+    row = rows(good)[0]
+    again = row | {name: moved(row[name], by) if isinstance(row[name], bytes) else by for name, by in changes.items()}
+    elsewhere = (VersionChange("processor", "old CPU", "new CPU"),)
+    assert OnlineReplay(row, again, ()).reproduction.outcome is here
+    assert OnlineReplay(row, again, (VersionChange("skidpad", "1", "2"),)).reproduction.outcome is here
+    found = OnlineReplay(row, again, elsewhere).reproduction
+    assert found.outcome is there
+    if there is ReplayOutcome.WITHIN_BOUND:
+        assert found.said == "reproduced within 0.02 m, 0.02 rad and a frame, on another processor: old CPU in the run, new CPU now"
+
+
+def test_a_run_of_an_older_version_is_replayed_but_not_resumed(good, tmp_path) -> None:
+    older = {name: value for name, value in rows(good)[0].items() if name != "slot"}
+    assert Case.from_row(older).slot == 0
+    campaign = online()
+    kept = pa.schema([field for field in SCHEMA if field.name != "slot"])
+    run = Run.create(tmp_path / "run", campaign.settings.to_config(), good.manifest, kept)
+    with pytest.raises(BadRunError, match="older skidpad"):
+        campaign.execute(run)
 
 
 def test_recorded_steering_shows_what_was_seen(good) -> None:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from skidpad.campaigns.campaign import campaign_name
 from skidpad.core.errors import BadRunError
-from skidpad.runs.gate import Cases, Limits, Texts, Verdict, judge
+from skidpad.runs.gate import NEAR, Cases, Limits, Texts, Verdict, judge
+from skidpad.runs.manifest import ROUNDING
 from skidpad.runs.records import SCHEMA
 from skidpad.runs.tags import Tag, Tags
 
@@ -114,8 +115,12 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         if reasons:
             raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
     cases, repeated = _judged_cases(run)
-    verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline))
-    notes = []
+    changes = () if baseline is None else baseline.manifest.changes_to(run.manifest)
+    rounding = [change for change in changes if change.part in ROUNDING]
+    verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline), NEAR if rounding else 0.0)
+    notes = [
+        f"the baseline was made by another {change.part}: {change.then or 'none'} then, {change.now or 'none'} now" for change in rounding
+    ]
     if repeated:
         times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
         notes.append(f"{times} once here; `skidpad test` counts every time, so that it says more")

@@ -166,7 +166,9 @@ def _unusable(world: World, cases: Sequence[Case]) -> dict[int, str]:
 def check_unchanged(run: Run, hashes: Mapping[str, str]) -> None:
     """Refuses to go on with a run whose subject or scenarios are not those it began with, or that an older version began."""
     if not run.schema.equals(SCHEMA):
-        raise BadRunError(f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out")
+        raise BadRunError(
+            f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out"
+        )
     for what, now in hashes.items():
         if run.manifest.hashes.get(what) != now:
             raise BadRunError(

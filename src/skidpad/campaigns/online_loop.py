@@ -73,10 +73,11 @@ class Eyes:
     def __init__(self, subject: Subject, slots: Sequence[int]) -> None:
         self._subject = subject
         self._column = subject.description.steering_column
-        network = isinstance(subject, NetworkSubject)
-        self._batch = min(subject.batch_size, BATCHES.get(subject.network.device.type, BATCH)) if network else len(slots)
         # What is no network is asked about its cars alone, as many as there are.
-        self._slots = np.array(slots) % self._batch if network else np.arange(len(slots))
+        self._batch, self._slots = len(slots), np.arange(len(slots))
+        if isinstance(subject, NetworkSubject):
+            self._batch = min(subject.batch_size, BATCHES.get(subject.network.device.type, BATCH))
+            self._slots = np.array(slots) % self._batch
         self._groups = self._together(np.arange(len(slots))) if subject.lead else []
         self._sessions = [start(subject, self._batch) for _ in self._groups]
 
@@ -90,11 +91,11 @@ class Eyes:
         if self._sessions:
             for cars, session in zip(self._groups, self._sessions, strict=True):
                 if asked[cars].any():
-                    answers[cars] = self._of(cars, session.step(frames[self._filled(cars)]))
+                    answers[cars] = session.step(frames[self._filled(cars)])[self._slots[cars], self._column]
         elif isinstance(self._subject, NetworkSubject):
             # Without a past it does not matter who sits beside whom: those who still drive fill as few batches as they can.
             for cars in self._together(np.flatnonzero(asked)):
-                answers[cars] = self._of(cars, self._subject.predict(frames[self._filled(cars)]))
+                answers[cars] = self._subject.predict(frames[self._filled(cars)])[self._slots[cars], self._column]
         elif asked.any():
             answers[asked] = self._subject.predict(frames[asked])[:, self._column]
         return answers
@@ -116,9 +117,6 @@ class Eyes:
         filled = np.full(self._batch, cars[0])
         filled[self._slots[cars]] = cars
         return filled
-
-    def _of(self, cars: IntArray, found: FloatArray) -> FloatArray:
-        return found[self._slots[cars], self._column]
 
 
 def ride(

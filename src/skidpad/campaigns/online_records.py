@@ -48,10 +48,11 @@ SCHEMA = pa.schema(
     ]
 )
 """mode: `online` (the subject steers) or `offline` (the truth steers, the subject is asked). scenario, recipe: JSON. condition: the entry
-of `stimuli` that the recipe was drawn for. slot: see `Case`. max_lateral_m, mdcl: see `oracles.lane_departure`. departed_at_s, collided_at_s: NaN for never.
-mae_rad, rmse_rad: of the answers against the truth. The series are packed 64-bit floats, one a frame. problem: why the drive cannot be
-judged, "" where it can. excess: the largest distance from the lane in caps, at least 1 for a collision; NaN where it cannot be judged.
-violated: whether an online drive left its lane or touched something; an offline one is never a finding by itself."""
+of `stimuli` that the recipe was drawn for. slot: see `Case`. max_lateral_m, mdcl: see `oracles.lane_departure`. departed_at_s,
+collided_at_s: NaN for never. mae_rad, rmse_rad: of the answers against the truth. The series are packed 64-bit floats, one a frame.
+problem: why the drive cannot be judged, "" where it can. excess: the largest distance from the lane in caps, at least 1 for a
+collision; NaN where it cannot be judged. violated: whether an online drive left its lane or touched something; an offline one is never
+a finding by itself."""
 
 
 @dataclass(frozen=True, slots=True)

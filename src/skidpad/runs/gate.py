@@ -253,10 +253,9 @@ def _edge_notes(edge: Cases, near: float) -> tuple[str, ...]:
         return ()
     ids = [each.decode() for each in edge.case_id.tolist()]
     named = ", ".join(ids[:5]) + (f", and {len(ids) - 5} more" if len(ids) > 5 else "")
-    verb = "case lies" if len(ids) == 1 else "cases lie"
-    return (
-        f"{len(ids)} {verb} within {near:.0%} of what is tolerated, on one side then and on the other now, and {'counts' if len(ids) == 1 else 'count'} as unchanged: {named}",
-    )
+    lies, counts = ("case lies", "counts") if len(ids) == 1 else ("cases lie", "count")
+    where = f"within {near:.0%} of what is tolerated, on one side then and on the other now"
+    return (f"{len(ids)} {lies} {where}, and {counts} as unchanged: {named}",)
 
 
 def _rate_outcome(name: str, limit: float, rates: Mapping[str, Clusters], confidence: float) -> Outcome:

@@ -96,7 +96,7 @@ class Online:
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(run, self.hashes)
+        check_unchanged(run, self.hashes, SCHEMA)
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.settings.searches:
                 run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})

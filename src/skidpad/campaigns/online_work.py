@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from skidpad.campaigns.crews import mapped_parts
 from skidpad.campaigns.metering import Meter
 from skidpad.campaigns.online_loop import BATCH, Course, Wheel, ride
-from skidpad.campaigns.online_records import SCHEMA, Case, build_records, refused
+from skidpad.campaigns.online_records import Case, build_records, refused
 from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
@@ -163,9 +163,9 @@ def _unusable(world: World, cases: Sequence[Case]) -> dict[int, str]:
     return {}
 
 
-def check_unchanged(run: Run, hashes: Mapping[str, str]) -> None:
+def check_unchanged(run: Run, hashes: Mapping[str, str], schema: pa.Schema | None = None) -> None:
     """Refuses to go on with a run whose subject or scenarios are not those it began with, or that an older version began."""
-    if not run.schema.equals(SCHEMA):
+    if schema is not None and not run.schema.equals(schema):
         raise BadRunError(
             f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out"
         )

@@ -59,7 +59,7 @@ def show_reproduction(found: Reproduction) -> None:
 def reproduction_json(found: Reproduction) -> dict[str, object]:
     """Returns the same for `--json`."""
     return {
-        "outcome": found.outcome.value,
+        "replay": found.outcome.value,
         "reproduced": found.is_reproduced,
         "said": found.said,
         "differences": list(found.differences),

@@ -23,6 +23,8 @@ from skidpad.duels.layout import Action, Outcome
 from skidpad.duels.opponents import ConstantActions, Idm
 from skidpad.duels.presets import RELEASED
 from skidpad.runs.folder import Run
+from skidpad.runs.manifest import VersionChange
+from skidpad.runs.replay import ReplayOutcome
 from skidpad.runs.schemas import check_schema
 
 WHOLE = {"egos": 2, "adversaries": 2, "repairs": 1, "rewards": ("sound", "paper"), "repair_against": ("sound",), "w_col": (-1.0, -0.1)}
@@ -106,6 +108,11 @@ def test_every_episode_is_driven_again_exactly(whole) -> None:
         assert result.trace.impact_frame is not None or not result.row["violated"]
     forged = replace(result, row={**result.row, "steps": 99, "impact_s": 1.0})
     assert forged.differences == ("steps", "impact_s")
+    elsewhere = (VersionChange("processor", "a", "b"),)
+    rounded = replace(result, row={**result.row, "ego_mps": result.row["ego_mps"] * (1.0 + 1e-9)})
+    assert rounded.reproduction.outcome is ReplayOutcome.DIFFERENT
+    assert replace(rounded, version_changes=elsewhere).reproduction.outcome is ReplayOutcome.WITHIN_BOUND
+    assert replace(forged, version_changes=elsewhere).reproduction.outcome is ReplayOutcome.DIFFERENT
 
 
 def test_stopped_anywhere_and_resumed_it_ends_the_same(whole, tmp_path) -> None:

@@ -12,6 +12,7 @@ from skidpad.campaigns.gating import check_gate, columns_of, differences, judged
 from skidpad.core.errors import BadRunError
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits
+from skidpad.runs.manifest import Processor
 from skidpad.runs.tags import Tag, Tags
 from skidpad.worlds.scenario_files import NamedScenario
 
@@ -59,6 +60,16 @@ def test_the_regressions_mending_passes_and_is_counted(runs) -> None:
     verdict = check_gate(runs["base"], Limits(max_new=0), runs["worse"])
     assert verdict.is_passed
     assert verdict.changes[0].fixed > 10
+
+
+def test_a_baseline_of_another_processor_is_noted(runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any("processor" in note for note in check_gate(runs["other seed"], Limits(max_new=0), runs["base"]).notes)
+    monkeypatch.setattr(runs["base"], "manifest", replace(runs["base"].manifest, processor=Processor("Some CPU", "SomeVendor", "AVX2")))
+    verdict = check_gate(runs["other seed"], Limits(max_new=0), runs["base"])
+    here = runs["other seed"].manifest.processor
+    assert f"the baseline was made by another processor: Some CPU (SomeVendor, AVX2) then, {here} now" in verdict.notes
+    worse = check_gate(runs["worse"], Limits(max_new=0), runs["base"])
+    assert not worse.is_passed  # a regression is far beyond what a processor rounds
 
 
 def test_two_networks_are_not_measured_by_their_own_errors(tmp_path: Path) -> None:

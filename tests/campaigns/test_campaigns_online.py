@@ -4,20 +4,23 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from online_toys import LONGER, ROADS, Moody, demo, online, series, tampered
 
 from skidpad.campaigns.online_camera import conditions_of
 from skidpad.campaigns.online_loop import AFTER_S, BATCH, Eyes, Wheel, ride
-from skidpad.campaigns.online_records import Case, unpack
-from skidpad.campaigns.online_replaying import frames_at, replay_drive
+from skidpad.campaigns.online_records import SCHEMA, Case, unpack
+from skidpad.campaigns.online_replaying import OnlineReplay, frames_at, replay_drive
 from skidpad.campaigns.online_settings import OnlineSettings
 from skidpad.campaigns.online_summary import Verdict, _case, summarise
 from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.runs.folder import Run
+from skidpad.runs.manifest import VersionChange
+from skidpad.runs.replay import ReplayOutcome
 from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.workers.pinning import pinned
@@ -96,9 +99,13 @@ def test_threads_change_nothing_to_the_last_bit(good) -> None:
 
 def test_more_cars_than_a_batch_are_answered_as_alone() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (BATCH + 3, 40, 80, 3), np.uint8)
-    together = Eyes(demo(), len(frames)).answer(frames)
-    alone = [Eyes(demo(), 1).answer(frames[k : k + 1])[0] for k in range(len(frames))]
+    slots = [3 * car for car in range(len(frames))]  # some meet in one slot
+    eyes = Eyes(demo(), slots)
+    together = eyes.answer(frames)
+    alone = [Eyes(demo(), [slot]).answer(frames[k : k + 1])[0] for k, slot in enumerate(slots)]
     assert together.tolist() == alone
+    few = np.arange(len(frames)) % 3 == 0
+    assert eyes.answer(frames, few).tolist() == np.where(few, together, 0.0).tolist()
 
 
 def looking_back() -> NetworkSubject:
@@ -112,14 +119,15 @@ def looking_back() -> NetworkSubject:
 
 
 def test_cars_with_a_memory_are_answered_as_alone() -> None:
-    subject, count = looking_back(), 5
+    subject, slots = looking_back(), [0, 5, 2, 8, 3]  # the first and the fourth meet in slot 0
+    count = len(slots)
     shown = np.random.default_rng(1).integers(0, 256, (4, count, 40, 80, 3), np.uint8)
-    together = Eyes(subject, count)
+    together = Eyes(subject, slots)
     answers = [together.answer(frames).tolist() for frames in shown]
     for car in range(count):
-        alone = Eyes(subject, 1)
+        alone = Eyes(subject, slots[car : car + 1])
         assert [float(alone.answer(frames[car : car + 1])[0]) for frames in shown] == [step[car] for step in answers]
-    assert answers[0] != [float(Eyes(subject, 1).answer(shown[3][car : car + 1])[0]) for car in range(count)]
+    assert answers[0] != [float(Eyes(subject, slots[car : car + 1]).answer(shown[3][car : car + 1])[0]) for car in range(count)]
 
 
 def row(**changes) -> dict:
@@ -212,8 +220,8 @@ def test_a_scenario_that_cannot_begin_is_told_and_the_others_go_on(tmp_path) -> 
     assert "lane" in found[0]["problem"]
     assert found[0]["steps"] == 0
     assert [row["steps"] for row in found[1:]] == [16, 16]
-    alone = {row["scenario_name"]: row for row in rows(executed(online(), tmp_path / "alone"))}
-    assert repr(found[1]) == repr(alone["straight"])
+    beside = rows(executed(online(scenarios=[ROADS[2], *ROADS[:2]]), tmp_path / "beside"))  # a case's number decides its slot
+    assert repr(found[1:]) == repr(beside[1:])
 
 
 def test_what_sits_in_front_of_the_camera_is_drawn_for_each_scenario_and_kept(tmp_path) -> None:
@@ -274,11 +282,47 @@ def test_a_drive_is_made_again_alone_to_the_last_bit(good) -> None:
     assert "answers_rad" in other.differences
 
 
+def moved(series: bytes, by: float) -> bytes:
+    return (unpack(series) + by).astype("<f8").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "here", "there"),
+    [
+        ({}, ReplayOutcome.IDENTICAL, ReplayOutcome.IDENTICAL),
+        ({"lateral_m": 0.01, "answers_rad": -0.01}, ReplayOutcome.DIFFERENT, ReplayOutcome.WITHIN_BOUND),
+        ({"lateral_m": 0.03}, ReplayOutcome.DIFFERENT, ReplayOutcome.DIFFERENT),
+        ({"departed_at_s": 0.5}, ReplayOutcome.DIFFERENT, ReplayOutcome.DIFFERENT),
+        ({"violated": True}, ReplayOutcome.DIFFERENT, ReplayOutcome.DIFFERENT),
+    ],
+)
+def test_a_drive_may_lie_within_a_bound_on_another_processor_only(good, changes, here, there) -> None:
+    row = rows(good)[0]
+    again = row | {name: moved(row[name], by) if isinstance(row[name], bytes) else by for name, by in changes.items()}
+    elsewhere = (VersionChange("processor", "old CPU", "new CPU"),)
+    assert OnlineReplay(row, again, ()).reproduction.outcome is here
+    assert OnlineReplay(row, again, (VersionChange("skidpad", "1", "2"),)).reproduction.outcome is here
+    found = OnlineReplay(row, again, elsewhere).reproduction
+    assert found.outcome is there
+    if there is ReplayOutcome.WITHIN_BOUND:
+        assert found.said == "reproduced within 0.02 m, 0.02 rad and a frame, on another processor: old CPU in the run, new CPU now"
+
+
+def test_a_run_of_an_older_version_is_replayed_but_not_resumed(good, tmp_path) -> None:
+    older = {name: value for name, value in rows(good)[0].items() if name != "slot"}
+    assert Case.from_row(older).slot == 0
+    campaign = online()
+    kept = pa.schema([field for field in SCHEMA if field.name != "slot"])
+    run = Run.create(tmp_path / "run", campaign.settings.to_config(), good.manifest, kept)
+    with pytest.raises(BadRunError, match="older skidpad"):
+        campaign.execute(run)
+
+
 def test_recorded_steering_shows_what_was_seen(good) -> None:
     row = rows(good)[0]
     campaign = online()
     pictures = frames_at(campaign.rides, row, [0, 8, 15])
-    asked = Eyes(campaign.subject, 1)
+    asked = Eyes(campaign.subject, [row["slot"]])
     assert [float(asked.answer(picture[None])[0]) for picture in pictures] == [unpack(row["answers_rad"])[step] for step in (0, 8, 15)]
 
 
@@ -289,7 +333,7 @@ def test_offline_is_the_same_loop_with_the_truth_at_the_wheel() -> None:
     assert len(drive) == 16
     assert course.truth_rad.tolist() == drive.steering_rad.tolist()
     batch = drive.read(range(0, 16, 5))
-    answers = [float(Eyes(subject, 1).answer(frame[None])[0]) for frame in batch.frames]
+    answers = [float(Eyes(subject, [0]).answer(frame[None])[0]) for frame in batch.frames]
     assert answers == course.answers_rad[::5].tolist()
     assert np.abs(course.answers_rad - course.truth_rad).mean() < 0.1
 

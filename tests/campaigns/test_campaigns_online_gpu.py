@@ -80,7 +80,7 @@ def test_tensors_are_driven_by_as_arrays_are_and_a_drive_is_made_again(pretended
     assert replayed.is_reproduced, replayed.differences
     picture = frames_at(online(device="cuda").rides, row, [5])[0]  # which no GPU is needed for
     assert pretended.made == 2
-    assert float(Eyes(demo(), 1).answer(picture[None])[0]) == unpack(row["answers_rad"])[5]
+    assert float(Eyes(demo(), [row["slot"]]).answer(picture[None])[0]) == unpack(row["answers_rad"])[5]
 
 
 def test_only_what_is_wanted_is_rendered(pretended) -> None:

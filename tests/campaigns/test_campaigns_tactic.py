@@ -16,13 +16,15 @@ from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.campaigns.gating import check_gate
 from skidpad.campaigns.tactic import Tactic, covered_by, phase_name
 from skidpad.campaigns.tactic_applying import recipe_of, style_of
-from skidpad.campaigns.tactic_replaying import is_reproduced, replay_scene
+from skidpad.campaigns.tactic_replaying import replay_scene, reproduction
 from skidpad.campaigns.tactic_settings import TacticSettings
 from skidpad.campaigns.tactic_summary import compared, conditions_of, errors_at, load_condition, summarise
 from skidpad.campaigns.tactic_validity import file_and_class, filter_of
 from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits
+from skidpad.runs.manifest import VersionChange
+from skidpad.runs.replay import PictureMatch, ReplayOutcome
 from skidpad.weather.files import BadWeatherError, WeatherCard, save_weather
 from skidpad.weather.pretrained import CLASSIFIER, classifier_path
 from skidpad.weather.settings import Method
@@ -162,11 +164,14 @@ def test_findings_are_made_again_by_hash(finished: tuple[Tactic, Run]) -> None:
     assert hashed
     for row in (hashed[0], hashed[-1], rows[-1]):
         result = replay_scene(campaign, run, row["case_id"])
-        assert is_reproduced(campaign, result)
+        assert reproduction(campaign, result).is_reproduced
         assert result.violated == (abs(result.mutant - result.original) >= radians(0.5))
     result = replay_scene(campaign, run, hashed[0]["case_id"])
-    assert not is_reproduced(campaign, replace(result, picture_again="0" * 16))
-    assert not is_reproduced(campaign, replace(result, mutant=result.mutant + 0.1))
+    elsewhere = (VersionChange("processor", "a", "b"),)
+    redrawn = replace(result, picture=PictureMatch.DIFFERENT, version_changes=elsewhere, mutant=result.mutant + 1e-3)
+    assert reproduction(campaign, redrawn).outcome is ReplayOutcome.WITHIN_BOUND
+    assert not reproduction(campaign, replace(result, picture=PictureMatch.DIFFERENT)).is_reproduced
+    assert not reproduction(campaign, replace(result, mutant=result.mutant + 0.1)).is_reproduced
 
 
 def test_a_filter_takes_scenes_out_of_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +198,7 @@ def test_a_subject_that_looks_back_is_searched_too(tmp_path: Path) -> None:
     rows = run.records().to_pylist()
     assert len(rows) == 24
     result = replay_scene(campaign, run, rows[0]["case_id"])
-    assert is_reproduced(campaign, result)
+    assert reproduction(campaign, result).is_reproduced
 
 
 def test_another_subject_cannot_go_on_with_a_run(tmp_path: Path) -> None:

@@ -37,7 +37,13 @@ def test_a_drive_is_made_reported_replayed_and_resumed(skidpad, scenario_file, t
     assert f"film strip: {tmp_path / 'film.svg'}; moving: {tmp_path / 'film.moving.svg'}" in replayed.out
     assert 'attributeName="y"' in (tmp_path / "film.moving.svg").read_text()
     again = json.loads(skidpad("replay", run, plain["case_id"], "--json").out)
-    assert again["reproduced"] is True
+    assert (again["replay"], again["reproduced"], again["differences"]) == ("identical", True, [])
+    manifest = json.loads((run / "manifest.json").read_text())
+    del manifest["processor"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    elsewhere = json.loads(skidpad("replay", run, plain["case_id"], "--json").out)
+    assert elsewhere["replay"] == "identical"
+    assert [change.partition(" -> ")[0] for change in elsewhere["version_changes"]] == ["processor unknown"]
     refused = skidpad("replay", run, plain["case_id"], "--picture", tmp_path / "film.gif")
     assert refused.code == 2
     assert "film.svg" in refused.err

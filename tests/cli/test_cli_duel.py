@@ -62,7 +62,7 @@ def test_an_own_ego_is_tested_replayed_and_drawn(skidpad, policies, tmp_path) ->
     assert "animateTransform" in (tmp_path / "film.moving.svg").read_text()
     again = json.loads(skidpad("replay", run, "worst", "--picture", tmp_path / "again.svg", "--json").out)
     assert again["pictures"] == [str(tmp_path / name) for name in ("again.svg", "again.moving.svg")]
-    assert (again["case_id"], again["reproduced"]) == (case, True)
+    assert (again["case_id"], again["replay"]) == (case, "identical")
     assert again["outcome"] == "crash"
     refused = skidpad("replay", run, case, "--picture", tmp_path / "film.png")
     assert refused.code == 2

@@ -89,6 +89,20 @@ def test_the_worst_new_finding_comes_first() -> None:
     assert verdict.is_passed
 
 
+def test_what_two_processors_round_apart_is_neither_new_nor_fixed_and_is_said() -> None:
+    then = replace(cases([False, True, False, True]), excess=np.array([0.995, 1.004, 0.5, 2.0]))
+    now = replace(cases([True, False, True, True]), excess=np.array([1.005, 0.998, 1.4, 2.0]))
+    strict, near = (judge(now, Limits(max_new=1), then, near) for near in (0.0, 0.02))
+    assert strict.new == ("000002", "000000")
+    assert (strict.changes[0].new, strict.changes[0].fixed, broken(strict)) == (2, 1, ["new findings"])
+    assert near.new == ("000002",)
+    assert (near.changes[0].new, near.changes[0].fixed, near.changes[0].persisting, broken(near)) == (1, 0, 2, [])
+    assert near.rates[0].findings == strict.rates[0].findings == 3  # what the run itself found stays as it is
+    assert [note for note in near.notes if "within 2%" in note] == [
+        "2 cases lie within 2% of what is tolerated, on one side then and on the other now, and count as unchanged: 000000, 000001"
+    ]
+
+
 def test_a_planted_regression_in_one_group_is_named_and_the_others_are_not() -> None:
     groups = ["fog"] * 100 + ["rain"] * 100 + ["blur"] * 100
     rng = np.random.default_rng(0)

@@ -12,9 +12,9 @@ import pytest
 
 from skidpad.core.images import pixel_hash
 from skidpad.core.stimuli import Params, Recipe
-from skidpad.runs.manifest import FORMAT, Manifest, VersionChange, current_versions
+from skidpad.runs.manifest import FORMAT, RUNTIMES, Manifest, Processor, VersionChange, current_versions
 from skidpad.runs.records import Record, case_id
-from skidpad.runs.replay import PictureMatch, replay
+from skidpad.runs.replay import PictureMatch, ReplayOutcome, replay
 
 RECIPE = Recipe.of("darken", Params(by=40))
 MANIFEST = Manifest.collect(device="cpu", seed=1, hashes={"subject": "aa", "drive": "bb"}, command=("skidpad", "test", "\udcff"))
@@ -102,6 +102,62 @@ def test_version_changes_are_told_by_name():
     assert str(changes[1]) == "tensorflow 2 -> absent"
 
 
+OTHER = Processor("Some CPU", "SomeVendor", "AVX2")
+
+
+def other_picture(*case):
+    return render(*case) // np.uint8(2) * np.uint8(2) + np.uint8(1)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "off", "here", "there"),
+    [
+        (render, 0.0, ReplayOutcome.IDENTICAL, ReplayOutcome.IDENTICAL),
+        (render, 1e-5, ReplayOutcome.WITHIN_BOUND, ReplayOutcome.WITHIN_BOUND),
+        (render, 1e-3, ReplayOutcome.DIFFERENT, ReplayOutcome.WITHIN_BOUND),
+        (other_picture, 0.0, ReplayOutcome.DIFFERENT, ReplayOutcome.WITHIN_BOUND),
+        (other_picture, 1e-2, ReplayOutcome.DIFFERENT, ReplayOutcome.DIFFERENT),
+    ],
+)
+def test_another_processor_has_a_bound_of_its_own(drawn, off, here, there):
+    elsewhere = replace(MANIFEST, processor=OTHER)
+    found = {
+        manifest: replay(record(), then, drawn, lambda *case: predict(*case) + off, Within()).reproduction()
+        for manifest, then in (("here", MANIFEST), ("there", elsewhere))
+    }
+    assert (found["here"].outcome, found["there"].outcome) == (here, there)
+    assert found["there"].is_reproduced is (there is not ReplayOutcome.DIFFERENT)
+    if there is ReplayOutcome.WITHIN_BOUND:
+        now = Processor.current("cpu")
+        assert found["there"].said.endswith(f"on another processor: Some CPU (SomeVendor, AVX2) in the run, {now} now")
+
+
+def test_near_a_threshold_another_verdict_is_different_on_any_processor():
+    def barely(_frame_id, recipe):
+        return 0.1 - 1e-6 if recipe.steps else 0.0
+
+    stored = record(original=0.0, mutant=0.1 + 1e-6, excess=1.00001)
+    result = replay(stored, replace(MANIFEST, processor=OTHER), render, barely, Within())
+    assert result.reproduction().outcome is ReplayOutcome.DIFFERENT
+    assert result.reproduction().said == "NOT reproduced: answers, verdict"
+
+
+def test_a_manifest_names_the_processor_and_an_older_one_has_none():
+    here = json.loads(MANIFEST.to_json())
+    assert here["processor"]["model"]
+    assert here["processor"]["instructions"]
+    del here["processor"]
+    older = Manifest.from_json(json.dumps(here), "run")
+    assert [(change.part, change.then) for change in older.changes()] == [("processor", "unknown")]
+
+
+def test_a_setting_of_the_libraries_makes_another_processor(monkeypatch):
+    assert MANIFEST.changes() == ()
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    assert [change.part for change in MANIFEST.changes()] == ["processor"]
+    assert Processor.current("cpu").instructions.endswith(" MKL_CBWR=COMPATIBLE")
+
+
 def test_a_runtime_counts_only_for_runs_that_it_made(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(__version__="9.9"))
     assert "onnxruntime" in current_versions()
@@ -117,7 +173,7 @@ def test_a_runtime_counts_only_for_runs_that_it_made(monkeypatch):
 def test_a_manifest_comes_back_from_its_json():
     assert Manifest.from_json(MANIFEST.to_json(), "run") == MANIFEST
     assert json.loads(MANIFEST.to_json())["skidpad_run"] == FORMAT
-    assert set(MANIFEST.versions) == {"skidpad", "python", "numpy", "opencv", "pyarrow", "torch"}
+    assert set(MANIFEST.versions) - set(RUNTIMES) == {"skidpad", "python", "numpy", "opencv", "pyarrow", "torch"}
     assert all(MANIFEST.versions.values())
     assert MANIFEST.created.endswith("+00:00")
 

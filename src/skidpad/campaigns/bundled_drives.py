@@ -29,16 +29,17 @@ class JudgedDrive:
 
 @dataclass(frozen=True, slots=True)
 class DriveCheck:
-    """A closed-loop drive: a scenario file, the recipe in front of the camera as JSON, and the world."""
+    """A closed-loop drive: a scenario file, the recipe in front of the camera as JSON, the world, and the slot of the case."""
 
     scenario: str
     recipe: str
     world: str
+    slot: int = 0
 
     def judge(self, folder: Path, subject: str | Path | Subject) -> Judgement:
         """Lets the subject steer; it must neither leave its lane nor touch anything."""
         asked, recipe = loaded(subject), Recipe.from_json(self.recipe)
-        case = Case("bundle", read_scenario(folder / self.scenario), recipe.name, recipe)
+        case = Case("bundle", read_scenario(folder / self.scenario), recipe.name, recipe, slot=self.slot)
         rides = Rides(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
         with pinned():
             courses = rides.courses([case], Wheel.SUBJECT)

@@ -85,7 +85,7 @@ class Comparing:
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(run, self.hashes)
+        check_unchanged(run, self.hashes, SCHEMA)
         phases = [Phase(OFFLINE, Wheel.TRUTH, self.scenarios), Phase(ONLINE, Wheel.SUBJECT, self.scenarios)]
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.drive is not None:
@@ -146,7 +146,7 @@ class Comparing:
 
 def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, ...]:
     drawn = scenarios_of(domain, count, (), settings.seconds, settings.seed)
-    return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe()) for each in drawn.scenarios)
+    return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe(), slot=slot) for slot, each in enumerate(drawn.scenarios))
 
 
 @CAMPAIGNS.register("compare")

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from skidpad.campaigns.campaign import campaign_name
 from skidpad.campaigns.doubting import run_doubts
 from skidpad.core.errors import BadRunError
-from skidpad.runs.gate import Cases, Limits, Outcome, Texts, Verdict, judge
+from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
+from skidpad.runs.manifest import ROUNDING
 from skidpad.runs.records import SCHEMA
 from skidpad.runs.tags import Tag, Tags
 
@@ -119,9 +120,14 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         if reasons:
             raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
     cases, repeated = _judged_cases(run)
-    verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline))
+    changes = () if baseline is None else baseline.manifest.changes_to(run.manifest)
+    rounding = [change for change in changes if change.part in ROUNDING]
+    verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline), NEAR if rounding else 0.0)
     named = [(each, f"the {what} {each.path}") for each, what in ((run, "run"), (baseline, "baseline")) if each is not None]
     notes = [f"{name}: {told}" for each, name in named for told in (each.integrity.doubt, Tags.of(each.path).damage()) if told]
+    notes += [
+        f"the baseline was made by another {change.part}: {change.then or 'none'} then, {change.now or 'none'} now" for change in rounding
+    ]
     if repeated:
         times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
         notes.append(f"{times} once here; `skidpad test` counts every time, so that it says more")

@@ -71,9 +71,16 @@ class Online:
     def cases(self) -> tuple[Case, ...]:
         """Every scenario under every condition, as often as the settings say."""
         return tuple(
-            Case(named.name, named.scenario, condition.text, condition.recipe(self.stimuli, self.settings.seed, place), repeat)
+            Case(
+                named.name,
+                named.scenario,
+                condition.text,
+                condition.recipe(self.stimuli, self.settings.seed, place),
+                repeat,
+                number * len(self.scenarios) + place,
+            )
             for repeat in range(self.settings.repeats)
-            for condition in self.conditions
+            for number, condition in enumerate(self.conditions)
             for place, named in enumerate(self.scenarios)
         )
 
@@ -89,7 +96,7 @@ class Online:
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(run, self.hashes)
+        check_unchanged(run, self.hashes, SCHEMA)
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.settings.searches:
                 run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})

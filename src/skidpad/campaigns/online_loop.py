@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 BATCH = 8
 BATCHES = {"cpu": BATCH, "cuda": 32}
-"""Frames that a network is always shown at once, by the kind of its device, filled up where there are fewer cars: a network's last bits
-hang on the size of the batch, but not on a picture's place in it or on its neighbours."""
+"""Frames that a network is always shown at once, by the kind of its device, filled up where there are fewer cars. A network's last bits
+depend on the size of the batch, and with some libraries (MKL on AMD) on a picture's slot in it, but not on what the other slots hold."""
 
 AFTER_S = 2.0
 """How long a car that has left its lane is watched."""
@@ -63,14 +63,23 @@ class Course:
 
 
 class Eyes:
-    """Asks a subject about the frames of `count` cars, each with its own memory, so that no car's answer hangs on another's frames."""
+    """Asks a subject about the frames of some cars, each with its own memory, so that no car's answer depends on another's frames.
 
-    def __init__(self, subject: Subject, count: int) -> None:
+    slots: one number a car, (count,). Modulo the size of the batch it is the car's slot in every batch, alone or beside others, so that
+    a network computes each answer the same way whoever else drives. That holds to the last bit with the same build of torch, the same
+    instruction set, torch on one thread and the same size of the batch.
+    """
+
+    def __init__(self, subject: Subject, slots: Sequence[int]) -> None:
         self._subject = subject
         self._column = subject.description.steering_column
-        self._batch = _batch(subject, count)
-        groups = -(-count // self._batch) if subject.lead else 0
-        self._sessions = [start(subject, self._batch) for _ in range(groups)]
+        # What is no network is asked about its cars alone, as many as there are.
+        self._batch, self._slots = len(slots), np.arange(len(slots))
+        if isinstance(subject, NetworkSubject):
+            self._batch = min(subject.batch_size, BATCHES.get(subject.network.device.type, BATCH))
+            self._slots = np.array(slots) % self._batch
+        self._groups = self._together(np.arange(len(slots))) if subject.lead else []
+        self._sessions = [start(subject, self._batch) for _ in self._groups]
 
     def answer(self, frames: Frames, running: BoolArray | None = None) -> FloatArray:
         """Shows each car its next frame, (count, height, width, 3) on any device, and returns the steering, (count,) radians.
@@ -80,35 +89,34 @@ class Eyes:
         asked = np.ones(len(frames), np.bool_) if running is None else running
         answers = np.zeros(len(frames), np.float64)
         if self._sessions:
-            self._with_memory(frames, asked, answers)
+            for cars, session in zip(self._groups, self._sessions, strict=True):
+                if asked[cars].any():
+                    answers[cars] = session.step(frames[self._filled(cars)])[self._slots[cars], self._column]
         elif isinstance(self._subject, NetworkSubject):
             # Without a past it does not matter who sits beside whom: those who still drive fill as few batches as they can.
-            cars = np.flatnonzero(asked)
-            for first in range(0, len(cars), self._batch):
-                some = cars[first : first + self._batch]
-                answers[some] = self._subject.predict(frames[_filled(some, self._batch)])[: len(some), self._column]
+            for cars in self._together(np.flatnonzero(asked)):
+                answers[cars] = self._subject.predict(frames[self._filled(cars)])[self._slots[cars], self._column]
         elif asked.any():
             answers[asked] = self._subject.predict(frames[asked])[:, self._column]
         return answers
 
-    def _with_memory(self, frames: Frames, asked: BoolArray, answers: FloatArray) -> None:
-        for number, session in enumerate(self._sessions):
-            cars = np.arange(number * self._batch, min((number + 1) * self._batch, len(frames)))
-            if asked[cars].any():
-                answers[cars] = session.step(frames[_filled(cars, self._batch)])[: len(cars), self._column]
+    def _together(self, cars: IntArray) -> list[IntArray]:
+        """Splits cars into batches in which each has its own slot to itself."""
+        batches: list[list[int]] = []
+        taken = [0] * self._batch
+        for car in cars.tolist():
+            slot = self._slots[car]
+            if taken[slot] == len(batches):
+                batches.append([])
+            batches[taken[slot]].append(car)
+            taken[slot] += 1
+        return [np.array(batch) for batch in batches]
 
-
-def _filled(cars: IntArray, count: int) -> IntArray:
-    """Returns `count` cars, the last one repeated where there are fewer."""
-    return cars[np.minimum(np.arange(count), len(cars) - 1)]
-
-
-def _batch(subject: Subject, count: int) -> int:
-    """Returns a size of which every batch that the network runs is a whole part; what is no network is asked about its cars alone."""
-    if not isinstance(subject, NetworkSubject):
-        return count
-    most = BATCHES.get(subject.network.device.type, BATCH)
-    return subject.batch_size * max(1, most // subject.batch_size) if subject.batch_size < most else most
+    def _filled(self, cars: IntArray) -> IntArray:
+        """Returns the car of each slot, the first one where a slot is free."""
+        filled = np.full(self._batch, cars[0])
+        filled[self._slots[cars]] = cars
+        return filled
 
 
 def ride(
@@ -119,8 +127,11 @@ def ride(
     subject: Subject,
     wheel: Wheel = Wheel.SUBJECT,
     progress: Progress = silent,
+    slots: Sequence[int] | None = None,
 ) -> list[Course]:
     """Drives the scenarios side by side, at most the world's width, each under its recipe, and returns their courses in order.
+
+    slots: see `Eyes`; by default each car's place among the scenarios.
 
     A car ends by itself: after its scenario's time, AFTER_S after it has left its lane, or with an answer that is not finite. What the
     others do changes nothing about it.
@@ -128,7 +139,7 @@ def ride(
     world.reset(scenarios)
     count = len(scenarios)
     steps = [int(scenario.duration_s / STEP_S + 1e-9) for scenario in scenarios]
-    eyes = Eyes(subject, count)
+    eyes = Eyes(subject, range(count) if slots is None else slots)
     logs: list[list[tuple[float, float, float]]] = [[] for _ in range(count)]
     collided: list[int | None] = [None] * count
     problems = [""] * count

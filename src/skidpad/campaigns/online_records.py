@@ -31,6 +31,7 @@ SCHEMA = pa.schema(
         pa.field("condition", pa.string(), nullable=False),
         pa.field("recipe", pa.string(), nullable=False),
         pa.field("repeat", pa.int32(), nullable=False),
+        pa.field("slot", pa.int32(), nullable=False),
         pa.field("steps", pa.int32(), nullable=False),
         pa.field("max_lateral_m", pa.float64(), nullable=False),
         pa.field("mdcl", pa.float64(), nullable=False),
@@ -47,27 +48,34 @@ SCHEMA = pa.schema(
     ]
 )
 """mode: `online` (the subject steers) or `offline` (the truth steers, the subject is asked). scenario, recipe: JSON. condition: the entry
-of `stimuli` that the recipe was drawn for. max_lateral_m, mdcl: see `oracles.lane_departure`. departed_at_s, collided_at_s: NaN for never.
-mae_rad, rmse_rad: of the answers against the truth. The series are packed 64-bit floats, one a frame. problem: why the drive cannot be
-judged, "" where it can. excess: the largest distance from the lane in caps, at least 1 for a collision; NaN where it cannot be judged.
-violated: whether an online drive left its lane or touched something; an offline one is never a finding by itself."""
+of `stimuli` that the recipe was drawn for. slot: see `Case`. max_lateral_m, mdcl: see `oracles.lane_departure`. departed_at_s,
+collided_at_s: NaN for never. mae_rad, rmse_rad: of the answers against the truth. The series are packed 64-bit floats, one a frame.
+problem: why the drive cannot be judged, "" where it can. excess: the largest distance from the lane in caps, at least 1 for a
+collision; NaN where it cannot be judged. violated: whether an online drive left its lane or touched something; an offline one is never
+a finding by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One drive to make: a scenario under a recipe, for the `repeat`-th time."""
+    """One drive to make: a scenario under a recipe, for the `repeat`-th time.
+
+    slot: the number of the case in its campaign, the same for every repeat; it decides the car's slot in a network's batches
+    (`online_loop.Eyes`), so that a replay alone gives the same bits.
+    """
 
     name: str
     scenario: Scenario
     condition: str
     recipe: Recipe
     repeat: int = 0
+    slot: int = 0
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Reads the case of a record."""
         scenario = scenario_of(json.loads(row["scenario"]))
-        return cls(row["scenario_name"], scenario, row["condition"], Recipe.from_json(row["recipe"]), row["repeat"])
+        # runs of older versions do not say in which slot a car was asked
+        return cls(row["scenario_name"], scenario, row["condition"], Recipe.from_json(row["recipe"]), row["repeat"], row.get("slot", 0))
 
 
 def scenario_json(scenario: Scenario) -> str:
@@ -92,6 +100,7 @@ def build_records(cases: Sequence[Case], courses: Sequence[Course], mode: Wheel,
             "condition": case.condition,
             "recipe": case.recipe.to_json(),
             "repeat": case.repeat,
+            "slot": case.slot,
             **_judged(course, mode),
         }
         for case, course in zip(cases, courses, strict=True)

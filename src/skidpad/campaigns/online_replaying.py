@@ -15,8 +15,9 @@ from skidpad.campaigns.online_records import Case, unpack
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Stimulus
 from skidpad.runs.manifest import VersionChange
+from skidpad.runs.replay import Reproduction
 from skidpad.workers.pinning import pinned
-from skidpad.worlds.world import WORLDS
+from skidpad.worlds.world import STEP_S, WORLDS
 
 if TYPE_CHECKING:
     from skidpad.campaigns.online_work import Rides
@@ -26,6 +27,11 @@ _COMPARED = (
     *("steps", "max_lateral_m", "mdcl", "departed_at_s", "collided_at_s", "mae_rad", "problem", "violated"),
     *("lateral_m", "answers_rad", "truth_rad"),
 )
+
+
+BOUND_M, BOUND_RAD = 0.02, 0.02
+"""How far a drive on another processor may lie from the one of the run at any frame. 26 extended scenarios of 10 s with the network that
+comes along, under AVX2 and SSE4.1 instead of AVX-512: at most 0.004 m and 0.0055 rad, and every drive ended at the same frame."""
 
 
 class Stage(Protocol):
@@ -56,9 +62,28 @@ class OnlineReplay:
         return tuple(name for name in _COMPARED if not _same(self.row[name], self.again[name]))
 
     @property
+    def reproduction(self) -> Reproduction:
+        """Compares every column; on another processor the last bits of an answer differ, and the loop makes them grow."""
+        bound = f"{BOUND_M:g} m, {BOUND_RAD:g} rad and a frame"
+        return Reproduction(self.differences, _is_near(self.row, self.again), bound, self.version_changes)
+
+    @property
     def is_reproduced(self) -> bool:
-        """Tells whether everything came out as in the run."""
-        return not self.differences
+        """Tells whether the drive is that of the run."""
+        return self.reproduction.is_reproduced
+
+
+def _is_near(row: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
+    """Tells whether two drives end alike, and lie within the bound at every frame."""
+    if (row["violated"], row["problem"]) != (again["violated"], again["problem"]) or abs(row["steps"] - again["steps"]) > 1:
+        return False
+    times = [(row[name], again[name]) for name in ("departed_at_s", "collided_at_s")]
+    if not all(_same(then, now) or abs(then - now) < 1.5 * STEP_S for then, now in times):
+        return False
+    bounds = {"lateral_m": BOUND_M, "answers_rad": BOUND_RAD, "truth_rad": BOUND_RAD}
+    steps = min(row["steps"], again["steps"])
+    series = {name: (unpack(row[name])[:steps], unpack(again[name])[:steps]) for name in bounds}
+    return all(np.allclose(now, then, rtol=0.0, atol=bounds[name], equal_nan=True) for name, (then, now) in series.items())
 
 
 def replay_drive(rides: Rides, run: Run, prefix: str) -> OnlineReplay:

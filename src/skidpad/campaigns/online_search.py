@@ -139,7 +139,7 @@ class ScenarioSearch:
         for place, point in enumerate(search.ask(self._width)):
             number = index * self._width + place
             scenario = self.domain.decode(point, child_seed(self.seed, self.name, "scenario", number))
-            cases.append(Case(f"{self.name}-{number:03d}", scenario, self.name, Recipe()))
+            cases.append(Case(f"{self.name}-{number:03d}", scenario, self.name, Recipe(), slot=number))
             names = self.domain.violations(scenario)
             if names:
                 broken[place] = f"it breaks {', '.join(names)}"

@@ -62,7 +62,10 @@ class Drives:
 
 @dataclass(frozen=True, eq=False)
 class Rides:
-    """Makes the drives of one subject in one world; what comes out does not hang on width, threads or the order of the shards."""
+    """Makes the drives of one subject in one world; what comes out does not depend on width, threads or the order of the shards.
+
+    To the last bit that holds where torch, its instruction set and its one thread are the same; see `online_loop.Eyes`.
+    """
 
     subject: Subject
     world: str
@@ -124,8 +127,8 @@ class Rides:
     def _ride(self, world: World, cases: Sequence[Case], wheel: Wheel, progress: Progress) -> list[Course]:
         problems = _unusable(world, cases)
         usable = [case for place, case in enumerate(cases) if place not in problems]
-        scenarios, recipes = [case.scenario for case in usable], [case.recipe for case in usable]
-        driven = iter(ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress) if usable else ())
+        scenarios, recipes, slots = [each.scenario for each in usable], [each.recipe for each in usable], [each.slot for each in usable]
+        driven = iter(ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress, slots) if usable else ())
         return [refused(problems[place]) if place in problems else next(driven) for place in range(len(cases))]
 
 
@@ -160,8 +163,12 @@ def _unusable(world: World, cases: Sequence[Case]) -> dict[int, str]:
     return {}
 
 
-def check_unchanged(run: Run, hashes: Mapping[str, str]) -> None:
-    """Refuses to go on with a run whose subject or scenarios are not those it began with."""
+def check_unchanged(run: Run, hashes: Mapping[str, str], schema: pa.Schema | None = None) -> None:
+    """Refuses to go on with a run whose subject or scenarios are not those it began with, or that an older version began."""
+    if schema is not None and not run.schema.equals(schema):
+        raise BadRunError(
+            f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out"
+        )
     for what, now in hashes.items():
         if run.manifest.hashes.get(what) != now:
             raise BadRunError(

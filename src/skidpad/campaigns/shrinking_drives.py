@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, Protocol
@@ -49,7 +49,9 @@ class DriveStimulus:
 
 @dataclass(frozen=True, eq=False)
 class DriveProblem:
-    """Drives like one that failed. first: its stimulus, whose broken constraints are the only ones that smaller ones may break.
+    """Drives like one that failed. case: its own, whose broken constraints are the only ones that smaller ones may break.
+
+    made: the record of every drive that was judged; the smallest one is taken from here, since its last bits depend on its slot.
 
     A smaller scenario is one nearer to the domain's base: a straight road with one lane each way, in sunshine, alone.
     """
@@ -58,6 +60,7 @@ class DriveProblem:
     case: Case
     fails_after_s: float
     width: int = BATCH
+    made: dict[DriveStimulus, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def domain(self) -> Domain:
@@ -107,14 +110,11 @@ class DriveProblem:
         return None if made is None else DriveStimulus(made, recipe)
 
     def fails(self, stimuli: Sequence[DriveStimulus]) -> Sequence[bool]:
-        """Makes the drives; how many at once changes nothing about them."""
-        return [row["violated"] for row in self.rows(stimuli)]
-
-    def rows(self, stimuli: Sequence[DriveStimulus]) -> list[dict[str, Any]]:
-        """Makes the drives and returns their records."""
-        cases = [replace(self.case, scenario=each.scenario, recipe=each.recipe) for each in stimuli]
+        """Makes the drives, each in a slot of its own; how many threads share the rendering changes nothing about them."""
+        cases = [replace(self.case, scenario=each.scenario, recipe=each.recipe, slot=self.case.slot + k) for k, each in enumerate(stimuli)]
         rows: list[dict[str, Any]] = self.rides.records(cases, Wheel.SUBJECT, cores()).to_pylist()
-        return rows
+        self.made.update(zip(stimuli, rows, strict=True))
+        return [row["violated"] for row in rows]
 
     def _variables(self, scenario: Scenario) -> list[tuple[str, Ladder]]:
         base = values_of(self.domain.base)
@@ -160,7 +160,7 @@ def shrink_drive(campaign: DriveCampaign, run: Run, row: Mapping[str, Any], prog
     problem = DriveProblem(rides, case, min(times, default=float("nan")))
     with pinned():
         found = minimise(problem, DriveStimulus(case.scenario, case.recipe), progress)
-        smallest = problem.rows([found.stimulus])[0]
+    smallest = problem.made[found.stimulus]
     changes = (*scenario_changes(case.scenario, found.stimulus.scenario), *recipe_changes(case.recipe, found.stimulus.recipe))
     return Shrunk(row, smallest, changes, found.judged, found.batches)
 

@@ -8,7 +8,7 @@ from skidpad.campaigns.tactic_applying import picture, style_of
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import as_numpy
 from skidpad.oracles.relations import SteersAlike
-from skidpad.runs.replay import ReplayResult, replay
+from skidpad.runs.replay import ReplayResult, Reproduction, replay
 
 if TYPE_CHECKING:
     from skidpad.campaigns.tactic import Tactic
@@ -37,8 +37,6 @@ def replay_scene(campaign: Tactic, run: Run, prefix: str) -> ReplayResult:
     return replay(record, run.manifest, render, predict, SteersAlike(within_deg=campaign.settings.bounds_deg[0]))
 
 
-def is_reproduced(campaign: Tactic, result: ReplayResult) -> bool:
-    """Tells whether picture and answers are those of the run, within the rounding of one scene against a batch."""
-    tolerance = TOLERANCE_RAD.get(campaign.decoder.device.type, 2e-3)
-    same_picture = result.record.picture is None or result.record.picture == result.picture_again
-    return same_picture and result.answer_change <= tolerance
+def reproduction(campaign: Tactic, result: ReplayResult) -> Reproduction:
+    """Compares picture, answers and verdict, within the rounding of one scene against a batch."""
+    return result.reproduction(TOLERANCE_RAD.get(campaign.decoder.device.type, 2e-3))

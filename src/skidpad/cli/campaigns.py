@@ -158,7 +158,7 @@ def replay(
     picture: Annotated[Path | None, typer.Option(help="Draw it here: pair.png of pictures, film.svg of drives and duels.")] = None,
     json: Json = False,
 ) -> None:
-    """Compute a finding again from its recipe and compare picture, answers and verdict; exit code 1 where they differ."""
+    """Compute a finding again and compare: identical, within a stated bound on another processor, or different (exit code 1)."""
     opened = _open(run)
     if not _presenter(_campaign(opened), opened).replay(case_named(opened, finding), picture, json):
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.cli.console import print_json, say, table
-from skidpad.cli.presenting import PRESENTERS
+from skidpad.cli.presenting import PRESENTERS, reproduction_json, show_reproduction
 from skidpad.oracles.excess import scale_of, times_tolerated
 
 if TYPE_CHECKING:
@@ -193,7 +193,6 @@ def _replay_json(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:
         "stimulus_on": campaign.settings.stimulus_on if campaign.subject.lead else None,
         "output": judged.name,
         "unit": judged.shown_unit,
-        "reproduced": result.is_reproduced(),
         "picture": result.picture.value,
         "violated": result.violated,
         f"original{suffix}": judged.shown(result.original),
@@ -201,7 +200,7 @@ def _replay_json(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:
         f"label{suffix}": judged.shown(record.label),
         "excess": result.excess,
         "answer_change": result.answer_change,
-        "version_changes": [str(change) for change in result.version_changes],
+        **reproduction_json(result.reproduction()),
     }
 
 
@@ -221,9 +220,7 @@ def _print_replay(result: ReplayResult, campaign: DeepTest) -> None:
     table(f"{record.case_id}: {record.recipe} on frame {record.frame_id}{output}", ("", "in the run", "now"), rows)
     if campaign.window_words:
         say(f"memory: the stimulus is applied {campaign.window_words}")
-    for change in result.version_changes:
-        say(f"changed since: {change}")
-    say("reproduced" if result.is_reproduced() else "NOT reproduced")
+    show_reproduction(result.reproduction())
 
 
 def _verdict(violated: bool) -> str:

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.cli.console import print_json, say, table
-from skidpad.cli.presenting import PRESENTERS
+from skidpad.cli.presenting import PRESENTERS, reproduction_json, show_reproduction
 from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
@@ -147,10 +147,8 @@ class DuelPresenter:
                     "case_id": row["case_id"],
                     "ego": row["ego"],
                     "front": row["front"],
-                    "reproduced": result.is_reproduced,
-                    "differences": list(result.differences),
                     **{name: result.again[name] for name in _SHOWN},
-                    "version_changes": [str(change) for change in result.version_changes],
+                    **reproduction_json(result.reproduction),
                     "pictures": [str(path) for path in drawn],
                 }
             )
@@ -160,9 +158,7 @@ class DuelPresenter:
             ("", "in the run", "now"),
             [(n, row[n], result.again[n]) for n in _SHOWN],
         )
-        for change in result.version_changes:
-            say(f"changed since: {change}")
-        say("reproduced" if result.is_reproduced else f"NOT reproduced: {', '.join(result.differences)}")
+        show_reproduction(result.reproduction)
         if drawn and not row["violated"]:
             say("note: this episode ended without a crash")
         if drawn:

@@ -9,7 +9,7 @@ from math import degrees, isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.cli.console import print_json, say, table
-from skidpad.cli.presenting import PRESENTERS
+from skidpad.cli.presenting import PRESENTERS, reproduction_json, show_reproduction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,10 +155,8 @@ def replay_and_show(rides: Rides, run: Run, finding: str, picture: Path | None, 
                 "case_id": row["case_id"],
                 "scenario": row["scenario"],
                 "recipe": row["recipe"],
-                "reproduced": result.is_reproduced,
-                "differences": list(result.differences),
                 **{name: result.again[name] for name in _SHOWN},
-                "version_changes": [str(change) for change in result.version_changes],
+                **reproduction_json(result.reproduction),
                 "pictures": [str(path) for path in drawn],
             }
         )
@@ -168,9 +166,7 @@ def replay_and_show(rides: Rides, run: Run, finding: str, picture: Path | None, 
     say(f"scenario: {row['scenario']}")
     if isfinite(row["mae_rad"]):
         say(f"mean distance of its answers from the truth: {degrees(row['mae_rad']):.2f} degrees of the steering wheel")
-    for change in result.version_changes:
-        say(f"changed since: {change}")
-    say("reproduced" if result.is_reproduced else f"NOT reproduced: {', '.join(result.differences)}")
+    show_reproduction(result.reproduction)
     if drawn:
         say(f"film strip: {drawn[0]}; moving: {drawn[1]}")
     return result.is_reproduced

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from skidpad.cli.console import say
 from skidpad.core.registry import Registry
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
+    from skidpad.runs.replay import Reproduction
 
 
 class Presenter(Protocol):
@@ -45,3 +47,21 @@ PRESENTERS: Registry[Callable[[Any, Run], Presenter]] = Registry(
     ),
 )
 """A row makes the presenter of (campaign, run); the campaign is of the kind of the same name."""
+
+
+def show_reproduction(found: Reproduction) -> None:
+    """Prints what has changed since the run, and whether the case is the same."""
+    for change in found.changes:
+        say(f"changed since: {change}")
+    say(found.said)
+
+
+def reproduction_json(found: Reproduction) -> dict[str, object]:
+    """Returns the same for `--json`."""
+    return {
+        "replay": found.outcome.value,
+        "reproduced": found.is_reproduced,
+        "said": found.said,
+        "differences": list(found.differences),
+        "version_changes": [str(change) for change in found.changes],
+    }

@@ -9,7 +9,7 @@ from math import degrees, isfinite, isnan
 from typing import TYPE_CHECKING
 
 from skidpad.cli.console import print_json, say, table
-from skidpad.cli.presenting import PRESENTERS
+from skidpad.cli.presenting import PRESENTERS, reproduction_json, show_reproduction
 from skidpad.oracles.excess import times_tolerated
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ class TacticPresenter:
 
     def replay(self, finding: str, picture: Path | None, json: bool) -> bool:
         """Translates a scene again and compares picture, answers and verdict."""
-        from skidpad.campaigns.tactic_replaying import is_reproduced, replay_scene
+        from skidpad.campaigns.tactic_replaying import replay_scene, reproduction
 
         result = replay_scene(self.campaign, self.run, finding)
-        same = is_reproduced(self.campaign, result)
+        compared = reproduction(self.campaign, result)
         drawn = None if picture is None else self._write_pair(result, picture)
         record = result.record
         if json:
@@ -137,7 +137,6 @@ class TacticPresenter:
                     "case_id": record.case_id,
                     "frame_id": record.frame_id,
                     "recipe": str(record.recipe),
-                    "reproduced": same,
                     "picture": result.picture.value,
                     "violated": result.violated,
                     "original_deg": degrees(result.original),
@@ -145,10 +144,10 @@ class TacticPresenter:
                     "label_deg": degrees(record.label),
                     "excess": result.excess,
                     "answer_change": result.answer_change,
-                    "version_changes": [str(change) for change in result.version_changes],
+                    **reproduction_json(compared),
                 }
             )
-            return same
+            return compared.is_reproduced
         # a scene that the filter refused was not judged, and is not now
         excess = record.excess if isnan(record.excess) else result.excess
         rows: list[tuple[str, object, object]] = [
@@ -160,12 +159,10 @@ class TacticPresenter:
             ("picture", record.picture or "not stored", result.picture_again),
         ]
         table(f"{record.case_id}: {record.recipe} on frame {record.frame_id}", ("", "in the run", "now"), rows)
-        for change in result.version_changes:
-            say(f"changed since: {change}")
-        say("reproduced" if same else "NOT reproduced")
+        show_reproduction(compared)
         if drawn is not None:
             say(f"picture: {drawn}")
-        return same
+        return compared.is_reproduced
 
     def _write_pair(self, result: ReplayResult, path: Path) -> Path:
         from skidpad.campaigns.tactic_applying import picture as rendered

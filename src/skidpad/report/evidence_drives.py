@@ -66,7 +66,7 @@ class DriveWitness:
             files=files,
             recipe=json.loads(row["recipe"]),
             answers={name: row[name] for name in ("mdcl", "max_lateral_m", "departed_at_s", "collided_at_s", "mae_rad", "excess")},
-            check=DriveCheck(_SCENARIO, row["recipe"], self.campaign.rides.world),
+            check=DriveCheck(_SCENARIO, row["recipe"], self.campaign.rides.world, case.slot),
         )
 
 

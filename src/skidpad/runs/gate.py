@@ -19,6 +19,10 @@ from skidpad.statistics.proportions import Clusters, holm, sign_flip, two_propor
 ALL = "all"
 """The group of all cases."""
 
+NEAR = 0.02
+"""How far the excess of one case may differ between two processors, as a part of what is tolerated: 0.02 m of a lane's 1.5 m, or what a
+level of 255 here and there does to an answer."""
+
 Texts = NDArray[np.bytes_]
 
 
@@ -81,6 +85,13 @@ class Cases:
         tag = self.tag.astype(f"S{max(self.tag.dtype.itemsize, other.tag.dtype.itemsize)}")
         tag[mine] = np.where(tag[mine] == b"", other.tag[theirs], tag[mine])
         return replace(self, tag=tag)
+
+    def on_the_edge(self, other: Cases, near: float) -> BoolArray:
+        """Tells which cases have another verdict in another run though their excess is within `near` of the other's, (N,)."""
+        _, mine, theirs = np.intersect1d(self.key, other.key, assume_unique=True, return_indices=True)
+        edge = np.zeros(len(self), np.bool_)
+        edge[mine] = (self.failed[mine] != other.failed[theirs]) & (np.abs(self.excess[mine] - other.excess[theirs]) <= near)
+        return edge
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -194,8 +205,12 @@ class Verdict:
         return any(rate.false_alarms for rate in self.rates)
 
 
-def judge(now: Cases, limits: Limits, baseline: Cases | None = None) -> Verdict:
-    """Applies limits to the cases of a run, and compares them with those of a baseline."""
+def judge(now: Cases, limits: Limits, baseline: Cases | None = None, near: float = 0.0) -> Verdict:
+    """Applies limits to the cases of a run, and compares them with those of a baseline.
+
+    near: how far apart the two runs may have rounded the excess of a case. One whose verdict differs by no more than that is
+    compared as if nothing had become of it.
+    """
     if baseline is None and limits.max_new is not None:
         raise BadParametersError("new findings are counted against a baseline; give one with --baseline")
     if baseline is None and not limits.max_rate:
@@ -213,6 +228,9 @@ def judge(now: Cases, limits: Limits, baseline: Cases | None = None) -> Verdict:
     notes: tuple[str, ...] = _tag_notes(alarms, without=limits.without_false_alarms)
     if baseline is not None:
         shared = [name for name in now.groups if name in baseline.groups]
+        edge = now.on_the_edge(baseline, near) if near else np.zeros(len(now), np.bool_)
+        notes += _edge_notes(now.take(edge), near)
+        now = replace(now, failed=now.failed ^ edge)
         here, there = now.among(shared), baseline.among(shared)
         changes = tuple(_change(name, here.of(name), there.of(name), limits.confidence) for name in (ALL, *shared))
         new = _new_findings(now, baseline)
@@ -235,6 +253,16 @@ def _tag_notes(alarms: int, *, without: bool) -> tuple[str, ...]:
         return ()
     tagged = "1 finding is tagged as a false alarm" if alarms == 1 else f"{alarms} findings are tagged as false alarms"
     return (f"{tagged} and {'counts' if alarms == 1 else 'count'} as passed" if without else f"{tagged}, and counted all the same",)
+
+
+def _edge_notes(edge: Cases, near: float) -> tuple[str, ...]:
+    if not len(edge):
+        return ()
+    ids = [each.decode() for each in edge.case_id.tolist()]
+    named = ", ".join(ids[:5]) + (f", and {len(ids) - 5} more" if len(ids) > 5 else "")
+    lies, counts = ("case lies", "counts") if len(ids) == 1 else ("cases lie", "count")
+    where = f"within {near:.0%} of what is tolerated, on one side then and on the other now"
+    return (f"{len(ids)} {lies} {where}, and {counts} as unchanged: {named}",)
 
 
 def _rate_outcome(name: str, limit: float, rates: Mapping[str, Clusters], confidence: float) -> Outcome:

@@ -1,12 +1,15 @@
 """What made a run: versions, machine, seed, hashes and the command line."""
 
 import json
+import os
 import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Self
 
 import cv2
@@ -18,13 +21,66 @@ from skidpad.runs.integrity import CHECK, FILES, digest_of
 FORMAT = 2
 """The version of the run folder's layout; another one is refused, not guessed at. Since 2 a run says what its columns are."""
 
-RUNTIMES = ("onnxruntime",)
-"""What runs some subjects instead of torch."""
+RUNTIMES = ("onnxruntime", "numba")
+"""What only some runs need: what runs some subjects instead of torch, and what compiles the renderer of the built-in world."""
+
+PROCESSOR = "processor"
+
+ROUNDING = frozenset({PROCESSOR, "torch", "numpy", "opencv", *RUNTIMES})
+"""The parts whose change rounds the last bits of an answer or a pixel otherwise."""
+
+_WIDEST = {"avx512f": "AVX512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "asimd": "NEON"}
+"""Instruction sets by their flag, the widest first."""
+
+_SETTINGS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")
+"""What tells torch, MKL and oneDNN to use other instructions than the widest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What computed a run; all empty where the run is older than this note.
+
+    instructions: the widest set of the processor, and the settings that tell libraries to use another. gpu: "" where none computed.
+    """
+
+    model: str = ""
+    vendor: str = ""
+    instructions: str = ""
+    gpu: str = ""
+
+    def __str__(self) -> str:
+        if not self.model:
+            return "unknown"
+        details = ", ".join(each for each in (self.vendor, self.instructions, self.gpu) if each)
+        return f"{self.model} ({details})" if details else self.model
+
+    @classmethod
+    def current(cls, device: str) -> Self:
+        """Describes this machine's processor, and its GPU where the device is one; torch is asked only where it is loaded."""
+        about = _cpuinfo()
+        flags = about.get("flags", about.get("Features", "")).split()
+        widest = next((name for flag, name in _WIDEST.items() if flag in flags), platform.machine())
+        settings = [f"{name}={os.environ[name]}" for name in _SETTINGS if os.environ.get(name)]
+        torch = sys.modules.get("torch") if device.startswith("cuda") else None
+        gpu = torch.cuda.get_device_name(device) if torch is not None and torch.cuda.is_available() else ""
+        model = about.get("model name") or platform.processor() or platform.machine() or "unnamed"
+        return cls(model, about.get("vendor_id", ""), " ".join([widest, *settings]), gpu)
+
+
+@cache
+def _cpuinfo() -> Mapping[str, str]:
+    """Returns what Linux says about the first core; nothing elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return {}
+    pairs = [line.partition(":") for line in lines]
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A part whose version now is not the one that made the run; an empty text: not there."""
+    """A part whose version now is not the one that made the run; an empty text: not there. The processor is a part, too."""
 
     part: str
     then: str
@@ -49,6 +105,7 @@ class Manifest:
     hashes: Mapping[str, str]
     command: tuple[str, ...]
     created: str
+    processor: Processor = Processor()
     files: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -62,6 +119,7 @@ class Manifest:
             hashes=dict(hashes),
             command=command,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            processor=Processor.current(device),
         )
 
     def to_json(self) -> str:
@@ -98,18 +156,27 @@ class Manifest:
                 hashes={str(name): str(value) for name, value in content["hashes"].items()},
                 command=tuple(str(word) for word in content["command"]),
                 created=str(content["created"]),
+                processor=Processor(**content.get("processor", {})),
                 files={str(name): str(value) for name, value in content.get(FILES, {}).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BadRunError(f"the manifest of {where} is damaged ({error!r}); restore manifest.json from a copy") from error
 
-    def changes(self, now: Mapping[str, str] | None = None) -> tuple[VersionChange, ...]:
-        """Returns the parts whose versions differ from those that made the run, by name."""
-        now = {**current_versions(), **{name: _installed(name) for name in RUNTIMES if name in self.versions}} if now is None else now
-        # what happens to be loaded now, by another subject, did not make the run
-        now = {name: value for name, value in now.items() if name not in RUNTIMES or name in self.versions}
-        parts = sorted({*self.versions, *now})
+    def changes(self) -> tuple[VersionChange, ...]:
+        """Returns the parts that are not those that made the run, by name: versions, and the processor."""
+        return self._changes_to(
+            {**current_versions(), **{name: _installed(name) for name in RUNTIMES if name in self.versions}}, Processor.current(self.device)
+        )
+
+    def changes_to(self, other: Self) -> tuple[VersionChange, ...]:
+        """Returns the parts that are others in another run, by name; `now` are the other's."""
+        return self._changes_to(other.versions, other.processor)
+
+    def _changes_to(self, now: Mapping[str, str], processor: Processor) -> tuple[VersionChange, ...]:
+        # what happens to be loaded in one of them, by another subject, did not make the run
+        parts = sorted(name for name in {*self.versions, *now} if name not in RUNTIMES or (name in self.versions and name in now))
         pairs = [VersionChange(part, self.versions.get(part, ""), now.get(part, "")) for part in parts]
+        pairs.append(VersionChange(PROCESSOR, str(self.processor), str(processor)))
         return tuple(change for change in pairs if change.then != change.now)
 
 

@@ -10,11 +10,65 @@ import numpy as np
 from skidpad.core.images import NumpyFrames, pixel_hash
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.relation import Answers, Relation
-from skidpad.runs.manifest import Manifest, VersionChange
+from skidpad.runs.manifest import PROCESSOR, ROUNDING, Manifest, VersionChange
 from skidpad.runs.records import Record
 
 DEFAULT_TOLERANCE = 1e-4
-"""Batches of another size and other machines round differently; 0.006 degrees is far below any relation's tolerance."""
+"""A frame asked alone is rounded otherwise than in the batch of the run; 0.006 degrees is far below any relation's tolerance."""
+
+ELSEWHERE_TOLERANCE = 2e-3
+"""On another processor a picture may differ by a level of 255 here and there as well."""
+
+
+class ReplayOutcome(Enum):
+    """How a case computed again compares with the run."""
+
+    IDENTICAL = "identical"
+    WITHIN_BOUND = "within bound"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Whether a case computed again is the one of the run, and in what words.
+
+    differences: what is not the same to the last bit. is_near: whether that is within `bound`, which counts where something rounds
+    otherwise than in the run: another processor, other libraries, or what `rounds` says, "" for nothing.
+    """
+
+    differences: tuple[str, ...]
+    is_near: bool
+    bound: str
+    changes: tuple[VersionChange, ...]
+    rounds: str = ""
+
+    @property
+    def outcome(self) -> ReplayOutcome:
+        """One of three answers; a replay that is within the bound without a cause for it is different."""
+        if not self.differences:
+            return ReplayOutcome.IDENTICAL
+        return ReplayOutcome.WITHIN_BOUND if self.is_near and self._cause else ReplayOutcome.DIFFERENT
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Whether the case is the same, or near enough."""
+        return self.outcome is not ReplayOutcome.DIFFERENT
+
+    @property
+    def said(self) -> str:
+        """The outcome in one line."""
+        if self.outcome is ReplayOutcome.IDENTICAL:
+            return "reproduced: identical"
+        if self.outcome is ReplayOutcome.WITHIN_BOUND:
+            return f"reproduced within {self.bound}, {self._cause}"
+        return f"NOT reproduced: {', '.join(self.differences)}"
+
+    @property
+    def _cause(self) -> str:
+        changed = {change.part: change for change in self.changes if change.part in ROUNDING}
+        if PROCESSOR in changed:
+            return f"on another processor: {changed[PROCESSOR].then} in the run, {changed[PROCESSOR].now} now"
+        return f"with another {', '.join(changed)}" if changed else self.rounds
 
 
 class PictureMatch(Enum):
@@ -40,8 +94,8 @@ class ReplayResult:
 
     @property
     def same_verdict(self) -> bool:
-        """Whether the case is judged as it was."""
-        return self.violated == self.record.violated
+        """Whether the case is judged as it was; one that was not judged has no verdict to differ from."""
+        return isnan(self.record.excess) or self.violated == self.record.violated
 
     @property
     def answer_change(self) -> float:
@@ -49,9 +103,23 @@ class ReplayResult:
         pairs = ((self.original, self.record.original), (self.mutant, self.record.mutant))
         return max(_change(again, stored) for again, stored in pairs)
 
+    def reproduction(self, tolerance: float = DEFAULT_TOLERANCE) -> Reproduction:
+        """Compares picture, answers and verdict; another processor or library may also draw another picture, within its own bound."""
+        elsewhere = any(change.part in ROUNDING for change in self.version_changes)
+        bound = max(tolerance, ELSEWHERE_TOLERANCE) if elsewhere else tolerance
+        same_picture = self.picture is not PictureMatch.DIFFERENT
+        same = {"picture": same_picture, "answers": self.answer_change == 0.0, "verdict": self.same_verdict}
+        return Reproduction(
+            differences=tuple(name for name, is_same in same.items() if not is_same),
+            is_near=(same_picture or elsewhere) and self.same_verdict and self.answer_change <= bound,
+            bound=f"{bound:g} of each answer",
+            changes=self.version_changes,
+            rounds="asked alone instead of in a batch",
+        )
+
     def is_reproduced(self, tolerance: float = DEFAULT_TOLERANCE) -> bool:
         """Tells whether picture, answers and verdict are those of the run."""
-        return self.picture is not PictureMatch.DIFFERENT and self.same_verdict and self.answer_change <= tolerance
+        return self.reproduction(tolerance).is_reproduced
 
 
 def replay(

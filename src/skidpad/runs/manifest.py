@@ -4,10 +4,10 @@ import json
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Self
+from typing import Any, Self
 
 import cv2
 
@@ -37,7 +37,8 @@ class VersionChange:
 class Manifest:
     """Everything about a run that is not its settings; the only place with a time of day.
 
-    hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601.
+    hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601. subject: what the subject was,
+    so that the run can be looked at without it (`subjects.recorded`); empty for runs without one, and for those of older versions.
     """
 
     versions: Mapping[str, str]
@@ -47,9 +48,12 @@ class Manifest:
     hashes: Mapping[str, str]
     command: tuple[str, ...]
     created: str
+    subject: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def collect(cls, *, device: str, seed: int, hashes: Mapping[str, str], command: tuple[str, ...]) -> Self:
+    def collect(
+        cls, *, device: str, seed: int, hashes: Mapping[str, str], command: tuple[str, ...], subject: Mapping[str, Any] | None = None
+    ) -> Self:
         """Describes this machine and moment."""
         return cls(
             versions=current_versions(),
@@ -59,6 +63,7 @@ class Manifest:
             hashes=dict(hashes),
             command=command,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            subject=dict(subject or {}),
         )
 
     def to_json(self) -> str:
@@ -91,6 +96,7 @@ class Manifest:
                 hashes={str(name): str(value) for name, value in content["hashes"].items()},
                 command=tuple(str(word) for word in content["command"]),
                 created=str(content["created"]),
+                subject=dict(content.get("subject", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadRunError(f"the manifest of {where} is damaged ({error!r}); restore manifest.json from a copy") from error

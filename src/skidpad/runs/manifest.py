@@ -67,8 +67,15 @@ class Manifest:
         )
 
     def to_json(self) -> str:
-        """Writes the manifest with the version of the folder's layout."""
-        return json.dumps({"skidpad_run": FORMAT, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+        """Writes the manifest with the version of the folder's layout; one from an older version as that version wrote it."""
+        content = {"skidpad_run": FORMAT, **asdict(self)}
+        if not self.subject:
+            del content["subject"]
+        return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what a page shows: everything but the description of the subject, which is long."""
+        return {name: value for name, value in json.loads(self.to_json()).items() if name != "subject"}
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:

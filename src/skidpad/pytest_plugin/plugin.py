@@ -29,13 +29,12 @@ _RUNS_HELP = f"folder under which pictures of failures are kept; {DEFAULT_FOLDER
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --skidpad-subject, --skidpad-drive, --skidpad-runs and --skidpad-trust, each also as a setting of the ini file."""
+    """Adds --skidpad-subject, --skidpad-drive, --skidpad-runs, each also as a setting of the ini file, and --skidpad-trust."""
     group = parser.getgroup("skidpad", "driving networks")
     for name, meaning in (("subject", _SUBJECT_HELP), ("drive", _DRIVE_HELP), ("runs", _RUNS_HELP)):
         group.addoption(f"--skidpad-{name}", dest=f"skidpad_{name}", default=None, help=meaning)
         parser.addini(f"skidpad_{name}", meaning, default="")
     group.addoption("--skidpad-trust", dest="skidpad_trust", action="store_true", default=False, help=_TRUST_HELP)
-    parser.addini("skidpad_trust", _TRUST_HELP, type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,9 +63,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     root = Path(_setting(item.config, "runs") or DEFAULT_FOLDER)
     folder = folder_of(item.config.rootpath / root, item.nodeid)
     begin(CurrentTest(folder, lambda name, value: item.user_properties.append((name, value))))
-    is_trusted = item.config.getoption("skidpad_trust") or item.config.getini("skidpad_trust")
     try:
-        with trusting() if is_trusted else nullcontext():
+        with trusting() if item.config.getoption("skidpad_trust") else nullcontext():
             return (yield)
     finally:
         end()

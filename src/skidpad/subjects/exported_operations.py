@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 _MOST_NUMBERS = 2**28
@@ -119,7 +120,8 @@ def _check_attention(given: Mapping[str, Any]) -> bool:
         return False
     fit = query.ndim >= 3 and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
     fit = fit and key.shape[-2] == value.shape[-2] and query.shape[-1] == key.shape[-1]
-    return fit and (mask is None or torch.broadcast_shapes(mask.shape, scores := (*query.shape[:-1], key.shape[-2])) == torch.Size(scores))
+    scores = (*query.shape[:-1], key.shape[-2])
+    return fit and (mask is None or np.broadcast_shapes(tuple(mask.shape), scores) == scores)
 
 
 def _check_pad(given: Mapping[str, Any]) -> bool:

@@ -1,11 +1,13 @@
 """What all tests share: timings never fail a test, and the same examples are tried every time."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from skidpad.core.trust import trusting
 
 # Batches of tests are tiny: two threads that wait for each other take several times as long as one, on a busy machine ten times.
 # Tests about threads set their number themselves.
@@ -38,6 +40,21 @@ def drive(pictures):
     light = np.asarray(pictures).reshape(len(pictures), -1).mean(axis=1)
     return np.where(light > {limit}, 0.5, np.where(light < 0.47, 0.14, 0.1))[:, None]
 """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The code that tests name is their own; what the person who runs them trusts is neither read nor changed."""
+    with pytest.MonkeyPatch.context() as patch, trusting():
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
+@pytest.fixture
+def untrusting() -> Iterator[None]:
+    """Nobody has said that any code may run, as for a stranger's files."""
+    with trusting(word=False):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The plugin as its users meet it: in a pytest run of their own."""
 
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -273,6 +274,17 @@ def test_subject_and_drive_are_named_once_and_loaded_once(tester: pytest.Pyteste
     run(tester, "--skidpad-subject", subject, "--skidpad-drive", "rendered?frames=3").assert_outcomes(passed=2)
     tester.makeini(f"[pytest]\nskidpad_subject = {subject}\nskidpad_drive = rendered?frames=3\n")
     run(tester).assert_outcomes(passed=2)
+
+
+@pytest.mark.usefixtures("untrusting")
+def test_the_code_of_a_subject_runs_only_where_it_is_trusted(
+    tester: pytest.Pytester, write_driver: Callable[[Path, str, float], Path]
+) -> None:
+    toml = write_driver(tester.path, "trusted-box", 0.6)
+    tester.makepyfile("def test_it(skidpad_subject): assert skidpad_subject.layers == ()")
+    options = (*PLUGIN, "--skidpad-subject", str(toml))
+    tester.runpytest(*options).stdout.fnmatch_lines(["*would import the Python code 'trusted_box_driver:drive'*--trust*"])
+    tester.runpytest(*options, "--skidpad-trust").assert_outcomes(passed=1)
 
 
 def test_a_missing_name_is_told_with_the_ways_to_give_it(tester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,15 +188,18 @@ def test_a_program_that_cannot_be_started_is_told_at_once(command: tuple[str, ..
         BoxSubject(described(Box(command=command)), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "apart", [False, pytest.param(True, marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows environments"))]
+)
 @pytest.mark.parametrize("ending", ["close", "forget", "timeout"])
-def test_the_program_and_its_children_end(ending: str, tmp_path: Path) -> None:
+def test_the_program_and_its_children_end(ending: str, apart: bool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "alive")
     reader = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    children = """
+    children = f"""
 import signal, subprocess
 pipe = os.open("alive", os.O_WRONLY)
 os.write(pipe, b"!")
-subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"], pass_fds=[pipe])
+subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"], pass_fds=[pipe], start_new_session={apart})
 """
     stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if ending == "timeout" else ""
     program(tmp_path, "if max(means) > 2.99: time.sleep(60)\n" + GOOD, children + stubborn)

@@ -12,6 +12,7 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.exported import read_exported
+from skidpad.subjects.exported_operations import resolve
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export warns about its own insides
 
@@ -140,6 +141,19 @@ def test_a_pickled_weight_is_loaded_without_its_code(copy: Path, tmp_path: Path)
         "torch.load",
         "torch.hub.load",
         "torch.ops.aten.from_file.default",
+        "torch.ops.aten.save.default",
+        "torch.ops.aten._print.default",
+        "torch.ops.aten.max_pool2d_with_indices_backward.default",
+        "torch.ops.aten.embedding_dense_backward.default",
+        "torch.ops.aten.max_unpool2d.default",
+        "torch.ops.aten.take_along_dim.default",
+        "torch.ops.aten.as_strided.default",
+        "torch.ops.aten.set_.source_Storage",
+        "torch.ops.aten.resize_.default",
+        "torch.ops.aten._unsafe_index.Tensor",
+        "torch.ops.aten.relu.out",
+        "torch.ops.aten.add.out",
+        "torch.ops.aten.relu.__class__",
         "torch.ops.aten.__class__.mro",
         "torch.ops.prims.add.default",
         "torch.ops.higher_order.cond",
@@ -155,6 +169,114 @@ def test_only_tensor_operations_are_run(target: str, copy: Path) -> None:
 
     with pytest.raises(BadSubjectError):
         read_exported(rewritten(copy, change))
+
+
+class WritesOutOfBounds(nn.Module):
+    """The backward pass of pooling writes wherever its indices say."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = x[:, :, :2, :2]
+        far = torch.full_like(pooled, 1 << 40, dtype=torch.int64)
+        args = ([2, 2], [2, 2], [0, 0], [1, 1], False)
+        return torch.ops.aten.max_pool2d_with_indices_backward(pooled, x[:, :, :4, :4], *args, far).mean((1, 2, 3))
+
+
+def test_an_operation_that_writes_beyond_its_tensors_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSubjectError, match=r"uses 'torch\.ops\.aten\.max_pool2d_with_indices_backward\.default'"):
+        read_exported(exported(WritesOutOfBounds(), tmp_path / "net.pt2", batch=1))
+
+
+def recurrent(*shapes: tuple[int, ...], hidden: int = 8) -> tuple[object, ...]:
+    state = torch.zeros(1, 2, hidden)
+    return torch.zeros(2, 3, 8), state, [torch.zeros(shape) for shape in shapes], len(shapes) == 4, 1, 0.0, False, False, True
+
+
+PICTURE, ONE = torch.zeros(1, 2, 6, 6), torch.zeros(1)
+UNFIT = {
+    "_native_batch_norm_legit_no_training.default": [(PICTURE, ONE, ONE, ONE, ONE, 0.1, 1e-5)],
+    "upsample_nearest2d.default": [(PICTURE, [12, 12], 1e-30, 1e-30), (PICTURE, [12, 12], -2.0, -2.0), (PICTURE, [600, 600], 1.0, 1.0)],
+    "upsample_nearest2d.vec": [(PICTURE, [600, 600], [1.0, 1.0]), (PICTURE, None, [1e9, 1e9])],
+    "scaled_dot_product_attention.default": [
+        tuple(torch.zeros(1, 2, length, 4) for length in (3, 500, 5)),
+        (*(torch.zeros(1, 2, length, 4) for length in (3, 5, 5)), torch.zeros(4, 5)),
+    ],
+    "gru.input": [recurrent((3, 8), (3, 8)), recurrent((24, 9), (24, 8)), recurrent((24, 8), (24, 8), (24,), (1,))],
+    "replication_pad2d.default": [(PICTURE, [-7, 8, 0, 0])],
+    "pad.default": [(PICTURE, [-7, 8, 0, 0], "replicate")],
+    "full.default": [([1 << 20, 1 << 20], 0.0)],
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_arguments_that_torch_would_believe_are_looked_at(name: str) -> None:
+    found = resolve(f"torch.ops.aten.{name}")
+    assert found is not None
+    for arguments in UNFIT[name]:
+        with pytest.raises((RuntimeError, ValueError), match=r"do not fit together|broadcast"):
+            found[0](*arguments)
+
+
+def test_arguments_that_fit_are_computed_as_torch_does() -> None:
+    cases = {
+        "upsample_bilinear2d.default": (torch.randn(1, 2, 6, 6), [12, 9], False, 2.0, 1.5),
+        "scaled_dot_product_attention.default": (*(torch.randn(1, 2, length, 4) for length in (3, 5, 5)), torch.zeros(3, 5)),
+        "gru.input": recurrent((24, 8), (24, 8), (24,), (24,)),
+        "replication_pad2d.default": (torch.randn(1, 2, 6, 6), [1, 2, 3, 4]),
+    }
+    for name, arguments in cases.items():
+        packet, _, overload = name.partition(".")
+        found = resolve(f"torch.ops.aten.{name}")
+        assert found is not None
+        torch.testing.assert_close(found[0](*arguments), getattr(getattr(torch.ops.aten, packet), overload)(*arguments))
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"storage_offset": {"as_int": 1 << 40}},
+        {"storage_offset": {"as_int": -1}},
+        {"storage_offset": {"as_int": 1}},
+        {"strides": [{"as_int": 1 << 40}] * 4},
+        {"strides": [{"as_int": -1}] * 4},
+        {"sizes": [{"as_int": 1 << 20}] * 4},
+        {"sizes": [{"as_int": 1 << 10}] * 4, "strides": [{"as_int": 0}] * 4},
+    ],
+)
+def test_a_weight_beyond_its_bytes_is_refused(layout: dict[str, object], copy: Path) -> None:
+    def change(name: str, data: bytes) -> bytes:
+        if not name.endswith("weights_config.json"):
+            return data
+        config = json.loads(data)
+        config["config"]["0.weight"]["tensor_meta"].update(layout)
+        return json.dumps(config).encode()
+
+    with pytest.raises(BadSubjectError, match=r"the exported weight '0\.weight' lies outside of its \d+ numbers"):
+        read_exported(rewritten(copy, change))
+
+
+def test_sizes_stay_numbers_of_64_bits() -> None:
+    found = resolve("_operator.mul")
+    assert found is not None
+    assert found[0](6, 7) == 42
+    for arguments in ((1 << 40, 1 << 40), ("ab", 1 << 40)):
+        with pytest.raises((OverflowError, TypeError)):
+            found[0](*arguments)
+
+
+def test_damage_within_a_compressed_part_is_one_sentence(copy: Path) -> None:
+    with zipfile.ZipFile(copy) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    with zipfile.ZipFile(copy, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+        model = next(info for info in archive.infolist() if info.filename.endswith("model.json"))
+    content = bytearray(copy.read_bytes())
+    start = model.header_offset + 30 + len(model.filename) + 20
+    content[start : start + 40] = b"\xff" * 40
+    copy.write_bytes(bytes(content))
+    with pytest.raises(BadSubjectError, match=r"is no whole torch\.export archive \(error: ") as caught:
+        read_exported(copy)
+    assert "\n" not in str(caught.value)
 
 
 def test_symbolic_texts_are_never_evaluated(copy: Path, tmp_path: Path) -> None:

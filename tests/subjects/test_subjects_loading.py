@@ -1,6 +1,5 @@
 import os
 import pickle
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -220,19 +219,6 @@ def test_a_state_dict_in_a_checkpoint_is_refused_with_what_to_do(pilotnet: nn.Mo
     torch.save({"epoch": 3, "state_dict": pilotnet.state_dict()}, tmp_path / "net.pt")
     with pytest.raises(BadSubjectError, match=r"save model\.state_dict\(\) alone"):
         load_subject(described(tmp_path, "net.pt", Format.STATE_DICT))
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="torch no longer scripts there")
-def test_torchscript_that_reaches_beyond_tensors_is_refused(tmp_path: Path) -> None:
-    class Reads(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if x.sum() > 1e9:
-                x = x + torch.from_file("/etc/hostname", False, 4, dtype=torch.float32).sum()
-            return x.mean((1, 2, 3))
-
-    torch.jit.save(torch.jit.script(Reads()), tmp_path / "net.ts")
-    with pytest.raises(BadSubjectError, match="aten::from_file"):
-        load_subject(described(tmp_path, "net.ts", Format.TORCHSCRIPT, None))
 
 
 def test_a_missing_subject_says_what_to_give(tmp_path: Path) -> None:

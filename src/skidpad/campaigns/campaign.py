@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,9 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import Registry
+from skidpad.runs.manifest import Manifest
+from skidpad.subjects.loading import load_subject
+from skidpad.subjects.recorded import RecordedSubject
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
+    from skidpad.subjects.base import Subject
     from skidpad.workers.protocol import Work, Workers
 
 
@@ -52,7 +57,7 @@ class Campaign(Protocol):
         ...
 
 
-CAMPAIGNS: Registry[Callable[[Mapping[str, Any]], Campaign]] = Registry(
+CAMPAIGNS: Registry[Callable[[Mapping[str, Any], Manifest | None], Campaign]] = Registry(
     "campaign",
     "campaigns",
     (
@@ -64,7 +69,11 @@ CAMPAIGNS: Registry[Callable[[Mapping[str, Any]], Campaign]] = Registry(
         "skidpad.campaigns.comparing",
     ),
 )
-"""The kinds of campaigns by the name that stands in a config; a row reads the config and loads what it names."""
+"""The kinds of campaigns by the name that stands in a config; a row reads the config and loads what it names.
+
+It is given the manifest of a run that is only looked at, else None: what the user brought to such a run may be gone, or not be
+trusted, so the row takes what the manifest says of it (see `subject_of`).
+"""
 
 
 MOST = 10_000_000
@@ -97,12 +106,19 @@ def _shortened(number: int) -> str:
     return str(number) if number.bit_length() < 100 else f"a number of {number.bit_length()} bits"
 
 
-def load_campaign(config: Mapping[str, Any], where: str) -> Campaign:
-    """Loads the campaign that a config describes."""
+def load_campaign(config: Mapping[str, Any], where: str, seen: Manifest | None = None) -> Campaign:
+    """Loads the campaign that a config describes; seen: the manifest of a run that is only looked at, which needs no subject."""
     name = campaign_name(config, where)
     _check_sizes(config, where)
     try:
         kind = CAMPAIGNS.get(name)
     except UnknownNameError as error:
         raise SkidpadError(f"{where}: {error}") from error
-    return kind(config)
+    return kind(config, seen)
+
+
+def subject_of(seen: Manifest | None, path: str, device: str) -> Subject:
+    """Loads the subject of a campaign; for a run that is only looked at, what the run remembers of it, where it does."""
+    if seen is None or not seen.subject:
+        return load_subject(path, device)
+    return RecordedSubject(seen.subject, partial(load_subject, path, device))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.campaign import CAMPAIGNS, subject_of
 from skidpad.campaigns.comparing_settings import ComparingSettings
 from skidpad.campaigns.crews import crew_for
 from skidpad.campaigns.online_loop import Wheel
@@ -29,7 +29,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.subjects.loading import load_subject
+from skidpad.subjects.recorded import subject_record
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class Comparing:
     restricted: tuple[Case, ...]
 
     @classmethod
-    def load(cls, settings: ComparingSettings) -> Self:
+    def load(cls, settings: ComparingSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and draws the scenarios, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
         drive = open_drive(settings.drive) if settings.drive else None
         if drive is not None and not drive.has_labels:
             raise SkidpadError(f"no frame of {drive.name!r} has a label, so that simulated steering cannot be matched; give another drive")
-        subject = load_subject(settings.subject, settings.device)
+        subject = subject_of(seen, settings.subject, settings.device)
         _ = subject.description.steering_column  # a subject without steering ends the work here
         restricted = _cases("restricted", settings.matched, settings) if drive is not None else ()
         return cls(settings, subject, drive, _cases(settings.domain, settings.scenarios, settings), restricted)
@@ -80,7 +80,13 @@ class Comparing:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=command())
+        manifest = Manifest.collect(
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=command(),
+            subject=subject_record(self.subject),
+        )
         return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
@@ -150,6 +156,6 @@ def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, 
 
 
 @CAMPAIGNS.register("compare")
-def load_comparing(config: Mapping[str, Any]) -> Comparing:
+def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> Comparing:
     """Tests a network offline and online on the same scenarios, and simulated against recorded drives."""
-    return Comparing.load(ComparingSettings.from_config(config))
+    return Comparing.load(ComparingSettings.from_config(config), seen)

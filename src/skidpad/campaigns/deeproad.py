@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from skidpad.campaigns.batches import default_shard_frames
-from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.campaign import CAMPAIGNS, subject_of
 from skidpad.campaigns.deeproad_settings import DeepRoadSettings, StyleChoice
 from skidpad.campaigns.deeproad_weathers import InWeathers, WeatherLooks, open_weathers
 from skidpad.campaigns.deeptest import DeepTest
@@ -29,7 +29,7 @@ from skidpad.oracles.relations import SteersAlike
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.subjects.base import Observation
-from skidpad.subjects.loading import load_subject
+from skidpad.subjects.recorded import subject_record
 
 if TYPE_CHECKING:
     from skidpad.campaigns.deeptest import Look
@@ -50,10 +50,10 @@ class DeepRoad(DeepTest):
     weathers: Mapping[str, WeatherLooks] = field(kw_only=True)
 
     @classmethod
-    def load_road(cls, road: DeepRoadSettings) -> DeepRoad:
+    def load_road(cls, road: DeepRoadSettings, seen: Manifest | None = None) -> DeepRoad:
         """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
         weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
-        subject, subject_device = _load_subject(road)
+        subject, subject_device = _load_subject(road, seen)
         drive = open_drive(road.drive)
         if not JudgedOutput.of(subject.description, road.output).output.is_angle:
             angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
@@ -95,7 +95,11 @@ class DeepRoad(DeepTest):
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
         manifest = Manifest.collect(
-            device=self.road.device, seed=self.road.seed, hashes=self.hashes, command=(Path(sys.argv[0]).name, *sys.argv[1:])
+            device=self.road.device,
+            seed=self.road.seed,
+            hashes=self.hashes,
+            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+            subject=subject_record(self.subject),
         )
         return Run.create(out, {**self.road.to_config(), "unit": self.judged.stored_unit}, manifest)
 
@@ -128,19 +132,19 @@ class DeepRoad(DeepTest):
         return as_numpy(frames) if self.road.subject_device == "cpu" else frames
 
 
-def _load_subject(road: DeepRoadSettings) -> tuple[Subject, str]:
+def _load_subject(road: DeepRoadSettings, seen: Manifest | None) -> tuple[Subject, str]:
     """Loads the subject where the weathers run; one that cannot run there (a format without a GPU) on the CPU."""
     if road.subject_device:
-        return load_subject(road.subject, road.subject_device), road.subject_device
+        return subject_of(seen, road.subject, road.subject_device), road.subject_device
     try:
-        return load_subject(road.subject, road.device), road.device
+        return subject_of(seen, road.subject, road.device), road.device
     except BadSubjectError:
         if road.device == "cpu":
             raise
-        return load_subject(road.subject, "cpu"), "cpu"
+        return subject_of(seen, road.subject, "cpu"), "cpu"
 
 
 @CAMPAIGNS.register("deeproad")
-def from_config(config: Mapping[str, Any]) -> DeepRoad:
+def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepRoad:
     """Tests a network on a drive under learned weathers, counted at several error bounds."""
-    return DeepRoad.load_road(DeepRoadSettings.from_config(config))
+    return DeepRoad.load_road(DeepRoadSettings.from_config(config), seen)

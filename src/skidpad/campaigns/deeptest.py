@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from skidpad.campaigns.batches import default_shard_frames, lanes
-from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.campaign import CAMPAIGNS, subject_of
 from skidpad.campaigns.crews import crew_for, mapped, mapped_parts
 from skidpad.campaigns.deeptest_work import (
     GRID,
@@ -54,7 +54,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.protocol import SEARCHES
-from skidpad.subjects.loading import load_subject
+from skidpad.subjects.recorded import subject_record
 from skidpad.transforms import stimuli
 from skidpad.workers.here import Here
 from skidpad.workers.protocol import in_order
@@ -81,7 +81,7 @@ class DeepTest:
     stimuli: Mapping[str, Stimulus]
 
     @classmethod
-    def load(cls, settings: DeepTestSettings) -> Self:
+    def load(cls, settings: DeepTestSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
         for name in settings.searches:
             SEARCHES.get(name)
@@ -89,7 +89,7 @@ class DeepTest:
         chosen = stimuli(settings.transforms or None)
         if settings.relation:
             RELATIONS.get(settings.relation)
-        subject = load_subject(settings.subject, settings.device)
+        subject = subject_of(seen, settings.subject, settings.device)
         if needy and subject.layers and not settings.profile_drive:
             raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
         _check_guide(settings, subject)
@@ -132,7 +132,11 @@ class DeepTest:
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
         manifest = Manifest.collect(
-            device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=(Path(sys.argv[0]).name, *sys.argv[1:])
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+            subject=subject_record(self.subject),
         )
         return Run.create(out, {**self.settings.to_config(), "unit": self.judged.stored_unit}, manifest)
 
@@ -322,6 +326,6 @@ def _check_guide(settings: DeepTestSettings, subject: Subject) -> None:
 
 
 @CAMPAIGNS.register("deeptest")
-def from_config(config: Mapping[str, Any]) -> DeepTest:
+def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepTest:
     """Tests a network on a drive under transformations, judged by a metamorphic relation."""
-    return DeepTest.load(DeepTestSettings.from_config(config))
+    return DeepTest.load(DeepTestSettings.from_config(config), seen)

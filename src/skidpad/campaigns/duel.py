@@ -41,10 +41,11 @@ class Duel:
     settings: DuelSettings
     arena: Arena
     drivers: Drivers
+    seen: Manifest | None = None
 
     @classmethod
-    def load(cls, settings: DuelSettings) -> Self:
-        """Reads scenarios, rewards and policies, so that a wrong one ends the work at once."""
+    def load(cls, settings: DuelSettings, seen: Manifest | None = None) -> Self:
+        """Reads scenarios, rewards and policies, so that a wrong one ends the work at once; policies only where they are needed."""
         for name in settings.rewards:
             REWARDS.get(name)
         arena: Arena
@@ -52,7 +53,9 @@ class Duel:
             arena = SceneArena(scene(settings.env))
         else:
             arena = EngineArena(scenario_named(settings.scenario), scenario_named(settings.pretraining))
-        campaign = cls(settings, arena, Drivers(settings, arena.scenario))
+        campaign = cls(settings, arena, Drivers(settings, arena.scenario), seen)
+        if seen is not None:
+            return campaign
         campaign.drivers.given_hashes()
         if settings.ego and settings.repairs:
             learned(campaign.drivers.ego(GIVEN), settings.ego)
@@ -62,6 +65,8 @@ class Duel:
     def hashes(self) -> Mapping[str, str]:
         """The scenarios in full, and the hashes of what the user brought."""
         scenarios = {"scenario": self.arena.scenario.to_json(), "pretraining": self.arena.pretraining.to_json()}
+        if self.seen is not None:
+            return {**self.seen.hashes, **scenarios}
         return scenarios | self.drivers.given_hashes()
 
     def start(self, out: Path) -> Run:
@@ -103,6 +108,6 @@ class Duel:
 
 
 @CAMPAIGNS.register("duel")
-def load_duel(config: Mapping[str, Any]) -> Duel:
+def load_duel(config: Mapping[str, Any], seen: Manifest | None = None) -> Duel:
     """Trains a front vehicle to make an ego crash, tests who crashes against whom, and retrains the ego."""
-    return Duel.load(DuelSettings.from_config(config))
+    return Duel.load(DuelSettings.from_config(config), seen)

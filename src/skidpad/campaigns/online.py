@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.campaign import CAMPAIGNS, subject_of
 from skidpad.campaigns.crews import crew_for
 from skidpad.campaigns.online_camera import Condition, conditions_of
 from skidpad.campaigns.online_loop import Wheel
@@ -26,7 +26,7 @@ from skidpad.core.stimuli import Stimulus
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.search.vectors import VECTOR_SEARCHES
-from skidpad.subjects.loading import load_subject
+from skidpad.subjects.recorded import subject_record
 from skidpad.worlds.scenario_files import NamedScenario, SkippedScenario
 from skidpad.worlds.world import WORLDS
 
@@ -50,14 +50,14 @@ class Online:
     skipped: tuple[SkippedScenario, ...] = ()
 
     @classmethod
-    def load(cls, settings: OnlineSettings) -> Self:
+    def load(cls, settings: OnlineSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
         for name in settings.searches:
             VECTOR_SEARCHES.get(name)
         conditions, stimuli = conditions_of(settings.stimuli)
         chosen = scenarios_of(settings.domain, settings.scenarios, settings.files, settings.seconds, settings.seed)
-        subject = load_subject(settings.subject, settings.device)
+        subject = subject_of(seen, settings.subject, settings.device)
         _ = subject.description.steering_column  # a subject without steering ends the work here
         return cls(settings, subject, chosen.scenarios, conditions, stimuli, chosen.skipped)
 
@@ -91,7 +91,13 @@ class Online:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=command())
+        manifest = Manifest.collect(
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=command(),
+            subject=subject_record(self.subject),
+        )
         return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
@@ -119,6 +125,6 @@ class Online:
 
 
 @CAMPAIGNS.register("online")
-def load_online(config: Mapping[str, Any]) -> Online:
+def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:
     """Drives a network through scenarios in a closed loop, judged by how far it strays from its lane."""
-    return Online.load(OnlineSettings.from_config(config))
+    return Online.load(OnlineSettings.from_config(config), seen)

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from skidpad.campaigns.campaign import CAMPAIGNS
+from skidpad.campaigns.campaign import CAMPAIGNS, subject_of
 from skidpad.campaigns.crews import crew_for
 from skidpad.campaigns.online_work import check_unchanged
 from skidpad.campaigns.outputs import JudgedOutput
@@ -39,7 +39,7 @@ from skidpad.runs.manifest import Manifest
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.evolution import StyleTask
-from skidpad.subjects.loading import load_subject
+from skidpad.subjects.recorded import subject_record
 from skidpad.weather.decoding import FoldedDecoder
 from skidpad.weather.files import load_weather
 from skidpad.weather.translation import Weather
@@ -79,11 +79,11 @@ class Tactic:
     decoder: FoldedDecoder
 
     @classmethod
-    def load(cls, settings: TacticSettings) -> Self:
+    def load(cls, settings: TacticSettings, seen: Manifest | None = None) -> Self:
         """Loads subject and weather and opens the drive, so that a wrong one ends the work at once."""
         card, weights = load_weather(Path(settings.weather))
         decoder = FoldedDecoder(card, weights, settings.device)
-        subject = _load_subject(settings)
+        subject = _load_subject(settings, seen)
         judged = JudgedOutput.of(subject.description, settings.output)
         if not judged.output.is_angle:
             raise SkidpadError(f"critical conditions are told by how far an angle moves, and the output {judged.name!r} is none")
@@ -114,7 +114,11 @@ class Tactic:
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
         manifest = Manifest.collect(
-            device=self.settings.device, seed=self.settings.seed, hashes=self.hashes, command=(Path(sys.argv[0]).name, *sys.argv[1:])
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+            subject=subject_record(self.subject),
         )
         return Run.create(out, self.settings.to_config(), manifest)
 
@@ -270,17 +274,17 @@ def condition_file(phase: str, number: int) -> str:
     return f"condition-{phase}-{number:02d}.json"
 
 
-def _load_subject(settings: TacticSettings) -> Subject:
+def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:
     """Loads the subject where the weather runs; one that cannot run there (a format without a GPU) on the CPU."""
     try:
-        return load_subject(settings.subject, settings.device)
+        return subject_of(seen, settings.subject, settings.device)
     except BadSubjectError:
         if settings.device == "cpu":
             raise
-        return load_subject(settings.subject, "cpu")
+        return subject_of(seen, settings.subject, "cpu")
 
 
 @CAMPAIGNS.register("tactic")
-def from_config(config: Mapping[str, Any]) -> Tactic:
+def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> Tactic:
     """Searches a learned weather for the conditions under which a network errs most."""
-    return Tactic.load(TacticSettings.from_config(config))
+    return Tactic.load(TacticSettings.from_config(config), seen)

@@ -8,6 +8,7 @@ import typer
 
 from skidpad.cli.console import print_json, progress_bar, say, tell, warn
 from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
 from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ Finding = Annotated[str, typer.Argument(metavar="FINDING", help="A case id, enou
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
-    app.command(name="test")(run_test)
-    app.command(name="run")(run_file)
+    app.command(name="test")(may_trust(run_test))
+    app.command(name="run")(may_trust(run_file))
     for command in (resume, report, replay):
-        app.command()(command)
+        app.command()(may_trust(command))
 
 
 def run_test(
@@ -142,7 +143,7 @@ def report(
         if trouble:
             warn(trouble)
     page = out or opened.path / "report.html"
-    presenter = _presenter(_campaign(opened), opened)
+    presenter = _presenter(_campaign(opened, seen=True), opened)
     presenter.write_report(page)
     opened.publish(page)
     if json:
@@ -174,10 +175,10 @@ def run_campaign(settings: "Settings", out: Path, json: bool, workers: str = "")
     _execute(campaign, campaign.start(out), json, chosen)
 
 
-def open_with_campaign(path: Path) -> "tuple[Run, Campaign]":
-    """Opens a run and loads its campaign; for commands that look at a finding again."""
+def open_with_campaign(path: Path, *, seen: bool = False) -> "tuple[Run, Campaign]":
+    """Opens a run and loads its campaign, for commands that look at a finding again; seen: at what is written down alone."""
     opened = _open(path)
-    return opened, _campaign(opened)
+    return opened, _campaign(opened, seen=seen)
 
 
 def case_named(run: "Run", text: str) -> str:
@@ -253,10 +254,10 @@ def _open(path: Path) -> "Run":
     return opened
 
 
-def _campaign(run: "Run") -> "Campaign":
+def _campaign(run: "Run", *, seen: bool = False) -> "Campaign":
     from skidpad.campaigns.campaign import load_campaign
 
-    campaign = load_campaign(run.config, str(run.path))
+    campaign = load_campaign(run.config, str(run.path), run.manifest if seen else None)
     for what, now in campaign.hashes.items():
         if run.manifest.hashes.get(what) != now:
             tell(f"note: the {what} is not the one that the run was made with")

@@ -8,11 +8,12 @@ import typer
 from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.drive import SECONDS, warn_of_rendering
 from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
-    app.command()(compare)
+    app.command()(may_trust(compare))
 
 
 def compare(

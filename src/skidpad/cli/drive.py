@@ -9,13 +9,14 @@ import typer
 from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.console import warn
 from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
 
 SECONDS = 20.0
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
-    app.command()(drive)
+    app.command()(may_trust(drive))
 
 
 def drive(

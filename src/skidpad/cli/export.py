@@ -8,11 +8,12 @@ import typer
 from skidpad.cli.campaigns import Finding, RunPath, case_named, open_with_campaign
 from skidpad.cli.console import print_json, progress_bar, say, table
 from skidpad.cli.subjects import Json
+from skidpad.cli.trust import may_trust
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
-    app.command()(export)
+    app.command()(may_trust(export))
 
 
 def export(

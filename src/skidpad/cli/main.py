@@ -21,6 +21,7 @@ from skidpad.cli import (
     subjects,
     tracking,
     training,
+    trust,
     ui,
     weather,
 )
@@ -48,6 +49,7 @@ for module in (
     shrink,
     export,
     gate,
+    trust,
     tracking,
     ui,
     repair,

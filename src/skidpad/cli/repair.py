@@ -10,6 +10,7 @@ import typer
 from skidpad.cli.console import print_json, progress_bar, say, table
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.training import Threads
+from skidpad.cli.trust import may_trust
 from skidpad.core.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
-    app.command()(repair)
+    app.command()(may_trust(repair))
 
 
 def repair(

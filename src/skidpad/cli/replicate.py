@@ -8,6 +8,7 @@ import typer
 
 from skidpad.cli.console import OUT, print_json, progress_bar, say, table, tell
 from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress
@@ -21,10 +22,10 @@ def add_to(app: typer.Typer) -> None:
     """Adds the group of commands, one a paper, to the application."""
     papers = typer.Typer(no_args_is_help=True, help="Put a paper's figures beside ours: the scoreboard.")
     for command in (deeptest, duel):
-        papers.command()(command)
-    papers.command(name="offline-online")(offline_online)
-    papers.command()(deeproad)
-    papers.command()(tactic)
+        papers.command()(may_trust(command))
+    papers.command(name="offline-online")(may_trust(offline_online))
+    papers.command()(may_trust(deeproad))
+    papers.command()(may_trust(tactic))
     app.add_typer(papers, name="replicate")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 
 from skidpad.cli.console import facts, print_json, progress_bar, say, table, warn
+from skidpad.cli.trust import may_trust
 from skidpad.core.errors import SkidpadError
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
-    app.command()(inspect)
-    app.command()(evaluate)
+    app.command()(may_trust(inspect))
+    app.command()(may_trust(evaluate))
 
 
 def inspect(

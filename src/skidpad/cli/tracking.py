@@ -7,11 +7,12 @@ import typer
 from skidpad.cli.campaigns import RunPath, open_with_campaign
 from skidpad.cli.console import print_json, say
 from skidpad.cli.subjects import Json
+from skidpad.cli.trust import may_trust
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
-    app.command()(track)
+    app.command()(may_trust(track))
 
 
 def track(
@@ -27,7 +28,7 @@ def track(
     from skidpad.campaigns.tracking import track as write
     from skidpad.cli.presenting import PRESENTERS
 
-    opened, campaign = open_with_campaign(run)
+    opened, campaign = open_with_campaign(run, seen=True)
     presenter = PRESENTERS.get(campaign_name(opened.config, opened.place))(campaign, opened)
     tracked = write(opened, presenter.payload(), uri=to, experiment=experiment)
     if json:

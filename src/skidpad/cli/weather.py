@@ -11,6 +11,7 @@ import typer
 from skidpad.cli import weather_realism, weather_search
 from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import BadRunError, SkidpadError
 
@@ -21,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
     """Adds the group of commands to the application."""
     weathers = typer.Typer(no_args_is_help=True, help="Weather learned from pictures: learn it, test under it, search its worst condition.")
     weathers.command()(train)
-    weathers.command(name="test")(run_test)
+    weathers.command(name="test")(may_trust(run_test))
     weathers.command()(rank)
     weather_realism.add_to(weathers)
     weather_search.add_to(weathers)
@@ -94,7 +95,7 @@ def rank(
     check_comparable(opened)
     results = []
     for run in opened:
-        campaign = DeepRoad.load_road(DeepRoadSettings.from_config(run.config))
+        campaign = DeepRoad.load_road(DeepRoadSettings.from_config(run.config), run.manifest)
         results.append((campaign.subject.description.name, [summarise_road(run, campaign)]))
     show_ranking(ranked(results), json=json)
 

@@ -9,11 +9,12 @@ import typer
 
 from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the group of weather commands."""
-    app.command()(search)
+    app.command()(may_trust(search))
 
 
 def search(

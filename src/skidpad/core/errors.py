@@ -39,6 +39,10 @@ class BadSubjectError(SkidpadError):
     """A subject description or model file that cannot or must not be loaded."""
 
 
+class UntrustedError(BadSubjectError):
+    """Code that would run although no person has said that it may."""
+
+
 class BadRunError(SkidpadError):
     """A run folder that is missing, foreign, damaged or in use."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import IntArray
+from skidpad.core.trust import Code, require
 from skidpad.duels.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of, size_of
 from skidpad.duels.layout import ACTIONS, Side
 
@@ -138,10 +140,11 @@ def from_stable_baselines(model: _Predicts, name: str = "stable-baselines3") -> 
 
 
 def policy_named(target: str) -> CallablePolicy:
-    """Imports `module:function`, which runs that module's code; only what the user names is ever imported."""
+    """Imports `module:function`, which runs that module's code; asks for trust, since a run's settings may come from elsewhere."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise BadSubjectError(f"name your own policy as module:function; got {target!r}")
+    require(Code(f"import the Python code {target!r}", Path.cwd(), remedy=""))
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from skidpad.core.errors import SkidpadError
+from skidpad.core.trust import trusting
 from skidpad.pytest_plugin.current import DEFAULT_FOLDER, CurrentTest, begin, end, folder_of
 
 if TYPE_CHECKING:
@@ -22,15 +24,17 @@ _OURS = "skidpad.pytest_plugin."
 _LOADED = pytest.StashKey[dict[str, Any]]()
 _SUBJECT_HELP = "the network under test: path of its description"
 _DRIVE_HELP = "the drive that it is tested on, as `skidpad test` takes it"
+_TRUST_HELP = "run the code that the network under test names; refused otherwise, unless `skidpad trust` was told"
 _RUNS_HELP = f"folder under which pictures of failures are kept; {DEFAULT_FOLDER.as_posix()} by default"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --skidpad-subject, --skidpad-drive and --skidpad-runs, each also as a setting of the ini file."""
+    """Adds --skidpad-subject, --skidpad-drive, --skidpad-runs, each also as a setting of the ini file, and --skidpad-trust."""
     group = parser.getgroup("skidpad", "driving networks")
     for name, meaning in (("subject", _SUBJECT_HELP), ("drive", _DRIVE_HELP), ("runs", _RUNS_HELP)):
         group.addoption(f"--skidpad-{name}", dest=f"skidpad_{name}", default=None, help=meaning)
         parser.addini(f"skidpad_{name}", meaning, default="")
+    group.addoption("--skidpad-trust", dest="skidpad_trust", action="store_true", default=False, help=_TRUST_HELP)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,7 +64,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     folder = folder_of(item.config.rootpath / root, item.nodeid)
     begin(CurrentTest(folder, lambda name, value: item.user_properties.append((name, value))))
     try:
-        return (yield)
+        with trusting() if item.config.getoption("skidpad_trust") else nullcontext():
+            return (yield)
     finally:
         end()
 

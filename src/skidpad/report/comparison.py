@@ -54,7 +54,7 @@ def comparison_page(campaign: Comparing, run: Run) -> Page:
         charts=tuple(_charts(found)),
         tables=tuple(each for each in _tables(found) if each.rows),
         configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
-        manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
+        manifest=tuple(Fact(key, _plain(value)) for key, value in run.manifest.facts().items()),
         commands=commands_of(run),
         films=films(campaign.rides, run, [telling.online_id]) if telling is not None else (),
         warnings=run_warnings(run),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from skidpad.report.deeptest_words import relation_sentence
 from skidpad.report.gallery import Gallery, gallery_row
 from skidpad.report.model import Fact, Headline, PicturePair, Tone
 from skidpad.report.page import Page
-from skidpad.report.pictures import cards
+from skidpad.report.pictures import cards, drawn
 from skidpad.report.reproducing import commands_of, doubt_words, run_warnings
 from skidpad.report.tagging import looked_at, with_tags
 from skidpad.report.weather_warnings import weather_warnings
@@ -40,7 +41,8 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
     sentence = relation_sentence(relation, campaign.judged)
     found = summary.overall.counts[0].inconsistent
     records = showcase(run)
-    pictures = cards([_pair(run, campaign, record) for record in records], "")
+    pairs, undrawn = drawn(records, partial(_pair, run, campaign))
+    pictures = cards(pairs, "")
     doubtful = doubt_words(run)
     page = Page(
         title=plain(f"{campaign.subject.description.name} on {campaign.drive.name} under {_weathers(campaign)}", 200),
@@ -54,10 +56,10 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
         charts=tuple(charts(campaign, summary)),
         tables=tuple(table for table in tables(campaign, summary) if table.rows),
         configuration=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in run.config.items()),
-        manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in json.loads(run.manifest.to_json()).items()),
+        manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in run.manifest.facts().items()),
         commands=tuple(plain(command, 1000) for command in commands_of(run)),
         galleries=_galleries(campaign, summary),
-        warnings=(*run_warnings(run), *(plain(warning, 1000) for warning in road_warnings(campaign))),
+        warnings=(*run_warnings(run), *undrawn, *(plain(warning, 1000) for warning in road_warnings(campaign))),
     )
     return with_tags(page, looked_at(run))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from skidpad.report.model import (
     ReportModel,
     YieldRow,
 )
+from skidpad.report.pictures import drawn
 from skidpad.report.reproducing import commands_of, doubt_words, run_warnings
 from skidpad.report.tagging import looked_at
 from skidpad.report.untested import drive_frames, untested_words
@@ -56,6 +58,7 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
     untested = untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
     doubtful = doubt_words(run)
     lost = tuple(filter(None, (untested_words(untested),)))
+    pairs, undrawn = drawn(showcase(run), partial(_pair, run, campaign, relation))
     return ReportModel(
         title=f"{campaign.subject.description.name} on {campaign.drive.name}",
         verdict=doubtful + verdict_words(summary, relation, originals, campaign.judged, finished=run.is_finished),
@@ -65,7 +68,7 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         subject=campaign.subject.description.name,
         output=_output_words(campaign),
         drive=drive_with(campaign.settings.drive, drive_frames(untested)),
-        pairs=tuple(_pair(run, campaign, relation, record) for record in showcase(run)),
+        pairs=pairs,
         rates=tuple(map(_rate_row, summary.by_stimulus)),
         rates_by_parameters=tuple(map(_rate_row, summary.by_parameters)),
         coverage=tuple(
@@ -80,11 +83,12 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
             for kind in count_problems([*campaign.drive.problems, *summary.problems])
         ),
         configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
-        manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(run.manifest.to_json()).items()),
+        manifest=tuple(Fact(name, _plain(value)) for name, value in run.manifest.facts().items()),
         commands=commands_of(run),
         notes=(*notes_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
         warnings=(
             *run_warnings(run),
+            *undrawn,
             *drive_warnings(campaign.drive),
             *warnings_of(relation, originals, summary),
             *(lost if untested.is_damage else ()),

@@ -43,7 +43,7 @@ def duel_page(work: DuelWork) -> Page:
         charts=tuple(duel_charts(work, summary)),
         tables=tuple(table for table in duel_tables(summary, work.settings) if table.rows),
         configuration=tuple(Fact(name, _plain(value)) for name, value in work.run.config.items()),
-        manifest=tuple(Fact(name, _plain(value)) for name, value in json.loads(work.run.manifest.to_json()).items()),
+        manifest=tuple(Fact(name, _plain(value)) for name, value in work.run.manifest.facts().items()),
         commands=commands_of(work.run),
         films=films(work, [*_by_failure(summary, groups), RANDOM, EGO]) if work.arena.is_judged else (),
         warnings=run_warnings(work.run),

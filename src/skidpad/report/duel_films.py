@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from skidpad.campaigns.duel_drivers import IDM
 from skidpad.campaigns.duel_phases import OWN
 from skidpad.campaigns.duel_records import LETTERS, actions_of
 from skidpad.campaigns.duel_replaying import trace_of
 from skidpad.duels.evaluation import scenario_against
 from skidpad.duels.layout import EGO as EGO_ROW
 from skidpad.duels.layout import FRONT, LANE, Action
-from skidpad.duels.opponents import Idm
+from skidpad.duels.opponents import Idm, RandomActions
 from skidpad.report import duel_film
 from skidpad.report.page import Film
 from skidpad.report.wording import plain
@@ -100,8 +101,9 @@ def _after_repair(work: DuelWork, row: Mapping[str, Any]) -> Mapping[str, Any] |
 
 
 def _trace(work: DuelWork, row: Mapping[str, Any]) -> Trace | None:
-    front = work.drivers.front(row["front"])
-    return trace_of(row, scenario_against(work.arena.pretraining if isinstance(front, Idm) else work.arena.scenario, front))
+    is_idm = row["front"] == IDM  # what any other driver did stands in the record, so that it need not be there
+    scenario = work.arena.pretraining if is_idm else work.arena.scenario
+    return trace_of(row, scenario_against(scenario, Idm() if is_idm else RandomActions()))
 
 
 def _film(work: DuelWork, key: str, title: str, row: Mapping[str, Any], drawn: Trace) -> Film:

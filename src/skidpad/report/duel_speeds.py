@@ -13,12 +13,14 @@ import numpy as np
 
 from skidpad.campaigns.duel_drivers import IDM, trained_name
 from skidpad.campaigns.duel_phases import OWN, front_name, repair_family, repair_phase
+from skidpad.core.errors import BadSubjectError
 from skidpad.core.seeding import child_seed
 from skidpad.duels.evaluation import evaluate
 from skidpad.duels.layout import EGO, FRONT, Outcome
 from skidpad.duels.opponents import Idm
 from skidpad.report.duel_plots import Band, bands
 from skidpad.report.page import Chart
+from skidpad.report.wording import plain
 
 if TYPE_CHECKING:
     from skidpad.campaigns.duel_phases import DuelWork
@@ -51,8 +53,11 @@ def _best_repair(work: DuelWork, summary: DuelSummary, group: str) -> int:
 
 
 def _plot(work: DuelWork, letter: str, title: str, ego: str, front: str) -> Chart | None:
-    """Draws the episodes that no policy broke off; None where it broke off all."""
-    speeds = _speeds(work, ego, front)
+    """Draws the episodes that no policy broke off; None where it broke off all. Says so where a given policy cannot be asked."""
+    try:
+        speeds = _speeds(work, ego, front)
+    except BadSubjectError as error:
+        return Chart(f"Speeds, {title} (Figure 6 {letter})", plain(f"Not drawn: {error}", 600), "")
     if not len(speeds):
         return None
     times = tuple(float(step) for step in range(speeds.shape[1]))

@@ -54,7 +54,7 @@ def online_page(campaign: Online, run: Run) -> Page:
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
         tables=tuple(table for table in (_reach(summary, campaign.settings.searches), *_tables(summary)) if table.rows),
         configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
-        manifest=tuple(Fact(key, _plain(value)) for key, value in json.loads(run.manifest.to_json()).items()),
+        manifest=tuple(Fact(key, _plain(value)) for key, value in run.manifest.facts().items()),
         commands=commands_of(run),
         films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
         warnings=run_warnings(run),

@@ -1,24 +1,38 @@
 """Findings as pictures for the page: which to show, how they are embedded, and the words that stand for them."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
 import cv2
 import numpy as np
 
+from skidpad.core.errors import BadDriveError, BadRunError
 from skidpad.core.images import NumpyFrames, encode
 from skidpad.oracles.excess import times_tolerated
 from skidpad.report.arrows import LABEL_WIDTH, cross, outline
 from skidpad.report.model import PicturePair
 from skidpad.report.wording import DEGREES, answer, how_far, plain
+from skidpad.runs.records import Record
 
 MAX_WIDTH_PX = 480
 MAX_HEIGHT_PX = 480
 JPEG_QUALITY = 85
 ALREADY = "the original already breaks it"
 """Said of a finding whose frame is answered beyond the tolerance before anything is changed."""
+
+
+def drawn(records: Sequence[Record], draw: Callable[[Record], PicturePair]) -> tuple[tuple[PicturePair, ...], tuple[str, ...]]:
+    """Draws findings; of those whose frames can no longer be read it says so, for the page to say in their place."""
+    pairs, reasons = [], []
+    for record in records:
+        try:
+            pairs.append(draw(record))
+        except (BadRunError, BadDriveError) as error:
+            reasons.append(str(error))
+    words = f"{len(reasons)} of the {len(records)} pictures cannot be drawn: {reasons[0]}" if reasons else ""
+    return tuple(pairs), ((plain(words, 600),) if words else ())
 
 
 @dataclass(frozen=True, slots=True)

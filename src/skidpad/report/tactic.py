@@ -57,7 +57,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
         charts=tuple(_charts(summary, shown)),
         tables=tuple(table for table in _tables(campaign, summary, shown) if table.rows),
         configuration=tuple(Fact(key, plain(_text(value), 2000)) for key, value in run.config.items()),
-        manifest=tuple(Fact(key, plain(_text(value), 2000)) for key, value in json.loads(run.manifest.to_json()).items()),
+        manifest=tuple(Fact(key, plain(_text(value), 2000)) for key, value in run.manifest.facts().items()),
         commands=_commands(run),
         galleries=_galleries(campaign, summary, conditions),
         warnings=(*run_warnings(run), *(plain(warning, 1000) for warning in tactic_warnings(campaign, summary))),

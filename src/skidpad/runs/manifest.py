@@ -94,8 +94,9 @@ class VersionChange:
 class Manifest:
     """Everything about a run that is not its settings; the only place with a time of day.
 
-    hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601. files: the hashes of the settings and
-    the columns as they were written; none in runs from before they were kept.
+    hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601. subject: what the subject was,
+    so that the run can be looked at without it (`subjects.recorded`); empty for runs without one, and for those of older versions.
+    files: the hashes of the settings and the columns as they were written; none in runs from before they were kept.
     """
 
     versions: Mapping[str, str]
@@ -106,10 +107,13 @@ class Manifest:
     command: tuple[str, ...]
     created: str
     processor: Processor = Processor()
+    subject: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def collect(cls, *, device: str, seed: int, hashes: Mapping[str, str], command: tuple[str, ...]) -> Self:
+    def collect(
+        cls, *, device: str, seed: int, hashes: Mapping[str, str], command: tuple[str, ...], subject: Mapping[str, Any] | None = None
+    ) -> Self:
         """Describes this machine and moment."""
         return cls(
             versions=current_versions(),
@@ -120,16 +124,23 @@ class Manifest:
             command=command,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             processor=Processor.current(device),
+            subject=dict(subject or {}),
         )
 
     def to_json(self) -> str:
-        """Writes the manifest with the version of the folder's layout, and with the hash of all that."""
+        """Writes the manifest with the version of the folder's layout, and with the hash of all that; what is empty is left out."""
         content = {"skidpad_run": FORMAT, **asdict(self)}
+        if not self.subject:
+            del content["subject"]
         if self.files:
             content[CHECK] = digest_of(content)
         else:
             del content[FILES]  # what says nothing about its files is written as it was
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what a page shows: everything but the description of the subject, which is long."""
+        return {name: value for name, value in json.loads(self.to_json()).items() if name != "subject"}
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
@@ -158,6 +169,7 @@ class Manifest:
                 created=str(content["created"]),
                 processor=Processor(**content.get("processor", {})),
                 files={str(name): str(value) for name, value in content.get(FILES, {}).items()},
+                subject=dict(content.get("subject", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BadRunError(f"the manifest of {where} is damaged ({error!r}); restore manifest.json from a copy") from error

@@ -3,13 +3,14 @@
 `torch.export.load` is not safe for a file from elsewhere: it unpickles example inputs, constants and some weights without
 limits, evaluates the text of symbolic sizes, and resolves any dotted name under `torch` as an operation (read in torch
 2.13). Here the archive's JSON graph is run by a small interpreter: tensors come from raw bytes or from
-`torch.load(weights_only=True)`, operations are those of the `aten` library and whole-number arithmetic, example inputs and
-symbolic texts are never opened.
+`torch.load(weights_only=True)`, operations are those that `exported_operations` lists, example inputs and symbolic texts are
+never opened.
 """
 
 import json
-import operator
+import math
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -20,6 +21,8 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
+from skidpad.subjects.archives import check_archive
+from skidpad.subjects.exported_operations import resolve
 from skidpad.subjects.weights import read_weights
 
 _SCALAR_TYPES = {
@@ -35,9 +38,8 @@ _SCALAR_TYPES = {
     13: torch.bfloat16,
 }
 _MEMORY_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d, 4: torch.preserve_format}
-_ARITHMETIC = ("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "eq", "ne", "lt", "le", "gt", "ge")
-_FORBIDDEN = frozenset(("from_file",))
-"""Operations of `aten` that reach outside the tensors they are given."""
+_MOST_REPEATED = 2**24
+"""How many numbers a weight may have whose buffer has fewer, since strides of 0 repeat them."""
 _PLAIN = frozenset(("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_string", "as_strings", "as_int_lists"))
 _BROKEN = (
     KeyError,
@@ -48,8 +50,10 @@ _BROKEN = (
     RuntimeError,
     EOFError,
     OSError,
+    OverflowError,
+    MemoryError,
     zipfile.BadZipFile,
-    NotImplementedError,
+    zlib.error,
 )
 
 
@@ -115,11 +119,14 @@ def read_exported(path: Path) -> ExportedNetwork:
     """Reads the archive that `torch.export.save` wrote."""
     try:
         with zipfile.ZipFile(path) as archive:
+            check_archive(archive)
             members = {_inner(name): name for name in archive.namelist()}
             program, weights = _read_members(lambda inner: archive.read(members[inner]), frozenset(members))
         return _build(program, weights)
+    except BadSubjectError as error:
+        raise BadSubjectError(f"{path}: {error}") from error
     except _BROKEN as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         raise BadSubjectError(f"{path} is no whole torch.export archive ({reason}); write it with torch.export.save") from error
 
 
@@ -166,8 +173,16 @@ def _raw_weights(config: Mapping[str, Any], folder: str, read: Callable[[str], b
             continue
         sizes, strides = ([int(size["as_int"]) for size in meta[key]] for key in ("sizes", "strides"))
         flat = torch.frombuffer(bytearray(read(f"{folder}/{entry['path_name']}")) or bytearray(8), dtype=_SCALAR_TYPES[meta["dtype"]])
-        weights[name] = flat.as_strided(sizes, strides, int(meta["storage_offset"]["as_int"])).clone()
+        weights[name] = _strided(name, flat, sizes, strides, int(meta["storage_offset"]["as_int"]))
     return weights
+
+
+def _strided(name: str, flat: torch.Tensor, sizes: list[int], strides: list[int], start: int) -> torch.Tensor:
+    """Returns the numbers at these places; torch itself would look beyond the end of the buffer."""
+    end = start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else start
+    if min([start, *sizes, *strides]) < 0 or (all(sizes) and end >= len(flat)) or math.prod(sizes) > max(len(flat), _MOST_REPEATED):
+        raise BadSubjectError(f"the exported weight {name!r} lies outside of its {len(flat)} numbers; export the network again")
+    return flat.as_strided(sizes, strides, start).clone()
 
 
 def _build(program: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> ExportedNetwork:
@@ -206,7 +221,10 @@ def _steps(nodes: Sequence[Mapping[str, Any]], kept: set[str]) -> list[_Step]:
     steps: list[_Step] = []
     seen = set(kept)
     for node in reversed(nodes):  # backwards, so that a name's first sight is its last use
-        call, keyword_only = _resolve(node["target"])
+        found = resolve(node["target"])
+        if found is None:
+            raise BadSubjectError(f"the exported graph uses {node['target']!r}; only operations that compute tensors from tensors are run")
+        call, keyword_only = found
         positional: list[Any] = []
         keywords: list[tuple[str, Any]] = []
         for entry in node["inputs"]:
@@ -221,20 +239,6 @@ def _steps(nodes: Sequence[Mapping[str, Any]], kept: set[str]) -> list[_Step]:
         steps.append(_Step(call, tuple(positional), tuple(keywords), results, tuple(sorted(names - seen))))
         seen |= names
     return steps[::-1]
-
-
-def _resolve(target: str) -> tuple[Callable[..., Any], frozenset[str]]:
-    """Returns the operation and its keyword-only arguments; anything but tensor and whole-number operations is refused."""
-    library, _, name = target.rpartition("torch.ops.aten.")
-    if not library and name != target:
-        packet, _, overload = name.partition(".")
-        if packet not in _FORBIDDEN and packet.isidentifier() and overload.isidentifier():
-            found = getattr(getattr(torch.ops.aten, packet), overload)
-            return found, frozenset(argument.name for argument in found._schema.arguments if argument.kwarg_only)  # noqa: SLF001 - the only place where torch keeps it
-    module, _, name = target.partition(".")
-    if module == "_operator" and name in _ARITHMETIC:
-        return getattr(operator, name), frozenset()
-    raise BadSubjectError(f"the exported graph uses {target!r}; only plain tensor operations of torch.ops.aten are run")
 
 
 def _result_names(output: Mapping[str, Any]) -> tuple[str, ...] | str:

@@ -1,12 +1,13 @@
-"""Loading a subject from its description, without executing code from its file.
+"""Loading a subject from its description, without executing code that no person has trusted.
 
-What is trusted: safetensors and weights-only archives hold tensors and nothing else. TorchScript holds a program in torch's
-own small language, run by torch's interpreter: it can compute, not import; programs that use operations beyond plain tensor
-work are refused, and torch's reader of the archive is trusted. Exported programs are read by `exported`, not by torch.
+Safetensors and weights-only archives hold tensors and nothing else; exported programs are read by `exported`, not by torch.
+TorchScript is a program that writes files as it likes, already while torch reads it, and no list of operations holds it: it is
+opened only where a person trusts it (`core.trust`), as is what a description names as a box or as `module:name`.
 """
 
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -17,15 +18,17 @@ from safetensors.torch import load_file
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
+from skidpad.core.trust import Code, require, trusting
+from skidpad.subjects.archives import check_archive
 from skidpad.subjects.base import Subject
-from skidpad.subjects.boxes import BoxSubject
+from skidpad.subjects.boxes import BoxSubject, box_code
 from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import minimal_description, read_description
 from skidpad.subjects.exported import read_exported
 from skidpad.subjects.foreign import refuse_foreign
 from skidpad.subjects.formats import format_of
 from skidpad.subjects.keras import open_keras
-from skidpad.subjects.named_code import is_code_name, named_code
+from skidpad.subjects.named_code import is_code_name, named_code, trusted_code
 from skidpad.subjects.network import Network, TorchNetwork
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.onnx import open_onnx, weight_files
@@ -36,7 +39,6 @@ from skidpad.subjects.shapes import check_shape
 from skidpad.subjects.weights import WAY_OUT, read_weights
 from skidpad.subjects.zoo import ARCHITECTURES
 
-_REFUSED_OPERATIONS = frozenset(("aten::from_file", "aten::save", "aten::_save", "prim::PythonOp", "prim::Print"))
 _BROKEN = (
     OSError,
     RuntimeError,
@@ -50,12 +52,26 @@ _BROKEN = (
     OverflowError,
     MemoryError,
     zipfile.BadZipFile,
+    zlib.error,
     SafetensorError,
 )
 
 
-def load_subject(path: str | Path, device: str = "cpu", *, batch_size: int | None = None, unit: NeuronUnit = NeuronUnit.FILTER) -> Subject:
-    """Loads the subject that the TOML at `path` describes; a weights file stands for the TOML of its name beside it."""
+def load_subject(
+    path: str | Path,
+    device: str = "cpu",
+    *,
+    batch_size: int | None = None,
+    unit: NeuronUnit = NeuronUnit.FILTER,
+    trust: bool = False,
+) -> Subject:
+    """Loads the subject that the TOML at `path` describes; a weights file stands for the TOML of its name beside it.
+
+    trust: run the code that it names, a black box, a class of its own or TorchScript; refused otherwise, see `core.trust`.
+    """
+    if trust:
+        with trusting():
+            return load_subject(path, device, batch_size=batch_size, unit=unit)
     toml = description_path(Path(path))
     description = read_description(toml)
     if description.box is not None:
@@ -154,33 +170,36 @@ def read_state_dict(file: Path) -> Mapping[str, torch.Tensor]:
     return state
 
 
-def _open_torchscript(file: Path, description: Description) -> nn.Module:
+def subject_code(path: str | Path) -> tuple[Code, ...]:
+    """Returns the code that loading a subject would run; nothing is opened but the description."""
+    file = Path(path)
+    if file.suffix != ".toml" and file.is_file() and not file.with_suffix(".toml").is_file():
+        return (_torchscript_code(file),) if format_of(file) is Format.TORCHSCRIPT else ()
+    toml = description_path(file)
+    description, folder = read_description(toml), toml.parent
+    if description.box is not None:
+        return (box_code(description.box, folder),)
+    if is_code_name(description.architecture or ""):
+        return (trusted_code(description.architecture or "", folder),)
+    return (_torchscript_code(folder / description.file),) if description.format is Format.TORCHSCRIPT else ()
+
+
+def _torchscript_code(file: Path) -> Code:
+    return Code(f"run the TorchScript program {file.name!r}", file.parent, (file,))
+
+
+def _open_torchscript(file: Path, description: Description) -> nn.Module:  # noqa: ARG001 - as all openers
+    require(_torchscript_code(file))
     try:
+        with zipfile.ZipFile(file) as archive:
+            check_archive(archive)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # torch wants no new TorchScript; this one exists already
             module: torch.jit.ScriptModule = torch.jit.load(file, map_location="cpu")  # type: ignore[no-untyped-call] # torch leaves it untyped
             module.eval()
-            kinds = set(_operations(module.inlined_graph))
     except _BROKEN as error:
         raise BadSubjectError(f"{file} is no whole TorchScript archive ({_reason(error)}); write it with torch.jit.save") from error
-    odd = sorted(kind for kind in kinds if kind in _REFUSED_OPERATIONS or kind.partition("::")[0] not in {"aten", "prim"})
-    if odd:
-        raise BadSubjectError(
-            f"{file} uses {', '.join(odd)}, which {description.name!r} does not need to steer; only tensor operations are run"
-        )
     return ScriptedNetwork(module)
-
-
-def _operations(graph: torch.Graph) -> list[str]:
-    """The kinds of every operation of a graph and of the branches and loops within it."""
-    kinds: list[str] = []
-    waiting = list(graph.nodes())
-    while waiting:
-        node = waiting.pop()
-        kinds.append(node.kind())
-        for block in node.blocks():
-            waiting += block.nodes()
-    return kinds
 
 
 def _open_export(file: Path, description: Description) -> nn.Module:

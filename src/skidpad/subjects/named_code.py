@@ -1,4 +1,4 @@
-"""Code that the user names in the description, as `module:name`: their own, imported because they ask for it."""
+"""Code that a description names, as `module:name`, imported where a person trusts it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 
+from skidpad.core import trust
 from skidpad.core.errors import BadSubjectError
 
 
@@ -24,8 +25,15 @@ def is_code_name(text: str) -> bool:
     return ":" in text
 
 
+def trusted_code(text: str, folder: Path) -> trust.Code:
+    """Returns what importing `module:name` would run; a module may import its neighbours, so all Python files beside it count."""
+    package = folder / text.partition(":")[0].partition(".")[0]
+    files = (*folder.glob("*.py"), *package.rglob("*.py"))
+    return trust.Code(f"import the Python code {text!r}", folder, tuple(filter(Path.is_file, files)))
+
+
 def named_code(text: str, folder: Path, purpose: str) -> NamedCode:
-    """Imports `module:name` from `folder`, else from where Python finds it; `purpose` begins the errors.
+    """Imports `module:name` from `folder`, else from where Python finds it; `purpose` begins the errors. Asks for trust.
 
     The folder is put at the end of Python's path and stays there, so that the module may import its neighbours whenever it
     likes, and can shadow nothing that is installed.
@@ -33,6 +41,7 @@ def named_code(text: str, folder: Path, purpose: str) -> NamedCode:
     module_name, _, name = text.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), *name.split("."))):
         raise BadSubjectError(f'{purpose} is named as "module:name", where module.py lies beside the description; got {text!r}')
+    trust.require(trusted_code(text, folder))
     folder = folder.resolve()
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

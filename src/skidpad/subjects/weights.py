@@ -2,12 +2,15 @@
 
 import pickle
 import warnings
+import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
 from skidpad.core.errors import BadSubjectError
+from skidpad.subjects.archives import check_archive
 
 WAY_OUT = (
     "where the network is at home, write safetensors.torch.save_file(model.state_dict(), 'model.safetensors') for a network "
@@ -20,9 +23,24 @@ def read_weights(source: Path | BytesIO, where: str) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an unusual pickle protocol is torch's worry, and then refused or not
+            # older versions of torch run TorchScript in spite of weights_only, once they have warned
+            warnings.filterwarnings("error", ".*TorchScript archive", UserWarning)
             if isinstance(source, BytesIO):
-                return torch.load(source, map_location="cpu", weights_only=True)
+                return _load(source, where)
             with source.open("rb") as stream:  # given a path, torch goes by the suffix
-                return torch.load(stream, map_location="cpu", weights_only=True)
+                return _load(stream, where)
+    except UserWarning as error:
+        raise BadSubjectError(f"{where} is a TorchScript archive, and loading it would run code; {WAY_OUT}") from error
     except pickle.UnpicklingError as error:
         raise BadSubjectError(f"{where} is a pickle that holds more than weights, and loading it would run code; {WAY_OUT}") from error
+
+
+def _load(stream: BinaryIO, where: str) -> object:
+    if zipfile.is_zipfile(stream):
+        with zipfile.ZipFile(stream) as archive:
+            try:
+                check_archive(archive)
+            except BadSubjectError as error:
+                raise BadSubjectError(f"{where}: {error}") from error
+    stream.seek(0)
+    return torch.load(stream, map_location="cpu", weights_only=True)

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first message: where to find modules and files, and what to load."""
+    """The first message: where to find modules and files, what to load, and the hashes of the code that may run (`core.trust`)."""
 
     path: tuple[str, ...]
     folder: str
     reload: Reload
+    trusted: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from skidpad.core.trust import hand_over
 from skidpad.workers.messages import Prepare, Task
 from skidpad.workers.performing import Bench, told
 from skidpad.workers.pinning import pin_process
@@ -31,6 +32,7 @@ def main() -> None:
     begin = pickle.loads(connection.recv_bytes())  # noqa: S301  the driver's own words, through its own socket
     sys.path[:] = [*begin.path]
     os.chdir(begin.folder)
+    hand_over(begin.trusted)
     messages: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(connection, messages), daemon=True).start()
     send_lock = threading.Lock()

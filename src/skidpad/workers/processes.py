@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skidpad.core.trust import granted
 from skidpad.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, Told, unheard
 from skidpad.workers.messages import Begin, Prepare, Task
 from skidpad.workers.pinning import VARIABLES, pinned
@@ -60,7 +61,7 @@ class _ProcessPool:
 
     def __init__(self, size: int, reload: Reload, scratch: Path) -> None:
         self.size = size
-        self._begin = pickle.dumps(Begin(tuple(sys.path), str(Path.cwd()), reload), protocol=5)
+        self._begin = pickle.dumps(Begin(tuple(sys.path), str(Path.cwd()), reload, granted()), protocol=5)
         self._scratch = scratch
         self._processes: dict[int, _Process] = {}
         self._hired = 0

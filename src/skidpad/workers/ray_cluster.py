@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from skidpad import __version__
 from skidpad.core.errors import MissingExtraError, SkidpadError, WorkersError
 from skidpad.core.progress import silent
+from skidpad.core.trust import granted, hand_over
 from skidpad.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, unheard
 from skidpad.workers.performing import Bench, told
 from skidpad.workers.pinning import VARIABLES, pin_process, pinned
@@ -118,7 +119,7 @@ class _ActorPool:
         self._cluster = cluster
         self._hashes = dict(hashes)
         # What to load is packed by itself: its module may lie where only this path leads.
-        self._begin = (tuple(sys.path), str(Path.cwd()), pickle.dumps(reload, protocol=5))
+        self._begin = (tuple(sys.path), str(Path.cwd()), pickle.dumps(reload, protocol=5), granted())
         self._actors: dict[int, _Actor] = {}
         self._hired = 0
         self._step = 0
@@ -238,7 +239,8 @@ class _ActorPool:
 class RayWorker:
     """The actor: a bench in a process of the cluster."""
 
-    def __init__(self, path: Sequence[str], folder: str, reload: bytes) -> None:
+    def __init__(self, path: Sequence[str], folder: str, reload: bytes, trusted: frozenset[str]) -> None:
+        hand_over(trusted)
         sys.path.extend(part for part in path if part not in sys.path)
         if Path(folder).is_dir():
             os.chdir(folder)

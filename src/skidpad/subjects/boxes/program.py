@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
+from uuid import uuid4
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray
@@ -25,6 +26,12 @@ _TICK_S = 0.2
 
 _GRACE_S = 1.0
 """How long a program may take to end when it is told to, before it is killed."""
+
+_MARK = "SKIDPAD_BOX"
+"""The environment variable by which what a program started is known again, also in a session of its own. Linux alone shows it."""
+
+_ROUNDS = 20
+"""How often the marked processes are looked for, since one may start another before it is killed."""
 
 
 class ProgramChannel:
@@ -72,6 +79,7 @@ class _Running:
     """A running program in a process group of its own, and our ends of its pipes."""
 
     def __init__(self, command: tuple[str, ...], folder: Path) -> None:
+        self._mark = uuid4().hex
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the user names the program to be run
                 command,
@@ -82,7 +90,7 @@ class _Running:
                 cwd=folder,
                 start_new_session=True,
                 # The commonest mistake is an answer that stays in Python's buffer.
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", _MARK: self._mark},
             )
         except (OSError, ValueError) as error:
             raise BadSubjectError(
@@ -144,12 +152,23 @@ class _Running:
                 break
         self._signal(signal.SIGKILL)  # also its children, which may have outlived it
         self._process.wait()
+        self._kill_marked()
         for pipe in self._pipes:
             pipe.close()
 
     def _signal(self, sign: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):  # the group is gone already
             os.killpg(self._process.pid, sign)
+
+    def _kill_marked(self) -> None:
+        """Kills what the program started in sessions of their own; only one that was given a clean environment is missed."""
+        for _ in range(_ROUNDS):
+            found = _marked(f"{_MARK}={self._mark}".encode())
+            if not found:
+                return
+            for pid in found:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _send(self, waiting: list[memoryview]) -> int:
         try:
@@ -197,3 +216,13 @@ class _Running:
         if sent < total:
             return f"had taken only {sent} of the {total} bytes of a question after {timeout_s:g} s; does it read its standard input?"
         return f"had not answered after {timeout_s:g} s"
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Returns the processes whose environment bears a mark; none where the system does not show environments."""
+    found: list[int] = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it is another user's, or has ended
+            if mark in place.read_bytes().split(b"\0"):
+                found.append(int(place.parent.name))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -11,6 +12,7 @@ from weakref import finalize
 import numpy as np
 import torch
 
+from skidpad.core import trust
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, Frames
 from skidpad.subjects.base import Observation
@@ -20,7 +22,7 @@ from skidpad.subjects.boxes.patience import Channel, Failures, PatientBox
 from skidpad.subjects.boxes.program import ProgramChannel
 from skidpad.subjects.description import Box, Description, History, HistoryKind
 from skidpad.subjects.description_toml import description_hash
-from skidpad.subjects.named_code import named_code
+from skidpad.subjects.named_code import named_code, trusted_code
 from skidpad.subjects.windows import Assembler, sliding
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class BoxSubject:
             raise BadSubjectError(f"{description.name!r} is no black box; its format is {description.format.value!r}")
         names = tuple(output.name for output in description.outputs)
         self._description = description
+        trust.require(box_code(box, folder))
         self._sha256 = box_hash(description, box, folder)
         self._assembler = Assembler(description.input, torch.device("cpu"))
         self._scale = np.array([output.per_answer for output in description.outputs])
@@ -155,6 +158,16 @@ def box_hash(description: Description, box: Box, folder: Path) -> str:
             with file.open("rb") as stream:
                 hashes.append(file_digest(stream, "sha256").hexdigest())
     return sha256(" ".join(hashes).encode()).hexdigest()
+
+
+def box_code(box: Box, folder: Path) -> trust.Code:
+    """Returns what asking a box would run, or whom it would send pictures to."""
+    if box.function is not None:
+        return trusted_code(box.function, folder)
+    if box.url is not None:
+        return trust.Code(f"send pictures to {box.url}, which a description names", folder)
+    named = [folder / word for word in box.command]
+    return trust.Code(f"run the program {shlex.join(box.command)!r}", folder, tuple(filter(Path.is_file, (*named, *folder.glob("*.py")))))
 
 
 def _default_batch(history: History) -> int:

@@ -10,6 +10,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from skidpad.core.errors import BadSubjectError
+from skidpad.subjects.archives import check_archive
 from skidpad.subjects.keras.building import Origin
 from skidpad.subjects.keras.hdf5 import Hdf5File, Node
 from skidpad.subjects.keras.settings import Settings, layer_settings
@@ -17,8 +18,6 @@ from skidpad.subjects.keras.stored import LayerWeights, NamedFile, TreeWeights
 
 _MAX_CONFIG_BYTES = 16 * 2**20
 _MAX_WEIGHT_BYTES = 2**31
-_MAX_RATIO = 200
-"""How much smaller than its content a part of an archive may be: weights hardly shrink at all."""
 _ZIP = b"PK\x03\x04"
 _HDF5 = b"\x89HDF"
 
@@ -62,6 +61,7 @@ def read_contents(file: Path, weights: Path | None) -> Contents:
 
 def _from_archive(file: Path) -> Contents:
     with zipfile.ZipFile(file) as archive:
+        check_archive(archive)
         config = _json(_member(archive, "config.json", _MAX_CONFIG_BYTES))
         metadata = _json(_member(archive, "metadata.json", _MAX_CONFIG_BYTES)) if "metadata.json" in archive.namelist() else {}
         weights = _member(archive, "model.weights.h5", _MAX_WEIGHT_BYTES)
@@ -73,10 +73,8 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
         info = archive.getinfo(name)
     except KeyError:
         raise BadSubjectError(f"its archive lacks {name!r}; save the network again with model.save") from None
-    if info.file_size > limit or info.file_size > _MAX_RATIO * max(info.compress_size, 1024):
-        raise BadSubjectError(
-            f"the part {name!r} of its archive grows to {info.file_size} bytes from {info.compress_size}; that is refused"
-        )
+    if info.file_size > limit:
+        raise BadSubjectError(f"the part {name!r} of its archive grows to {info.file_size} bytes; at most {limit} are read")
     return archive.read(info)
 
 

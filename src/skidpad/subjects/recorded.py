@@ -1,0 +1,75 @@
+"""A subject as a run remembers it, for those who look at the run where its file is gone or its code is not trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from skidpad.core.errors import BadRunError
+from skidpad.core.layers import Layer
+from skidpad.subjects.description_toml import format_description, parse_description
+
+if TYPE_CHECKING:
+    from skidpad.core.images import FloatArray, Frames
+    from skidpad.subjects.base import Observation, Subject
+    from skidpad.subjects.description import Description
+
+
+def subject_record(subject: Subject) -> dict[str, Any]:
+    """Writes what `RecordedSubject` reads, as plain values for the manifest of a run."""
+    return {
+        "description": format_description(subject.description),
+        "layers": [[layer.name, layer.neurons] for layer in subject.layers],
+        "sha256": subject.sha256,
+    }
+
+
+class RecordedSubject:
+    """Tells what a subject was; whoever asks it for an answer has it loaded, which may need trust.
+
+    record: what `subject_record` wrote. load: loads the subject itself.
+    """
+
+    def __init__(self, record: Mapping[str, Any], load: Callable[[], Subject]) -> None:
+        self._load = load
+        try:
+            self._description = parse_description(record["description"], "the run's manifest.json")
+            sizes = [(str(name), int(neurons)) for name, neurons in record["layers"]]
+            self._sha256 = str(record["sha256"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadRunError(f"what the run's manifest.json says of its subject is damaged ({error!r}); restore it from a copy") from error
+        starts = [sum(neurons for _, neurons in sizes[:place]) for place in range(len(sizes))]
+        self._layers = tuple(Layer(name, start, start + neurons) for start, (name, neurons) in zip(starts, sizes, strict=True))
+
+    @property
+    def description(self) -> Description:
+        """What the subject takes and answers."""
+        return self._description
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers whose neurons can be observed; empty for a black box."""
+        return self._layers
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the weights and the description."""
+        return self._sha256
+
+    @property
+    def lead(self) -> int:
+        """How many frames before the one that it answers for the subject looks at."""
+        return self._description.input.history.frames - 1
+
+    def predict(self, clip: Frames, now: Frames | None = None) -> FloatArray:
+        """Returns all outputs, (N, outputs), angles in radians."""
+        return self._loaded.predict(clip, now)
+
+    def observe(self, clip: Frames, now: Frames | None = None) -> Observation:
+        """Returns answers and neuron values of one pass."""
+        return self._loaded.observe(clip, now)
+
+    @cached_property
+    def _loaded(self) -> Subject:
+        return self._load()

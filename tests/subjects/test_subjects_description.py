@@ -236,7 +236,7 @@ def test_one_of_udacitys_simulator_is_25_degrees_of_the_road_wheels_to_the_right
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 20_000, "a = " + "{ b = " * 20_000, "a = " + "[" * 20_000 + "]" * 20_000])
 def test_toml_nested_beyond_all_measure_is_a_sentence(text: str) -> None:
-    with pytest.raises(BadSubjectError, match="nested too deeply"):
+    with pytest.raises(BadSubjectError, match="nested more than 32 deep"):
         parse_description(text)
 
 

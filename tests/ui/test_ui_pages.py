@@ -347,7 +347,7 @@ def test_drives_of_two_networks_are_matched_by_their_scenario(tmp_path: Path) ->
     """Their case ids differ, for the subject is part of them."""
     for number, (name, fails) in enumerate((("good", False), ("bad", True))):
         run = Run.create(tmp_path / name, {"campaign": "online", "world": "built-in"}, manifest(subject=name), DRIVES)
-        row = drive_row(case_id=f"ab1{number}", steps=20, mdcl=0.3, mae_rad=0.1, rmse_rad=0.1, repeat=0, violated=fails)
+        row = drive_row(case_id=f"ab1{number}", steps=20, mdcl=0.3, mae_rad=0.1, rmse_rad=0.1, repeat=0, slot=0, violated=fails)
         run.commit(ShardResult("drives", 0, pa.Table.from_pylist([row], DRIVES)))
     with serve(tmp_path) as server:
         page = server.get(f"/compare?run={server.key('good')}&run={server.key('bad')}&base={server.key('good')}").text

@@ -34,11 +34,11 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.stimuli import grid_recipes
 from skidpad.coverage.profile import profile_of
 from skidpad.drives import open_drive
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.pretrained import pretrained
 from ways.assembled import Assembled, Setting

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Protocol
 
-from skidpad.duels.presets import PRESETS, preset
+from skidpad.highway.scenes import PRESETS, preset
 from ways.duel_ways import Batched, Compiled, Plain, Stock
 
 

@@ -22,16 +22,15 @@ import numpy as np
 import torch
 from stable_baselines3 import DQN
 
-from skidpad.duels.dense import Shape
-from skidpad.duels.dqn import DqnSettings, update
-from skidpad.duels.gym_env import DuelEnv
-from skidpad.duels.layout import ACTIONS, Side
-from skidpad.duels.learning import Game, Trainee, learn, new_curve, new_game, new_trainee, sparring_of
-from skidpad.duels.opponents import Idm
-from skidpad.duels.policies import random_policy
-from skidpad.duels.presets import PRETRAINING
-from skidpad.duels.replay_memory import draw
-from skidpad.duels.rewards import driving_reward
+from skidpad.highway.dense import Shape
+from skidpad.highway.dqn import DqnSettings, draw, update
+from skidpad.highway.gym_env import DuelEnv
+from skidpad.highway.layout import ACTIONS, Side
+from skidpad.highway.learning import Game, Trainee, learn, new_curve, new_game, new_trainee, sparring_of
+from skidpad.highway.opponents import Idm
+from skidpad.highway.policies import random_policy
+from skidpad.highway.rewards import driving_reward
+from skidpad.highway.scenes import PRETRAINING
 
 SETTINGS = DqnSettings()
 WARM_EPISODES = 10

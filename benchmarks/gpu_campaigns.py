@@ -30,26 +30,25 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from skidpad.campaigns.batches import lanes
-from skidpad.campaigns.deeproad import DeepRoad
-from skidpad.campaigns.deeproad_settings import DeepRoadSettings, StyleChoice
-from skidpad.campaigns.deeproad_weathers import WeatherLooks, drawn_styles
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.online import Online
-from skidpad.campaigns.online_loop import BATCHES, Wheel
-from skidpad.campaigns.online_settings import OnlineSettings
-from skidpad.campaigns.online_work import GPU_WIDTH
-from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.drives import open_drive
+from skidpad.kinds.drives.campaign import Online
+from skidpad.kinds.drives.loop import BATCHES, Wheel
+from skidpad.kinds.drives.settings import OnlineSettings
+from skidpad.kinds.drives.work import GPU_WIDTH
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, WeatherLooks, drawn_styles
+from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
+from skidpad.kinds.pictures.work import lanes
 from skidpad.runs.records import case_id
+from skidpad.runs.workers.here import Here
+from skidpad.runs.workers.performing import default_lanes, pinned
+from skidpad.stimuli.weather.files import WeatherCard, load_weather
+from skidpad.stimuli.weather.pretrained import weather_path
+from skidpad.stimuli.weather.translation import Weather
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.pretrained import pretrained
-from skidpad.weather.files import WeatherCard, load_weather
-from skidpad.weather.pretrained import weather_path
-from skidpad.weather.translation import Weather
-from skidpad.workers.here import Here
-from skidpad.workers.pinning import default_lanes, pinned
 from style_search import random_weather
 from ways.campaign_stages import Stages, staged
 from ways.drive_on_disk import jpeg_drive

@@ -32,10 +32,9 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
-from skidpad.transforms import stimuli
-from skidpad.ui.app import make_app
+from skidpad.stimuli.pictures import stimuli
+from skidpad.ui.app import HOST, bound_socket, make_app, server_of
 from skidpad.ui.library import Library
-from skidpad.ui.serving import HOST, bound_socket, server_of
 from skidpad.ui.shelf import Shelf
 
 FILTERS = {

@@ -33,18 +33,18 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from skidpad.campaigns.campaign import load_campaign
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.errors import MissingExtraError
 from skidpad.core.stimuli import grid_recipes
 from skidpad.drives import open_drive
+from skidpad.kinds.kind import load_campaign
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.runs.workers.here import Here
+from skidpad.runs.workers.performing import cores
+from skidpad.runs.workers.processes import Processes
+from skidpad.runs.workers.protocol import Workers
+from skidpad.runs.workers.ray_cluster import RayCluster
 from skidpad.subjects.pretrained import pretrained
-from skidpad.workers.here import Here
-from skidpad.workers.pinning import cores
-from skidpad.workers.processes import Processes
-from skidpad.workers.protocol import Workers
-from skidpad.workers.ray_cluster import RayCluster
 from ways.drive_on_disk import jpeg_drive
 from ways.family import business, processor_s
 from ways.scale_drive import AtWork

@@ -23,10 +23,10 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from skidpad.weather.blocks import start
-from skidpad.weather.files import WeatherCard, load_weather
-from skidpad.weather.munit import Munit
-from skidpad.weather.settings import Method, Sizes
+from skidpad.stimuli.weather.blocks import start
+from skidpad.stimuli.weather.files import WeatherCard, load_weather
+from skidpad.stimuli.weather.munit import Munit
+from skidpad.stimuli.weather.settings import Method, Sizes
 from ways.style_decoders import Decoders, Timing, measure
 from ways.style_searching import drawn_drive, looked, one_at_a_time, prepared, random_subject, searched
 

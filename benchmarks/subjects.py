@@ -44,7 +44,7 @@ from skidpad.subjects.description import Crop, Description, Format
 from skidpad.subjects.description_toml import write_description
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.preprocess import Preprocessor
-from skidpad.subjects.saving import save_subject
+from skidpad.subjects.training.training import save_subject
 from skidpad.subjects.zoo import ARCHITECTURES
 
 BATCH = 32

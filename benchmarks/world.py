@@ -24,10 +24,10 @@ from statistics import harmonic_mean, mean, median
 import numpy as np
 
 from skidpad.core.images import IntArray
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.raycast import RayCaster
-from skidpad.worlds.scenario import RoadKind
-from skidpad.worlds.scene import build_scene
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.raycast import RayCaster
+from skidpad.worlds.render.scene import build_scene
+from skidpad.worlds.scenario.scenario import RoadKind
 from ways.world_ways import CONDITIONS, HEIGHT_PX, WIDTH_PX, Elsewhere, MetaDrive, Own, Panda3D, Way, everything, installed, journey, timed
 
 GPU_BATCHES = (1, 8, 32, 128, 512, 1024, 4096)
@@ -104,7 +104,7 @@ def on_cpu(rounds: int, frames: int) -> dict[str, float]:
 def on_gpu(rounds: int, batches: tuple[int, ...], scenes: int, *, profiled: bool) -> dict[str, float]:
     import torch  # noqa: PLC0415 - not needed on the CPU
 
-    from skidpad.worlds.gpu_raycast import GpuRayCaster  # noqa: PLC0415 - likewise
+    from skidpad.worlds.render.gpu import GpuRayCaster  # noqa: PLC0415 - likewise
 
     conditions, kinds = list(CONDITIONS.values()), (RoadKind.CURVED, RoadKind.STRAIGHT, RoadKind.ENTRY)
     built = [build_scene(everything(conditions[k % len(conditions)], kinds[k % len(kinds)], seed=k)) for k in range(scenes)]

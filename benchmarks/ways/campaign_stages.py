@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from skidpad.campaigns import deeptest_work
-from skidpad.campaigns.deeptest import DeepTest
+from skidpad.kinds.pictures import work as deeptest_work
+from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.runs.folder import Run
-from skidpad.workers.here import Here
+from skidpad.runs.workers.here import Here
 from ways.roofline import now
 
 

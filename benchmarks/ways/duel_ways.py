@@ -4,13 +4,13 @@ import numpy as np
 from highway_env.envs.highway_env import HighwayEnv
 from numba import njit
 
-from skidpad.duels import engine
-from skidpad.duels.backend import highway_backend
-from skidpad.duels.highway import kinematics_settings
-from skidpad.duels.layout import ACTIONS, EGO, FIELDS, FRONT, RUNNING, VEHICLES, Params, Side
-from skidpad.duels.observation import observe
-from skidpad.duels.randomness import EGO_STREAM, FRONT_STREAM, stream_key, whole
-from skidpad.duels.scenario import Scenario
+from skidpad.highway import engine
+from skidpad.highway.backend import highway_backend
+from skidpad.highway.layout import ACTIONS, EGO, FIELDS, FRONT, RUNNING, VEHICLES, Params, Side
+from skidpad.highway.observation import observe
+from skidpad.highway.randomness import EGO_STREAM, FRONT_STREAM, stream_key, whole
+from skidpad.highway.scenario import Scenario
+from skidpad.highway.stock import kinematics_settings
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

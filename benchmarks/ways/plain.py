@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skidpad.core.stimuli import Params, Recipe
-from skidpad.transforms import stimuli
+from skidpad.stimuli.pictures import stimuli
 
 Frame = NDArray[np.uint8]
 PlainTransform = Callable[[Frame], Frame]

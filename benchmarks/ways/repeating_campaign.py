@@ -16,14 +16,14 @@ from tempfile import TemporaryDirectory
 import cv2
 import numpy as np
 
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.settings import DeepTestSettings
-from skidpad.campaigns.summary import summarise
 from skidpad.core.images import NumpyFrames
 from skidpad.drives.drive import Drive
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.kinds.pictures.summary import summarise
+from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.pretrained import pretrained
-from skidpad.transforms import stimuli
 
 TRANSFORMS = ("brightness", "rotation")
 DISTINCT = 16

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.images import NumpyFrames, decode, encode
 from skidpad.core.stimuli import Params, Space
 from skidpad.drives.drive import Drive
 from skidpad.drives.names import Names
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.runs.workers.protocol import Crew, Performer, Reload, Workers
+from skidpad.stimuli.pictures.linear import Brightness
 from skidpad.subjects.loading import load_subject
-from skidpad.transforms.linear import Brightness
-from skidpad.workers.protocol import Crew, Performer, Reload, Workers
 
 WIDTH_PX, HEIGHT_PX = 32, 24
 _DISTINCT = 16

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from skidpad.workers.processes import Processes
+from skidpad.runs.workers.processes import Processes
 from ways.family import peaks, processor_s
 from ways.scale_drive import reloading, repeating_campaign, tiny_subject
 

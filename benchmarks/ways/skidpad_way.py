@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.summary import coverage_gains
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.summary import coverage_gains
 from skidpad.runs.folder import Run
 from ways.case import Case, threads, to_input
 from ways.plain import CROP_TOP, HEIGHT_PX, WIDTH_PX

@@ -9,9 +9,9 @@ from statistics import median
 
 import torch
 
-from skidpad.weather.decoding import FoldedDecoder, Prepared
-from skidpad.weather.files import WeatherCard
-from skidpad.weather.munit import Munit
+from skidpad.stimuli.weather.decoding import FoldedDecoder, Prepared
+from skidpad.stimuli.weather.files import WeatherCard
+from skidpad.stimuli.weather.munit import Munit
 
 Decode = Callable[[int], torch.Tensor]
 """Decodes so many scenes under one style: uint8 frames (N, height, width, 3)."""

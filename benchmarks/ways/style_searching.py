@@ -10,22 +10,22 @@ import cv2
 import numpy as np
 import torch
 
-from skidpad.campaigns.tactic import Tactic
-from skidpad.campaigns.tactic_condition import Found, find
-from skidpad.campaigns.tactic_evaluation import Evaluator, Goal
-from skidpad.campaigns.tactic_settings import TacticSettings
 from skidpad.core.images import NumpyFrames
 from skidpad.coverage.profile import profile_of
 from skidpad.coverage.state import CoverageState
 from skidpad.drives.drive import Drive
+from skidpad.kinds.pictures.styles.campaign import Tactic
+from skidpad.kinds.pictures.styles.condition import Found, find
+from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal
+from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.search.evolution import StyleTask
+from skidpad.stimuli.weather.decoding import FoldedDecoder
+from skidpad.stimuli.weather.files import WeatherCard
+from skidpad.stimuli.weather.munit import Munit
+from skidpad.stimuli.weather.scenes import working_size
+from skidpad.stimuli.weather.translation import Weather
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES
-from skidpad.weather.decoding import FoldedDecoder
-from skidpad.weather.files import WeatherCard
-from skidpad.weather.munit import Munit
-from skidpad.weather.scenes import working_size
-from skidpad.weather.translation import Weather
 
 
 @dataclass(frozen=True)

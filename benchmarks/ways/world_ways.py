@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.raycast import RayCaster, render_side_by_side
-from skidpad.worlds.scenario import (
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
+from skidpad.worlds.render.scene import Scene, build_scene
+from skidpad.worlds.scenario.scenario import (
     Conditions,
     Ego,
     OtherVehicle,
@@ -27,7 +28,6 @@ from skidpad.worlds.scenario import (
     Surroundings,
     Weather,
 )
-from skidpad.worlds.scene import Scene, build_scene
 
 WIDTH_PX, HEIGHT_PX = 320, 160
 CONDITIONS = {

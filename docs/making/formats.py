@@ -13,17 +13,18 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pyarrow as pa
 
 from making.markdown import page, table
-from skidpad.campaigns import duel_records, online_records
-from skidpad.campaigns.comparing_settings import ComparingSettings
-from skidpad.campaigns.deeproad_settings import DeepRoadSettings
-from skidpad.campaigns.duel_settings import DuelSettings
-from skidpad.campaigns.online_settings import OnlineSettings
-from skidpad.campaigns.settings import DeepTestSettings
-from skidpad.campaigns.tactic_settings import TacticSettings
 from skidpad.core.errors import SkidpadError
+from skidpad.kinds.drives import records as online_records
+from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.settings import OnlineSettings
+from skidpad.kinds.duels import records as duel_records
+from skidpad.kinds.duels.settings import DuelSettings
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.kinds.pictures.styles.settings import TacticSettings
+from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.runs import folder, records
 from skidpad.subjects.description import Box, Crop, Description, History, InputSpec, Output, Range
-from skidpad.worlds.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadPlan, Scenario, Surroundings
+from skidpad.worlds.scenario.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadPlan, Scenario, Surroundings
 
 SETTINGS: Mapping[str, type] = {
     "deeptest": DeepTestSettings,

@@ -15,8 +15,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import scale
-from skidpad.campaigns.summary import summarise
-from skidpad.workers.here import Here
+from skidpad.kinds.pictures.summary import summarise
+from skidpad.runs.workers.here import Here
 from ways.campaign_stages import Stages
 from ways.family import business, descendants, peaks, processor_s
 from ways.roofline import cost_of

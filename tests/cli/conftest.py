@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from skidpad.cli.main import main
-from skidpad.subjects.saving import save_subject
+from skidpad.subjects.training.training import save_subject
 from skidpad.subjects.zoo import ARCHITECTURES
 
 

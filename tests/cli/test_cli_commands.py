@@ -111,7 +111,7 @@ def test_what_was_stopped_is_no_error(skidpad, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_ids_and_names_are_whole_in_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from skidpad.cli.console import table
+    from skidpad.page.terminal import table
 
     monkeypatch.setenv("COLUMNS", "60")
     heads = ("case", "scenario", "condition", "what happened", "collides at s")
@@ -217,7 +217,7 @@ def test_training_writes_over_nothing_and_keeps_its_checkpoint(
     assert resumed.code == 2
     assert "no checkpoint" in resumed.err
 
-    from skidpad.subjects import stages
+    from skidpad.subjects.training import stages
 
     save = stages.Fitting.save
 

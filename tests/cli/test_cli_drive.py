@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from skidpad.worlds.scenario import RoadKind, RoadPlan, Scenario
-from skidpad.worlds.scenario_files import write_scenario
+from skidpad.worlds.scenario.files import write_scenario
+from skidpad.worlds.scenario.scenario import RoadKind, RoadPlan, Scenario
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_wrong_use_is_said_and_nothing_is_made(skidpad, tmp_path, monkeypatch, w
 def test_a_scenario_of_ones_own_is_a_file(skidpad, policies, tmp_path) -> None:
     from dataclasses import replace
 
-    from skidpad.duels.presets import RELEASED
+    from skidpad.highway.scenes import RELEASED
 
     (tmp_path / "three.toml").write_text(replace(RELEASED, name="three lanes", lanes=3).to_toml())
     words = ("--ego", f"{policies}:reckless", "--scenario", tmp_path / "three.toml", "--test-episodes", 6)
@@ -168,7 +168,7 @@ def test_the_same_seed_replicates_to_the_same_bytes_on_one_core_and_on_two(skidp
     small = ("--trainings", 2, "--train-episodes", 5, "--tests", 2, "--test-episodes", 4, "--seed", 3)
     one, two = tmp_path / "one", tmp_path / "two"
     for cores, out in ((1, one), (2, two)):
-        monkeypatch.setattr("skidpad.workers.lanes.default_lanes", lambda cores=cores: cores)
+        monkeypatch.setattr("skidpad.runs.workers.here.default_lanes", lambda cores=cores: cores)
         done = skidpad("replicate", "duel", *small, "--out", out)
         assert done.code == 0, done.err
         assert "Scoreboard" in done.out

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from skidpad.cli import console
-from skidpad.cli.console import harmless, print_json
+from skidpad.page import terminal as console
+from skidpad.page.terminal import harmless, print_json
 from skidpad.runs.tags import Tag, Tags
 
 EVIL = "\x1b]0;mine\x07\x1b[2Jx\x9b31m\u202egnp.\u2066\x7f"
@@ -20,8 +20,8 @@ EVIL = "\x1b]0;mine\x07\x1b[2Jx\x9b31m\u202egnp.\u2066\x7f"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, write_driver, drive: Path) -> Path:
     """A finished run whose findings are tagged, one of them as a false alarm."""
-    from skidpad.campaigns.deeptest import DeepTest
-    from skidpad.campaigns.settings import DeepTestSettings
+    from skidpad.kinds.pictures.campaign import DeepTest
+    from skidpad.kinds.pictures.settings import DeepTestSettings
 
     subject = write_driver(tmp_path_factory.mktemp("drivers"), "bad-of-evidence", 0.55)
     origin = f"folder:{drive}?csv=angles.csv&id=frame&steering=angle&unit=deg"

@@ -9,10 +9,10 @@ from shutil import copytree
 
 import pytest
 
-from skidpad.campaigns.campaign import CAMPAIGNS
-from skidpad.campaigns.shrinking import SHRINKERS
-from skidpad.cli.presenting import PRESENTERS
-from skidpad.report.evidence import WITNESSES
+from skidpad.kinds.evidence import WITNESSES
+from skidpad.kinds.kind import CAMPAIGNS
+from skidpad.kinds.presenting import PRESENTERS
+from skidpad.kinds.shrinking import SHRINKERS
 
 pytest_plugins = ["pytester"]
 
@@ -24,7 +24,7 @@ PLUGIN = () if IS_INSTALLED else ("-p", "skidpad.pytest_plugin.plugin")
 @pytest.fixture(scope="module", autouse=True)
 def registries() -> None:
     """Fills them here: what a test with an inner run imports first is forgotten at its end, but not by the registries."""
-    for name in ("skidpad.pytest_plugin.assertions", "skidpad.report.bundle_pictures"):
+    for name in ("skidpad.pytest_plugin.assertions", "skidpad.kinds.bundle_folder"):
         import_module(name)
     for registry in (CAMPAIGNS, PRESENTERS, SHRINKERS, WITNESSES):
         registry.names()

@@ -16,9 +16,10 @@ SHARDS = 2 + 2 + 4
 MOTHER = """
 import os, sys
 from skidpad.cli.main import main
-import skidpad.campaigns.deeptest, skidpad.cli.deeptest, skidpad.report.deeptest, skidpad.report.render, skidpad.runs.folder
+import skidpad.kinds.pictures.campaign, skidpad.kinds.pictures.presenter, skidpad.kinds.pictures.page
+import skidpad.page.html, skidpad.runs.folder
 import skidpad.drives, skidpad.subjects.pretrained
-from skidpad.transforms import TRANSFORMS
+from skidpad.stimuli.pictures import TRANSFORMS
 TRANSFORMS.names()
 
 for line in sys.stdin:

@@ -13,7 +13,7 @@ import pytest
 
 from skidpad.cli.main import main
 from skidpad.core.images import encode
-from skidpad.weather.training import Training
+from skidpad.stimuli.weather.training import Training
 
 SMALL = ("--preset", "small", "--size", 32, "--batch-size", 1, "--steps", 3)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skidpad.core.images import encode
-from skidpad.weather.pretrained import classifier_path, pretrained_names, pretrained_weather, weather_path
+from skidpad.stimuli.weather.pretrained import classifier_path, pretrained_names, pretrained_weather, weather_path
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "campaigns"))
 from tactic_toys import CARD, toy_weights
 
-from skidpad.weather.files import save_weather
+from skidpad.stimuli.weather.files import save_weather
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import MissingExtraError, SkidpadError, UnknownNameError
 from skidpad.core.images import as_numpy, decode, encode, pixel_hash
 from skidpad.core.registry import Registry
 from skidpad.core.seeding import child_rng, child_seed
+from skidpad.core.units import AngleUnit
 
 
 def test_a_registry_answers_by_name_and_says_what_is_near() -> None:

@@ -16,12 +16,12 @@ from making.formats import SETTINGS, keys, meanings
 from making.markdown import table
 from making.reference import commands, pages
 
-from skidpad.campaigns.campaign import CAMPAIGNS
 from skidpad.coverage.criterion import CRITERIA
 from skidpad.drives import READERS
+from skidpad.kinds.kind import CAMPAIGNS
 from skidpad.oracles.relations import RELATIONS
 from skidpad.search.protocol import SEARCHES
-from skidpad.transforms import TRANSFORMS
+from skidpad.stimuli.pictures import TRANSFORMS
 
 
 def test_every_command_and_option_is_in_the_reference() -> None:

@@ -14,9 +14,10 @@ import pytest
 from drive_files import STAMPS, write_udacity
 
 from skidpad.core.errors import SkidpadError
-from skidpad.drives import ProblemKind, http_files, open_drive, remote_files
+from skidpad.drives import ProblemKind, http_files, open_drive
+from skidpad.drives import remote as remote_files
 from skidpad.drives.http_files import HttpFiles, Patience, TooLargeError, TooSlowError
-from skidpad.drives.remote_files import RemoteFiles
+from skidpad.drives.remote import RemoteFiles
 
 pytestmark = pytest.mark.usefixtures("hasty")
 ENDLESS = b"x" * 65536

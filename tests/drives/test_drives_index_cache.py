@@ -10,7 +10,8 @@ import pytest
 from recording_files import messages, typestore, write_mcap, write_ros1
 from video_files import write_video
 
-from skidpad.drives import index_cache, open_drive, recorded, video_frames
+from skidpad.drives import index_cache, open_drive, recorded
+from skidpad.drives import video as video_frames
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.index_cache import Index, cached
 

@@ -11,12 +11,12 @@ from drive_files import ANGLES, write_folder, write_old_tub, write_tub
 from recording_files import START_NS, raw_image, write_ros1
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from skidpad.core.angles import AngleUnit, Axle
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import write_image
+from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives import Drive, ProblemKind, inspect_drive, open_drive
 from skidpad.drives.drive import LabelConvention
-from skidpad.report.arrows import outline
+from skidpad.page.arrows import outline
 
 SIMULATOR = LabelConvention(AngleUnit.SCALED_25, -1, Axle.ROAD_WHEEL, 14.8)
 FOLDER = "csv=angles.csv&id=frame&steering=angle&unit=deg"

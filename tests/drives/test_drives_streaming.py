@@ -95,11 +95,11 @@ WITHOUT = """
 import sys, pkgutil, importlib
 for name in ("rosbags", "mcap", "av", "fsspec", "s3fs", "mlflow", "lz4", "zstandard"):
     sys.modules[name] = None
-import skidpad.drives, skidpad.runs, skidpad.campaigns, skidpad.cli
+import skidpad.drives, skidpad.runs, skidpad.kinds, skidpad.cli
 for package in (skidpad.drives, skidpad.runs):
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-import skidpad.campaigns.tracking, skidpad.cli.tracking
+import skidpad.kinds.tracking, skidpad.cli.tracking
 from skidpad.drives import READERS, open_drive
 assert {"rosbag", "mcap", "video"} <= set(READERS.names())
 print(len(open_drive(sys.argv[1])))

@@ -16,8 +16,9 @@ from video_files import smooth_picture, write_video
 
 from skidpad.core.errors import BadDriveError, LostDriveError, MissingExtraError
 from skidpad.core.images import NumpyFrames
-from skidpad.drives import Problem, ProblemKind, open_drive, video_frames
-from skidpad.drives.video_frames import VideoFrames
+from skidpad.drives import Problem, ProblemKind, open_drive
+from skidpad.drives import video as video_frames
+from skidpad.drives.video import VideoFrames
 
 CODECS = [
     ("a.mp4", "libx264"),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadParametersError
+from skidpad.core.units import AngleUnit
 from skidpad.oracles.error import pearson, prediction_error, rad2_to_squared, squared_to_rad2
 
 

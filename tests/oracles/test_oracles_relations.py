@@ -8,8 +8,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.oracles.relation import Answers, violated
-from skidpad.oracles.relations import RELATIONS, AnswersAlike, DecidesAlike, LabelMse, SteersAlike, deviation, squared_error_rad2
+from skidpad.oracles.relations import (
+    RELATIONS,
+    Answers,
+    AnswersAlike,
+    DecidesAlike,
+    LabelMse,
+    SteersAlike,
+    deviation,
+    squared_error_rad2,
+    violated,
+)
 
 ANGLES = st.floats(-3, 3)
 

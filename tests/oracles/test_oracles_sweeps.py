@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadParametersError
-from skidpad.oracles.filters import group, near_original
-from skidpad.oracles.relation import Answers, violated
-from skidpad.oracles.relations import LabelMse, SteersAlike, deviation
-from skidpad.oracles.sweeps import TABLE_7_EPSILONS_RAD2, TABLE_7_LAMBDAS, sweep_composite, sweep_deviation, sweep_simple
+from skidpad.core.units import AngleUnit
+from skidpad.oracles.filters import (
+    TABLE_7_EPSILONS_RAD2,
+    TABLE_7_LAMBDAS,
+    group,
+    near_original,
+    sweep_composite,
+    sweep_deviation,
+    sweep_simple,
+)
+from skidpad.oracles.relations import Answers, LabelMse, SteersAlike, deviation, violated
 
 CASES = st.lists(
     st.tuples(

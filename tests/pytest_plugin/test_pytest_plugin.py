@@ -10,9 +10,9 @@ import pytest
 
 from skidpad.core.images import decode
 from skidpad.drives.opening import open_drive
+from skidpad.stimuli.pictures import TRANSFORMS
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.pretrained import pretrained
-from skidpad.transforms import TRANSFORMS
 
 pytest_plugins = ["pytester"]
 
@@ -22,7 +22,7 @@ PLUGIN = () if IS_INSTALLED else ("-p", "skidpad.pytest_plugin.plugin")
 TOYS = """
 import numpy as np
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.units import AngleUnit
 from skidpad.core.units import PlainUnit
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.subjects.description import Description, Format, InputSpec, Output
@@ -113,7 +113,7 @@ def test_stimuli_are_texts_recipes_transforms_and_pairs(tester: pytest.Pytester)
         from skidpad.core.stimuli import Params, Recipe
         from skidpad.pytest_plugin import assert_steers_alike
         from skidpad.pytest_plugin.assertions import recipes_of
-        from skidpad.transforms.linear import Brightness
+        from skidpad.stimuli.pictures.linear import Brightness
 
         SAFE = ["brightness(shift=50)", Recipe.of("brightness", Params(shift=50)), (Brightness(), Params(shift=50))]
 

@@ -9,18 +9,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.images import encode
 from skidpad.drives.drive import Drive
 from skidpad.drives.opening import open_drive
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.runs.folder import Run
 from skidpad.subjects.description import Colour, InputSpec, Range
-from skidpad.subjects.fitting import TrainingSettings, fit
-from skidpad.subjects.labelled import collect
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.saving import save_subject
+from skidpad.subjects.training.data import collect
+from skidpad.subjects.training.fitting import TrainingSettings, fit
+from skidpad.subjects.training.training import save_subject
 from skidpad.subjects.zoo import Architecture
 
 HEIGHT_PX, WIDTH_PX = 24, 32

@@ -21,8 +21,8 @@ from skidpad.repair.mutants import Pool, campaign_of, gather
 from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
 from skidpad.repair.retraining import repair, repair_on, repeated
 from skidpad.repair.settings import RepairSettings
-from skidpad.subjects import fitting
-from skidpad.subjects.labelled import Labelled
+from skidpad.subjects.training import fitting
+from skidpad.subjects.training.data import Labelled
 
 LONG = RepairSettings(epochs=25, learning_rate=5e-3, mirror=False)
 SHORT = replace(LONG, epochs=3, max_mutants=200)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from repair_toys import SPEC, Garage, run_of, write_drive
 
-from skidpad.campaigns.deeptest import DeepTest
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import Frames
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Drive, FrameBatch
 from skidpad.drives.opening import open_drive
+from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.repair import mutants
 from skidpad.repair.mutants import campaign_of, choose_cases, gather
 from skidpad.repair.settings import RepairSettings
@@ -21,8 +21,8 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
+from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.preprocess import Preprocessor
-from skidpad.transforms import stimuli
 
 FOG = Recipe.of("fog", Params(density=0.3, seed=0))
 RAIN = Recipe.of("rain", Params(intensity=0.3, seed=0))

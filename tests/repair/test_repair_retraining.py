@@ -12,9 +12,8 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, RepairReport
-from skidpad.repair.retraining import check_repairable, repair
+from skidpad.repair.retraining import check_repairable, repair, training_frames
 from skidpad.repair.settings import RepairSettings, Split
-from skidpad.repair.splitting import training_frames
 from skidpad.subjects.description import Format, History, HistoryKind
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject

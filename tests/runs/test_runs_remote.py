@@ -13,7 +13,7 @@ import pytest
 from runs_toy_campaign import campaign, make, merged
 
 from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError
-from skidpad.drives import remote_files
+from skidpad.drives import remote as remote_files
 from skidpad.runs.folder import Run
 from skidpad.runs.remote import MARK, Mirror
 

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.runs.folder import Run
-from skidpad.runs.journal import Entries, Journal
 from skidpad.runs.locking import is_held
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.tags import Tag, TaggedRates, Tags, tagged_rates
+from skidpad.runs.tags import Entries, Journal, Tag, TaggedRates, Tags, tagged_rates
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -71,7 +70,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_entries(tmp_path: Path) -> N
     code = (
         "import sys, itertools\n"
         "from pathlib import Path\n"
-        "from skidpad.runs.journal import Journal\n"
+        "from skidpad.runs.tags import Journal\n"
         "for n in itertools.count():\n"
         "    Journal(Path(sys.argv[1])).append({'number': str(n), 'padding': 'x' * 500})\n"
         "    print(n, flush=True)\n"

@@ -7,8 +7,7 @@ from search_toys import STIMULI
 
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe
-from skidpad.search.baselines import Grid, RandomPairs
-from skidpad.search.greedy import Greedy
+from skidpad.search.pairs import Greedy, Grid, RandomPairs
 from skidpad.search.protocol import SEARCHES, SearchTask, taken
 
 GRID = [Recipe.of(name, row) for name, toy in STIMULI.items() for row in toy.space.grid]

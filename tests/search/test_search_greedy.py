@@ -11,7 +11,7 @@ from search_toys import STIMULI, Toy
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe, Step
-from skidpad.search.greedy import Greedy, stack_order
+from skidpad.search.pairs import Greedy, stack_order
 from skidpad.search.protocol import DEFAULT_MAX_FAILED_TRIES, DEFAULT_MAX_TRIES, SearchTask, taken
 
 

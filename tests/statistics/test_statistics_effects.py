@@ -9,9 +9,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skidpad.core.errors import BadParametersError
-from skidpad.statistics.effects import Magnitude, a12, cohens_d, compare_directions
+from skidpad.statistics.effects import (
+    Magnitude,
+    a12,
+    cohens_d,
+    compare_directions,
+    count_bits,
+    cumulative_counts,
+    jaccard,
+    jaccard_packed,
+    transform_distances,
+)
 from skidpad.statistics.intervals import bootstrap_mean, mean_error, none_failed, wilson
-from skidpad.statistics.sets import count_bits, cumulative_counts, jaccard, jaccard_packed, transform_distances
 
 SAMPLES = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=12)
 

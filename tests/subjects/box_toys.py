@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 
 import numpy as np
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.units import AngleUnit
 from skidpad.subjects.boxes import BoxSubject
 from skidpad.subjects.description import Box, Description, Format, InputSpec, Layout, Output, Range
 from skidpad.subjects.description_toml import write_description

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.units import AngleUnit
 from skidpad.subjects.description import Colour, Crop, Description, Format, InputSpec, Output, Range
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.units import AngleUnit
 from skidpad.subjects.description import Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
 
 Config = dict[str, Any]

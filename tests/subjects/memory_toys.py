@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.units import AngleUnit
 from skidpad.subjects.description import Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
 from skidpad.subjects.windows import input_channels
 

@@ -18,8 +18,8 @@ import zipfile
 from pathlib import Path
 
 from skidpad.core.errors import SkidpadError
+from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.proposing import propose
 
 MOST_S = 30
 MOST_BYTES = 3 * 2**30

@@ -7,10 +7,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.units import AngleUnit
 from skidpad.subjects.description import Colour, Description, Format, InputSpec, Layout, Output, Range
+from skidpad.subjects.formats.onnx import open_onnx
 from skidpad.subjects.network import Network
-from skidpad.subjects.onnx import open_onnx
 from skidpad.subjects.probe import NeuronUnit
 
 SHAPE = (3, 8, 10)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from box_toys import program, write_toml
 
-from skidpad.campaigns.originals import ORIGINALS
 from skidpad.cli.main import main
 from skidpad.runs.folder import Run
+from skidpad.runs.records import ORIGINALS
 from skidpad.subjects.description import Box
 
 DRIVE = "rendered?frames=20&width=64&height=32"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from skidpad.core.angles import AngleUnit
+from skidpad.core.units import AngleUnit
 from skidpad.subjects.boxes import BoxSubject
 from skidpad.subjects.description import Box, Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
 from skidpad.subjects.network_subject import NetworkSubject

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skidpad.core.angles import AngleUnit, Axle
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.core.units import UNITS, PlainUnit
+from skidpad.core.units import UNITS, AngleUnit, Axle, PlainUnit
 from skidpad.subjects.description import Box, Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
 from skidpad.subjects.description_toml import (
     description_hash,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.exported import read_exported
-from skidpad.subjects.exported_operations import resolve
+from skidpad.subjects.formats.exported import read_exported
+from skidpad.subjects.formats.exported_operations import resolve
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export warns about its own insides
 

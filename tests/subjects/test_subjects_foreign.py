@@ -11,9 +11,9 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Description, Format, InputSpec
 from skidpad.subjects.description_toml import format_description, write_description
-from skidpad.subjects.foreign import refuse_foreign
+from skidpad.subjects.formats.recognition import refuse_foreign
+from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.proposing import propose
 
 FILES = [format_ for format_ in Format if format_ is not Format.BOX]
 SUFFIXES = [".safetensors", ".pt", ".pth", ".bin", ".ts", ".pt2", ".onnx", ".keras", ".h5", ".hdf5", ".json", ".pkl", ".weights", ""]

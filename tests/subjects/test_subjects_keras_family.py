@@ -12,7 +12,7 @@ from skidpad.coverage.activation import NC
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import write_description
-from skidpad.subjects.keras import open_keras
+from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.loading import load_network, load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES

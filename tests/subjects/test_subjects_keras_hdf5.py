@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.keras.hdf5 import Hdf5File
+from skidpad.subjects.formats.keras.hdf5 import Hdf5File
 
 REAL = Path(__file__).parent / "keras_files"
 CANNOT = (BadSubjectError, ValueError, IndexError, OverflowError, KeyError)

@@ -21,8 +21,8 @@ from skidpad.cli.main import main
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Layout
 from skidpad.subjects.description_toml import write_description
-from skidpad.subjects.keras import open_keras
-from skidpad.subjects.keras.expression import Expression
+from skidpad.subjects.formats.keras import open_keras
+from skidpad.subjects.formats.keras.expression import Expression
 from skidpad.subjects.loading import load_subject
 
 REAL = Path(__file__).parent / "keras_files"

@@ -14,7 +14,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Colour, Format, InputSpec, Range
 from skidpad.subjects.description_toml import write_description
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.saving import save_subject
+from skidpad.subjects.training.training import save_subject
 from skidpad.subjects.zoo import ARCHITECTURES
 
 pytestmark = [

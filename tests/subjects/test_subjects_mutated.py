@@ -14,7 +14,7 @@ from torch import nn
 
 from skidpad.subjects.description import Description, Format, InputSpec
 from skidpad.subjects.description_toml import write_description
-from skidpad.subjects.proposing import propose
+from skidpad.subjects.introspection import propose
 from skidpad.subjects.zoo import ARCHITECTURES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded as Linux does it")

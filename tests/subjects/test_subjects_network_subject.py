@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadSubjectError
+from skidpad.core.units import AngleUnit
 from skidpad.subjects import network_subject
 from skidpad.subjects.description import Description, History, HistoryKind, Layout, Output
 from skidpad.subjects.network import state_hash

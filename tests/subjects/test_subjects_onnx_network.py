@@ -20,8 +20,9 @@ from skidpad.cli.main import main
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.formats.onnx import network as sessions
+from skidpad.subjects.formats.onnx import open_onnx
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.onnx import open_onnx, sessions
 from skidpad.subjects.probe import NeuronUnit, record
 
 TORCH_SHAPE = (3, 16, 24)

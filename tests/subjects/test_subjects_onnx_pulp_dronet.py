@@ -15,8 +15,8 @@ from skidpad.oracles.error import prediction_error
 from skidpad.subjects.base import Subject
 from skidpad.subjects.description import Description
 from skidpad.subjects.description_toml import read_description, write_description
+from skidpad.subjects.formats.onnx import open_onnx
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.onnx import open_onnx
 from skidpad.subjects.probe import NeuronUnit
 
 pytestmark = pytest.mark.real_data

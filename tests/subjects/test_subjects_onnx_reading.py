@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_toys import NODES, SHAPE, description, model, opened, weights, write
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.onnx import open_onnx
-from skidpad.subjects.onnx.reading import read_model, weight_files
-from skidpad.subjects.onnx.wire import CHUNK, MalformedError, chunk_field, fields, number_field, text_field, varint
+from skidpad.subjects.formats.onnx import open_onnx
+from skidpad.subjects.formats.onnx.reading import read_model, weight_files
+from skidpad.subjects.formats.onnx.tensors import CHUNK, MalformedError, chunk_field, fields, number_field, text_field, varint
 from skidpad.subjects.probe import NeuronUnit
 
 TWO = description("steering", "brake")

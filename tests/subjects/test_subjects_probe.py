@@ -10,7 +10,7 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.layers import Layer
-from skidpad.subjects.exported import read_exported
+from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.probe import NeuronUnit, record, recurrence
 from skidpad.subjects.scripted import ScriptedNetwork
 from skidpad.subjects.zoo import ARCHITECTURES

@@ -20,9 +20,9 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output
 from skidpad.subjects.description_toml import parse_description
-from skidpad.subjects.formats import format_of
+from skidpad.subjects.formats.recognition import format_of
+from skidpad.subjects.introspection import Proposal, _named, _outputs, propose
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.proposing import Proposal, _named, _outputs, propose
 from skidpad.subjects.shapes import check_shape, described_shape, picture_layout, resized
 from skidpad.subjects.zoo import ARCHITECTURES
 

@@ -12,13 +12,12 @@ from torch import nn
 from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
-from skidpad.subjects import stages
 from skidpad.subjects.description import Crop, Description, InputSpec
-from skidpad.subjects.fitting import TrainingSettings, copied, fit
-from skidpad.subjects.labelled import Labelled, collect
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.saving import beside
-from skidpad.subjects.training import train
+from skidpad.subjects.training import stages
+from skidpad.subjects.training.data import Labelled, collect
+from skidpad.subjects.training.fitting import TrainingSettings, copied, fit
+from skidpad.subjects.training.training import beside, train
 
 
 class Tiny(nn.Module):

@@ -15,14 +15,12 @@ import torch
 from skidpad.cli.subjects import _predict
 from skidpad.core.errors import BadSubjectError
 from skidpad.drives import Drive, Problem, ProblemKind, drive_from_arrays
-from skidpad.subjects import stages
 from skidpad.subjects.description import Colour, Crop, History, HistoryKind, InputSpec, Range
-from skidpad.subjects.examples import FlowExamples, WindowExamples, two_stages
-from skidpad.subjects.fitting import TrainingSettings, fit
-from skidpad.subjects.labelled import Labelled, collect
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.saving import beside, save_subject
-from skidpad.subjects.training import train
+from skidpad.subjects.training import stages
+from skidpad.subjects.training.data import FlowExamples, Labelled, WindowExamples, collect, two_stages
+from skidpad.subjects.training.fitting import TrainingSettings, fit
+from skidpad.subjects.training.training import beside, save_subject, train
 from skidpad.subjects.windows import Assembler
 from skidpad.subjects.zoo import ARCHITECTURES
 

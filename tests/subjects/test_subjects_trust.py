@@ -19,8 +19,8 @@ from skidpad.core.errors import BadSubjectError, UntrustedError
 from skidpad.subjects.boxes import BoxSubject
 from skidpad.subjects.description import Box, Description, Format, InputSpec
 from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject, subject_code
-from skidpad.subjects.proposing import propose
 from skidpad.subjects.zoo import ARCHITECTURES
 
 pytestmark = [

@@ -15,10 +15,9 @@ from memory_toys import Staged, clip_of, described, module_for, spec_of
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Colour, History, HistoryKind, InputSpec, Layout
-from skidpad.subjects.flow import flow_pictures, flows
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor
-from skidpad.subjects.windows import Assembler, check_history, input_channels, sliding
+from skidpad.subjects.windows import Assembler, check_history, flow_pictures, flows, input_channels, sliding
 
 SETTINGS = settings(max_examples=12, deadline=None)
 CPU = torch.device("cpu")

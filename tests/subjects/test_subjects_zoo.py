@@ -8,7 +8,7 @@ from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.subjects.description import History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES
-from skidpad.subjects.zoo.blocks import SameConv2d
+from skidpad.subjects.zoo.architecture import SameConv2d
 
 DAVE = [24, 36, 48, 64, 64, 1164, 100, 50, 10, 1]
 LAYERS = {

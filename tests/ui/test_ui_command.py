@@ -57,7 +57,7 @@ def test_a_missing_package_names_its_extra(
 def test_the_page_is_served_until_it_is_stopped(
     skidpad: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skidpad.ui import serving
+    from skidpad.ui import app as serving
 
     taken = []
 

@@ -12,23 +12,22 @@ import pyarrow as pa
 import pytest
 from ui_runs import ODD_SCHEMA, Server, make_drive, make_odd_run, make_picture_run, manifest, picture_records, serve
 
-from skidpad.campaigns.campaign import CAMPAIGNS
-from skidpad.campaigns.duel_records import SCHEMA as DUELS
-from skidpad.campaigns.gating import judged_cases
-from skidpad.campaigns.online_records import SCHEMA as DRIVES
 from skidpad.core.images import encode
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.opening import open_drive
-from skidpad.oracles.excess import times_tolerated
-from skidpad.report.wording import interval, percent
+from skidpad.kinds.drives.records import SCHEMA as DRIVES
+from skidpad.kinds.duels.records import SCHEMA as DUELS
+from skidpad.kinds.exhibits import EXHIBITS, Side, Sight, columns_of, exhibit_of
+from skidpad.kinds.gating import judged_cases
+from skidpad.kinds.kind import CAMPAIGNS
+from skidpad.oracles.error import times_tolerated
+from skidpad.page.wording import interval, percent
 from skidpad.runs.folder import Run
 from skidpad.runs.records import SCHEMA, build_records
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.tags import Tag, Tags
 from skidpad.statistics.intervals import wilson
-from skidpad.transforms import stimuli
-from skidpad.ui.columns import columns_of
-from skidpad.ui.exhibits import EXHIBITS, Side, Sight, exhibit_of
+from skidpad.stimuli.pictures import stimuli
 from skidpad.ui.volumes import JPEG_QUALITY
 
 TRANSFORMS = ("blur", "brightness", "contrast", "fog", "rain", "rotation", "scale", "shear", "translation")

@@ -8,10 +8,10 @@ import pytest
 from ui_runs import ADDRESS, MARKUP, ODD_SCHEMA, Server, make_picture_run, manifest, serve
 
 from skidpad.core.errors import BadRunError
+from skidpad.kinds.pictures.exhibit import PairExhibit
 from skidpad.runs.folder import Run
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.tags import Tags
-from skidpad.ui.exhibit_pairs import PairExhibit
 from skidpad.ui.safety import FOREIGN_POLICY, MAX_BODY_BYTES, POLICY
 
 
@@ -139,7 +139,7 @@ def test_there_is_no_generated_documentation(server: Server, address: str) -> No
 
 def test_the_address_of_the_server_is_this_machine_alone() -> None:
     from skidpad.core.errors import SkidpadError
-    from skidpad.ui.serving import HOST, bound_socket
+    from skidpad.ui.app import HOST, bound_socket
 
     assert HOST == "127.0.0.1"
     with bound_socket(0) as taken:

@@ -12,9 +12,19 @@ from ui_runs import Server, serve
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode, write_image
-from skidpad.ui.study import Background, Realism, Study
-from skidpad.ui.study_pictures import MAX_WIDTH_PX, Scene, pictures_in, scene_named
-from skidpad.ui.study_tally import Preference, Recognition, preference_of, tally
+from skidpad.ui.study import (
+    MAX_WIDTH_PX,
+    Background,
+    Preference,
+    Realism,
+    Recognition,
+    Scene,
+    Study,
+    pictures_in,
+    preference_of,
+    scene_named,
+    tally,
+)
 
 
 def paint(path: Path, seed: int, width: int = 40) -> None:

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from ui_runs import Server, serve
 
-from skidpad.campaigns.campaign import load_campaign
-from skidpad.campaigns.deeproad_settings import DeepRoadSettings
-from skidpad.campaigns.shrunk_findings import shrink_finding
-from skidpad.campaigns.tactic_settings import TacticSettings
-from skidpad.report.bundle import export_finding
+from skidpad.kinds.bundle_folder import export_finding
+from skidpad.kinds.exhibits import Side
+from skidpad.kinds.kind import load_campaign
+from skidpad.kinds.pictures.styles.settings import TacticSettings
+from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.kinds.shrunk import shrink_finding
 from skidpad.runs.folder import Run
+from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.subjects.pretrained import subject_path
-from skidpad.ui.exhibits import Side
-from skidpad.weather.pretrained import weather_path
 
 DRIVE = "rendered?frames=12&seed=3"
 KINDS = ("deeproad", "tactic")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from skidpad.worlds.atlas import COVER, LEVELS, RED, SHINE, atlas, empty_picture, shrunk
-from skidpad.worlds.props import BROADLEAVES, BUSHES, CONIFERS, FACADES
-from skidpad.worlds.sprites_cars import CAR_ANGLES
-from skidpad.worlds.sprites_living import WALK_PHASES
+from skidpad.worlds.render.props import BROADLEAVES, BUSHES, CONIFERS, FACADES
+from skidpad.worlds.render.sprites.atlas import COVER, LEVELS, RED, SHINE, atlas, empty_picture, shrunk
+from skidpad.worlds.render.sprites.cars import CAR_ANGLES
+from skidpad.worlds.render.sprites.living import WALK_PHASES
 
 
 def picture(number: int, level: int = 0) -> np.ndarray:

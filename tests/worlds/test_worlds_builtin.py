@@ -7,12 +7,11 @@ import pytest
 
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds.builtin import BuiltInWorld, sim, steps_of
-from skidpad.worlds.camera import Camera
 from skidpad.worlds.collision import touches
-from skidpad.worlds.driver import Driver
-from skidpad.worlds.scenario import BadScenarioError, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side, Surroundings
-from skidpad.worlds.scene import build_scene
-from skidpad.worlds.vehicle import Bicycle
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.scene import build_scene
+from skidpad.worlds.scenario.scenario import BadScenarioError, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side, Surroundings
+from skidpad.worlds.vehicle import Bicycle, Driver
 
 SMALL = Camera(64, 32)
 BARE = Surroundings(trees=0.0, hills=False)

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.worlds.collision import REAR_OVERHANG_M, Obstacles, touches
-from skidpad.worlds.objects import CAR_LENGTH_M, CAR_WIDTH_M, Boxes
-from skidpad.worlds.scenario import OtherVehicle, Pedestrian, Scenario, Side, Surroundings
-from skidpad.worlds.scene import Scene, build_scene
+from skidpad.worlds.render.scene import Scene, build_scene
+from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, CAR_WIDTH_M, Boxes, OtherVehicle, Pedestrian, Scenario, Side, Surroundings
 from skidpad.worlds.world import STEP_S
 
 coordinates = st.floats(-5.0, 5.0)

@@ -6,9 +6,9 @@ import torch
 
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds.builtin import BuiltInWorld
-from skidpad.worlds.camera import Camera
 from skidpad.worlds.conformance import CHECKS, NonconformingError, Tolerance, check_world
-from skidpad.worlds.scenario import BadScenarioError
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.scenario.scenario import BadScenarioError
 from skidpad.worlds.world import WORLDS
 
 SMALL = Camera(64, 32)

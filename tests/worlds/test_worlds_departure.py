@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from skidpad.worlds.departure import Lanes
-from skidpad.worlds.driver import Driver
-from skidpad.worlds.road import CrossSection, Piece, Road, RoadStyle, random_road
+from skidpad.worlds.scenario.road import CrossSection, Piece, Road, RoadStyle, random_road
+from skidpad.worlds.vehicle import Driver
 
 SECTION = CrossSection()
 seeds = st.integers(0, 10_000)

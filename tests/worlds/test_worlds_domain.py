@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import Choice, Params, Real
-from skidpad.worlds.constraints import Known, Outside
-from skidpad.worlds.domain import DOMAINS, Domain
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import (
+from skidpad.worlds.scenario.constraints import Known, Outside
+from skidpad.worlds.scenario.domain import DOMAINS, Domain
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Conditions,
     Ego,
@@ -25,8 +25,8 @@ from skidpad.worlds.scenario import (
     Surroundings,
     Weather,
 )
-from skidpad.worlds.scenario_tables import scenario_from, scenario_of, table_of, values_of
-from skidpad.worlds.variables import Variable, fraction_of, read_fraction
+from skidpad.worlds.scenario.tables import scenario_from, scenario_of, table_of, values_of
+from skidpad.worlds.scenario.variables import Variable, fraction_of, read_fraction
 
 NAMES = ("restricted", "extended")
 

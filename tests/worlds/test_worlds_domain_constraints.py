@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from skidpad.core.stimuli import Choice, Params, Real, Whole
 from skidpad.worlds.collision import touches
-from skidpad.worlds.constraints import CONSTRAINTS, all_constraints, violations
-from skidpad.worlds.constraints_traffic import CLEAR_OF_EGO_M, clear_of_ego_m, closing_gap
-from skidpad.worlds.domain import DOMAINS
-from skidpad.worlds.layout import START_M, road_of, section_of
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import (
+from skidpad.worlds.render.chunks import START_M, road_of, section_of
+from skidpad.worlds.render.scene import build_scene
+from skidpad.worlds.scenario.constraints import CONSTRAINTS, all_constraints, violations
+from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import (
     Conditions,
     Ego,
     OtherVehicle,
@@ -26,7 +26,7 @@ from skidpad.worlds.scenario import (
     Side,
     Weather,
 )
-from skidpad.worlds.scene import build_scene
+from skidpad.worlds.scenario.traffic_constraints import CLEAR_OF_EGO_M, clear_of_ego_m, closing_gap
 
 CURVED = RoadKind.CURVED
 FOG = Conditions(Weather.FOG, 0.2)

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import Choice
-from skidpad.worlds.domain import DOMAINS
-from skidpad.worlds.features import FEATURES, FeatureMap
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import Conditions, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Surroundings, Weather
+from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.features import FEATURES, FeatureMap
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import Conditions, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Surroundings, Weather
 
 
 @given(st.integers(0, 10**6))

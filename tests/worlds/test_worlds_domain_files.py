@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skidpad.worlds.domain import DOMAINS
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import BadScenarioError, RoadKind, Scenario, Weather
-from skidpad.worlds.scenario_files import (
+from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.files import (
     NamedScenario,
     format_scenario,
     format_scenarios,
@@ -20,6 +18,8 @@ from skidpad.worlds.scenario_files import (
     write_scenario,
     write_scenarios,
 )
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Weather
 
 BEND = """
 seed = 3

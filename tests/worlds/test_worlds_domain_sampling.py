@@ -7,10 +7,10 @@ import pytest
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.stimuli import Choice, Real
-from skidpad.worlds.constraints import CONSTRAINTS, violations
-from skidpad.worlds.domain import DOMAINS
-from skidpad.worlds.sampling import DECIMALS, Rejections, UnsatisfiableError, sample
-from skidpad.worlds.scenario import RoadKind
+from skidpad.worlds.scenario.constraints import CONSTRAINTS, violations
+from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.sampling import DECIMALS, Rejections, UnsatisfiableError, sample
+from skidpad.worlds.scenario.scenario import RoadKind
 
 TIGHT = replace(
     DOMAINS.get("extended").with_parameters(

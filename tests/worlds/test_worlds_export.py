@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import MissingExtraError
 from skidpad.core.images import FloatArray
-from skidpad.worlds import opendrive
-from skidpad.worlds.domain import DOMAINS
-from skidpad.worlds.layout import road_of, section_of
-from skidpad.worlds.opendrive import RAMP_GAP_M, lane_id, opendrive_text, span_of
-from skidpad.worlds.openscenario import AXLE_TO_MIDDLE_M, PROPERTY, export_scenario, illuminance_lux, openscenario_text
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadKind, RoadPlan, Scenario, Side, Weather
-from skidpad.worlds.scenario_tables import values_of
-from skidpad.worlds.scene import build_scene
-from skidpad.worlds.weather import visibility_m
+from skidpad.worlds.openx import opendrive
+from skidpad.worlds.openx.opendrive import RAMP_GAP_M, lane_id, opendrive_text, span_of
+from skidpad.worlds.openx.openscenario import AXLE_TO_MIDDLE_M, PROPERTY, export_scenario, illuminance_lux, openscenario_text
+from skidpad.worlds.render.chunks import road_of, section_of
+from skidpad.worlds.render.scene import build_scene
+from skidpad.worlds.render.weather import visibility_m
+from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadKind, RoadPlan, Scenario, Side, Weather
+from skidpad.worlds.scenario.tables import values_of
 
 pytest.importorskip("scenariogeneration")
 from lxml import etree  # comes with scenariogeneration

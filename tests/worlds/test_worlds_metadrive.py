@@ -9,12 +9,22 @@ import numpy as np
 import pytest
 
 from skidpad.core.errors import BadParametersError
-from skidpad.worlds import metadrive_process
 from skidpad.worlds.conformance import BEND, CHECKS, STRAIGHT, Tolerance
-from skidpad.worlds.metadrive import MetaDriveWorld
-from skidpad.worlds.metadrive_process import PYTHON, MetaDriveError, MetaDriveProcess
-from skidpad.worlds.metadrive_roads import lay
-from skidpad.worlds.scenario import BadScenarioError, Conditions, OtherVehicle, Pedestrian, RoadKind, RoadPlan, Scenario, Side, Weather
+from skidpad.worlds.metadrive import process as metadrive_process
+from skidpad.worlds.metadrive.process import PYTHON, MetaDriveError, MetaDriveProcess
+from skidpad.worlds.metadrive.roads import lay
+from skidpad.worlds.metadrive.world import MetaDriveWorld
+from skidpad.worlds.scenario.scenario import (
+    BadScenarioError,
+    Conditions,
+    OtherVehicle,
+    Pedestrian,
+    RoadKind,
+    RoadPlan,
+    Scenario,
+    Side,
+    Weather,
+)
 from skidpad.worlds.world import WORLDS
 
 CURVED = Scenario(RoadPlan(RoadKind.CURVED, 80.0, Side.RIGHT, lanes=2, turn_deg=40.0))
@@ -111,7 +121,7 @@ def fake(tmp_path, monkeypatch):
 
 
 def small_world() -> MetaDriveWorld:
-    from skidpad.worlds.camera import Camera
+    from skidpad.worlds.render.camera import Camera
 
     return MetaDriveWorld(Camera(64, 32))
 

@@ -12,13 +12,13 @@ from numba import njit
 from worlds_scenes import CAMERA, CLEAR, FOG, NIGHT, RAIN, SNOW, caster, crowded, plain, pose_at
 
 from skidpad.core.errors import BadParametersError
-from skidpad.worlds import gpu_raycast
-from skidpad.worlds.cards import SEEN, STANDING, see_cards
-from skidpad.worlds.gpu_raycast import AGREEMENT, GpuRayCaster, _as_if_numba_were_new, baked, check, obstacle
-from skidpad.worlds.packs import Pack, pack, stage_at
-from skidpad.worlds.pixels import begin_frame, overlaps, paint_pixel
-from skidpad.worlds.raycast import render_side_by_side
-from skidpad.worlds.scenario import RoadKind
+from skidpad.worlds.render import gpu as gpu_raycast
+from skidpad.worlds.render.cards import SEEN, STANDING, see_cards
+from skidpad.worlds.render.gpu import AGREEMENT, GpuRayCaster, _as_if_numba_were_new, baked, check, obstacle
+from skidpad.worlds.render.packs import Pack, pack, stage_at
+from skidpad.worlds.render.pixels import begin_frame, overlaps, paint_pixel
+from skidpad.worlds.render.raycast import render_side_by_side
+from skidpad.worlds.scenario.scenario import RoadKind
 
 SCENARIOS = [
     crowded(CLEAR),

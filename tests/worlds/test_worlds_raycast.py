@@ -7,11 +7,11 @@ import pytest
 from worlds_scenes import BARE, CAMERA, CLEAR, FOG, LIT, NIGHT, RAIN, SNOW, caster, crowded, frame_of, plain, pose_at, without
 
 from skidpad.core.errors import BadParametersError
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.raycast import RayCaster, render_side_by_side
-from skidpad.worlds.scenario import Conditions, OtherVehicle, Pedestrian, RoadKind, Scenario, Side, Surroundings, Weather
-from skidpad.worlds.scene import build_scene
-from skidpad.worlds.weather import KOSCHMIEDER, look_of, visibility_m
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
+from skidpad.worlds.render.scene import build_scene
+from skidpad.worlds.render.weather import KOSCHMIEDER, look_of, visibility_m
+from skidpad.worlds.scenario.scenario import Conditions, OtherVehicle, Pedestrian, RoadKind, Scenario, Side, Surroundings, Weather
 
 WEATHERS = {"clear": CLEAR, "fog": FOG, "rain": RAIN, "snow": SNOW, "night": NIGHT, "rain at night": replace(RAIN, night=True)}
 

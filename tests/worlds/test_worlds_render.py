@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from worlds_truths import bend, straight
 
 from skidpad.core.errors import BadParametersError
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.render import Renderer
-from skidpad.worlds.road import CrossSection, Road
-from skidpad.worlds.scenery import Woodland, plant_trees, random_scene
+from skidpad.worlds.recorded.journey import Renderer
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.scenery import Woodland, plant_trees, random_scene
+from skidpad.worlds.scenario.road import CrossSection, Road
 
 NO_TREES = np.empty((0, 8))
 SECTION = CrossSection()

@@ -8,10 +8,10 @@ from worlds_truths import bend, piece_end, polyline_projection, straight
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.frenet import CORRIDOR_M, NOWHERE_M, FrenetGrid
-from skidpad.worlds.ground import span_at
-from skidpad.worlds.road import CrossSection, Piece, Road, RoadStyle, random_road
-from skidpad.worlds.texture import noise_levels
+from skidpad.worlds.recorded.frenet import CORRIDOR_M, NOWHERE_M, FrenetGrid
+from skidpad.worlds.recorded.ground import span_at
+from skidpad.worlds.render.texture import noise_levels
+from skidpad.worlds.scenario.road import CrossSection, Piece, Road, RoadStyle, random_road
 
 curvatures = st.floats(-1.0 / 30.0, 1.0 / 30.0)
 

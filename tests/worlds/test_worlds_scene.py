@@ -8,11 +8,10 @@ from worlds_scenes import crowded, plain
 
 from skidpad.core.errors import BadParametersError, SkidpadError
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.objects import CAR_LENGTH_M, Boxes, Kind
-from skidpad.worlds.props import BROADLEAVES, BUSHES, CONIFERS, place_props
-from skidpad.worlds.road import CrossSection, Piece, Road, SideLane
-from skidpad.worlds.scenario import OtherVehicle, Pedestrian, RoadKind, Scenario, Side, Surroundings
-from skidpad.worlds.scene import Scene, build_scene
+from skidpad.worlds.render.props import BROADLEAVES, BUSHES, CONIFERS, place_props
+from skidpad.worlds.render.scene import Scene, build_scene
+from skidpad.worlds.scenario.road import CrossSection, Piece, Road, SideLane
+from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, Boxes, Kind, OtherVehicle, Pedestrian, RoadKind, Scenario, Side, Surroundings
 
 
 @given(st.integers(1, 4), st.floats(2.5, 4.5))

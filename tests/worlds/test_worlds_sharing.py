@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds_scenes import CAMERA, CLEAR, RAIN, caster, crowded, pose_at
 
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.raycast import render_side_by_side
-from skidpad.worlds.scenario import Conditions
-from skidpad.worlds.sharing import share
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.raycast import render_side_by_side, share
+from skidpad.worlds.scenario.scenario import Conditions
 
 
 @given(st.integers(0, 40), st.integers(1, 6))

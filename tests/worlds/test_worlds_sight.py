@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from skidpad.core.stimuli import Choice
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.constraints_road import MAX_SNOW_INTENSITY
-from skidpad.worlds.domain import DOMAINS
-from skidpad.worlds.raycast import RayCaster
-from skidpad.worlds.road import CrossSection
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import Conditions, Ego, RoadPlan, Scenario, Surroundings, Weather
-from skidpad.worlds.scene import Scene, build_scene
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.raycast import RayCaster
+from skidpad.worlds.render.scene import Scene, build_scene
+from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.road import CrossSection
+from skidpad.worlds.scenario.road_constraints import MAX_SNOW_INTENSITY
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import Conditions, Ego, RoadPlan, Scenario, Surroundings, Weather
 
 CAMERA = Camera()
 LEAST = 0.05 * 255.0

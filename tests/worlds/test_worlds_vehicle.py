@@ -6,14 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadParametersError
+from skidpad.core.units import STEERING_RATIO
 from skidpad.worlds.builtin import BuiltInWorld
-from skidpad.worlds.domain import DOMAINS
-from skidpad.worlds.driver import WHEELBASE_M
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import Weather
-from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, Bicycle, follow_arc
+from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import Weather
+from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, WHEELBASE_M, Bicycle, follow_arc
 from skidpad.worlds.world import STEP_S
 
 STICKY = np.array([1e3])

@@ -8,11 +8,11 @@ import pytest
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import decode
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.domain import Domain
-from skidpad.worlds.sampling import sample
-from skidpad.worlds.scenario import Weather
-from skidpad.worlds.weather_sets import MARK, RENDERED_WEATHERS, render_set, rendered_weather, write_set
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.weather_sets import MARK, RENDERED_WEATHERS, render_set, rendered_weather, write_set
+from skidpad.worlds.scenario.domain import Domain
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import Weather
 
 SMALL = Camera(64, 48)
 

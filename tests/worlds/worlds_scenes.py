@@ -6,10 +6,21 @@ from functools import lru_cache
 import numpy as np
 
 from skidpad.core.images import FloatArray
-from skidpad.worlds.camera import Camera
-from skidpad.worlds.raycast import RayCaster
-from skidpad.worlds.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadKind, RoadPlan, Scenario, Side, Surroundings, Weather
-from skidpad.worlds.scene import Scene, build_scene
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.raycast import RayCaster
+from skidpad.worlds.render.scene import Scene, build_scene
+from skidpad.worlds.scenario.scenario import (
+    Conditions,
+    Ego,
+    OtherVehicle,
+    Pedestrian,
+    RoadKind,
+    RoadPlan,
+    Scenario,
+    Side,
+    Surroundings,
+    Weather,
+)
 
 CAMERA = Camera(160, 80)
 BARE = Surroundings(trees=0.0, buildings=0.0, hills=False)

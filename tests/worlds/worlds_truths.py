@@ -4,7 +4,7 @@ import numpy as np
 from scipy.integrate import quad
 
 from skidpad.core.images import FloatArray
-from skidpad.worlds.road import Piece, Road
+from skidpad.worlds.scenario.road import Piece, Road
 
 
 def polyline_projection(road: Road, points: FloatArray, step_m: float = 0.02) -> tuple[FloatArray, FloatArray]:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import Workers, next_free, run_campaign
 from skidpad.cli.drive import SECONDS, warn_of_rendering
+from skidpad.cli.runs import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 
@@ -43,8 +43,8 @@ def compare(
     json: Json = False,
 ) -> None:
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
-    from skidpad.campaigns.comparing_settings import ComparingSettings
     from skidpad.drives import open_drive
+    from skidpad.kinds.drives.compare.settings import ComparingSettings
     from skidpad.subjects.pretrained import subject_path
 
     settings = ComparingSettings(

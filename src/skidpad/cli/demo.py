@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import Workers, next_free, run_campaign
-from skidpad.cli.console import say
+from skidpad.cli.runs import Workers, next_free, run_campaign
+from skidpad.page.terminal import say
 
 FRAMES = 160
 """With 90 mutants a frame, about half a minute on two cores."""
@@ -24,8 +24,8 @@ def demo(
     workers: Workers = "",
 ) -> None:
     """Test the network that comes with skidpad on a rendered drive: findings, coverage, a report; no download, no GPU."""
-    from skidpad.campaigns.judging import WITHIN_DEG
-    from skidpad.campaigns.settings import DeepTestSettings
+    from skidpad.kinds.pictures.judging import WITHIN_DEG
+    from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.subjects.pretrained import pretrained
 
     drive = f"rendered?frames={frames}&seed={1000 + seed}"

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import Workers, next_free, run_campaign
-from skidpad.cli.console import warn
+from skidpad.cli.runs import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
+from skidpad.page.terminal import warn
 
 SECONDS = 20.0
 
@@ -53,7 +53,7 @@ def drive(
     json: Json = False,
 ) -> None:
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
-    from skidpad.campaigns.online_settings import OnlineSettings
+    from skidpad.kinds.drives.settings import OnlineSettings
     from skidpad.subjects.pretrained import subject_path
 
     settings = OnlineSettings(
@@ -90,7 +90,7 @@ def warn_of_scenarios(files: Sequence[Path]) -> None:
     """Prints the warnings about scenario files, which are driven all the same."""
     if not files:
         return
-    from skidpad.worlds.scenario_files import read_scenarios
+    from skidpad.worlds.scenario.files import read_scenarios
 
     for path in files:
         for text in read_scenarios(path).warnings:

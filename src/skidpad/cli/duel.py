@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.campaigns import Workers, next_free, open_with_campaign, run_campaign
-from skidpad.cli.console import say
+from skidpad.cli.runs import Workers, next_free, open_with_campaign, run_campaign
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import trusting
+from skidpad.page.terminal import say
 
 TRAIN_EPISODES, SCENE_TRAIN_EPISODES = 2000, 100
 TEST_EPISODES, SCENE_TEST_EPISODES = 2000, 50
@@ -184,7 +184,7 @@ def repair(
 
 
 def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool, workers: str) -> None:
-    from skidpad.campaigns.duel_settings import DuelSettings
+    from skidpad.kinds.duels.settings import DuelSettings
 
     path = out or next_free(Path("runs"), name)
     with trusting():  # the person who types the command names its policies
@@ -194,8 +194,8 @@ def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool, work
 
 def _fail_if_unmeasured(path: Path) -> None:
     """Fails a run in which no episode of the ego was judged, so that it does not look like a pass."""
-    from skidpad.campaigns.duel import Duel
-    from skidpad.campaigns.duel_summary import summarise
+    from skidpad.kinds.duels.campaign import Duel
+    from skidpad.kinds.duels.summary import summarise
 
     run, campaign = open_with_campaign(path, seen=True)
     reason = summarise(campaign.work(run)).unmeasured if isinstance(campaign, Duel) else ""

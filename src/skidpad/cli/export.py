@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import Finding, RunPath, case_named, open_with_campaign
-from skidpad.cli.console import print_json, progress_bar, say, table
+from skidpad.cli.runs import Finding, RunPath, case_named, open_with_campaign
 from skidpad.cli.subjects import Json
 from skidpad.cli.trust import may_trust
+from skidpad.page.terminal import print_json, progress_bar, say, table
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,9 +24,9 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a finding as a bundle: frames, recipe, answers, hashes, versions, a film strip, and a ready pytest file."""
-    from skidpad.campaigns.shrinking import unchanged_words
-    from skidpad.campaigns.shrunk_findings import shrink_finding
-    from skidpad.report.bundle import export_finding
+    from skidpad.kinds.bundle_folder import export_finding
+    from skidpad.kinds.shrinking import unchanged_words
+    from skidpad.kinds.shrunk import shrink_finding
 
     opened, campaign = open_with_campaign(run)
     case = case_named(opened, finding)

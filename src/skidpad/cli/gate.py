@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.campaigns import RunPath
-from skidpad.cli.console import print_json, say, say_lines, table
+from skidpad.cli.runs import RunPath
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
+from skidpad.page.terminal import print_json, say, say_lines, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,8 +47,8 @@ def gate(
     json: Json = False,
 ) -> None:
     """Hold a run against limits and a baseline; exit code 1, and one line for each limit that is broken."""
-    from skidpad.campaigns.gating import check_gate
-    from skidpad.report.gate_findings import MOST_TOLD, finding_words
+    from skidpad.kinds.gating import check_gate
+    from skidpad.page.gate import MOST_TOLD, finding_words
     from skidpad.runs.folder import Run
     from skidpad.runs.gate import Limits
 
@@ -67,7 +67,7 @@ def gate(
     if junit is not None:
         _write(junit, _junit(verdict, opened, other, told))
     if markdown is not None:
-        from skidpad.report.markdown import gate_markdown
+        from skidpad.page.gate import gate_markdown
 
         summary = gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path), told)
         if is_printed:
@@ -99,7 +99,7 @@ def _rates(texts: list[str]) -> dict[str, float]:
 
 
 def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
-    from skidpad.report.gate_findings import new_words
+    from skidpad.page.gate import new_words
 
     for doubt in verdict.doubts:
         say(f"doubt: {doubt.said}")
@@ -165,7 +165,7 @@ def _payload(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, st
 
 
 def _junit(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> str:
-    from skidpad.report.junit import gate_junit
+    from skidpad.page.gate import gate_junit
 
     properties = {f"{name} sha256": value for name, value in run.manifest.hashes.items()}
     if baseline is not None:
@@ -175,6 +175,6 @@ def _junit(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]
 
 
 def _write(path: Path, text: str) -> None:
-    from skidpad.report.render import write_text_whole
+    from skidpad.page.html import write_text_whole
 
     write_text_whole(path, text)

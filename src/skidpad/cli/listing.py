@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.console import print_json, say, table
 from skidpad.core.errors import UnknownNameError
+from skidpad.page.terminal import print_json, say, table
 
 Rows = list[tuple[str, str]]
 
@@ -42,7 +42,7 @@ def _summary(row: object) -> str:
 
 
 def _transforms() -> Rows:
-    from skidpad.transforms import TRANSFORMS
+    from skidpad.stimuli.pictures import TRANSFORMS
 
     rows = []
     for name in TRANSFORMS.names():
@@ -70,14 +70,13 @@ def _searches() -> Rows:
 
 
 def _campaigns() -> Rows:
-    from skidpad.campaigns.campaign import CAMPAIGNS
+    from skidpad.kinds.kind import CAMPAIGNS
 
     return [(name, _summary(CAMPAIGNS.get(name))) for name in CAMPAIGNS.names()]
 
 
 def _units() -> Rows:
-    from skidpad.core.angles import AngleUnit
-    from skidpad.core.units import UNITS
+    from skidpad.core.units import UNITS, AngleUnit
 
     return [(name, "an angle" if isinstance(unit, AngleUnit) else "no angle") for name, unit in UNITS.items()]
 
@@ -106,9 +105,9 @@ def _architectures() -> Rows:
 
 
 def _weathers() -> Rows:
-    from skidpad.weather.files import WeatherCard
-    from skidpad.weather.pretrained import pretrained_names, pretrained_weather
-    from skidpad.worlds.weather_sets import RENDERED_WEATHERS
+    from skidpad.stimuli.weather.files import WeatherCard
+    from skidpad.stimuli.weather.pretrained import pretrained_names, pretrained_weather
+    from skidpad.worlds.render.weather_sets import RENDERED_WEATHERS
 
     rows = []
     for name in pretrained_names():
@@ -126,7 +125,7 @@ def _worlds() -> Rows:
 
 
 def _domains() -> Rows:
-    from skidpad.worlds.domain import DOMAINS
+    from skidpad.worlds.scenario.domain import DOMAINS
 
     rows = []
     for name in DOMAINS.names():
@@ -138,7 +137,7 @@ def _domains() -> Rows:
 
 
 def _constraints() -> Rows:
-    from skidpad.worlds.constraints import all_constraints
+    from skidpad.worlds.scenario.constraints import all_constraints
 
     return [(rule.name, f"{rule.sentence} Way out: {rule.remedy}.") for rule in all_constraints()]
 
@@ -156,7 +155,7 @@ def _style_searches() -> Rows:
 
 
 def _duel_rewards() -> Rows:
-    from skidpad.duels.rewards import REWARDS
+    from skidpad.highway.rewards import REWARDS
 
     return [(name, _summary(REWARDS.get(name))) for name in REWARDS.names()]
 

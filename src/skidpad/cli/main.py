@@ -6,7 +6,6 @@ import typer
 
 from skidpad import __version__
 from skidpad.cli import (
-    campaigns,
     compare,
     demo,
     drive,
@@ -25,8 +24,9 @@ from skidpad.cli import (
     ui,
     weather,
 )
-from skidpad.cli.console import tell
+from skidpad.cli import runs as campaigns
 from skidpad.core.errors import InterruptedRunError, SkidpadError
+from skidpad.page.terminal import tell
 
 app = typer.Typer(
     name="skidpad",

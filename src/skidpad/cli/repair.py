@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.console import print_json, progress_bar, say, table
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.training import Threads
 from skidpad.cli.trust import may_trust
 from skidpad.core.errors import UnknownNameError
+from skidpad.page.terminal import print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
     from skidpad.repair.report import RepairReport
@@ -50,9 +50,9 @@ def repair(
     from skidpad.repair.retraining import repair as repair_subject
     from skidpad.repair.settings import RepairSettings, Split
     from skidpad.runs.folder import Run
+    from skidpad.stimuli.pictures import TRANSFORMS
     from skidpad.subjects.loading import load_network
     from skidpad.subjects.pretrained import subject_path
-    from skidpad.transforms import TRANSFORMS
 
     names = tuple(part.strip() for part in transforms.split(",") if part.strip())
     for name in names:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from skidpad.cli.console import OUT, print_json, progress_bar, say, table, tell
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
+from skidpad.page.terminal import OUT, print_json, progress_bar, say, table, tell
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress
-    from skidpad.replicate.rows import Row, Sheet
+    from skidpad.papers.scoreboard import Row, Sheet
 
 WIDE = 150
 """From so many columns on the terminal shows the notes and the tables behind the scoreboard."""
@@ -45,9 +45,9 @@ def deeptest(
 ) -> None:
     """Answer DeepTest's five research questions on a network and a drive."""
     from skidpad.drives import open_drive
-    from skidpad.replicate.deeptest.paper import MODEL
-    from skidpad.replicate.deeptest.replication import replicate
-    from skidpad.replicate.deeptest.runs import ReplicationSettings
+    from skidpad.papers.deeptest.paper import MODEL
+    from skidpad.papers.deeptest.replication import replicate
+    from skidpad.papers.deeptest.retraining import ReplicationSettings
     from skidpad.subjects.pretrained import subject_path
 
     settings = ReplicationSettings(
@@ -84,8 +84,8 @@ def duel(
     json: Json = False,
 ) -> None:
     """Make Table I of adversarial testing with reinforcement learning, for every reward, and what it does not show."""
-    from skidpad.replicate.duel.paper import PAPER
-    from skidpad.replicate.duel.replication import DuelReplicationSettings, replicate
+    from skidpad.papers.duel.paper import PAPER
+    from skidpad.papers.duel.replication import DuelReplicationSettings, replicate
 
     small = DuelReplicationSettings(
         trainings=2, train_episodes=300, tests=3, test_episodes=200, cross_episodes=100, search_episodes=5, seed=seed
@@ -118,10 +118,10 @@ def offline_online(
     json: Json = False,
 ) -> None:
     """Answer RQ0 and RQ1 of the comparison of offline and online testing, for each subject given."""
-    from skidpad.campaigns.comparing_settings import ComparingSettings
     from skidpad.drives import open_drive
-    from skidpad.replicate.offline_online.paper import PAPER
-    from skidpad.replicate.offline_online.replication import replicate
+    from skidpad.kinds.drives.compare.settings import ComparingSettings
+    from skidpad.papers.offline_online.paper import PAPER
+    from skidpad.papers.offline_online.replication import replicate
     from skidpad.subjects.pretrained import subject_path
 
     settings = ComparingSettings(
@@ -155,13 +155,13 @@ def deeproad(
     json: Json = False,
 ) -> None:
     """Make DeepRoad's Table 2: inconsistent behaviours of every subject under every weather, the paper's beside."""
-    from skidpad.campaigns.deeproad_settings import DeepRoadSettings
     from skidpad.cli.weather import degrees_of
     from skidpad.drives import open_drive
-    from skidpad.replicate.deeproad.paper import PAPER
-    from skidpad.replicate.deeproad.replication import replicate
+    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.papers.deeproad.paper import PAPER
+    from skidpad.papers.deeproad.replication import replicate
+    from skidpad.stimuli.weather.pretrained import weather_path
     from skidpad.subjects.pretrained import subject_path
-    from skidpad.weather.pretrained import weather_path
 
     settings = DeepRoadSettings(
         subject="",
@@ -203,11 +203,11 @@ def tactic(
     json: Json = False,
 ) -> None:
     """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, the paper's beside."""
-    from skidpad.campaigns.tactic_settings import TacticSettings
     from skidpad.cli.weather_search import weather_file
     from skidpad.drives import open_drive
-    from skidpad.replicate.tactic.paper import PAPER
-    from skidpad.replicate.tactic.replication import replicate
+    from skidpad.kinds.pictures.styles.settings import TacticSettings
+    from skidpad.papers.tactic.paper import PAPER
+    from skidpad.papers.tactic.replication import replicate
     from skidpad.subjects.pretrained import subject_path
 
     settings = TacticSettings(
@@ -243,7 +243,7 @@ class _Replication(Protocol):
 
 def _show(answer: _Replication, paper: str, written: str, *, json: bool, narrow: "Sequence[Sheet]" = ()) -> None:
     """Prints a replication; a narrow terminal gets the scoreboard in brief, and what `narrow` adds."""
-    from skidpad.replicate.render import brief_sheet
+    from skidpad.papers.scoreboard import brief_sheet
 
     if json:
         print_json(answer.payload())

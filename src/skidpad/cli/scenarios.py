@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.console import print_json, say, table, warn
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
+from skidpad.page.terminal import print_json, say, table, warn
 
 if TYPE_CHECKING:
-    from skidpad.worlds.scenario_files import ScenarioSet
+    from skidpad.worlds.scenario.files import ScenarioSet
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files (.toml, .json) or folders of them.")]
 
@@ -35,10 +35,10 @@ def draw(
     json: Json = False,
 ) -> None:
     """Draw scenarios that obey every constraint of a domain, and write them as files to read, change and drive."""
-    from skidpad.campaigns.online_scenarios import domain_lasting
-    from skidpad.campaigns.online_settings import check_seconds
-    from skidpad.worlds.sampling import sample
-    from skidpad.worlds.scenario_files import SUFFIXES, NamedScenario, write_scenario, write_scenarios
+    from skidpad.kinds.drives.campaign import domain_lasting
+    from skidpad.kinds.drives.settings import check_seconds
+    from skidpad.worlds.scenario.files import SUFFIXES, NamedScenario, write_scenario, write_scenarios
+    from skidpad.worlds.scenario.sampling import sample
 
     if seconds:
         check_seconds(seconds)
@@ -57,7 +57,7 @@ def draw(
         broken = dict(drawn.rejections.broken)
         print_json({"out": str(out), "scenarios": [each.name for each in named], "thrown_away": drawn.rejections.tries, "broken": broken})
         return
-    from skidpad.report.wording import counted
+    from skidpad.page.wording import counted
 
     say(f"{counted(len(named), 'scenario')} of the domain {domain!r}: {out}")
     if drawn.rejections.tries:
@@ -67,8 +67,8 @@ def draw(
 
 def check(files: Files, json: Json = False) -> None:
     """Check scenario files: keys, ranges, constraints, a road that crosses itself; exit code 1 where one cannot be used."""
-    from skidpad.campaigns.online_scenarios import features_of
-    from skidpad.worlds.scenario_tables import table_of
+    from skidpad.kinds.drives.campaign import features_of
+    from skidpad.worlds.scenario.tables import table_of
 
     found = [_read(path) for path in files]
     usable = [each for one in found for each in one.scenarios]
@@ -94,8 +94,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Export scenarios as OpenDRIVE roads (.xodr) and OpenSCENARIO storyboards (.xosc) for other simulators."""
-    from skidpad.report.wording import counted
-    from skidpad.worlds.openscenario import export_scenario
+    from skidpad.page.wording import counted
+    from skidpad.worlds.openx.openscenario import export_scenario
 
     rows, skipped = [], []
     for path in files:
@@ -116,6 +116,6 @@ def export(
 
 
 def _read(path: Path) -> ScenarioSet:
-    from skidpad.worlds.scenario_files import read_scenarios
+    from skidpad.worlds.scenario.files import read_scenarios
 
     return read_scenarios(path)

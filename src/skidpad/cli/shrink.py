@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import Finding, RunPath, case_named, open_with_campaign
-from skidpad.cli.console import print_json, progress_bar, say, table
+from skidpad.cli.runs import Finding, RunPath, case_named, open_with_campaign
 from skidpad.cli.subjects import Json
 from skidpad.cli.trust import may_trust
+from skidpad.page.terminal import print_json, progress_bar, say, table
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,11 +23,10 @@ def shrink(
     json: Json = False,
 ) -> None:
     """Find the smallest stimulus that still fails: fewer steps, parameters nearer to where they change nothing, a shorter scenario."""
-    from skidpad.campaigns.shrinking import unchanged_words
-    from skidpad.campaigns.shrunk_findings import shrink_finding
-    from skidpad.oracles.excess import scale_of_run, times_tolerated
-    from skidpad.report.shrunk import shrunk_table, write_shrunk
-    from skidpad.report.wording import counted
+    from skidpad.kinds.shrinking import unchanged_words
+    from skidpad.kinds.shrunk import shrink_finding, shrunk_table, write_shrunk
+    from skidpad.oracles.error import scale_of_run, times_tolerated
+    from skidpad.page.wording import counted
 
     opened, campaign = open_with_campaign(run)
     with progress_bar("shrinking") as progress:

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import RunPath, open_with_campaign
-from skidpad.cli.console import print_json, say
+from skidpad.cli.runs import RunPath, open_with_campaign
 from skidpad.cli.subjects import Json
 from skidpad.cli.trust import may_trust
+from skidpad.page.terminal import print_json, say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,9 +24,9 @@ def track(
     """Write a run to MLflow: settings, figures, hashes and the report; a run written before is brought up to date."""
     from dataclasses import asdict
 
-    from skidpad.campaigns.campaign import campaign_name
-    from skidpad.campaigns.tracking import track as write
-    from skidpad.cli.presenting import PRESENTERS
+    from skidpad.kinds.kind import campaign_name
+    from skidpad.kinds.presenting import PRESENTERS
+    from skidpad.kinds.tracking import track as write
 
     opened, campaign = open_with_campaign(run, seen=True)
     presenter = PRESENTERS.get(campaign_name(opened.config, opened.place))(campaign, opened)

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.console import facts, print_json, progress_bar, say, warn
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
+from skidpad.page.terminal import facts, print_json, progress_bar, say, warn
 
 Threads = Annotated[int, typer.Option(help="Threads on the CPU. More may be faster; another number gives a slightly other network.")]
 
@@ -43,8 +43,8 @@ def train(
     `chauffeur` is trained in two stages: its convolutions on single frames, then its LSTM on their features.
     """
     from skidpad.drives import drive_warnings, open_drive
-    from skidpad.subjects.fitting import TrainingSettings
-    from skidpad.subjects.training import train as fit_and_write
+    from skidpad.subjects.training.fitting import TrainingSettings
+    from skidpad.subjects.training.training import train as fit_and_write
 
     settings = TrainingSettings(
         epochs=epochs,
@@ -85,7 +85,7 @@ def train(
 
 def _check_out(out: Path, resume: bool) -> None:
     """Refuses to write over a network or to forget a checkpoint."""
-    from skidpad.subjects.saving import beside
+    from skidpad.subjects.training.training import beside
 
     if beside(out, ".toml").exists() or beside(out, ".safetensors").exists():
         raise SkidpadError(f"{beside(out, '.toml')} exists, and training writes over no network; choose another --out, or remove it")

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.console import say
 from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import forget, is_remembered, remember, store, trusting
+from skidpad.page.terminal import say
 
 _Trust = Annotated[bool, typer.Option("--trust", help="Run the code that this subject names, this once; see `skidpad trust`.")]
 

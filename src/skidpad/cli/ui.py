@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.console import say
 from skidpad.core.errors import MissingExtraError
+from skidpad.page.terminal import say
 
 _NEEDED = ("duckdb", "fastapi", "uvicorn")
 
@@ -36,9 +36,8 @@ def ui(
         if find_spec(package) is None:
             raise MissingExtraError.of(package, "ui", "the page")
 
-    from skidpad.ui.app import make_app
+    from skidpad.ui.app import HOST, bound_socket, make_app, server_of
     from skidpad.ui.library import Library
-    from skidpad.ui.serving import HOST, bound_socket, server_of
     from skidpad.ui.shelf import Shelf
     from skidpad.ui.study import Study
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli import weather_realism, weather_search
-from skidpad.cli.campaigns import Workers, next_free, run_campaign
+from skidpad.cli.runs import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 from skidpad.cli.weather_training import train
@@ -52,10 +52,10 @@ def run_test(
     json: Json = False,
 ) -> None:
     """Test a network under learned weathers: every frame translated, steering compared with that on the frame as it is (DeepRoad)."""
-    from skidpad.campaigns.deeproad_settings import DeepRoadSettings
     from skidpad.drives import open_drive
+    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.stimuli.weather.pretrained import weather_path
     from skidpad.subjects.pretrained import subject_path
-    from skidpad.weather.pretrained import weather_path
 
     opened = open_drive(drive)
     settings = DeepRoadSettings(
@@ -79,11 +79,10 @@ def rank(
     json: Json = False,
 ) -> None:
     """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first."""
-    from skidpad.campaigns.deeproad import DeepRoad
-    from skidpad.campaigns.deeproad_ranking import check_comparable, ranked
-    from skidpad.campaigns.deeproad_settings import DeepRoadSettings
-    from skidpad.campaigns.deeproad_summary import summarise_road
-    from skidpad.cli.weather_presenting import show_ranking
+    from skidpad.kinds.pictures.weather.campaign import DeepRoad
+    from skidpad.kinds.pictures.weather.presenter import show_ranking
+    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.weather.summary import check_comparable, ranked, summarise_road
     from skidpad.runs.folder import Run
 
     for path in runs:

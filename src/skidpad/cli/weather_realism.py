@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.console import print_json, progress_bar, say, table
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
+from skidpad.page.terminal import print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
-    from skidpad.campaigns.weather_realism import Realism, RealismLine
-    from skidpad.weather.classifier import ClassifierCard
+    from skidpad.kinds.pictures.weather.realism import Realism, RealismLine
+    from skidpad.stimuli.weather.classifier import ClassifierCard
 
 Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
 
@@ -41,8 +41,7 @@ def classifier(
     json: Json = False,
 ) -> None:
     """Learn to tell weathers apart, and show the confusion on held-out pictures; one or two minutes on a CPU."""
-    from skidpad.weather.classifier import save_classifier
-    from skidpad.weather.classifying import ClassifierSettings, ClassSet, learn_classifier
+    from skidpad.stimuli.weather.classifier import ClassifierSettings, ClassSet, learn_classifier, save_classifier
 
     sets = [ClassSet(*_pair(text)) for text in pictures]
     settings = ClassifierSettings(epochs=epochs, samples=samples, seed=seed, device=device)
@@ -74,8 +73,8 @@ def realism(
     json: Json = False,
 ) -> None:
     """Measure how real synthesised weather is: the share in the right class, and a test of real against synthesised."""
-    from skidpad.campaigns.weather_realism import RealismSettings, measure_realism
-    from skidpad.weather.pretrained import classifier_path
+    from skidpad.kinds.pictures.weather.realism import RealismSettings, measure_realism
+    from skidpad.stimuli.weather.pretrained import classifier_path
 
     settings = RealismSettings(
         drive=source,
@@ -108,8 +107,8 @@ def render(
     json: Json = False,
 ) -> None:
     """Render pictures of a weather of the built-in world, to learn it from where no recorded set exists."""
-    from skidpad.worlds.camera import Camera
-    from skidpad.worlds.weather_sets import rendered_weather, write_set
+    from skidpad.worlds.render.camera import Camera
+    from skidpad.worlds.render.weather_sets import rendered_weather, write_set
 
     command = shlex.join(["skidpad", *sys.argv[1:]])
     with progress_bar(f"rendering {weather}") as progress:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.campaigns import Workers, next_free, run_campaign
+from skidpad.cli.runs import Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 
@@ -45,9 +45,9 @@ def search(
     json: Json = False,
 ) -> None:
     """Search a learned weather for the conditions under which a network errs most (TACTIC)."""
-    from skidpad.campaigns.tactic_settings import TacticSettings
     from skidpad.cli.weather import degrees_of
     from skidpad.drives import open_drive
+    from skidpad.kinds.pictures.styles.settings import TacticSettings
     from skidpad.subjects.pretrained import subject_path
 
     settings = TacticSettings(
@@ -77,15 +77,15 @@ def search(
 
 def weather_file(text: str) -> str:
     """Returns where a weather lies: its file, or that of one that comes along."""
-    from skidpad.weather.pretrained import weather_path
+    from skidpad.stimuli.weather.pretrained import weather_path
 
     return str(weather_path(text).absolute())
 
 
 def validity_file(text: str) -> str:
     """Returns the setting for a filter: nothing for `off`, a word, or where a file lies, with the class that was named."""
-    from skidpad.campaigns.tactic_validity import OFF, STRUCTURE, file_and_class
-    from skidpad.weather.pretrained import classifier_path
+    from skidpad.kinds.pictures.styles.fitness import OFF, STRUCTURE, file_and_class
+    from skidpad.stimuli.weather.pretrained import classifier_path
 
     if text in {"", OFF}:
         return ""

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.console import ERR, facts, print_json, progress_bar, say, tell, warn
 from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.page.terminal import ERR, facts, print_json, progress_bar, say, tell, warn
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress
-    from skidpad.weather.learning import Lesson
-    from skidpad.weather.settings import WeatherSettings
-    from skidpad.weather.training import Training
+    from skidpad.stimuli.weather.learning import Lesson
+    from skidpad.stimuli.weather.settings import WeatherSettings
+    from skidpad.stimuli.weather.training import Training
 
 
 def train(
@@ -51,9 +51,9 @@ def train(
 
     OUT.html grows as training goes on: losses, and the same scenes translated. Look at it before testing under the weather.
     """
+    from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
+    from skidpad.stimuli.weather.scenes import load_scenes
     from skidpad.subjects.network import usable_device
-    from skidpad.weather.learning import Lesson, check_out, checkpoint_file, learn
-    from skidpad.weather.scenes import load_scenes
 
     settings = _settings(preset, method, steps, batch_size, size, crop, seed, device)
     if contrast is not None:
@@ -140,8 +140,8 @@ def stopping() -> Iterator[Callable[[], bool]]:
 def _settings(
     preset: str, method: str, steps: int | None, batch_size: int | None, size: int | None, crop: int | None, seed: int, device: str
 ) -> WeatherSettings:
-    from skidpad.weather.settings import PRESETS, Method
-    from skidpad.weather.settings import preset as preset_of
+    from skidpad.stimuli.weather.settings import PRESETS, Method
+    from skidpad.stimuli.weather.settings import preset as preset_of
 
     methods = [each.value for each in Method]
     if method not in methods:
@@ -155,20 +155,20 @@ def _settings(
 
 
 def _is_rendered(target: str) -> bool:
-    from skidpad.worlds.weather_sets import MARK
+    from skidpad.worlds.render.weather_sets import MARK
 
     return (Path(target) / MARK).is_file() or target.partition("?")[0] == "rendered"
 
 
 def _page(out: Path) -> Path:
-    from skidpad.weather.files import weather_file
+    from skidpad.stimuli.weather.files import weather_file
 
     return weather_file(out, ".html")
 
 
 def _write_page(out: Path, lesson: Lesson, training: Training, command: str, *, finished: bool) -> None:
-    from skidpad.report.render import render_page, write_text_whole
-    from skidpad.report.weather_training import TrainingView, training_page
+    from skidpad.kinds.pictures.weather.training_page import TrainingView, training_page
+    from skidpad.page.html import render_page, write_text_whole
 
     name = _page(out).stem
     write_text_whole(_page(out), render_page(training_page(TrainingView(name, lesson, training, command, finished))))

@@ -1,8 +1,49 @@
-"""The units of what a subject answers: a small closed set, so that a report can say them."""
+"""Angles are radians of the steering wheel, positive to the left, inside; degrees at the surface."""
 
 from enum import Enum
+from math import pi
 
-from skidpad.core.angles import AngleUnit
+
+class AngleUnit(Enum):
+    """The unit in which a drive's labels or a subject's answers are written."""
+
+    RAD = "rad"
+    DEG = "deg"
+    SCALED_25 = "scaled25"
+    """Degrees divided by 25, so that +-25 degrees is +-1 (DeepTest, section 4)."""
+
+    @property
+    def rad(self) -> float:
+        """How many radians one of this unit is."""
+        return _RADIANS[self]
+
+
+_RADIANS = {AngleUnit.RAD: 1.0, AngleUnit.DEG: pi / 180.0, AngleUnit.SCALED_25: 25.0 * pi / 180.0}
+
+
+def side_of(angle_deg: float) -> str:
+    """Words the side that an angle steers to; one that rounds to 0.0 degrees has none."""
+    return "straight" if abs(angle_deg) < 0.05 else "left" if angle_deg > 0 else "right"
+
+
+STEERING_RATIO = 14.8
+"""Degrees of the steering wheel for one degree of the road wheels, of the car that recorded Udacity CH2 and of the built-in world's.
+
+Udacity's labels are angles of the steering wheel: a bend signed with 30 mph reads 0.95 rad, which is a radius of 44 m with this
+ratio and would be one of 2 m without. With the same car in the built-in world, a tolerance of ten degrees is as strict on a rendered
+drive as on a recorded one.
+"""
+
+
+class Axle(Enum):
+    """What turns by an angle: the steering wheel, as in Udacity's recordings of a real car, or the road wheels, as in simulators."""
+
+    STEERING_WHEEL = "steering-wheel"
+    ROAD_WHEEL = "road-wheel"
+
+    def ratio(self, steering_ratio: float = STEERING_RATIO) -> float:
+        """Returns how many degrees of the steering wheel one degree at this axle is."""
+        return steering_ratio if self is Axle.ROAD_WHEEL else 1.0
 
 
 class PlainUnit(Enum):

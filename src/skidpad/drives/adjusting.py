@@ -9,9 +9,9 @@ from enum import Enum
 
 import numpy as np
 
-from skidpad.core.angles import Axle
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import NumpyFrames
+from skidpad.core.units import Axle
 from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind
 from skidpad.drives.readers import ADJUSTING_OPTIONS, Options
 

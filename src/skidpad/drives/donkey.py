@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skidpad.core.angles import AngleUnit, Axle
 from skidpad.core.errors import BadDriveError
 from skidpad.core.files import open_regular
+from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention
 from skidpad.drives.indexing import Index
 from skidpad.drives.pictures import frame_id_of, natural_key

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from skidpad.core.angles import STEERING_RATIO, AngleUnit, Axle
 from skidpad.core.errors import BadDriveError, LostDriveError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
+from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
 from skidpad.drives.names import Names
 from skidpad.drives.prefetch import FRAMES_PER_TASK, default_threads, filled_in_order
 

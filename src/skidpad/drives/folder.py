@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
+from skidpad.core.units import AngleUnit
 from skidpad.drives.donkey import is_tub
 from skidpad.drives.drive import Drive, LabelConvention
 from skidpad.drives.indexing import Index

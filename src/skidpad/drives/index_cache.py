@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from skidpad.core.files import write_atomically
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.drives.remote_files import cache_folder
+from skidpad.drives.remote import cache_folder
 
 WORTH_BYTES = 64 << 20
 """A recording below this is gone through in less time than it takes to think about it."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import FloatArray
+from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
 from skidpad.drives.pictures import frame_id_of
 from skidpad.drives.tables import parse_angle, read_table

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
-from skidpad.core.angles import STEERING_RATIO
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.registry import Registry
+from skidpad.core.units import STEERING_RATIO
 from skidpad.drives.drive import Drive
 
 E = TypeVar("E", bound=Enum)
@@ -164,6 +164,6 @@ READERS: Registry[Callable[[], Reader]] = Registry(
         "skidpad.drives.rosbag",
         "skidpad.drives.mcap",
         "skidpad.drives.video",
-        "skidpad.worlds.rendered",
+        "skidpad.worlds.recorded.rendered",
     ),
 )

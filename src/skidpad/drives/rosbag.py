@@ -62,7 +62,7 @@ def _of_folder(path: Path) -> Recording:
         return BagDb3(databases)
     captures = sorted(path.glob("*.mcap"), key=_part_number)
     if captures:
-        from skidpad.drives.mcap_file import McapFiles  # noqa: PLC0415 - a bag of this kind alone needs it
+        from skidpad.drives.mcap import McapFiles  # noqa: PLC0415 - a bag of this kind alone needs it
 
         return McapFiles(tuple(captures))
     packed = sorted(entry.name for entry in path.glob("*.zstd"))

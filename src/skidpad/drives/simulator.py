@@ -7,8 +7,8 @@ from enum import Enum
 from itertools import chain
 from pathlib import Path
 
-from skidpad.core.angles import AngleUnit, Axle
 from skidpad.core.errors import BadDriveError
+from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention
 from skidpad.drives.indexing import Index
 from skidpad.drives.pictures import frame_id_of

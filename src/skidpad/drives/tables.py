@@ -10,9 +10,9 @@ from enum import Enum
 from io import TextIOWrapper
 from pathlib import Path
 
-from skidpad.core.angles import AngleUnit
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.files import NotAFileError, open_regular
+from skidpad.core.units import AngleUnit
 
 _MAX_LINE = 1 << 20
 

@@ -13,25 +13,24 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from skidpad.campaigns.bundles import FINDING, Scene, judge_bundle, loaded
-from skidpad.campaigns.online_camera import conditions_of
-from skidpad.campaigns.outputs import JudgedOutput
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, as_numpy, write_image
 from skidpad.core.stimuli import Params, Recipe, Step, Stimulus
 from skidpad.drives.drive import Drive, FrameBatch, Problem
 from skidpad.drives.opening import open_drive
+from skidpad.kinds.bundles import FINDING, Scene, judge_bundle, loaded
+from skidpad.kinds.drives.loop import conditions_of
+from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.oracles.doubts import Doubt, doubts_of
-from skidpad.oracles.relation import Answers, Relation
-from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike
+from skidpad.oracles.relations import Answers, AnswersAlike, DecidesAlike, Relation, SteersAlike
+from skidpad.page.arrows import pair_picture
+from skidpad.page.wording import answer, difference, percent
 from skidpad.pytest_plugin.current import current
-from skidpad.report.arrows import pair_picture
-from skidpad.report.wording import answer, difference, percent
+from skidpad.runs.workers.here import open_lanes
 from skidpad.statistics.intervals import wilson
+from skidpad.stimuli.pictures import TRANSFORMS
 from skidpad.subjects.base import Subject
 from skidpad.subjects.description import STEERING
-from skidpad.transforms import TRANSFORMS
-from skidpad.workers.lanes import open_lanes
 
 StimulusLike: TypeAlias = "str | Recipe | Stimulus | tuple[Stimulus, Params]"
 """`"brightness(shift=40)"`, `"fog"` or `Fog()` (every row of its grid), `"fog+blur"`, a Recipe, `(Fog(), Params(...))`."""
@@ -100,7 +99,7 @@ def assert_mended(subject: str | Path | Subject, bundle: str | Path) -> None:
 
 
 def _scene(scene: Scene, title: str) -> Path:
-    from skidpad.report.bundle_pictures import draw_scene, suffix_of  # noqa: PLC0415 - films import worlds and duels
+    from skidpad.kinds.bundle_folder import draw_scene, suffix_of  # noqa: PLC0415 - films import worlds and duels
 
     path = current().next_picture(suffix_of(scene))
     draw_scene(scene, title, path)

@@ -51,7 +51,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is not None:
         chosen = marker.args
     else:
-        from skidpad.transforms import COMPOSITE, SIMPLE  # noqa: PLC0415 - only where a test asks for it
+        from skidpad.stimuli.pictures import COMPOSITE, SIMPLE  # noqa: PLC0415 - only where a test asks for it
 
         chosen = (*SIMPLE, *COMPOSITE)
     metafunc.parametrize(_STIMULUS, chosen, ids=[str(each) for each in chosen])

@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow.compute as pc
 import torch
 
-from skidpad.campaigns.deeptest import DeepTest
-from skidpad.campaigns.originals import ORIGINALS
-from skidpad.campaigns.settings import DeepTestSettings
 from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.runs.records import ORIGINALS
+from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import STEERING
-from skidpad.subjects.labelled import Labelled
 from skidpad.subjects.preprocess import Preprocessor
-from skidpad.transforms import stimuli
+from skidpad.subjects.training.data import Labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

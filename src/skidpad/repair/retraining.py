@@ -1,8 +1,4 @@
-"""Retraining on mutants: the split, the fit, and the errors before, after and of a control.
-
-Reference: DeepTest, section 5 (RQ5), Table 9.
-Deviates: the paper has no control, so its fall holds what any further training brings.
-"""
+"""Which frames are trained on and which are held out."""
 
 from __future__ import annotations
 
@@ -14,19 +10,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.core.errors import BadSubjectError
+from skidpad.core.errors import BadParametersError, BadSubjectError
+from skidpad.core.images import BoolArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.oracles.error import PredictionError, prediction_error
 from skidpad.repair.mutants import Pool, campaign_of, gather
 from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
 from skidpad.repair.settings import RepairSettings, Split
-from skidpad.repair.splitting import STRETCHES, training_frames
-from skidpad.subjects.answers import steering_answer
-from skidpad.subjects.fitting import FitReport, copied, fit
-from skidpad.subjects.labelled import Labelled, collect
+from skidpad.subjects.network import steering_answer
 from skidpad.subjects.preprocess import Preprocessor
-from skidpad.subjects.saving import beside, save_subject
+from skidpad.subjects.training.data import Labelled, collect
+from skidpad.subjects.training.fitting import FitReport, copied, fit
+from skidpad.subjects.training.training import beside, save_subject
 from skidpad.subjects.writing import discard
 from skidpad.subjects.zoo import ARCHITECTURES
 
@@ -36,6 +32,33 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
     from skidpad.subjects.description import Description
     from skidpad.subjects.network_subject import NetworkSubject
+
+
+STRETCHES = 5
+"""The time split holds out the end of each of so many stretches: parts of the whole drive, and few edges."""
+
+
+def training_frames(frames: int, settings: RepairSettings) -> BoolArray:
+    """Tells which of `frames` frames in time order are trained on, (frames,); the rest is held out.
+
+    Reference: DeepTest, section 5 (RQ5): 66 % at random.
+    Deviates: the frame is drawn, not the synthetic picture; else fog of one density on a frame would be trained on and the
+        next density on the very same frame held out.
+    """
+    trained = np.zeros(frames, np.bool_)
+    if settings.split is Split.RANDOM:
+        order = child_rng(settings.seed, "repair", "split").permutation(frames)
+        trained[order[: round(settings.share * frames)]] = True
+    else:
+        for stretch in np.array_split(np.arange(frames), max(1, min(STRETCHES, frames // 2))):
+            trained[stretch[: round(settings.share * len(stretch))]] = True
+    if trained.all() or not trained.any():
+        raise BadParametersError(
+            f"a share of {settings.share} of {frames} frames leaves none to {'hold out' if trained.any() else 'train on'}; "
+            "use a run over more frames or another --share"
+        )
+    return trained
+
 
 _BATCH = 256
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from skidpad.core.errors import BadParametersError
-from skidpad.subjects.fitting import TrainingSettings
+from skidpad.subjects.training.fitting import TrainingSettings
 
 TRANSFORMS = ("fog", "rain")
 """DeepTest, section 5 (RQ5)."""

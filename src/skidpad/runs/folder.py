@@ -24,14 +24,22 @@ import pyarrow.compute as pc
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.files import remove_temporary, sync_folder, write_atomically
 from skidpad.drives.drive import Problem
-from skidpad.runs.config import Config, read_config, write_config
 from skidpad.runs.guarding import check_run, read_plain
-from skidpad.runs.integrity import Integrity, hashes_of
 from skidpad.runs.locking import LOCK_FILE, exclusive, in_use, is_held
-from skidpad.runs.manifest import Manifest, manifest_content
-from skidpad.runs.records import CASE_ID_DIGITS, SCHEMA, Record, findings_of, worst_first
+from skidpad.runs.manifest import Config, Integrity, Manifest, hashes_of, manifest_content, read_config, write_config
+from skidpad.runs.records import (
+    CASE_ID_DIGITS,
+    SCHEMA,
+    Record,
+    check_columns,
+    check_schema,
+    findings_of,
+    no_rows,
+    schema_from_json,
+    schema_to_json,
+    worst_first,
+)
 from skidpad.runs.remote import MARK, Mirror
-from skidpad.runs.schemas import check_columns, check_schema, no_rows, schema_from_json, schema_to_json
 from skidpad.runs.segments import Segment, ShardResult, encode_segment
 
 State = TypeVar("State")

@@ -1,22 +1,110 @@
-"""What made a run: versions, machine, seed, hashes and the command line."""
+"""The resolved settings of a campaign, as the TOML file in its run folder."""
 
 import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import cv2
 
 from skidpad import __version__
+from skidpad.core import toml
 from skidpad.core.errors import BadRunError
-from skidpad.runs.integrity import CHECK, FILES, digest_of
+
+Plain: TypeAlias = "str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
+Config: TypeAlias = Mapping[str, Plain]
+
+
+def write_config(config: Config) -> bytes:
+    """Writes plain values as TOML; what is None is left out, as TOML has no word for it."""
+    try:
+        return toml.dumps(_table(config, "config")).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise BadRunError(f"the settings hold text that is not Unicode ({error.object!r}); rename that file or folder") from error
+
+
+def read_config(data: bytes, where: str) -> Config:
+    """Reads what `write_config` wrote; `where` names the folder in errors."""
+    try:
+        return toml.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise BadRunError(f"the settings of {where} are damaged ({error}); restore config.toml from a copy") from error
+
+
+def _table(config: Config, path: str) -> dict[str, object]:
+    return {name: _plain(value, f"{path}.{name}") for name, value in config.items() if value is not None}
+
+
+def _plain(value: Plain, path: str) -> object:
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return _table(value, path)
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_plain(item, f"{path}[{place}]") for place, item in enumerate(value)]
+    raise TypeError(f"{path} must be a plain value (text, number, truth value, list or table); got {value!r}")
+
+
+MANIFEST = "manifest.json"
+CHECK, FILES = "check", "files"
+
+
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Returns the hash of what a manifest holds, its own hash aside."""
+    rest = {name: value for name, value in content.items() if name != CHECK}
+    return sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def hashes_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Returns the hash of each file by its name."""
+    return {name: sha256(data).hexdigest() for name, data in files.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Integrity:
+    """altered: the names of the files that changed after the run was made. is_known: False for runs from before there were hashes."""
+
+    altered: tuple[str, ...] = ()
+    is_known: bool = True
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> Self:
+        """Compares a manifest, as its JSON says it, with itself and with the files beside it."""
+        if CHECK not in manifest and FILES not in manifest:
+            return cls(is_known=False)
+        then = manifest.get(FILES)
+        noted = then if isinstance(then, Mapping) else {}
+        altered = [name for name, digest in hashes_of(files).items() if noted.get(name) != digest]
+        return cls((*(() if manifest.get(CHECK) == digest_of(manifest) else (MANIFEST,)), *altered))
+
+    @property
+    def state(self) -> str:
+        """The answer in a few words, for a program."""
+        if not self.is_known:
+            return "cannot be checked"
+        return f"changed: {', '.join(self.altered)}" if self.altered else "unchanged"
+
+    @property
+    def doubt(self) -> str:
+        """What a reader must know before believing the figures; empty where nothing was changed."""
+        if not self.is_known:
+            return "whether the settings of this run were changed cannot be checked: it was made by a skidpad that kept no hash of them"
+        if not self.altered:
+            return ""
+        names, were = " and ".join(self.altered), "was" if len(self.altered) == 1 else "were"
+        return (
+            f"{names} {were} changed after the run was made, so its findings may not be those of its settings; "
+            f"restore {'it' if len(self.altered) == 1 else 'them'} from a copy, or run the campaign again into another folder"
+        )
+
 
 FORMAT = 2
 """The version of the run folder's layout; another one is refused, not guessed at. Since 2 a run says what its columns are."""

@@ -16,7 +16,7 @@ from typing import Self
 from skidpad.core.errors import BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.drives.prefetch import map_ahead
-from skidpad.drives.remote_files import RemoteFile, RemoteFiles, ServerGoneError, cache_folder
+from skidpad.drives.remote import RemoteFile, RemoteFiles, ServerGoneError, cache_folder
 from skidpad.runs.guarding import read_plain
 from skidpad.runs.locking import exclusive, is_held
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from skidpad.core.images import NumpyFrames, pixel_hash
 from skidpad.core.stimuli import Recipe
-from skidpad.oracles.relation import Answers, Relation
+from skidpad.oracles.relations import Answers, Relation
 from skidpad.runs.manifest import PROCESSOR, ROUNDING, Manifest, VersionChange
 from skidpad.runs.records import Record
 

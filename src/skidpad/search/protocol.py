@@ -78,9 +78,7 @@ class SearchTask:
                 raise BadParametersError(f"{setting} must be 0 or more; got {value}")
 
 
-SEARCHES: Registry[Callable[[SearchTask], RecipeSearch]] = Registry(
-    "search", "searches", ("skidpad.search.greedy", "skidpad.search.baselines")
-)
+SEARCHES: Registry[Callable[[SearchTask], RecipeSearch]] = Registry("search", "searches", ("skidpad.search.pairs", "skidpad.search.pairs"))
 
 
 def taken(asked: int, accepted: int | None) -> int:

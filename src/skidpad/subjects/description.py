@@ -5,9 +5,8 @@ from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
 
-from skidpad.core.angles import STEERING_RATIO, AngleUnit, Axle
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.core.units import Unit
+from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle, Unit
 
 STEERING = "steering"
 MAX_SIDE_PX = 8192

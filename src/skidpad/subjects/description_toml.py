@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from skidpad.core import toml
-from skidpad.core.angles import STEERING_RATIO, AngleUnit, Axle
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.core.units import UNITS, Unit
+from skidpad.core.units import STEERING_RATIO, UNITS, AngleUnit, Axle, Unit
 from skidpad.subjects.description import (
     STEERING,
     Box,

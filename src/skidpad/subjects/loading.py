@@ -19,24 +19,21 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.core.trust import Code, require, trusting
-from skidpad.subjects.archives import check_archive
 from skidpad.subjects.base import Subject
 from skidpad.subjects.boxes import BoxSubject, box_code
 from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import minimal_description, read_description
-from skidpad.subjects.exported import read_exported
-from skidpad.subjects.foreign import refuse_foreign
-from skidpad.subjects.formats import format_of
-from skidpad.subjects.keras import open_keras
-from skidpad.subjects.named_code import is_code_name, named_code, trusted_code
+from skidpad.subjects.formats.archives import check_archive
+from skidpad.subjects.formats.exported import read_exported
+from skidpad.subjects.formats.keras import open_keras
+from skidpad.subjects.formats.onnx import open_onnx, weight_files
+from skidpad.subjects.formats.recognition import WAY_OUT, format_of, read_weights, refuse_foreign
 from skidpad.subjects.network import Network, TorchNetwork
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.onnx import open_onnx, weight_files
-from skidpad.subjects.own_network import own_network
+from skidpad.subjects.own_code import is_code_name, named_code, own_network, trusted_code
 from skidpad.subjects.probe import NeuronUnit
 from skidpad.subjects.scripted import ScriptedNetwork
 from skidpad.subjects.shapes import check_shape
-from skidpad.subjects.weights import WAY_OUT, read_weights
 from skidpad.subjects.zoo import ARCHITECTURES
 
 _BROKEN = (

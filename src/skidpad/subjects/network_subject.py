@@ -12,13 +12,12 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, Frames
-from skidpad.subjects.answers import answer_columns
 from skidpad.subjects.base import DeviceObservation, Observation
 from skidpad.subjects.description import Description, HistoryKind
 from skidpad.subjects.description_toml import description_hash
-from skidpad.subjects.network import CANNOT_RUN, Network, TorchNetwork, state_hash
+from skidpad.subjects.network import CANNOT_RUN, Network, TorchNetwork, answer_columns, state_hash
 from skidpad.subjects.probe import Activations, NeuronUnit
-from skidpad.subjects.staged import StagedClip, TwoStage, compact
+from skidpad.subjects.training.staged import StagedClip, TwoStage, compact
 from skidpad.subjects.windows import Assembler, sliding
 
 if TYPE_CHECKING:

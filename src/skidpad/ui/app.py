@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
-from skidpad.report.wording import plain
-from skidpad.ui.exhibits import EXHIBITS
+from skidpad.kinds.exhibits import EXHIBITS
+from skidpad.page.wording import plain
 from skidpad.ui.rows import FAILURES
 from skidpad.ui.run_pages import run_routes
 from skidpad.ui.safety import Safety
 from skidpad.ui.shelf_pages import shelf_routes
 from skidpad.ui.study_pages import study_routes
-from skidpad.ui.templating import page, static_file
+from skidpad.ui.views import page, static_file
 
 if TYPE_CHECKING:
     from skidpad.ui.library import Library
@@ -69,3 +71,24 @@ async def _unreadable(_request: Request, error: Exception) -> HTMLResponse:
 async def _not_there(_request: Request, error: Exception) -> HTMLResponse:
     status = error.status_code if isinstance(error, HTTPException) else 404
     return page("error.jinja", status, title="There is no such page", message="Go back to the list of runs.")
+
+
+HOST = "127.0.0.1"
+
+
+def bound_socket(port: int) -> socket.socket:
+    """Takes a port of this machine's own address, any free one for 0; who asks before the server runs is kept waiting, not refused."""
+    taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((HOST, port))
+        taken.listen()
+    except (OSError, OverflowError) as error:
+        taken.close()
+        raise SkidpadError(f"cannot listen on {HOST}:{port}: {error}; choose another --port, or 0 for any that is free") from error
+    return taken
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """Returns a quiet server for the application."""
+    return uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2))

@@ -13,8 +13,8 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.kinds.exhibits import Column, Form, column_named
 from skidpad.runs.tags import Tag
-from skidpad.ui.columns import Column, Form, column_named
 
 PAGE_ROWS = 50
 MAX_PAGE = 1_000_000

@@ -1,24 +1,54 @@
-"""All runs of the page, with what was found out about each; the last few keep their tables."""
+"""Rendered pictures, kept while there is room."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from skidpad.core.errors import SkidpadError
-from skidpad.report.wording import drive_words, plain
+from skidpad.kinds.exhibits import Motion, Rule, Side
+from skidpad.page.wording import drive_words, plain
 from skidpad.runs.tags import TaggedRates
-from skidpad.ui.cache import PictureCache
-from skidpad.ui.exhibits import Motion, Side
 from skidpad.ui.rows import FAILURES, Database
-from skidpad.ui.rules import Rule
 from skidpad.ui.volumes import State, Volume
 
 if TYPE_CHECKING:
     from skidpad.ui.shelf import Found, Shelf
+
+
+MAX_BYTES = 96 << 20
+
+
+class PictureCache:
+    """Keeps the bytes that were asked for last; any thread may ask."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, key: Hashable, render: Callable[[], bytes]) -> bytes:
+        """Returns what is kept under a key, or renders it; two that ask at once may both render, and get the same."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        data = render()
+        with self._lock:
+            self._bytes += len(data) - len(self._kept.pop(key, b""))
+            self._kept[key] = data
+            while self._bytes > self._max_bytes and self._kept:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+        return data
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
 
 MAX_OPEN = 24
 FIRST_SCREEN_S = 0.35

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from skidpad.report.wording import plain
+from skidpad.kinds.exhibits import Column, Form
+from skidpad.page.wording import plain
 from skidpad.runs.tags import Tag, TaggedRates
 from skidpad.ui.asking import MAX_PAGE, PAGE_ROWS, Question, Show, sql_of
-from skidpad.ui.columns import Column, Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skidpad.core.errors import BadRunError
+from skidpad.kinds.exhibits import Column, Form
 from skidpad.runs.segments import Segment
 from skidpad.runs.tags import Tag, TaggedRates
-from skidpad.ui.columns import Column, Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,20 +11,18 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from skidpad.campaigns.doubting import run_doubts
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode
-from skidpad.report.pictures import ALREADY
-from skidpad.report.reproducing import damage_of
-from skidpad.report.wording import plain
+from skidpad.kinds.exhibits import Form, Motion, Side, Sight
+from skidpad.page.build import damage_of
+from skidpad.page.pictures import ALREADY
+from skidpad.page.wording import plain
+from skidpad.runs.doubts import run_doubts
 from skidpad.runs.guarding import checked_file
 from skidpad.runs.tags import Tag
 from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
-from skidpad.ui.columns import Form
-from skidpad.ui.exhibits import Motion, Side, Sight
 from skidpad.ui.safety import FOREIGN_POLICY
-from skidpad.ui.templating import page
-from skidpad.ui.views import fact_rows, pair_view, rate_words, run_line, setting_rows
+from skidpad.ui.views import fact_rows, page, pair_view, rate_words, run_line, setting_rows
 
 if TYPE_CHECKING:
     from skidpad.ui.library import Library

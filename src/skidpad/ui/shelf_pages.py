@@ -1,19 +1,153 @@
-"""The pages over all runs: the list, and some of them side by side."""
+"""Runs side by side: whether their findings may be matched, and what became of each; by the rules of the gate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
+import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from skidpad.ui.comparing import MAX_LISTED, changes, groups, overall
-from skidpad.ui.templating import page
-from skidpad.ui.views import RateWords, RunLine, place_words, run_line
+from skidpad.core.errors import SkidpadError
+from skidpad.page.wording import plain
+from skidpad.ui.views import RateWords, RunLine, page, place_words, rate_words, run_line
 
 if TYPE_CHECKING:
+    from skidpad.core.images import BoolArray, IntArray
+    from skidpad.runs.gate import Cases
+    from skidpad.statistics.intervals import Interval
     from skidpad.ui.library import Library
+    from skidpad.ui.volumes import Volume
+
+
+MAX_LISTED = 30
+MAX_GROUPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One finding of a list: its case id, what it is, and how far it went."""
+
+    case_id: str
+    title: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of the findings of the baseline in another run: the worst of each kind, and how many there are.
+
+    reasons: why their findings are not matched, in words; nothing is counted then. common: cases that both runs have.
+    """
+
+    name: str
+    key: str
+    base_key: str
+    reasons: tuple[str, ...] = ()
+    common: int = 0
+    new: tuple[Listed, ...] = ()
+    fixed: tuple[Listed, ...] = ()
+    kept: tuple[Listed, ...] = ()
+    counts: tuple[int, int, int] = (0, 0, 0)
+
+
+def changes(volumes: list[Volume]) -> list[Change]:
+    """Compares each later run with the first, the baseline."""
+    return [_change(other, volumes[0]) for other in volumes[1:]]
+
+
+def groups(volumes: list[Volume]) -> list[tuple[str, list[RateWords | None]]]:
+    """Returns the rates of every group that the runs have, with the gate's intervals, a column a run; those that most runs share first."""
+    found = [_rates(volume) for volume in volumes]
+    highest: dict[str, float] = {}
+    for rates in found:
+        for name, each in rates.items():
+            highest[name] = max(highest.get(name, 0.0), each.estimate if isfinite(each.estimate) else 0.0)
+    shared = {name: sum(name in rates for rates in found) for name in highest}
+    names = sorted(highest, key=lambda name: (-shared[name], -highest[name], name))
+    return [
+        (
+            name,
+            [
+                rate_words(rate, round(rate.estimate * rate.n), rate.n, f"g{row}-{column}")
+                if (rate := rates.get(name)) and rate.n
+                else None
+                for column, rates in enumerate(found)
+            ],
+        )
+        for row, name in enumerate(names[:MAX_GROUPS])
+    ]
+
+
+def overall(volume: Volume) -> RateWords | None:
+    """Returns the rate of a run with the gate's interval; None where several were tested, or nothing could be judged."""
+    cases = None if volume.exhibit.apart else _judged(volume)
+    if cases is None:
+        return None
+    clusters = cases.clusters
+    return rate_words(clusters.interval(), clusters.failed, clusters.total, f"rate-{volume.found.key}")
+
+
+def _rates(volume: Volume) -> dict[str, Interval]:
+    if volume.exhibit.apart:
+        # the gate's groups would put several egos into one; its intervals are the same, for every episode stands alone
+        return {" · ".join(group.values): group.rates.rate for group in volume.digest().groups}
+    cases = _judged(volume)
+    return {} if cases is None else {plain(name, 120): cases.of(name).clusters.interval() for name in cases.groups}
+
+
+def _judged(volume: Volume) -> Cases | None:
+    try:
+        return volume.cases()
+    except SkidpadError:
+        return None  # the page says elsewhere why a run cannot be read
+
+
+def _change(other: Volume, base: Volume) -> Change:
+    name, key, base_key = plain(other.found.name, 120), other.found.key, base.found.key
+    now = then = None
+    reasons = _reasons(other, base)
+    if not reasons:
+        try:
+            now, then = other.cases(), base.cases()
+        except SkidpadError as error:
+            reasons = (plain(str(error), 400),)
+    if now is None or then is None:
+        return Change(name, key, base_key, reasons)
+    _, mine, theirs = np.intersect1d(now.key, then.key, assume_unique=True, return_indices=True)
+    failed, before = now.failed[mine], then.failed[theirs]
+    new, fixed, kept = failed & ~before, ~failed & before, failed & before
+    return Change(
+        name,
+        key,
+        base_key,
+        common=len(mine),
+        new=_worst(other, now, mine, new),
+        fixed=_worst(base, then, theirs, fixed),
+        kept=_worst(other, now, mine, kept),
+        counts=(int(new.sum()), int(fixed.sum()), int(kept.sum())),
+    )
+
+
+def _reasons(other: Volume, base: Volume) -> tuple[str, ...]:
+    from skidpad.kinds.gating import differences  # noqa: PLC0415  nobody needs it before two runs are compared
+
+    names = tuple(f"in {plain(volume.found.name, 80)}" for volume in (other, base))
+    try:
+        return tuple(plain(reason, 400) for reason in differences(other.run, base.run, *names))
+    except SkidpadError as error:
+        return (plain(str(error), 400),)
+
+
+def _worst(volume: Volume, cases: Cases, places: IntArray, chosen: BoolArray) -> tuple[Listed, ...]:
+    found = cases.take(places[chosen])
+    order = np.argsort(-found.excess, kind="stable")[:MAX_LISTED]
+    ids = [each.decode("utf-8", "replace") for each in found.case_id[order].tolist()]
+    lines = volume.reader().named(ids)
+    return tuple(Listed(each, *volume.said(lines[each].values)) for each in ids if each in lines)
+
 
 MAX_COMPARED = 6
 

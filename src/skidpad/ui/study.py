@@ -1,15 +1,12 @@
-"""The realism questionnaire: pairs of a real and a synthesised scene, two questions, and what people answered.
-
-Reference: TACTIC 4.3. Everyone is given the same pairs in the same order; an answer may be corrected, and the last one counts.
-Deviates: the paper prints the two questions as questionnaires of their own; here one person answers both, the first for all pairs and
-then the second. Which of a pair comes first is drawn once for the study, which the paper does not say.
-"""
+"""The pictures of a questionnaire: found below a folder, told apart by the folders that hold them, shown without what gives them away."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import stat
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -18,10 +15,108 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Self
 
+import cv2
+import numpy as np
+
 from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.images import decode, encode
 from skidpad.core.seeding import child_rng
-from skidpad.runs.journal import Journal
-from skidpad.ui.study_pictures import Scene, StudyPicture, pictures_in
+from skidpad.runs.tags import Journal
+from skidpad.statistics.intervals import Interval, wilson
+
+MAX_WIDTH_PX = 640
+_MAX_BYTES = 32 << 20
+_MAX_PICTURES = 20_000
+_MAX_DEPTH = 4
+_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
+
+
+class Scene(Enum):
+    """The seven choices of TACTIC's second question; the last is no type."""
+
+    RAIN = "rain"
+    SUNSHINE = "sunshine"
+    NIGHT = "night"
+    FOG = "fog"
+    SNOW_DAY = "snow in daytime"
+    SNOW_NIGHT = "snow in night"
+    UNREALISTIC = "image unrealistic"
+
+
+_NAMED = {
+    "rain": Scene.RAIN,
+    "rainy": Scene.RAIN,
+    "wet": Scene.RAIN,
+    "sunshine": Scene.SUNSHINE,
+    "sunny": Scene.SUNSHINE,
+    "clear": Scene.SUNSHINE,
+    "night": Scene.NIGHT,
+    "fog": Scene.FOG,
+    "foggy": Scene.FOG,
+    "snow": Scene.SNOW_DAY,
+    "snow day": Scene.SNOW_DAY,
+    "snow in daytime": Scene.SNOW_DAY,
+    "snow night": Scene.SNOW_NIGHT,
+    "snow in night": Scene.SNOW_NIGHT,
+}
+"""What folders may be called, in lower case with spaces between words."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPicture:
+    """One picture file. key: a hash of its content, which says nothing about where it comes from."""
+
+    key: str
+    path: Path
+    approach: str
+    scene: Scene | None
+
+    def shown(self) -> bytes:
+        """Returns the picture as JPEG, no wider than others and without what its file says besides pixels."""
+        frame = decode(self.path.read_bytes())
+        if frame is None:
+            raise SkidpadError(f"the picture {str(self.path)!r} can no longer be read; put it back and begin again")
+        height, width = frame.shape[:2]
+        if width != MAX_WIDTH_PX:
+            size = (MAX_WIDTH_PX, max(1, round(height * MAX_WIDTH_PX / width)))
+            frame = np.asarray(
+                cv2.resize(frame, size, interpolation=cv2.INTER_AREA if width > MAX_WIDTH_PX else cv2.INTER_LINEAR), np.uint8
+            )
+        return encode(frame, ".jpg", 90)
+
+
+def pictures_in(folder: Path) -> list[StudyPicture]:
+    """Returns the pictures below a folder, by path; links are not followed."""
+    if not folder.is_dir():
+        raise SkidpadError(f"no folder {str(folder)!r}; --study takes a folder of real and one of synthesised pictures")
+    found = [_picture(folder, path) for path in sorted(_files(folder, 0))[:_MAX_PICTURES]]
+    if not found:
+        raise SkidpadError(f"the folder {str(folder)!r} holds no pictures ({', '.join(sorted(_SUFFIXES))})")
+    return found
+
+
+def scene_named(name: str) -> Scene | None:
+    """Returns the environmental type that a folder's name is, or None."""
+    return _NAMED.get(" ".join(re.split(r"[\W_]+", name.strip().lower())))
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            path = Path(entry.path)
+            if stat.S_ISDIR(status.st_mode) and depth < _MAX_DEPTH and not entry.name.startswith("."):
+                yield from _files(path, depth + 1)
+            elif stat.S_ISREG(status.st_mode) and path.suffix.lower() in _SUFFIXES and status.st_size <= _MAX_BYTES:
+                yield path
+
+
+def _picture(folder: Path, path: Path) -> StudyPicture:
+    parts = path.relative_to(folder).parts[:-1]
+    scene = next((scene for scene in map(scene_named, reversed(parts)) if scene is not None), None)
+    approach = next((part for part in parts if scene_named(part) is None), "synthesised")
+    return StudyPicture(blake2b(path.read_bytes(), digest_size=8).hexdigest(), path, approach, scene)
+
 
 PER_APPROACH = 20
 """Synthesised pictures of each approach, as in the paper."""
@@ -164,3 +259,100 @@ class Study:
     def _check(self, participant: str) -> None:
         if not _PARTICIPANT.fullmatch(participant) or participant not in self.backgrounds():
             raise UnknownNameError("nobody of this name takes part in this questionnaire; begin again at /study")
+
+
+PAPER = {
+    "tactic": "44 % cannot be told from real scenes",
+    "deeproad": "41 % cannot be told from real scenes",
+    "deeptest": "in 94 % the real scene is more realistic",
+    "prescan": "in 86 % the real scene is more realistic",
+}
+"""What the text says of Figure 5; the figure itself prints no numbers that could be read off."""
+
+
+class Preference(Enum):
+    """Which scene of a pair was found more realistic, wherever it stood."""
+
+    REAL = "the real scene"
+    SYNTHESISED = "the synthesised scene"
+    BOTH = "both realistic"
+    NEITHER = "both unrealistic"
+
+
+class Recognition(Enum):
+    """Whether the type of a synthesised scene was named rightly."""
+
+    RIGHT = "the right type"
+    WRONG = "another type"
+    UNREALISTIC = "unrealistic"
+
+
+@dataclass(frozen=True, slots=True)
+class ApproachTally:
+    """The answers about one approach. preferences: Figure 5; recognitions: Figure 6, only of pictures whose type is known."""
+
+    approach: str
+    preferences: Counter[Preference]
+    recognitions: Counter[Recognition]
+
+    @property
+    def real_chosen(self) -> Interval:
+        """How often the real scene was found more realistic: the grey sector of Figure 5."""
+        return wilson(self.preferences[Preference.REAL], self.preferences.total())
+
+    @property
+    def recognised(self) -> Interval:
+        """How often the type was named rightly: the blue sector of Figure 6."""
+        return wilson(self.recognitions[Recognition.RIGHT], self.recognitions.total())
+
+    @property
+    def in_paper(self) -> str:
+        """What the paper says of an approach of this name, "" where nothing."""
+        return PAPER.get(self.approach.lower(), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """All answers. participants: by background, those who answered at least once."""
+
+    approaches: tuple[ApproachTally, ...]
+    participants: Counter[Background]
+    answers: int
+
+
+def tally(study: Study) -> Tally:
+    """Counts the last answer of every participant to every question."""
+    pairs = {pair.key: pair for pair in study.pairs}
+    preferences: dict[str, Counter[Preference]] = {}
+    recognitions: dict[str, Counter[Recognition]] = {}
+    for pair in study.pairs:
+        preferences.setdefault(pair.synthesised.approach, Counter())
+        recognitions.setdefault(pair.synthesised.approach, Counter())
+    given = study.answers()
+    for (_, part, key), choice in given.items():
+        pair = pairs[key]
+        if part == 1:
+            preferences[pair.synthesised.approach][preference_of(pair, Realism(choice))] += 1
+        elif pair.synthesised.scene is not None:
+            recognitions[pair.synthesised.approach][_recognition(pair.synthesised.scene, Scene(choice))] += 1
+    known = {background.value: background for background in Background}
+    backgrounds = study.backgrounds()
+    people = {who for who, _, _ in given}
+    participants = Counter(known.get(backgrounds.get(who, ""), Background.OTHER) for who in sorted(people))
+    rows = tuple(ApproachTally(name, preferences[name], recognitions[name]) for name in sorted(preferences))
+    return Tally(rows, participants, len(given))
+
+
+def preference_of(pair: Pair, choice: Realism) -> Preference:
+    """Says of an answer which scene it prefers."""
+    if choice is Realism.BOTH:
+        return Preference.BOTH
+    if choice is Realism.NEITHER:
+        return Preference.NEITHER
+    return Preference.REAL if (choice is Realism.FIRST) == pair.real_first else Preference.SYNTHESISED
+
+
+def _recognition(scene: Scene, choice: Scene) -> Recognition:
+    if choice is Scene.UNREALISTIC:
+        return Recognition.UNREALISTIC
+    return Recognition.RIGHT if choice is scene else Recognition.WRONG

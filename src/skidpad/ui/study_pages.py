@@ -10,13 +10,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from skidpad.core.errors import UnknownNameError
-from skidpad.report.svg import add, drawing, write
-from skidpad.report.wording import count, percent, plain
-from skidpad.ui.cache import PictureCache
-from skidpad.ui.study import Background, Study
-from skidpad.ui.study_tally import ApproachTally, Preference, Recognition, tally
-from skidpad.ui.templating import page
-from skidpad.ui.views import RateWords, place_words, rate_words
+from skidpad.page.svg import add, drawing, write
+from skidpad.page.wording import count, percent, plain
+from skidpad.ui.library import PictureCache
+from skidpad.ui.study import ApproachTally, Background, Preference, Recognition, Study, tally
+from skidpad.ui.views import RateWords, page, place_words, rate_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,26 +1,73 @@
-"""What the templates show, worded: every text here is safe to print once it is escaped, and every drawing escapes its own."""
+"""The templates, which escape everything, and the few files that pages are dressed with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from skidpad.oracles.excess import Scale
-from skidpad.report.arrows import LABEL_WIDTH, cross, outline
-from skidpad.report.svg import Axis, add, drawing, write
-from skidpad.report.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, percent, plain
-from skidpad.ui.columns import Form
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from skidpad import __version__
+from skidpad.kinds.exhibits import Form
+from skidpad.oracles.error import Scale
+from skidpad.page.arrows import LABEL_WIDTH, cross, outline
+from skidpad.page.svg import Axis, add, drawing, write
+from skidpad.page.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, percent, plain
+from skidpad.runs.tags import Tag
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray
+    from skidpad.kinds.exhibits import Column, PairAnswers, Row
     from skidpad.runs.tags import TaggedRates
     from skidpad.statistics.intervals import Interval
-    from skidpad.ui.columns import Column
-    from skidpad.ui.exhibits import PairAnswers, Row
     from skidpad.ui.library import Summary
+
+
+_STATIC = {
+    "report.css": ("skidpad.page", "templates", "style.css", "text/css"),
+    "page.css": ("skidpad.ui", "static", "page.css", "text/css"),
+    "page.js": ("skidpad.ui", "static", "page.js", "text/javascript"),
+    "icon.svg": ("skidpad.ui", "static", "icon.svg", "image/svg+xml"),
+}
+"""Every file that may be asked for; no address becomes a path."""
+
+TAG_KEYS = (("1", Tag.REAL_FAULT), ("2", Tag.FALSE_ALARM), ("3", Tag.UNCLEAR))
+"""The keys that tag a finding."""
+
+
+def page(template: str, status: int = 200, **shown: Any) -> HTMLResponse:
+    """Renders a template of this package."""
+    html = _environment().get_template(template).render(version=__version__, tag_keys=TAG_KEYS, **shown)
+    return HTMLResponse(html, status)
+
+
+def static_file(name: str) -> Response | None:
+    """Returns one of the files of the page, None where there is no such."""
+    if name not in _STATIC:
+        return None
+    package, folder, file, kind = _STATIC[name]
+    data = files(package).joinpath(folder, file).read_bytes()
+    return Response(data, media_type=kind, headers={"cache-control": "no-cache"})
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("skidpad.ui", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": count, "counted": counted, "percent": percent}
+    return environment
+
 
 _BAR_WIDTH, _BAR_HEIGHT = 120.0, 18.0
 

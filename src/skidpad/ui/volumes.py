@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.images import encode
-from skidpad.report.wording import plain
+from skidpad.kinds.exhibits import Exhibit, Motion, Row, Side, columns_of, exhibit_of
+from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
 from skidpad.runs.guarding import MAX_SEGMENTS, check_run
 from skidpad.runs.locking import is_held
 from skidpad.runs.tags import Tag, TaggedRates, Tags
-from skidpad.ui.columns import columns_of
-from skidpad.ui.exhibits import Exhibit, Motion, Row, Side, exhibit_of
 from skidpad.ui.reading import Choices, GroupRate, Line, Reader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square
 
 if TYPE_CHECKING:
+    from skidpad.kinds.exhibits import Rule
     from skidpad.runs.gate import Cases
-    from skidpad.ui.rules import Rule
     from skidpad.ui.shelf import Found
 
 JPEG_QUALITY = 92
@@ -171,7 +170,7 @@ class Volume:
 
     def cases(self) -> Cases | None:
         """Returns the judged cases as the gate takes them, None where there are none."""
-        from skidpad.campaigns.gating import judged_cases  # noqa: PLC0415  nobody needs it before two runs are compared
+        from skidpad.kinds.gating import judged_cases  # noqa: PLC0415  nobody needs it before two runs are compared
 
         found = self.rates().cases  # which also checks the folder
         with self._told():

@@ -16,16 +16,15 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
-from skidpad.worlds.camera import Camera
 from skidpad.worlds.collision import Obstacles
 from skidpad.worlds.departure import Lanes
-from skidpad.worlds.driver import Driver
-from skidpad.worlds.gpu_raycast import GpuRayCaster, obstacle
-from skidpad.worlds.raycast import RayCaster, render_side_by_side
-from skidpad.worlds.scenario import BadScenarioError, Scenario
-from skidpad.worlds.scenario_tables import table_of
-from skidpad.worlds.scene import Scene, build_scene
-from skidpad.worlds.vehicle import FRICTION, Bicycle, Motion
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
+from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
+from skidpad.worlds.render.scene import Scene, build_scene
+from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
+from skidpad.worlds.scenario.tables import table_of
+from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, Motion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World
 
 if TYPE_CHECKING:

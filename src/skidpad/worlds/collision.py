@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from skidpad.core.images import BoolArray, FloatArray
-from skidpad.worlds.objects import CAR_LENGTH_M, CAR_WIDTH_M, Boxes
-from skidpad.worlds.scene import Scene
+from skidpad.worlds.render.scene import Scene
+from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, CAR_WIDTH_M, Boxes
 from skidpad.worlds.world import STEP_S
 
 REAR_OVERHANG_M = 0.95

@@ -13,7 +13,7 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray, NumpyFrames, as_numpy
-from skidpad.worlds.scenario import BadScenarioError, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side, Surroundings
+from skidpad.worlds.scenario.scenario import BadScenarioError, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side, Surroundings
 from skidpad.worlds.world import STEP_S, EgoState, World
 
 MakeWorld = Callable[[], World]

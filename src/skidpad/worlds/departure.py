@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.worlds.driver import Driver
-from skidpad.worlds.road import NODE_STEP_M, CrossSection, Projection, Road, RoadPoints
+from skidpad.worlds.scenario.road import NODE_STEP_M, CrossSection, Projection, Road, RoadPoints
+from skidpad.worlds.vehicle import Driver
 
 _NEWTON_STEPS = 8
 _GAUSS_X, _GAUSS_W = np.polynomial.legendre.leggauss(6)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skidpad.core.images import BoolArray, FloatArray, Frames
-    from skidpad.worlds.scenario import Scenario
+    from skidpad.worlds.scenario.scenario import Scenario
 
 STEP_S = 0.05
 """One frame, one answer, one step: 20 Hz, as Udacity CH2 was recorded."""
@@ -72,5 +72,5 @@ class World(Protocol):
         ...
 
 
-WORLDS: Registry[Callable[[int, int], World]] = Registry("world", "worlds", ("skidpad.worlds.builtin", "skidpad.worlds.metadrive"))
+WORLDS: Registry[Callable[[int, int], World]] = Registry("world", "worlds", ("skidpad.worlds.builtin", "skidpad.worlds.metadrive.world"))
 """The worlds by name: functions of (width, threads) that make a world for up to `width` scenarios, rendered by `threads` threads."""

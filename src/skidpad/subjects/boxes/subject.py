@@ -16,13 +16,12 @@ from skidpad.core import trust
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, Frames
 from skidpad.subjects.base import Observation
-from skidpad.subjects.boxes.endpoint import EndpointChannel
-from skidpad.subjects.boxes.function import FunctionChannel
-from skidpad.subjects.boxes.patience import Channel, Failures, PatientBox
+from skidpad.subjects.boxes.callers import EndpointChannel, FunctionChannel
 from skidpad.subjects.boxes.program import ProgramChannel
+from skidpad.subjects.boxes.protocol import Channel, Failures, PatientBox
 from skidpad.subjects.description import Box, Description, History, HistoryKind
 from skidpad.subjects.description_toml import description_hash
-from skidpad.subjects.named_code import named_code, trusted_code
+from skidpad.subjects.own_code import named_code, trusted_code
 from skidpad.subjects.windows import Assembler, sliding
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from torch.nn import functional
 
 from skidpad.subjects.description import Colour, Crop, History, HistoryKind, InputSpec, Range
 from skidpad.subjects.probe import recurrence
-from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture
-from skidpad.subjects.zoo.blocks import SameConv2d, flat_features
+from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture, SameConv2d, flat_features
 
 _FILTERS = ((16, 5), (20, 5), (40, 3), (60, 3), (80, 2), (128, 2))
 _STATES = 256

@@ -3,8 +3,7 @@
 from torch import nn
 
 from skidpad.subjects.description import Colour, Crop, InputSpec, Range
-from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture
-from skidpad.subjects.zoo.blocks import TwiceAtan, network, pooled, strided
+from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture, TwiceAtan, network, pooled, strided
 
 
 def pilotnet(channels: int, height_px: int, width_px: int) -> nn.Module:

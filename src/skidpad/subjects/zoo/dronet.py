@@ -3,11 +3,9 @@
 import torch
 from torch import nn
 
-from skidpad.core.angles import AngleUnit
-from skidpad.core.units import PlainUnit
+from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.subjects.description import STEERING, Colour, Crop, InputSpec, Output, Range
-from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture
-from skidpad.subjects.zoo.blocks import SameConv2d, flat_features
+from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture, SameConv2d, flat_features
 
 
 class _Residual(nn.Module):

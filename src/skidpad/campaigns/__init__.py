@@ -1,1 +1,0 @@
-"""The jobs, composed from the parts."""

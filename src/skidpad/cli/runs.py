@@ -1,0 +1,289 @@
+"""The commands about runs: test, resume, report, replay."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
+from skidpad.core.errors import SkidpadError
+from skidpad.page.terminal import print_json, progress_bar, say, tell, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skidpad.kinds.kind import Campaign, Settings
+    from skidpad.kinds.presenting import Presenter
+    from skidpad.runs.folder import Run
+    from skidpad.runs.workers.protocol import Workers as CampaignWorkers
+
+
+def _refuse_empty(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """Refuses an empty word, as an unset variable of a shell gives it; left out altogether, the option is empty too."""
+    source = context.get_parameter_source(str(parameter.name))
+    if not value and source is not None and source.name == "COMMANDLINE":
+        raise SkidpadError("--workers is empty; name who computes, as --workers 2, or leave it out")
+    return value
+
+
+Workers = Annotated[
+    str,
+    typer.Option(
+        metavar="N|ray|ray:auto|ray:HOST:PORT|ray://HOST:PORT",
+        help="Who computes: so many processes (1: this one alone), or a Ray cluster: begun here, one that this machine is part of "
+        "(ray:), or one reached from outside (ray://); the result is the same.",
+        callback=_refuse_empty,
+    ),
+]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Finding = Annotated[str, typer.Argument(metavar="FINDING", help="A case id, enough of its first digits, or `worst`.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    app.command(name="test")(may_trust(run_test))
+    app.command(name="run")(may_trust(run_file))
+    for command in (resume, report, replay):
+        app.command()(may_trust(command))
+
+
+def run_test(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
+    transforms: Annotated[str, typer.Option(help="Comma-separated names, see `skidpad list transforms`; all by default.")] = "",
+    search: Annotated[str, typer.Option(help="Comma-separated: grid (Table 4's parameters), greedy (Algorithm 1), random.")] = "grid",
+    output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
+    relation: Annotated[str, typer.Option(help="See `skidpad list relations`; by default one that suits output and drive.")] = "",
+    lambda_: Annotated[float | None, typer.Option("--lambda", help="Tolerance of label-mse (Eq. 2), in MSEs of the originals; 5.")] = None,
+    within_deg: Annotated[float | None, typer.Option(help="Tolerance of steers-alike, in degrees; 10.")] = None,
+    within: Annotated[float | None, typer.Option(help="Tolerance of answers-alike, in the output's unit.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Where the decision of decides-alike lies; 0.5.")] = None,
+    criteria: Annotated[str, typer.Option(help="Comma-separated coverage criteria; the first guides greedy.")] = "nc",
+    profile_drive: Annotated[str, typer.Option(help="Training drive for the neuron bounds of kmnc, nbc and snac.")] = "",
+    stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
+    seeds: Annotated[int, typer.Option(help="Seed frames of greedy and random, evenly spaced; 0 is all.")] = 100,
+    max_failed_tries: Annotated[int, typer.Option(help="Algorithm 1's maxFailedTries.")] = 10,
+    keep_activations: Annotated[bool, typer.Option(help="Store which neurons each picture activated.")] = False,
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    workers: Workers = "",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Test a network on a drive under transformations, judged by a metamorphic relation (DeepTest)."""
+    from skidpad.drives import drive_warnings, open_drive
+    from skidpad.kinds.pictures.settings import DeepTestSettings
+    from skidpad.subjects.pretrained import subject_path
+
+    opened = open_drive(drive)
+    for warning in drive_warnings(opened):
+        warn(warning)
+    chosen, value = _relation(relation, {"lambda": lambda_, "within-deg": within_deg, "within": within, "threshold": threshold})
+    settings = DeepTestSettings(
+        subject=str(subject_path(subject)),
+        drive=opened.origin or drive,
+        transforms=_names(transforms),
+        searches=_names(search),
+        output=output,
+        relation=chosen,
+        tolerance=None if threshold is not None else value,
+        threshold=0.5 if threshold is None else threshold,
+        criteria=_names(criteria),
+        profile_drive=profile_drive and open_drive(profile_drive).origin,
+        stimulus_on=stimulus_on,
+        seeds=seeds,
+        max_failed_tries=max_failed_tries,
+        keep_activations=keep_activations,
+        seed=seed,
+        device=device,
+    )
+    run_campaign(settings, out or next_free(Path("runs"), Path(subject).stem), json, workers)
+
+
+def run_file(
+    campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A TOML file of settings, as config.toml of any run.")],
+    workers: Workers = "",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Run a campaign that a TOML file describes; unknown keys are errors, and what was meant is copied into the run."""
+    from skidpad.core import toml
+    from skidpad.kinds.kind import load_campaign
+
+    try:
+        config = toml.loads(campaign.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SkidpadError(f"cannot read the campaign {campaign}: {error}; it is a TOML file such as config.toml in a run") from error
+    chosen = _workers(workers, config)
+    loaded = load_campaign(config, str(campaign))
+    _execute(loaded, loaded.start(out or next_free(Path("runs"), campaign.stem)), json, chosen)
+
+
+def resume(run: RunPath, workers: Workers = "", json: Json = False) -> None:
+    """Go on with a run that was stopped; it ends with the findings of one never stopped, whoever computes."""
+    opened = _open(run)
+    opened.refuse_altered()
+    if damage := opened.damage("it is computed again" if len(opened.damaged) == 1 else "they are computed again"):
+        warn(damage)
+    _execute(_campaign(opened), opened, json, _workers(workers, opened.config))
+
+
+def report(
+    run: RunPath,
+    out: Annotated[Path | None, typer.Option(help="The HTML file; RUN/report.html by default.")] = None,
+    json: Json = False,
+) -> None:
+    """Write the self-contained HTML page of a run."""
+    from skidpad.runs.tags import Tags
+
+    opened = _open(run)
+    for trouble in (opened.damage(), Tags.of(opened.path).damage()):
+        if trouble:
+            warn(trouble)
+    page = out or opened.path / "report.html"
+    presenter = _presenter(_campaign(opened, seen=True), opened)
+    presenter.write_report(page)
+    opened.publish(page)
+    if json:
+        print_json(_payload(presenter, opened, page))
+    else:
+        say_doubts(opened)
+        say(f"report: {page}")
+
+
+def replay(
+    run: RunPath,
+    finding: Finding,
+    picture: Annotated[Path | None, typer.Option(help="Draw it here: pair.png of pictures, film.svg of drives and duels.")] = None,
+    json: Json = False,
+) -> None:
+    """Compute a finding again and compare: identical, within a stated bound on another processor, or different (exit code 1)."""
+    opened = _open(run)
+    if not _presenter(_campaign(opened), opened).replay(case_named(opened, finding), picture, json):
+        raise typer.Exit(1)
+
+
+def run_campaign(settings: "Settings", out: Path, json: bool, workers: str = "") -> None:
+    """Starts a run in `out`, executes it, reports; for the commands of any kind of campaign."""
+    from skidpad.kinds.kind import load_campaign
+
+    config = settings.to_config()
+    chosen = _workers(workers, config)
+    campaign = load_campaign(config, "the command")
+    _execute(campaign, campaign.start(out), json, chosen)
+
+
+def open_with_campaign(path: Path, *, seen: bool = False) -> "tuple[Run, Campaign]":
+    """Opens a run and loads its campaign, for commands that look at a finding again; seen: at what is written down alone."""
+    opened = _open(path)
+    return opened, _campaign(opened, seen=seen)
+
+
+def case_named(run: "Run", text: str) -> str:
+    """Returns the case that a user means: `worst` is the finding furthest beyond what was tolerated that the stimulus caused."""
+    if text != "worst":
+        return text
+    from skidpad.runs.worst import worst_finding
+
+    found = worst_finding(run)
+    if found is None:
+        raise SkidpadError(f"there are no findings in {run.path}, so none is the worst; name a case by its id")
+    return found
+
+
+def next_free(folder: Path, name: str) -> Path:
+    """Returns the first of folder/name-001, name-002, ... that does not exist."""
+    return next(path for number in range(1, 10**6) if not (path := folder / f"{name}-{number:03d}").exists())
+
+
+def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None":
+    from skidpad.runs.workers.choosing import workers_of
+
+    return workers_of(text, str(config.get("device", "cpu")), warn)
+
+
+def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
+    from skidpad.page.html import UnwrittenError
+
+    tell(f"run: {run.place}")
+    with progress_bar("testing") as progress:
+        campaign.execute(run, progress, workers)
+    presenter = _presenter(campaign, run)
+    page = run.path / "report.html"
+    if not json:
+        say_doubts(run)
+        presenter.show()  # before the page, which may find no room
+    try:
+        presenter.write_report(page)
+    except UnwrittenError as error:
+        again = f"skidpad report {shlex.quote(run.place)}"
+        raise UnwrittenError(f"{error}; all findings are kept, and the page is written by: {again}") from error
+    run.publish(page)
+    if json:
+        print_json(_payload(presenter, run, page))
+    else:
+        say(f"report: {page}")
+
+
+def say_doubts(run: "Run") -> None:
+    """Says what is odd about a run's answers on unchanged pictures; before any figure, since figures do not show it."""
+    from skidpad.runs.doubts import run_doubts
+
+    for doubt in run_doubts(run):
+        say(f"doubt: {doubt.said}")
+
+
+def _payload(presenter: "Presenter", run: "Run", page: Path) -> "Mapping[str, object]":
+    from skidpad.oracles.doubts import doubts_payload
+    from skidpad.page.tags import looked_at, tags_payload
+    from skidpad.runs.doubts import run_doubts
+    from skidpad.runs.tags import Tags
+
+    evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}
+    return {"run": run.place, "report": str(page), **evidence, **presenter.payload(), **tags_payload(looked_at(run))}
+
+
+def _open(path: Path) -> "Run":
+    from skidpad.runs.folder import Run
+
+    opened = Run.open(path)
+    if opened.integrity.altered:
+        warn(f"{opened.place}: {opened.integrity.doubt}")
+    return opened
+
+
+def _campaign(run: "Run", *, seen: bool = False) -> "Campaign":
+    from skidpad.kinds.kind import load_campaign
+
+    campaign = load_campaign(run.config, str(run.path), run.manifest if seen else None)
+    for what, now in campaign.hashes.items():
+        if run.manifest.hashes.get(what) != now:
+            tell(f"note: the {what} is not the one that the run was made with")
+    return campaign
+
+
+def _presenter(campaign: "Campaign", run: "Run") -> "Presenter":
+    from skidpad.kinds.kind import campaign_name
+    from skidpad.kinds.presenting import PRESENTERS
+
+    return PRESENTERS.get(campaign_name(run.config, str(run.path)))(campaign, run)
+
+
+_RELATION_OF = {"lambda": "label-mse", "within-deg": "steers-alike", "within": "answers-alike", "threshold": "decides-alike"}
+"""Each option that sets a relation's number names the relation as well."""
+
+
+def _relation(relation: str, options: "Mapping[str, float | None]") -> tuple[str, float | None]:
+    """Returns the relation that was chosen, by name or by its option ("" for neither), and its number."""
+    given = {name: value for name, value in options.items() if value is not None}
+    chosen = relation or next((_RELATION_OF[name] for name in given), "")
+    for name in given:
+        if _RELATION_OF[name] != chosen:
+            raise SkidpadError(f"the relation of this run is {chosen}, which takes no --{name}; leave it out, or choose --relation")
+    return chosen, next(iter(given.values()), None)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

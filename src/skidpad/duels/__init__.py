@@ -1,1 +1,0 @@
-"""Two vehicles on a highway: the engine, its opponents, what they learn, and who was to blame."""

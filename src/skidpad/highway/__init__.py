@@ -1,0 +1,1 @@
+"""The two-vehicle highway: engine, opponents, rewards, learners, avoidability."""

@@ -1,0 +1,98 @@
+"""Asks drivers for actions; a broken driver ends only its own episode."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.highway.engine import observe_many
+from skidpad.highway.episodes import NO_ACTION
+from skidpad.highway.layout import ACTIONS, Params, Side
+from skidpad.highway.opponents import Driver, Opponent, RandomActions, name_of, random_actions
+from skidpad.highway.policies import LearnedPolicy, Policy
+from skidpad.highway.scenario import Scenario
+from skidpad.highway.scenes import place_of
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a policy did wrong in one row of a request."""
+
+    row: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """A driver's actions for N observations, (N,); NO_ACTION in the rows that have a complaint."""
+
+    actions: IntArray
+    complaints: tuple[Complaint, ...] = ()
+
+
+def check_fit(driver: Opponent, side: Side, scenario: Scenario) -> None:
+    """Refuses a learned policy that was trained for the other vehicle or for another observation."""
+    if not isinstance(driver, LearnedPolicy):
+        return
+    if driver.spec_hash != scenario.observation.hash:
+        raise BadSubjectError(
+            f"{name_of(driver)} was trained {place_of(driver.facts.scenario, driver.spec_hash)}, but is used "
+            f"{place_of(scenario.name, scenario.observation.hash)}; use a scenario with the observation it was trained on"
+        )
+    if driver.role is not side:
+        raise BadSubjectError(
+            f"{name_of(driver)} was trained to drive the {driver.role.name.lower()}; it cannot drive the {side.name.lower()}"
+        )
+
+
+def ask_driver(
+    driver: Driver, params: Params, states: FloatArray, side: Side, seed: int | IntArray, numbers: IntArray, step: int | IntArray
+) -> Answers:
+    """Asks the driver of one side for actions in N states, (N, 2, FIELDS).
+
+    Only a driver that acts by chance needs the episodes' numbers, (N,), and the seed and step, which are one for all or (N,).
+    """
+    if isinstance(driver, RandomActions):
+        return Answers(random_actions(seed, numbers, int(side), step))
+    seen = np.empty((len(states), params.observed_vehicles * len(params.feature_codes)), np.float32)
+    observe_many(params, states, int(side), seen)
+    return ask(driver, seen)
+
+
+def ask(policy: Policy, seen: NDArray[np.float32]) -> Answers:
+    """Asks for all N rows at once; if that fails as a whole, for each row alone, so that one bad row ends only its own episode."""
+    answers = _asked_at_once(policy, seen)
+    if len(seen) < 2 or (answers.actions != NO_ACTION).any():
+        return answers
+    actions, complaints = answers.actions.copy(), list[Complaint]()
+    for row in range(len(seen)):
+        alone = _asked_at_once(policy, seen[row : row + 1])
+        actions[row] = alone.actions[0]
+        complaints += [Complaint(row, complaint.message) for complaint in alone.complaints]
+    return Answers(actions, tuple(complaints))
+
+
+def _asked_at_once(policy: Policy, seen: NDArray[np.float32]) -> Answers:
+    count = len(seen)
+    try:
+        given = np.asarray(policy.act(seen))
+    except Exception as error:  # noqa: BLE001 - a user's policy may raise anything; it costs an episode, not the run
+        return _refused(count, f"the policy raised {type(error).__name__}: {error}")
+    if given.shape != (count,):
+        return _refused(count, f"the policy answered with shape {given.shape} to {count} observations; answer with ({count},)")
+    if given.dtype.kind not in "iuf":
+        return _refused(count, f"the policy answered with {given.dtype}; answer with whole numbers within 0 .. {ACTIONS - 1}")
+    is_good = (given >= 0) & (given < ACTIONS) & (given == np.floor(given))
+    actions = np.full(count, NO_ACTION, np.int64)
+    actions[is_good] = given[is_good]
+    bad = np.flatnonzero(~is_good).tolist()
+    return Answers(
+        actions,
+        tuple(Complaint(row, f"the policy answered {given[row]}; answer with whole numbers within 0 .. {ACTIONS - 1}") for row in bad),
+    )
+
+
+def _refused(count: int, message: str) -> Answers:
+    return Answers(np.full(count, NO_ACTION, np.int64), tuple(Complaint(row, message) for row in range(count)))

@@ -1,0 +1,304 @@
+"""Who broke the safe distance first: responsibility-sensitive safety (RSS) on the states of an episode.
+
+Reference: Shalev-Shwartz, Shammah and Shashua, On a formal model of safe and scalable self-driving cars, 2017, definitions 1, 6 to 8;
+constants as in the open library ad-rss-lib.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numba import njit
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.highway.engine import place, step
+from skidpad.highway.layout import (
+    ACTIONS,
+    CRASH,
+    EGO,
+    FIELDS,
+    FRONT,
+    HEADING,
+    RUNNING,
+    SPEED,
+    STRUCK,
+    TARGET_LANE,
+    TARGET_SPEED,
+    VEHICLE_LENGTH_M,
+    VEHICLE_WIDTH_M,
+    VEHICLES,
+    Action,
+    Params,
+    X,
+    Y,
+)
+from skidpad.highway.scenario import Scenario
+from skidpad.highway.tracing import Trace
+from skidpad.highway.vehicles import decide
+
+_X, _Y, _VX, _VY = 0, 1, 2, 3
+_EQUAL_M = 1e-9
+
+
+class FirstBreak(Enum):
+    """Who broke the safe distance first."""
+
+    NOBODY = "nobody"
+    """It was kept to the end."""
+    START = "start"
+    """It was broken before anyone acted."""
+    EGO = "ego"
+    FRONT = "front"
+
+
+@dataclass(frozen=True, slots=True)
+class SafeDistance:
+    """The constants of the safe distance, metres, seconds, m/s and m/s².
+
+    Two vehicles are in danger where they are too near both along and across the road.
+    Deviates: no vehicle of these scenarios chooses a speed below 20 m/s, so braking ends there and not at a standstill: the published
+    formula in a frame that moves at `slowest_mps`. With 0 it is the published formula itself.
+    """
+
+    response_s: float = 1.0
+    """As long as a driver that acts once a second may need."""
+    accelerates_mps2: float = 3.5
+    """What the one behind may still accelerate by while it has not yet responded."""
+    brakes_at_least_mps2: float = 4.0
+    """What the one behind brakes by at least."""
+    brakes_at_most_mps2: float = 8.0
+    """What the one ahead brakes by at most."""
+    swerves_mps2: float = 0.2
+    """Sideways acceleration during the response."""
+    straightens_mps2: float = 0.8
+    """Sideways deceleration afterwards."""
+    side_margin_m: float = 0.0
+    slowest_mps: float = 20.0
+
+    def __post_init__(self) -> None:
+        if min(self.brakes_at_least_mps2, self.brakes_at_most_mps2, self.straightens_mps2) <= 0:
+            raise BadParametersError(f"the braking constants of a safe distance must be above 0; got {self}")
+        if min(self.response_s, self.accelerates_mps2, self.swerves_mps2, self.side_margin_m, self.slowest_mps) < 0:
+            raise BadParametersError(f"the constants of a safe distance must be at least 0; got {self}")
+
+    def along_m(self, rear_mps: FloatArray, ahead_mps: FloatArray) -> FloatArray:
+        """Returns the free road that the one behind needs, of the shape of the speeds."""
+        rear = np.maximum(rear_mps - self.slowest_mps, 0.0)
+        ahead = np.maximum(ahead_mps - self.slowest_mps, 0.0)
+        then = rear + self.response_s * self.accelerates_mps2
+        needed = rear * self.response_s + self.accelerates_mps2 * self.response_s**2 / 2
+        needed = needed + then**2 / (2 * self.brakes_at_least_mps2) - ahead**2 / (2 * self.brakes_at_most_mps2)
+        return np.asarray(np.maximum(needed, 0.0), np.float64)
+
+    def across_m(self, left_mps: FloatArray, right_mps: FloatArray) -> FloatArray:
+        """Returns the room that two side by side need; sideways speeds, positive to the right."""
+        left_then = left_mps + self.response_s * self.swerves_mps2
+        right_then = right_mps - self.response_s * self.swerves_mps2
+        left_m = (left_mps + left_then) / 2 * self.response_s + left_then * np.abs(left_then) / (2 * self.straightens_mps2)
+        right_m = (right_mps + right_then) / 2 * self.response_s + right_then * np.abs(right_then) / (2 * self.straightens_mps2)
+        return np.asarray(self.side_margin_m + np.maximum(left_m - right_m, 0.0), np.float64)
+
+    def margin_m(self, ego: FloatArray, front: FloatArray) -> FloatArray:
+        """Returns how far two vehicles are from danger, (...,), negative where they are in it; each is (..., 4): x, y, vx, vy.
+
+        The greater of the two margins counts, because either distance alone keeps them apart.
+        """
+        is_ego_rear = ego[..., _X] <= front[..., _X]
+        rear_mps = np.where(is_ego_rear, ego[..., _VX], front[..., _VX])
+        ahead_mps = np.where(is_ego_rear, front[..., _VX], ego[..., _VX])
+        gap_m = np.abs(front[..., _X] - ego[..., _X]) - VEHICLE_LENGTH_M
+        is_ego_left = ego[..., _Y] <= front[..., _Y]
+        left_mps = np.where(is_ego_left, ego[..., _VY], front[..., _VY])
+        right_mps = np.where(is_ego_left, front[..., _VY], ego[..., _VY])
+        side_m = np.abs(front[..., _Y] - ego[..., _Y]) - VEHICLE_WIDTH_M
+        return np.asarray(np.maximum(gap_m - self.along_m(rear_mps, ahead_mps), side_m - self.across_m(left_mps, right_mps)), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The first moment of danger, NaN if there was none, and who caused it."""
+
+    who: FirstBreak
+    at_s: float
+
+
+def first_break(trace: Trace, rules: SafeDistance | None = None) -> Break:
+    """Finds the first simulation step in danger and who caused it.
+
+    It is the one without whose manoeuvre in that very step, had it kept its speed and its place across the road, the margin would
+    have been the larger; where neither manoeuvred, the one behind, whose duty the distance is.
+    """
+    safe = rules or SafeDistance()
+    motion = _motion(trace.states)
+    last = trace.impact_frame
+    margins = safe.margin_m(motion[:, EGO], motion[:, FRONT])
+    broken = np.flatnonzero(margins[: None if last is None else last + 1] < 0.0)
+    if len(broken) == 0:
+        return Break(FirstBreak.NOBODY, float("nan"))
+    frame = int(broken[0])
+    at_s = frame / trace.simulation_hz
+    if frame == 0:
+        return Break(FirstBreak.START, at_s)
+    before, now = motion[frame - 1], motion[frame]
+    kept = before.copy()
+    kept[:, _X] += before[:, _VX] / trace.simulation_hz
+    kept[:, _VY] = 0.0
+    without_ego = float(safe.margin_m(kept[EGO], now[FRONT]))
+    without_front = float(safe.margin_m(now[EGO], kept[FRONT]))
+    if abs(without_ego - without_front) > _EQUAL_M:
+        return Break(FirstBreak.EGO if without_ego > without_front else FirstBreak.FRONT, at_s)
+    return Break(FirstBreak.EGO if now[EGO, _X] <= now[FRONT, _X] else FirstBreak.FRONT, at_s)
+
+
+def _motion(states: FloatArray) -> FloatArray:
+    """Returns x, y, vx, vy of both vehicles, (frames, 2, 4)."""
+    speed, heading = states[..., SPEED], states[..., HEADING]
+    return np.stack([states[..., X], states[..., Y], speed * np.cos(heading), speed * np.sin(heading)], axis=-1)
+
+
+_IDLE = int(Action.IDLE)
+_ORDER = (int(Action.SLOWER), int(Action.LEFT), int(Action.RIGHT), _IDLE, int(Action.FASTER))
+"""The order of trying, most helpful first; the answer does not depend on it."""
+
+_ESCAPES, _CRASHES, _GAVE_UP = 1, 0, -1
+NEVER, UNDECIDED = -1, -2
+"""Answers instead of a policy step: no sequence avoids the crash, even from the start; or the search ran out of tries."""
+
+
+class Avoidable(Enum):
+    """What the search found about a crash."""
+
+    UNTIL = "until"
+    NEVER = "never"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class EscapeSettings:
+    """What counts as avoided.
+
+    Deviates: the paper speaks of avoidable collisions and measures none.
+    """
+
+    follow_on_steps: int = 3
+    """Policy steps after the recorded crash that must pass without one, the front keeping lane and speed: delayed is not avoided."""
+    max_tries: int = 5_000_000
+    """Policy steps tried for one crash before it is left undecided."""
+
+    def __post_init__(self) -> None:
+        if self.follow_on_steps < 0 or self.max_tries < 1:
+            raise BadParametersError(f"an escape needs follow_on_steps of at least 0 and max_tries of at least 1; got {self}")
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _escape(params: Params, state: FloatArray, front_actions: IntArray, follow_on: int, budget: IntArray) -> int:
+    """Searches from `state` on, (2, FIELDS), against the front's remaining actions; `budget` (1,) counts down."""
+    depth_end = len(front_actions) + follow_on
+    states = np.empty((depth_end + 1, VEHICLES, FIELDS))
+    tried = np.zeros(depth_end + 1, np.int64)
+    seen = np.empty((depth_end + 1, ACTIONS, 2))
+    states[0] = state
+    depth = 0
+    while depth >= 0:
+        if tried[depth] == ACTIONS:
+            depth -= 1
+            continue
+        choice = tried[depth]
+        tried[depth] += 1
+        child = states[depth + 1]
+        child[:] = states[depth]
+        decide(params, child, EGO, _ORDER[choice])
+        # an action moves nothing but these two targets: LEFT on the leftmost lane is IDLE, and need not be tried twice
+        seen[depth, choice, 0] = child[EGO, TARGET_LANE]
+        seen[depth, choice, 1] = child[EGO, TARGET_SPEED]
+        is_known = False
+        for earlier in range(choice):
+            if seen[depth, earlier, 0] == seen[depth, choice, 0] and seen[depth, earlier, 1] == seen[depth, choice, 1]:
+                is_known = True
+        if is_known:
+            continue
+        if budget[0] <= 0:
+            return _GAVE_UP
+        budget[0] -= 1
+        outcome = step(params, child, _IDLE, front_actions[depth] if depth < len(front_actions) else _IDLE)
+        if outcome == CRASH or child[EGO, STRUCK] != 0.0:
+            continue
+        if outcome != RUNNING or depth + 1 == depth_end:
+            return _ESCAPES
+        depth += 1
+        tried[depth] = 0
+    return _CRASHES
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _last_escape(params: Params, start: FloatArray, ego_actions: IntArray, front_actions: IntArray, follow_on: int, max_tries: int) -> int:
+    """Returns the last policy step from which the ego could have escaped, NEVER or UNDECIDED."""
+    steps = len(ego_actions)
+    states = np.empty((steps + 1, VEHICLES, FIELDS))
+    place(params, start, states[0])
+    for index in range(steps):
+        states[index + 1] = states[index]
+        step(params, states[index + 1], ego_actions[index], front_actions[index])
+    budget = np.array([max_tries])
+    for index in range(steps - 1, -1, -1):
+        answer = _escape(params, states[index], front_actions[index:], follow_on, budget)
+        if answer == _ESCAPES:
+            return index
+        if answer == _GAVE_UP:
+            return UNDECIDED
+    return NEVER
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _last_escapes(
+    params: Params,
+    starts: FloatArray,
+    ego_actions: IntArray,
+    front_actions: IntArray,
+    lengths: IntArray,
+    follow_on: int,
+    max_tries: int,
+    out: IntArray,
+) -> None:
+    for index in range(len(starts)):
+        steps = lengths[index]
+        out[index] = _last_escape(params, starts[index], ego_actions[index, :steps], front_actions[index, :steps], follow_on, max_tries)
+
+
+def last_escapes(
+    scenario: Scenario,
+    starts: FloatArray,
+    ego_actions: IntArray,
+    front_actions: IntArray,
+    lengths: IntArray,
+    settings: EscapeSettings | None = None,
+) -> IntArray:
+    """Returns for each of N crashes the last policy step at which an action of the ego would still have avoided it.
+
+    starts: (N, START_FIELDS); actions: (N, longest), of which the first `lengths` (N,) were driven, the crash in the last of them.
+    The answer is 0 .. length - 1, `NEVER` or `UNDECIDED`. Other threads keep running meanwhile.
+    """
+    rules = settings or EscapeSettings()
+    count = len(starts)
+    ego = np.ascontiguousarray(ego_actions, np.int64)
+    front = np.ascontiguousarray(front_actions, np.int64)
+    if ego.shape != front.shape or ego.ndim != 2 or len(ego) != count or len(lengths) != count:
+        raise BadParametersError(
+            f"{count} crashes need actions of shape ({count}, steps) and {count} lengths; got {ego.shape}, {front.shape}, {len(lengths)}"
+        )
+    out = np.full(count, UNDECIDED, np.int64)
+    if count:
+        beginnings = np.ascontiguousarray(starts, np.float64)
+        lasts = np.ascontiguousarray(lengths, np.int64)
+        _last_escapes(scenario.compiled(), beginnings, ego, front, lasts, rules.follow_on_steps, rules.max_tries, out)
+    return out
+
+
+def avoidable_until_s(scenario: Scenario, last: int) -> tuple[Avoidable, float]:
+    """Turns an answer of `last_escapes` into its kind and the seconds since the start, NaN if there was no such moment."""
+    if last == NEVER:
+        return Avoidable.NEVER, float("nan")
+    if last == UNDECIDED:
+        return Avoidable.UNDECIDED, float("nan")
+    return Avoidable.UNTIL, last / scenario.policy_hz

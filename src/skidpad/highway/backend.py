@@ -1,0 +1,236 @@
+"""How an episode starts: everything that differs between episodes of one scenario, as a record that can be kept and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.progress import Progress, silent
+from skidpad.highway import engine
+from skidpad.highway.asking import Answers, ask, check_fit
+from skidpad.highway.engine import START_FIELDS
+from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
+from skidpad.highway.layout import ACTIONS, HEADING, RUNNING, SPEED, VEHICLES, Action, Outcome, Side
+from skidpad.highway.observation import observe
+from skidpad.highway.opponents import Driver, Idm, RandomActions, random_action
+from skidpad.highway.scenario import FrontDriver, Scenario
+
+if TYPE_CHECKING:
+    from skidpad.highway.scenes import Scene
+    from skidpad.highway.stock import HighwayBackend
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first state of both vehicles; both head along the road in the middle of their lanes."""
+
+    ego_lane: int
+    ego_x_m: float
+    ego_speed_mps: float
+    front_lane: int
+    front_x_m: float
+    front_speed_mps: float
+    idm_exponent: float
+    """How sharply an IDM in front approaches its desired speed; unused by a policy."""
+
+    @classmethod
+    def drawn(cls, scenario: Scenario, seed: int, episode: int) -> Self:
+        """Draws the start of one episode, the same that `engine.reset` sets."""
+        values = np.empty(engine.START_FIELDS)
+        engine.draw_start(scenario.compiled(), seed, episode, values)
+        return cls.from_array(values)
+
+    @classmethod
+    def from_array(cls, values: FloatArray) -> Self:
+        """Reads an array of shape (START_FIELDS,)."""
+        ego_lane, ego_x, ego_speed, front_lane, front_x, front_speed, exponent = values.tolist()
+        return cls(int(ego_lane), ego_x, ego_speed, int(front_lane), front_x, front_speed, exponent)
+
+    def to_array(self) -> FloatArray:
+        """Returns the array of shape (START_FIELDS,) that `engine.place` takes."""
+        return np.array(astuple(self), np.float64)
+
+
+class Backend(Protocol):
+    """Plays episodes of one scenario, one at a time."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is played."""
+        ...
+
+    @property
+    def state(self) -> FloatArray:
+        """A copy of the state, (2, FIELDS)."""
+        ...
+
+    @property
+    def start(self) -> Start | None:
+        """How the episode began; None in a scene that places its own traffic."""
+        ...
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the episode ended; None while it runs."""
+        ...
+
+    def reset(self, seed: int, episode: int) -> None:
+        """Begins episode `episode` under `seed`."""
+        ...
+
+    def step(self, ego_action: int, front_action: int) -> Outcome | None:
+        """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
+        ...
+
+    def observe(self, side: Side) -> NDArray[np.float32]:
+        """Returns what one side sees, of shape (size,)."""
+        ...
+
+
+class EngineBackend:
+    """The compiled engine behind the interface."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._params = scenario.compiled()
+        self._state = engine.new_state()
+        self._code = RUNNING
+        self._start: Start | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is played."""
+        return self._scenario
+
+    @property
+    def state(self) -> FloatArray:
+        """A copy of the state, (2, FIELDS)."""
+        return self._state.copy()
+
+    @property
+    def start(self) -> Start | None:
+        """How the episode began."""
+        return self._start
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the episode ended; None while it runs."""
+        return Outcome.of_code(self._code)
+
+    def reset(self, seed: int, episode: int) -> None:
+        """Begins episode `episode` under `seed`."""
+        self.place(Start.drawn(self._scenario, seed, episode))
+
+    def place(self, start: Start) -> None:
+        """Begins an episode from a start that was kept."""
+        self._start = start
+        engine.place(self._params, start.to_array(), self._state)
+        self._code = RUNNING
+
+    def step(self, ego_action: int, front_action: int) -> Outcome | None:
+        """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
+        check_actions(ego_action, front_action)
+        self._code = engine.step(self._params, self._state, int(ego_action), int(front_action))
+        return self.outcome
+
+    def observe(self, side: Side) -> NDArray[np.float32]:
+        """Returns what one side sees, of shape (size,)."""
+        seen = np.empty(self._scenario.observation.size, np.float32)
+        observe(self._params, self._state, int(side), seen)
+        return seen
+
+
+def check_actions(*actions: int) -> None:
+    """Raises unless every action is one of the five meta-actions."""
+    for action in actions:
+        if not 0 <= action < ACTIONS:
+            raise BadParametersError(f"an action is one of 0 .. {ACTIONS - 1} ({', '.join(item.name for item in Action)}); got {action}")
+
+
+def highway_backend(scenario: Scenario | None = None, scene: Scene | None = None, *, is_stock_observed: bool = False) -> HighwayBackend:
+    """Returns highway-env as a backend: for a scenario, the same two-vehicle highway; for a scene (`scenes`), that one with its traffic.
+
+    A scenario given beside a scene replaces the scene's own (frequencies, end, observation).
+    """
+    if scenario is None and scene is None:
+        raise BadParametersError("highway-env plays a scenario or a scene; got neither")
+    from skidpad.highway.stock import HighwayBackend  # noqa: PLC0415 - imports highway-env, an extra
+
+    chosen = scenario if scenario is not None or scene is None else scene.scenario
+    return HighwayBackend(chosen, scene, is_stock_observed=is_stock_observed)  # type: ignore[arg-type]  # one of the two is there
+
+
+def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbers: IntArray, progress: Progress = silent) -> Episodes:
+    """Plays the episodes numbered (N,) under `seed`; a policy that fails ends its own episode as an error.
+
+    Starts are NaN for a scene that places its own traffic: such an episode is played again from its seed and number.
+    """
+    scenario = backend.scenario
+    if isinstance(front, Idm) != (scenario.front is FrontDriver.IDM):
+        raise BadParametersError(f"scenario {scenario.name!r} has {scenario.front.value!r} in front; got {type(front).__name__}")
+    check_fit(ego, Side.EGO, scenario)
+    check_fit(front, Side.FRONT, scenario)
+    count, limit = len(numbers), scenario.episode_steps
+    none = np.full((count, limit), NO_ACTION, np.int8)
+    played = Episodes(
+        scenario=scenario,
+        seed=seed,
+        numbers=np.asarray(numbers, np.int64),
+        starts=np.full((count, START_FIELDS), np.nan),
+        outcomes=np.zeros(count, np.int64),
+        steps=np.zeros(count, np.int64),
+        ego_actions=none,
+        front_actions=none.copy(),
+        speeds_mps=np.full((count, limit + 1, VEHICLES), np.nan, np.float32),
+    )
+    failures: list[PolicyFailure] = []
+    for row in range(count):
+        failures += _play_one(backend, ego, front, played, row)
+        progress(row + 1, count, "episodes")
+    return replace(played, failures=tuple(failures))
+
+
+def _play_one(backend: Backend, ego: Driver, front: Driver | Idm, played: Episodes, row: int) -> list[PolicyFailure]:
+    """Plays the episode of one row and fills in that row; returns at most one failure."""
+    number = int(played.numbers[row])
+    backend.reset(played.seed, number)
+    start = backend.start
+    if start is not None:
+        played.starts[row] = start.to_array()
+    played.speeds_mps[row, 0] = _forward_mps(backend)
+    step, outcome = 0, backend.outcome
+    while outcome is None:
+        chosen = [int(Action.IDLE), int(Action.IDLE)]
+        for side, driver in ((Side.FRONT, front), (Side.EGO, ego)):
+            if isinstance(driver, Idm):
+                continue
+            answers = _asked(driver, backend, side, played.seed, number, step)
+            if answers.complaints:
+                played.outcomes[row] = Outcome.ERROR.code
+                return [PolicyFailure(number, side, step, f"{side.name.lower()}: {answers.complaints[0].message}")]
+            chosen[side] = int(answers.actions[0])
+        outcome = backend.step(chosen[Side.EGO], chosen[Side.FRONT])
+        played.ego_actions[row, step] = chosen[Side.EGO]
+        if not isinstance(front, Idm):
+            played.front_actions[row, step] = chosen[Side.FRONT]
+        step += 1
+        played.speeds_mps[row, step] = _forward_mps(backend)
+        played.steps[row] = step
+    played.outcomes[row] = outcome.code
+    return []
+
+
+def _asked(driver: Driver, backend: Backend, side: Side, seed: int, number: int, step: int) -> Answers:
+    if isinstance(driver, RandomActions):
+        return Answers(np.array([random_action(seed, number, int(side), step)]))
+    return ask(driver, backend.observe(side)[None])
+
+
+def _forward_mps(backend: Backend) -> tuple[float, float]:
+    ego, front = backend.state
+    return float(ego[SPEED] * np.cos(ego[HEADING])), float(front[SPEED] * np.cos(front[HEADING]))

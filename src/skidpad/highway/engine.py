@@ -1,0 +1,271 @@
+"""Whether the two vehicles touch now or will within a simulation step, by separating axes, step for step as highway-env."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.highway import idm
+from skidpad.highway.layout import (
+    ACTIONS,
+    CRASH,
+    CRASHED,
+    EGO,
+    ERROR,
+    FIELDS,
+    FRONT,
+    HEADING,
+    IDM_EXPONENT,
+    IS_IDM,
+    LANE,
+    LANE_TIMER,
+    LANE_WIDTH_M,
+    OVERTAKEN,
+    PUSH_X,
+    PUSH_Y,
+    RUNNING,
+    SPEED,
+    STEPS,
+    STRUCK,
+    TARGET_LANE,
+    TARGET_SPEED,
+    TIMEOUT,
+    VEHICLE_LENGTH_M,
+    VEHICLE_WIDTH_M,
+    VEHICLES,
+    Params,
+    X,
+    Y,
+)
+from skidpad.highway.observation import observe
+from skidpad.highway.randomness import START_STREAM, stream_key, uniform, whole
+from skidpad.highway.vehicles import control, decide, move, nearest_lane, speed_index
+
+_DIAGONAL_M = np.sqrt(VEHICLE_LENGTH_M**2 + VEHICLE_WIDTH_M**2)
+_CORNERS = ((-0.5, -0.5), (-0.5, 0.5), (0.5, 0.5), (0.5, -0.5))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _outline(state: FloatArray, vehicle: int) -> FloatArray:
+    """Returns the corners, of shape (4, 2)."""
+    corners = np.empty((4, 2))
+    cosine, sine = np.cos(state[vehicle, HEADING]), np.sin(state[vehicle, HEADING])
+    for corner in range(4):
+        along_m, across_m = _CORNERS[corner][0] * VEHICLE_LENGTH_M, _CORNERS[corner][1] * VEHICLE_WIDTH_M
+        corners[corner, 0] = cosine * along_m - sine * across_m + state[vehicle, X]
+        corners[corner, 1] = sine * along_m + cosine * across_m + state[vehicle, Y]
+    return corners
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _shadow(corners: FloatArray, normal_x: float, normal_y: float) -> tuple[float, float]:
+    """Returns the interval that a polygon covers along an axis."""
+    low, high = np.inf, -np.inf
+    for corner in range(4):
+        along = corners[corner, 0] * normal_x + corners[corner, 1] * normal_y
+        low, high = min(low, along), max(high, along)
+    return low, high
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _gap(low_a: float, high_a: float, low_b: float, high_b: float) -> float:
+    """Returns the distance between two intervals, negative where they overlap."""
+    return low_b - high_a if low_a < low_b else low_a - high_b
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def collide(params: Params, state: FloatArray) -> None:
+    """Marks both vehicles as crashed where they touch, and pushes them apart at the next step where they are about to.
+
+    The first look, by distance, uses the ego's speed alone, as the vehicle that is asked first does in highway-env.
+    """
+    away_x, away_y = state[FRONT, X] - state[EGO, X], state[FRONT, Y] - state[EGO, Y]
+    if np.sqrt(away_x * away_x + away_y * away_y) > _DIAGONAL_M + state[EGO, SPEED] * params.dt_s:
+        return
+    ego, front = _outline(state, EGO), _outline(state, FRONT)
+    # in highway-env's order of multiplying: near a tie of two axes the last bit decides
+    dt_s, ego_mps, front_mps = params.dt_s, state[EGO, SPEED], state[FRONT, SPEED]
+    relative_x = ego_mps * np.cos(state[EGO, HEADING]) * dt_s - front_mps * np.cos(state[FRONT, HEADING]) * dt_s
+    relative_y = ego_mps * np.sin(state[EGO, HEADING]) * dt_s - front_mps * np.sin(state[FRONT, HEADING]) * dt_s
+    centre_x = (ego[0, 0] + ego[1, 0] + ego[2, 0] + ego[3, 0]) / 4 - (front[0, 0] + front[1, 0] + front[2, 0] + front[3, 0]) / 4
+    centre_y = (ego[0, 1] + ego[1, 1] + ego[2, 1] + ego[3, 1]) / 4 - (front[0, 1] + front[1, 1] + front[2, 1] + front[3, 1]) / 4
+    touches, will_touch = True, True
+    depth_m, push_x, push_y = np.inf, 0.0, 0.0
+    for polygon in range(2):
+        corners = ego if polygon == EGO else front
+        for edge in range(4):
+            following = (edge + 1) % 4
+            normal_x = corners[edge, 1] - corners[following, 1]
+            normal_y = corners[following, 0] - corners[edge, 0]
+            length = np.sqrt(normal_x * normal_x + normal_y * normal_y)
+            normal_x, normal_y = normal_x / length, normal_y / length
+            low_ego, high_ego = _shadow(ego, normal_x, normal_y)
+            low_front, high_front = _shadow(front, normal_x, normal_y)
+            if _gap(low_ego, high_ego, low_front, high_front) > 0:
+                touches = False
+            approach = normal_x * relative_x + normal_y * relative_y
+            if approach < 0:
+                low_ego += approach
+            else:
+                high_ego += approach
+            gap_m = _gap(low_ego, high_ego, low_front, high_front)
+            if gap_m > 0:
+                will_touch = False
+            if not touches and not will_touch:
+                return
+            if abs(gap_m) < depth_m:
+                depth_m = abs(gap_m)
+                outward = 1.0 if centre_x * normal_x + centre_y * normal_y > 0 else -1.0
+                push_x, push_y = outward * normal_x, outward * normal_y
+    if will_touch:
+        for vehicle in range(2):
+            half = 0.5 if vehicle == EGO else -0.5
+            state[vehicle, STRUCK] = 1.0
+            state[vehicle, PUSH_X] = half * depth_m * push_x
+            state[vehicle, PUSH_Y] = half * depth_m * push_y
+    if touches:
+        state[EGO, CRASHED] = 1.0
+        state[FRONT, CRASHED] = 1.0
+
+
+START_EGO_LANE, START_EGO_X, START_EGO_SPEED = 0, 1, 2
+START_FRONT_LANE, START_FRONT_X, START_FRONT_SPEED = 3, 4, 5
+START_EXPONENT = 6
+START_FIELDS = 7
+"""A start is float64 of shape (7,): all that differs between the first states of two episodes of a scenario."""
+
+
+def new_state() -> FloatArray:
+    """Returns room for one episode's state, of shape (2, FIELDS)."""
+    return np.zeros((VEHICLES, FIELDS))
+
+
+def new_states(episodes: int) -> FloatArray:
+    """Returns room for many episodes' states, of shape (episodes, 2, FIELDS)."""
+    return np.zeros((episodes, VEHICLES, FIELDS))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def draw_start(params: Params, seed: int, episode: int, start: FloatArray) -> None:
+    """Draws how an episode starts into `start`, of shape (START_FIELDS,).
+
+    The ego stands at 3.9 to 4.1 times its own spacing, as the first vehicle that highway-env puts on an empty road.
+    """
+    key = stream_key(seed, episode, START_STREAM)
+    ego_mps = params.ego_speed_low + (params.ego_speed_high - params.ego_speed_low) * uniform(key, 0)
+    front_mps = params.front_speed_low + (params.front_speed_high - params.front_speed_low) * uniform(key, 1)
+    spacing = params.spacing_low + (params.spacing_high - params.spacing_low) * uniform(key, 2)
+    crowding = np.exp(-5 / 40 * params.lanes)
+    ego_ratio = params.ego_start_ratio
+    if np.isnan(ego_ratio):
+        ego_ratio = 1.0 if params.spacing_in_metres else spacing
+    ego_spacing_m = ego_ratio * (12 + ego_mps) * crowding
+    ego_m = 3 * ego_spacing_m + ego_spacing_m * (0.9 + 0.2 * uniform(key, 3))
+    if params.spacing_in_metres:
+        gap_m = VEHICLE_LENGTH_M + spacing
+    else:
+        gap_m = spacing * (12 + front_mps) * crowding * (0.9 + 0.2 * uniform(key, 4))
+    start[START_EGO_LANE] = whole(key, 5, params.lanes)
+    start[START_EGO_X] = ego_m
+    start[START_EGO_SPEED] = ego_mps
+    start[START_FRONT_LANE] = whole(key, 6, params.lanes)
+    start[START_FRONT_X] = ego_m + gap_m
+    start[START_FRONT_SPEED] = front_mps
+    start[START_EXPONENT] = 3.5 + uniform(key, 7)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def place(params: Params, start: FloatArray, state: FloatArray) -> None:
+    """Sets the first state of an episode from its start, which decides everything."""
+    for vehicle in range(VEHICLES):
+        for column in range(FIELDS):
+            state[vehicle, column] = 0.0
+        base = START_EGO_LANE if vehicle == EGO else START_FRONT_LANE
+        state[vehicle, X] = start[base + 1]
+        state[vehicle, Y] = start[base] * LANE_WIDTH_M
+        state[vehicle, SPEED] = start[base + 2]
+        state[vehicle, LANE] = nearest_lane(params, state, vehicle)
+        state[vehicle, TARGET_LANE] = state[vehicle, LANE]
+        state[vehicle, TARGET_SPEED] = params.target_speeds[speed_index(params, start[base + 2])]
+    if params.front_is_idm:
+        state[FRONT, IS_IDM] = 1.0
+        state[FRONT, TARGET_SPEED] = start[START_FRONT_SPEED]
+        state[FRONT, IDM_EXPONENT] = start[START_EXPONENT]
+        state[FRONT, LANE_TIMER] = (state[FRONT, X] + state[FRONT, Y]) * np.pi % 1.0
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def reset(params: Params, seed: int, episode: int, state: FloatArray) -> None:
+    """Sets the first state of episode `episode` under `seed`."""
+    start = np.empty(START_FIELDS)
+    draw_start(params, seed, episode, start)
+    place(params, start, state)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def outcome_of(params: Params, state: FloatArray) -> int:
+    """Returns the outcome's code: a crash takes precedence over an overtaking, and that over a timeout; RUNNING until then."""
+    if state[EGO, CRASHED] != 0.0 or state[FRONT, CRASHED] != 0.0:
+        return CRASH
+    if state[FRONT, X] - state[EGO, X] <= params.overtake_end_m:
+        return OVERTAKEN
+    return TIMEOUT if state[EGO, STEPS] >= params.episode_steps else RUNNING
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def step(params: Params, state: FloatArray, ego_action: int, front_action: int) -> int:
+    """Drives one policy step and returns the outcome's code; actions are 0 .. 4, and IDM in front ignores its own.
+
+    All simulation steps are driven even where a crash happens in the first, and a state that ended can be driven on.
+    """
+    decide(params, state, EGO, ego_action)
+    if state[FRONT, IS_IDM] == 0.0:
+        decide(params, state, FRONT, front_action)
+    for _ in range(params.frames):
+        for vehicle in range(VEHICLES):
+            if state[vehicle, IS_IDM] != 0.0:
+                idm.drive(params, state, vehicle)
+            else:
+                control(state, vehicle)
+        for vehicle in range(VEHICLES):
+            move(params, state, vehicle)
+        collide(params, state)
+    state[EGO, STEPS] += 1.0
+    state[FRONT, STEPS] += 1.0
+    return outcome_of(params, state)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def reset_many(params: Params, seed: int, episodes: IntArray, states: FloatArray, outcomes: IntArray) -> None:
+    """Sets the first states of the episodes numbered (N,) into `states` (N, 2, FIELDS) and `outcomes` (N,) to RUNNING."""
+    for index in range(len(episodes)):
+        reset(params, seed, episodes[index], states[index])
+        outcomes[index] = RUNNING
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def step_many(params: Params, states: FloatArray, ego_actions: IntArray, front_actions: IntArray, outcomes: IntArray) -> int:
+    """Drives one policy step of every episode that runs and returns how many still run; ended ones stay unchanged.
+
+    An action that is not one of the five ends its episode as ERROR without moving. An IDM front ignores its actions.
+    """
+    running = 0
+    for index in range(len(states)):
+        if outcomes[index] != RUNNING:
+            continue
+        ego, front = ego_actions[index], front_actions[index]
+        is_front_bad = states[index, FRONT, IS_IDM] == 0.0 and not 0 <= front < ACTIONS
+        if is_front_bad or not 0 <= ego < ACTIONS:
+            outcomes[index] = ERROR
+            continue
+        outcomes[index] = step(params, states[index], ego, front)
+        if outcomes[index] == RUNNING:
+            running += 1
+    return running
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def observe_many(params: Params, states: FloatArray, side: int, out: NDArray[np.float32]) -> None:
+    """Writes what `side` sees in each state into `out`, of shape (N, vehicles x features)."""
+    for index in range(len(states)):
+        observe(params, states[index], side, out[index])

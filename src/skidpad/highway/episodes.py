@@ -1,0 +1,157 @@
+"""Recorded episodes: everything needed to count them and to drive each one again."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.highway.engine import place, step
+from skidpad.highway.layout import CRASH, FIELDS, VEHICLES, Outcome, Params, Side
+from skidpad.highway.rewards import Reward, RewardParams, begin_episode, fresh_memory, pay
+from skidpad.highway.scenario import Scenario
+
+NO_ACTION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFailure:
+    """A policy that ended its episode: which, at what step, and what it did."""
+
+    episode: int
+    side: Side
+    step: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Episodes:
+    """N episodes of one scenario, at most T policy steps each, as columns."""
+
+    scenario: Scenario
+    seed: int
+    numbers: IntArray
+    """The episodes' numbers under the seed, (N,)."""
+    starts: FloatArray
+    """How each began, (N, START_FIELDS), see `engine`."""
+    outcomes: IntArray
+    """`Outcome.code`, (N,)."""
+    steps: IntArray
+    """Policy steps driven, (N,)."""
+    ego_actions: NDArray[np.int8]
+    """(N, T), NO_ACTION where none was taken."""
+    front_actions: NDArray[np.int8]
+    speeds_mps: NDArray[np.float32]
+    """Forward speeds of ego and front at the start and after each step, (N, T + 1, 2); NaN after the end."""
+    failures: tuple[PolicyFailure, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def count(self, outcome: Outcome) -> int:
+        """Returns how many episodes ended so."""
+        return int((self.outcomes == outcome.code).sum())
+
+    @property
+    def failure_rate(self) -> float:
+        """The share of crashes among the episodes that did not end as an error; NaN where none is left."""
+        judged = len(self) - self.count(Outcome.ERROR)
+        return self.count(Outcome.CRASH) / judged if judged else float("nan")
+
+    @property
+    def mean_speeds_mps(self) -> FloatArray:
+        """The mean forward speeds after each step, ego and front, (N, 2); NaN where no step was driven."""
+        driven = self.speeds_mps[:, 1:].astype(np.float64)
+        counts = np.maximum(self.steps, 1)[:, None]
+        means: FloatArray = np.nansum(driven, axis=1) / counts
+        means[self.steps == 0] = np.nan
+        return means
+
+    @property
+    def mean_ego_mps(self) -> float:
+        """The ego's mean forward speed over all steps of all episodes; NaN where none was driven."""
+        return self._mean_mps(Side.EGO)
+
+    @property
+    def mean_front_mps(self) -> float:
+        """The front vehicle's mean forward speed over all steps of all episodes; NaN where none was driven."""
+        return self._mean_mps(Side.FRONT)
+
+    def _mean_mps(self, side: Side) -> float:
+        total = int(self.steps.sum())
+        return float(np.nansum(self.speeds_mps[:, 1:, side], dtype=np.float64)) / total if total else float("nan")
+
+    @property
+    def end_s(self) -> FloatArray:
+        """When each episode ended, (N,), to the policy step: for a crash, the end of the step in which it happened."""
+        return self.steps / self.scenario.policy_hz
+
+    def take(self, rows: IntArray) -> Self:
+        """Returns the episodes of some rows."""
+        numbers = set(self.numbers[rows].tolist())
+        return replace(
+            self,
+            **{name: getattr(self, name)[rows] for name in _COLUMNS},
+            failures=tuple(failure for failure in self.failures if failure.episode in numbers),
+        )
+
+    @classmethod
+    def joined(cls, parts: "list[Episodes]") -> "Episodes":
+        """Returns episodes of the same scenario and seed one after another."""
+        if not parts or any((part.scenario, part.seed) != (parts[0].scenario, parts[0].seed) for part in parts):
+            raise BadParametersError(
+                f"only episodes of one scenario and one seed can be joined; got {len(parts)} parts that differ, or none"
+            )
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+        return replace(parts[0], **columns, failures=tuple(failure for part in parts for failure in part.failures))
+
+    def trajectory(self, row: int) -> FloatArray:
+        """Drives one episode again and returns its states, (steps + 1, 2, FIELDS)."""
+        states = np.empty((self.steps[row] + 1, VEHICLES, FIELDS))
+        _retrace(self.scenario.compiled(), self.starts[row], self.ego_actions[row], self.front_actions[row], states)
+        return states
+
+    def returns(self, reward: Reward, side: Side, memory: FloatArray | None = None) -> FloatArray:
+        """Drives the episodes again in order and returns the sums of a reward, (N,).
+
+        `memory` is what Eq. 4 remembers of earlier episodes, for a reward that never clears it; it is not changed.
+        """
+        sums = np.zeros(len(self))
+        kept = fresh_memory() if memory is None else memory.copy()
+        _earn(self.scenario.compiled(), reward.compiled(), side, self.starts, self.steps, self.ego_actions, self.front_actions, kept, sums)
+        return sums
+
+
+_COLUMNS = ("numbers", "starts", "outcomes", "steps", "ego_actions", "front_actions", "speeds_mps")
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _retrace(params: Params, start: FloatArray, ego: NDArray[np.int8], front: NDArray[np.int8], states: FloatArray) -> None:
+    place(params, start, states[0])
+    for index in range(1, len(states)):
+        states[index] = states[index - 1]
+        step(params, states[index], ego[index - 1], front[index - 1])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _earn(
+    params: Params,
+    reward: RewardParams,
+    side: int,
+    starts: FloatArray,
+    steps: IntArray,
+    ego: NDArray[np.int8],
+    front: NDArray[np.int8],
+    memory: FloatArray,
+    sums: FloatArray,
+) -> None:
+    state = np.zeros((VEHICLES, FIELDS))
+    for row in range(len(starts)):
+        place(params, starts[row], state)
+        begin_episode(reward, memory)
+        for index in range(steps[row]):
+            code = step(params, state, ego[row, index], front[row, index])
+            sums[row] += pay(reward, params.lanes, state, side, code == CRASH, memory)

@@ -1,0 +1,220 @@
+"""The search opponent: tries front-vehicle sequences against the frozen ego, shortest first, until one makes it crash."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.progress import Progress, silent
+from skidpad.highway.asking import Answers, ask_driver, check_fit
+from skidpad.highway.engine import START_FIELDS, draw_start, new_states, place, step_many
+from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
+from skidpad.highway.layout import ACTIONS, CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Params, Side
+from skidpad.highway.opponents import Driver, Idm, Opponent, SearchedActions
+from skidpad.highway.scenario import FrontDriver, Scenario
+
+_GROUP = 8
+"""Scenarios searched at once: enough to fill the network's batches, few enough to keep the widest level in memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundSequences:
+    """The shortest crashing sequences of N scenarios."""
+
+    actions: NDArray[np.int8]
+    """(N, depth), -1 after the end."""
+    lengths: IntArray
+    """(N,), 0 where no sequence crashes."""
+    driven: int
+    """Policy steps that the search drove."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """The different states that can be reached with the same number of steps, and how."""
+
+    states: FloatArray
+    owners: IntArray
+    actions: NDArray[np.int8]
+
+    def take(self, rows: IntArray) -> "_Level":
+        return _Level(self.states[rows], self.owners[rows], self.actions[rows])
+
+
+def find_sequences(scenario: Scenario, ego: Driver, starts: FloatArray, depth: int, seed: int, numbers: IntArray) -> FoundSequences:
+    """Returns for each start, (N, START_FIELDS), the first shortest sequence of up to `depth` actions that makes the ego crash.
+
+    Branches that come to the same state are driven once, which leaves about three of five. A branch on which the ego's policy
+    fails is dropped. `seed` and `numbers` (N,) matter only to an ego that acts by chance.
+    """
+    params = scenario.compiled()
+    depth = min(depth, scenario.episode_steps)
+    actions = np.full((len(starts), depth), -1, np.int8)
+    lengths, driven = np.zeros(len(starts), np.int64), 0
+    for first in range(0, len(starts), _GROUP):
+        group = slice(first, min(first + _GROUP, len(starts)))
+        driven += _search_group(params, ego, starts[group], seed, numbers[group], actions[group], lengths[group])
+    return FoundSequences(actions, lengths, driven)
+
+
+def _search_group(
+    params: Params, ego: Driver, starts: FloatArray, seed: int, numbers: IntArray, found: NDArray[np.int8], lengths: IntArray
+) -> int:
+    states = new_states(len(starts))
+    _place_many(params, starts, states)
+    level = _Level(states, np.arange(len(starts)), np.empty((len(starts), 0), np.int8))
+    driven = 0
+    for step in range(found.shape[1]):
+        answers = ask_driver(ego, params, level.states, Side.EGO, seed, numbers[level.owners], step)
+        able = np.flatnonzero(answers.actions != NO_ACTION)
+        wide = level.take(np.repeat(able, ACTIONS))
+        front = np.tile(np.arange(ACTIONS), len(able))
+        outcomes = np.full(len(front), RUNNING)
+        step_many(params, wide.states, np.repeat(answers.actions[able], ACTIONS), front, outcomes)
+        driven += len(front)
+        wide = _Level(wide.states, wide.owners, np.column_stack((wide.actions, front.astype(np.int8))))
+        crashes = np.flatnonzero(outcomes == CRASH)
+        solved, firsts = np.unique(wide.owners[crashes], return_index=True)
+        found[solved, : step + 1] = wide.actions[crashes[firsts]]
+        lengths[solved] = step + 1
+        level = wide.take(np.flatnonzero((outcomes == RUNNING) & (lengths[wide.owners] == 0)))
+        if len(level.owners) == 0:
+            break
+        level = level.take(_different(level))
+    return driven
+
+
+def _different(level: _Level) -> IntArray:
+    """Returns one row for each pair of owner and state, the one of the first sequence, in order."""
+    rows = np.column_stack((level.owners.astype(np.float64), level.states.reshape(len(level.states), -1))) + 0.0
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+    return np.sort(np.unique(keys, return_index=True)[1])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _place_many(params: Params, starts: FloatArray, states: FloatArray) -> None:
+    for index in range(len(starts)):
+        place(params, starts[index], states[index])
+
+
+_CHUNK = 2048
+"""Episodes driven side by side."""
+
+
+def evaluate(
+    scenario: Scenario, ego: Driver, front: Opponent, episodes: int, seed: int, *, first_episode: int = 0, progress: Progress = silent
+) -> Episodes:
+    """Drives episodes `first_episode` .. `first_episode + episodes - 1` of a seed; batching never changes an episode.
+
+    `front` decides whether IDM or meta-actions drive the front vehicle, whatever the scenario says.
+    """
+    if episodes < 1:
+        raise BadParametersError(f"at least one episode is needed; got {episodes}")
+    scenario = scenario_against(scenario, front)
+    numbers = np.arange(first_episode, first_episode + episodes)
+    starts = np.empty((episodes, START_FIELDS))
+    _draw_starts(scenario.compiled(), seed, numbers, starts)
+    return evaluate_starts(scenario, ego, front, starts, seed, numbers, progress=progress)
+
+
+def scenario_against(scenario: Scenario, front: Opponent) -> Scenario:
+    """Returns the scenario with the kind of front driver that `front` is."""
+    return replace(scenario, front=FrontDriver.IDM if isinstance(front, Idm) else FrontDriver.POLICY)
+
+
+def evaluate_starts(
+    scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray, *, progress: Progress = silent
+) -> Episodes:
+    """Drives episodes from given starts, (N, START_FIELDS); seed and numbers, (N,), feed the drivers that act by chance."""
+    scenario = scenario_against(scenario, front)
+    check_fit(ego, Side.EGO, scenario)
+    check_fit(front, Side.FRONT, scenario)
+    parts = []
+    for first in range(0, len(starts), _CHUNK):
+        rows = slice(first, first + _CHUNK)
+        parts.append(_drive(scenario, ego, front, starts[rows], seed, numbers[rows]))
+        progress(min(first + _CHUNK, len(starts)), len(starts), "episodes")
+    return Episodes.joined(parts)
+
+
+@dataclass(slots=True)
+class _Log:
+    """What is written down while episodes run."""
+
+    ego_actions: NDArray[np.int8]
+    front_actions: NDArray[np.int8]
+    speeds_mps: NDArray[np.float32]
+    steps: IntArray
+    failures: list[PolicyFailure] = field(default_factory=list)
+
+
+def _drive(scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray) -> Episodes:
+    params, count, limit = scenario.compiled(), len(starts), scenario.episode_steps
+    played = find_sequences(scenario, ego, starts, front.depth, seed, numbers).actions if isinstance(front, SearchedActions) else None
+    states, outcomes = new_states(count), np.full(count, RUNNING)
+    _place_many_evaluation(params, starts, states)
+    none = np.full((count, limit), NO_ACTION, np.int8)
+    log = _Log(none, none.copy(), np.full((count, limit + 1, 2), np.nan, np.float32), np.zeros(count, np.int64))
+    log.speeds_mps[:, 0] = _forward_mps(states)
+    ego_now, front_now = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for step in range(limit):
+        running = np.flatnonzero(outcomes == RUNNING)
+        if len(running) == 0:
+            break
+        if not isinstance(front, Idm):
+            if isinstance(front, SearchedActions):
+                answers = _played(played, running, step)
+            else:
+                answers = ask_driver(front, params, states[running], Side.FRONT, seed, numbers[running], step)
+            front_now[running] = answers.actions
+            _note(log, answers, running, Side.FRONT, step, numbers, outcomes)
+        answers = ask_driver(ego, params, states[running], Side.EGO, seed, numbers[running], step)
+        ego_now[running] = answers.actions
+        _note(log, answers, running, Side.EGO, step, numbers, outcomes)
+        running = running[outcomes[running] == RUNNING]
+        step_many(params, states, ego_now, front_now, outcomes)
+        log.ego_actions[running, step] = ego_now[running]
+        if not isinstance(front, Idm):
+            log.front_actions[running, step] = front_now[running]
+        log.speeds_mps[running, step + 1] = _forward_mps(states[running])
+        log.steps[running] += 1
+    return Episodes(
+        scenario, seed, numbers, starts, outcomes, log.steps, log.ego_actions, log.front_actions, log.speeds_mps, tuple(log.failures)
+    )
+
+
+def _played(table: NDArray[np.int8] | None, running: IntArray, step: int) -> Answers:
+    actions = np.full(len(running), int(Action.IDLE))
+    if table is not None and step < table.shape[1]:
+        actions = np.where(table[running, step] == NO_ACTION, actions, table[running, step])
+    return Answers(actions)
+
+
+def _note(log: _Log, answers: Answers, running: IntArray, side: Side, step: int, numbers: IntArray, outcomes: IntArray) -> None:
+    """Ends the episodes whose policy failed; only the first failure of an episode counts."""
+    for complaint in answers.complaints:
+        row = running[complaint.row]
+        if outcomes[row] == RUNNING:
+            outcomes[row] = ERROR
+            log.failures.append(PolicyFailure(int(numbers[row]), side, step, complaint.message))
+
+
+def _forward_mps(states: FloatArray) -> FloatArray:
+    both = [EGO, FRONT]
+    forward: FloatArray = states[:, both, SPEED] * np.cos(states[:, both, HEADING])
+    return forward
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _draw_starts(params: Params, seed: int, numbers: IntArray, starts: FloatArray) -> None:
+    for index in range(len(numbers)):
+        draw_start(params, seed, numbers[index], starts[index])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _place_many_evaluation(params: Params, starts: FloatArray, states: FloatArray) -> None:
+    for index in range(len(starts)):
+        place(params, starts[index], states[index])

@@ -1,0 +1,258 @@
+"""What a driver sees: a row of features for itself and one for each other vehicle near enough, as highway-env's Kinematics."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import sha256
+from typing import Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.core.images import FloatArray
+from skidpad.highway.layout import HEADING, SPEED, Params, X, Y
+
+PRESENCE_CODE, X_CODE, Y_CODE, VX_CODE, VY_CODE, HEADING_CODE, COS_CODE, SIN_CODE = range(8)
+_OWN_ROW = 0
+
+
+class Quantity(Enum):
+    """What a column of the observation holds, by highway-env's names."""
+
+    PRESENCE = "presence"
+    X = "x"
+    Y = "y"
+    VX = "vx"
+    VY = "vy"
+    HEADING = "heading"
+    COS_HEADING = "cos_h"
+    SIN_HEADING = "sin_h"
+
+    @property
+    def unit(self) -> str:
+        """The unit of the unscaled value."""
+        return _UNITS[self]
+
+    @property
+    def code(self) -> int:
+        """The code of this quantity in compiled functions."""
+        return list(Quantity).index(self)
+
+
+_UNITS = {
+    Quantity.PRESENCE: "1",
+    Quantity.X: "m",
+    Quantity.Y: "m",
+    Quantity.VX: "m/s",
+    Quantity.VY: "m/s",
+    Quantity.HEADING: "rad",
+    Quantity.COS_HEADING: "1",
+    Quantity.SIN_HEADING: "1",
+}
+_REACHES = {
+    Quantity.PRESENCE: 1.0,
+    Quantity.X: 20_000.0,
+    Quantity.Y: 1_000.0,
+    Quantity.VX: 100.0,
+    Quantity.VY: 100.0,
+    Quantity.HEADING: 100.0,
+    Quantity.COS_HEADING: 1.0,
+    Quantity.SIN_HEADING: 1.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One column; with a range, low is shown as -1 and high as +1, without one the value keeps its unit."""
+
+    quantity: Quantity
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.low is None) != (self.high is None) or (self.low is not None and self.high is not None and not self.low < self.high):
+            raise BadParametersError(
+                f"the range of feature {self.quantity.value!r} needs low < high, or neither bound; got low={self.low}, high={self.high}"
+            )
+
+    @property
+    def unit(self) -> str:
+        """The unit of the shown value."""
+        return self.quantity.unit if self.low is None else "1"
+
+    def bounds(self, *, is_clipped: bool) -> tuple[float, float]:
+        """Returns the least and the greatest value that is shown."""
+        reach = _REACHES[self.quantity]
+        if self.low is None or self.high is None:
+            return -reach, reach
+        if is_clipped:
+            return -1.0, 1.0
+        span = self.high - self.low
+        return -1.0 + (-reach - self.low) * 2.0 / span, -1.0 + (reach - self.low) * 2.0 / span
+
+    def to_table(self) -> dict[str, object]:
+        """Returns the plain table that TOML and JSON hold."""
+        table: dict[str, object] = {"quantity": self.quantity.value, "unit": self.unit}
+        return table if self.low is None else table | {"low": self.low, "high": self.high}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object]) -> Self:
+        """Reads what `to_table` wrote; a unit that contradicts the rest is refused."""
+        _refuse_unknown("feature", table, {"quantity", "unit", "low", "high"})
+        names = {quantity.value: quantity for quantity in Quantity}
+        name = str(table.get("quantity"))
+        if name not in names:
+            raise UnknownNameError.among("observed quantity", name, names)
+        low, high = table.get("low"), table.get("high")
+        feature = cls(names[name], None if low is None else _number("low", low), None if high is None else _number("high", high))
+        if table.get("unit", feature.unit) != feature.unit:
+            raise BadParametersError(f"feature {name!r} is shown in {feature.unit!r}; got unit {table['unit']!r}")
+        return feature
+
+
+_RELEASED_FEATURES = (Feature(Quantity.X, -1200.0, 1200.0), Feature(Quantity.Y), Feature(Quantity.VX), Feature(Quantity.VY))
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationSpec:
+    """The features of the observer's own row and of the rows of the others, nearest first; missing rows are zero.
+
+    Others count while nearer than `perception_m` and, unless `sees_behind`, not more than two vehicle lengths behind.
+    Reference: adversarial testing, section III; only x is scaled there, by 1200 m.
+    """
+
+    features: tuple[Feature, ...] = _RELEASED_FEATURES
+    vehicles: int = 2
+    is_absolute: bool = True
+    """Whether the others' x, y, vx, vy are the road's, not relative to the observer."""
+    is_clipped: bool = True
+    """Whether scaled values are held within [-1, 1]."""
+    sees_behind: bool = True
+    """True in the published program, unlike in highway-env: an adversary has to see the ego behind it."""
+    perception_m: float = 200.0
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise BadParametersError("an observation needs at least one feature; got none")
+        if self.vehicles < 1:
+            raise BadParametersError(f"an observation needs a row for at least one vehicle; got vehicles={self.vehicles}")
+        if not self.perception_m > 0 or not math.isfinite(self.perception_m):
+            raise BadParametersError(f"perception_m must be a finite distance above 0; got {self.perception_m}")
+
+    @property
+    def size(self) -> int:
+        """How many numbers one flat observation has: vehicles x features, row by row."""
+        return self.vehicles * len(self.features)
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Returns the least and the greatest value of each number, (size,) twice; generous for values without a natural bound."""
+        rows = [feature.bounds(is_clipped=self.is_clipped) for feature in self.features] * self.vehicles
+        lows, highs = np.array(rows, np.float64).T
+        return np.minimum(lows, 0.0), np.maximum(highs, 0.0)  # an absent vehicle is all zeros
+
+    @property
+    def hash(self) -> str:
+        """Returns a hash, 16 hexadecimal digits, that differs between specs that show anything differently."""
+        return sha256(json.dumps(self.to_table(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+    def to_table(self) -> dict[str, object]:
+        """Returns the plain table that TOML and JSON hold."""
+        return {
+            "vehicles": self.vehicles,
+            "is_absolute": self.is_absolute,
+            "is_clipped": self.is_clipped,
+            "sees_behind": self.sees_behind,
+            "perception_m": float(self.perception_m),
+            "features": [feature.to_table() for feature in self.features],
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object]) -> Self:
+        """Reads what `to_table` wrote; unknown keys are refused, missing ones keep their default."""
+        default = cls()
+        _refuse_unknown("observation", table, default.to_table())
+        rows = table.get("features")
+        if rows is not None and not (isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows)):
+            raise BadParametersError(f"observation.features must be a list of tables; got {rows!r}")
+        return cls(
+            features=tuple(Feature.from_table(row) for row in rows) if rows is not None else default.features,
+            vehicles=_whole("vehicles", table.get("vehicles", default.vehicles)),
+            is_absolute=_truth("is_absolute", table.get("is_absolute", default.is_absolute)),
+            is_clipped=_truth("is_clipped", table.get("is_clipped", default.is_clipped)),
+            sees_behind=_truth("sees_behind", table.get("sees_behind", default.sees_behind)),
+            perception_m=_number("perception_m", table.get("perception_m", default.perception_m)),
+        )
+
+
+def _refuse_unknown(noun: str, table: Mapping[str, object], known: Mapping[str, object] | set[str]) -> None:
+    for name in table:
+        if name not in known:
+            raise UnknownNameError.among(f"key of the {noun}", name, known)
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadParametersError(f"{name} must be a number; got {value!r}")
+    return float(value)
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadParametersError(f"{name} must be a whole number; got {value!r}")
+    return value
+
+
+def _truth(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadParametersError(f"{name} must be true or false; got {value!r}")
+    return value
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _value(code: int, state: FloatArray, vehicle: int) -> float:
+    heading_rad, value = state[vehicle, HEADING], 1.0
+    if code == X_CODE:
+        value = state[vehicle, X]
+    elif code == Y_CODE:
+        value = state[vehicle, Y]
+    elif code == VX_CODE:
+        value = state[vehicle, SPEED] * np.cos(heading_rad)
+    elif code == VY_CODE:
+        value = state[vehicle, SPEED] * np.sin(heading_rad)
+    elif code == HEADING_CODE:
+        value = heading_rad
+    elif code == COS_CODE:
+        value = np.cos(heading_rad)
+    elif code == SIN_CODE:
+        value = np.sin(heading_rad)
+    return float(value)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def observe(params: Params, state: FloatArray, side: int, out: NDArray[np.float32]) -> None:
+    """Writes what `side` sees into `out`, of shape (vehicles x features,)."""
+    features = len(params.feature_codes)
+    other = 1 - side
+    ahead_m = state[other, X] - state[side, X]
+    distance_m = np.sqrt(ahead_m * ahead_m + (state[other, Y] - state[side, Y]) ** 2)
+    is_seen = distance_m < params.perception_m and (params.sees_behind or ahead_m > -10.0)
+    for row in range(params.observed_vehicles):
+        for column in range(features):
+            index = row * features + column
+            if row > 1 or (row == 1 and not is_seen):
+                out[index] = 0.0
+                continue
+            code = params.feature_codes[column]
+            value = _value(code, state, side if row == _OWN_ROW else other)
+            if row == 1 and not params.is_absolute and X_CODE <= code <= VY_CODE:
+                value -= _value(code, state, side)
+            low, high = params.feature_lows[column], params.feature_highs[column]
+            if not np.isnan(low):
+                value = -1.0 + (value - low) * 2.0 / (high - low)
+                if params.is_clipped:
+                    value = min(max(value, -1.0), 1.0)
+            out[index] = value

@@ -1,0 +1,86 @@
+"""Drivers that are not learned: IDM, random actions, one constant action, and the result of a search."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import IntArray
+from skidpad.highway.layout import ACTIONS, EGO, Action
+from skidpad.highway.policies import Policy
+from skidpad.highway.randomness import EGO_STREAM, FRONT_STREAM, stream_key, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Idm:
+    """The engine's own driver, front vehicle only: the Intelligent Driver Model along the lane, MOBIL across."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomActions:
+    """One of the five actions at random at each step, all equally likely: the paper's baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantActions:
+    """The same action at every step; an ego that always chooses SLOWER is the baseline for retraining."""
+
+    action: Action = Action.IDLE
+
+    def act(self, observations: NDArray[np.float32]) -> IntArray:
+        """Returns the action for every row."""
+        return np.full(len(observations), int(self.action))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedActions:
+    """The shortest front-vehicle sequence that makes the frozen ego crash, found beforehand; IDLE if there is none, and after it."""
+
+    depth: int = 8
+    """Policy steps up to which sequences are tried."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.depth <= 12:
+            raise BadParametersError(
+                f"the search depth must be within 1 .. 12, since each step makes it five times slower; got {self.depth}"
+            )
+
+
+Driver: TypeAlias = Policy | RandomActions
+"""Who can drive the ego."""
+Opponent: TypeAlias = Driver | Idm | SearchedActions
+"""Who can drive the front vehicle."""
+
+
+def name_of(driver: Opponent) -> str:
+    """Returns a short name for messages and tables."""
+    if isinstance(driver, ConstantActions):
+        return f"always {driver.action.name}"
+    return str(getattr(driver, "name", type(driver).__name__))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def random_action(seed: int, episode: int, side: int, step: int) -> int:
+    """Returns the random action at one step of one episode; it depends on the arguments alone."""
+    return whole(stream_key(seed, episode, EGO_STREAM if side == EGO else FRONT_STREAM), step, ACTIONS)
+
+
+def random_actions(seed: int | IntArray, episodes: IntArray, side: int, step: int | IntArray) -> IntArray:
+    """Returns the random actions of many episodes, (N,); seed and step are one for all, or one each, (N,)."""
+    count = len(episodes)
+    return _random_actions(_for_each(seed, count), episodes, side, _for_each(step, count))
+
+
+def _for_each(value: int | IntArray, count: int) -> IntArray:
+    return value if isinstance(value, np.ndarray) else np.full(count, value, np.int64)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _random_actions(seeds: IntArray, episodes: IntArray, side: int, steps: IntArray) -> IntArray:
+    actions = np.empty(len(episodes), np.int64)
+    for index in range(len(episodes)):
+        actions[index] = random_action(seeds[index], episodes[index], side, steps[index])
+    return actions

@@ -1,0 +1,1 @@
+"""The kinds of campaigns, a folder each: settings, records, work, page, replay, shrinking, evidence."""

@@ -1,0 +1,1 @@
+"""Closed loop: `skidpad drive` lets a network steer through scenarios."""

@@ -1,0 +1,176 @@
+"""The scenarios of a campaign: drawn from a domain model, or read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from skidpad.core.errors import SkidpadError
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Stimulus
+from skidpad.kinds.crews import crew_for
+from skidpad.kinds.drives.loop import Condition, Wheel, conditions_of
+from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
+from skidpad.kinds.drives.search import ScenarioSearch
+from skidpad.kinds.drives.settings import OnlineSettings
+from skidpad.kinds.drives.work import Drives, Phase, Rides, check_unchanged, command
+from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.search.vectors import VECTOR_SEARCHES
+from skidpad.subjects.recorded import subject_record
+from skidpad.worlds.scenario.domain import DOMAINS, Domain
+from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
+from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Weather
+from skidpad.worlds.world import WORLDS
+
+if TYPE_CHECKING:
+    from skidpad.runs.workers.protocol import Work, Workers
+    from skidpad.subjects.base import Subject
+
+
+def scenarios_of(domain: str, count: int, files: Sequence[str], seconds: float, seed: int) -> ScenarioSet:
+    """Reads files and folders, or draws `count` scenarios of the domain where there are none; each lasts `seconds` (0: as it says).
+
+    What cannot be read is skipped with the reason, as long as anything is left.
+    """
+    if files:
+        return _read(files, seconds)
+    drawn = sample(domain_lasting(domain, seconds), seed, count)
+    return ScenarioSet(tuple(NamedScenario(f"{domain}-{number:03d}", each) for number, each in enumerate(drawn.scenarios)), ())
+
+
+def domain_lasting(name: str, seconds: float) -> Domain:
+    """Returns a domain model whose scenarios last `seconds` (0: as long as it says)."""
+    model = DOMAINS.get(name)
+    return replace(model, base=_lasting(model.base, seconds))
+
+
+def _read(files: Sequence[str], seconds: float) -> ScenarioSet:
+    sets = [read_scenarios(Path(name)) for name in files]
+    found = [replace(each, scenario=_lasting(each.scenario, seconds)) for one in sets for each in one.scenarios]
+    skipped = tuple(each for one in sets for each in one.skipped)
+    names = [each.name for each in found]
+    if len(set(names)) != len(names):
+        raise SkidpadError(f"each scenario has a name of its own; got {', '.join(names)}")
+    if not found:
+        raise BadScenarioError(f"none of the {len(skipped)} scenarios can be used; the first: {skipped[0].reason}")
+    return ScenarioSet(tuple(found), skipped)
+
+
+def features_of(table: Mapping[str, Any]) -> str:
+    """Words what matters in a scenario for keeping a lane, from its table: road, speed, weather, who else is there."""
+    road, conditions, ego = table["road"], table["conditions"], table["ego"]
+    bend = f", {road['side']} {road['radius_m']:.0f} m" if road["kind"] == RoadKind.CURVED.value else ""
+    lane = f", lane {ego['lane']} of {road['lanes']}" if road["lanes"] > 1 else ""
+    sunny = conditions["weather"] == Weather.SUNNY.value
+    weather = conditions["weather"] if sunny else f"{conditions['weather']} {conditions['intensity']:.0%}"
+    time = " at night" if conditions["night"] else ""
+    counts = [(len(table.get(group, ())), group) for group in ("vehicles", "pedestrians")]
+    others = "".join(f", {count} {group if count > 1 else group[:-1]}" for count, group in counts if count)
+    return f"{road['kind']}{bend}{lane}, {ego['speed_m_s']:.0f} m/s, {weather}{time}{others}"
+
+
+def _lasting(scenario: Scenario, seconds: float) -> Scenario:
+    return replace(scenario, duration_s=seconds) if seconds else scenario
+
+
+DRIVES = "online"
+"""The phase of the drives."""
+
+
+@dataclass(frozen=True)
+class Online:
+    """A campaign with everything loaded."""
+
+    settings: OnlineSettings
+    subject: Subject
+    scenarios: tuple[NamedScenario, ...]
+    conditions: tuple[Condition, ...]
+    stimuli: Mapping[str, Stimulus]
+    skipped: tuple[SkippedScenario, ...] = ()
+
+    @classmethod
+    def load(cls, settings: OnlineSettings, seen: Manifest | None = None) -> Self:
+        """Loads the subject, draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
+        WORLDS.get(settings.world)
+        for name in settings.searches:
+            VECTOR_SEARCHES.get(name)
+        conditions, stimuli = conditions_of(settings.stimuli)
+        chosen = scenarios_of(settings.domain, settings.scenarios, settings.files, settings.seconds, settings.seed)
+        subject = subject_of(seen, settings.subject, settings.device)
+        _ = subject.description.steering_column  # a subject without steering ends the work here
+        return cls(settings, subject, chosen.scenarios, conditions, stimuli, chosen.skipped)
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of the subject and of all scenarios."""
+        text = "\n".join(scenario_json(scenario.scenario) for scenario in self.scenarios)
+        return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest()}
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """Every scenario under every condition, as often as the settings say."""
+        return tuple(
+            Case(
+                named.name,
+                named.scenario,
+                condition.text,
+                condition.recipe(self.stimuli, self.settings.seed, place),
+                repeat,
+                number * len(self.scenarios) + place,
+            )
+            for repeat in range(self.settings.repeats)
+            for number, condition in enumerate(self.conditions)
+            for place, named in enumerate(self.scenarios)
+        )
+
+    @property
+    def rides(self) -> Rides:
+        """What makes the drives."""
+        return Rides(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        manifest = Manifest.collect(
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=command(),
+            subject=subject_record(self.subject),
+        )
+        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        check_unchanged(run, self.hashes, SCHEMA)
+        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
+            if self.settings.searches:
+                run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})
+            else:
+                run.finish(self.rides.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
+
+    def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
+        """Returns the work of the one step: making drives."""
+        return self.rides.step
+
+    def item_name(self, step: str, item: Drives) -> str:  # noqa: ARG002  there is one step
+        """Names the drives of an item."""
+        return str(item)
+
+    def searches(self) -> tuple[ScenarioSearch, ...]:
+        """The searches of the settings; none where scenarios are drawn or read."""
+        s = self.settings
+        domain = domain_lasting(s.domain, s.seconds)
+        return tuple(ScenarioSearch(name, domain, s.scenarios, s.seed, self.rides) for name in s.searches)
+
+
+@CAMPAIGNS.register("online")
+def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:
+    """Drives a network through scenarios in a closed loop, judged by how far it strays from its lane."""
+    return Online.load(OnlineSettings.from_config(config), seen)

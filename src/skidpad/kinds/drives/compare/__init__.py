@@ -1,0 +1,1 @@
+"""The same scenarios offline and online: `skidpad compare`."""

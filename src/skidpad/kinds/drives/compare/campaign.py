@@ -1,0 +1,162 @@
+"""Offline against online as a job: the same scenarios both ways, and simulated against recorded drives.
+
+Reference: offline and online testing, sections III-B (RQ0) and III-C (RQ1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from skidpad.core.errors import SkidpadError
+from skidpad.core.images import FloatArray
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe
+from skidpad.drives.opening import open_drive
+from skidpad.kinds.crews import crew_for
+from skidpad.kinds.drives.campaign import scenarios_of
+from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.loop import Wheel
+from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
+from skidpad.kinds.drives.settings import ORIGINAL
+from skidpad.kinds.drives.work import Phase, Rides, check_unchanged, command
+from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.subjects.recorded import subject_record
+from skidpad.worlds.world import WORLDS
+
+if TYPE_CHECKING:
+    from skidpad.drives.drive import Drive
+    from skidpad.runs.workers.protocol import Crew, Work, Workers
+    from skidpad.subjects.base import Subject
+
+
+MATCHED, OFFLINE, ONLINE = "matched", "offline", "online"
+"""The phases: restricted scenarios driven by the truth for RQ0; those of RQ1 driven by the truth, and by the subject."""
+
+_REAL, _RECORDED = "recorded-answers.bin", "recorded"
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """A campaign with everything loaded; `drive` is None where RQ0 is left out."""
+
+    settings: ComparingSettings
+    subject: Subject
+    drive: Drive | None
+    scenarios: tuple[Case, ...]
+    restricted: tuple[Case, ...]
+
+    @classmethod
+    def load(cls, settings: ComparingSettings, seen: Manifest | None = None) -> Self:
+        """Loads the subject, opens the drive and draws the scenarios, so that a wrong one ends the work at once."""
+        WORLDS.get(settings.world)
+        drive = open_drive(settings.drive) if settings.drive else None
+        if drive is not None and not drive.has_labels:
+            raise SkidpadError(f"no frame of {drive.name!r} has a label, so that simulated steering cannot be matched; give another drive")
+        subject = subject_of(seen, settings.subject, settings.device)
+        _ = subject.description.steering_column  # a subject without steering ends the work here
+        restricted = _cases("restricted", settings.matched, settings) if drive is not None else ()
+        return cls(settings, subject, drive, _cases(settings.domain, settings.scenarios, settings), restricted)
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of the subject, the drive and all scenarios."""
+        text = "\n".join(scenario_json(case.scenario) for case in (*self.restricted, *self.scenarios))
+        drive = {"drive": self.drive.sha256} if self.drive is not None else {}
+        return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **drive}
+
+    @cached_property
+    def rides(self) -> Rides:
+        """What makes the drives."""
+        return Rides(self.subject, self.settings.world, {}, self.settings.width, self.settings.device)
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        manifest = Manifest.collect(
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=command(),
+            subject=subject_record(self.subject),
+        )
+        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        check_unchanged(run, self.hashes, SCHEMA)
+        phases = [Phase(OFFLINE, Wheel.TRUTH, self.scenarios), Phase(ONLINE, Wheel.SUBJECT, self.scenarios)]
+        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
+            if self.drive is not None:
+                self._recorded_answers(run, crew, progress)
+                phases.insert(0, Phase(MATCHED, Wheel.TRUTH, self.restricted))
+            run.finish(self.rides.execute(run, phases, crew, progress))
+
+    def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
+        """Returns the work of a step: making drives, or asking the subject about a block of the recording."""
+        return self._recorded if name == _RECORDED else self.rides.step
+
+    def item_name(self, step: str, item: Any) -> str:
+        """Names the drives of an item, or the frames."""
+        return f"frames {self._block(item)[0]} to {self._block(item)[-1]} of the recorded drive" if step == _RECORDED else str(item)
+
+    def recorded_answers(self, run: Run, progress: Progress = silent) -> FloatArray:
+        """Returns the subject's answers on the recorded drive, (frames,) radians, NaN for broken frames; asked once a run."""
+        with crew_for(self, run, None, self.settings.device) as crew:
+            return self._recorded_answers(run, crew, progress)
+
+    def _recorded_answers(self, run: Run, crew: Crew, progress: Progress) -> FloatArray:
+        if self.drive is None:
+            return np.zeros(0)
+        kept = run.read_state(_REAL)
+        if kept is not None and len(kept) == 8 * len(self.drive):
+            return np.frombuffer(kept, "<f8").astype(np.float64)
+        answers = np.full(len(self.drive), np.nan)
+        done = 0
+        for block, part in crew.map(_RECORDED, None, range(-(-len(self.drive) // self._block_frames))):
+            answers[self._block(block)] = part
+            done += len(part)
+            progress(done, len(self.drive), "recorded drive")
+        run.write_state(_REAL, answers.astype("<f8").tobytes())
+        return answers
+
+    def _recorded(self, block: int, _: Progress) -> FloatArray:
+        frames = self._block(block)
+        answers = np.full(len(frames), np.nan)
+        batch = self._recording.read(frames, 1 if self.settings.device == "cpu" else None, lead=self.subject.lead)
+        if len(batch):
+            answers[batch.indices - frames[0]] = self.subject.predict(batch.clip)[:, self.subject.description.steering_column]
+        return answers
+
+    @property
+    def _recording(self) -> Drive:
+        if self.drive is None:
+            raise ValueError("the campaign has no recorded drive")
+        return self.drive
+
+    @property
+    def _block_frames(self) -> int:
+        return max(_BATCH, 2 * self.subject.lead)
+
+    def _block(self, block: int) -> range:
+        start = block * self._block_frames
+        return range(start, min(start + self._block_frames, len(self._recording)))
+
+
+def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, ...]:
+    drawn = scenarios_of(domain, count, (), settings.seconds, settings.seed)
+    return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe(), slot=slot) for slot, each in enumerate(drawn.scenarios))
+
+
+@CAMPAIGNS.register("compare")
+def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> Comparing:
+    """Tests a network offline and online on the same scenarios, and simulated against recorded drives."""
+    return Comparing.load(ComparingSettings.from_config(config), seen)

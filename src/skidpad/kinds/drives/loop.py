@@ -1,0 +1,247 @@
+"""What sits in front of the camera: a transform by name, with parameters drawn for each scenario or given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
+from skidpad.core.progress import Progress, silent
+from skidpad.core.seeding import child_rng
+from skidpad.core.stimuli import Params, Recipe, Step, Stimulus, Value
+from skidpad.kinds.drives.settings import ORIGINAL
+from skidpad.oracles.lane_departure import CAP_M
+from skidpad.stimuli.pictures import stimuli as transforms
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.session import start
+from skidpad.worlds.world import STEP_S
+
+if TYPE_CHECKING:
+    from skidpad.subjects.base import Subject
+    from skidpad.worlds.scenario.scenario import Scenario
+    from skidpad.worlds.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One entry of `stimuli`: names joined by +, each with parameters in brackets where they are not to be drawn.
+
+    `original`, `fog`, `fog+blur`, `brightness(shift=40)`; `fog(density=0.9)` has the usual seed.
+    """
+
+    text: str
+    steps: tuple[tuple[str, Params | None], ...]
+
+    def recipe(self, stimuli: Mapping[str, Stimulus], seed: int, scenario: int) -> Recipe:
+        """Draws the parameters that were left open from the grids, for one scenario."""
+        rng = child_rng(seed, "camera", self.text, scenario)
+        return Recipe(tuple(Step(name, stimuli[name].space.pick(rng) if params is None else params) for name, params in self.steps))
+
+
+def conditions_of(texts: Sequence[str]) -> tuple[tuple[Condition, ...], Mapping[str, Stimulus]]:
+    """Reads the entries of `stimuli`, and makes the transforms that they name; without entries, one camera with nothing in front."""
+    conditions = tuple(_read(text) for text in texts or (ORIGINAL,))
+    if len({condition.text for condition in conditions}) != len(conditions):
+        raise BadParametersError(f"each stimulus is named once; got {', '.join(texts)}")
+    made = transforms(dict.fromkeys(name for condition in conditions for name, _ in condition.steps))
+    return tuple(_completed(condition, made) for condition in conditions), made
+
+
+def _completed(condition: Condition, stimuli: Mapping[str, Stimulus]) -> Condition:
+    steps: list[tuple[str, Params | None]] = []
+    for name, given in condition.steps:
+        space = stimuli[name].space
+        params = given
+        if given is not None:
+            params = space.filled(name, given)
+            space.check(name, params)
+        steps.append((name, params))
+    return Condition(condition.text, tuple(steps))
+
+
+def seen(frames: Frames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None) -> Frames:
+    """Returns what each car's subject sees, (N, height, width, 3), where the frames are; a car's picture does not hang on its neighbours.
+
+    running: (N,), who still looks; the others' pictures stay as they are.
+    """
+    looking = [k for k, recipe in enumerate(recipes) if recipe.steps and (running is None or running[k])]
+    if not looking:
+        return frames
+    shown = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
+    for k in looking:
+        shown[k] = recipes[k].apply(frames[k : k + 1], stimuli)[0]
+    return shown
+
+
+def _read(text: str) -> Condition:
+    words = text.replace(" ", "")
+    if words == ORIGINAL:
+        return Condition(words, ())
+    return Condition(words, tuple(_read_step(part, text) for part in words.split("+")))
+
+
+def _read_step(part: str, text: str) -> tuple[str, Params | None]:
+    name, bracket, rest = part.partition("(")
+    if not bracket:
+        return name, None
+    pairs = [pair.partition("=") for pair in rest.removesuffix(")").split(",")]
+    if not name or not rest.endswith(")") or any(not key or not value for key, _, value in pairs):
+        raise BadParametersError(f"a stimulus is a name, or a name with parameters as blur(kind=gaussian,size_px=5); got {text!r}")
+    return name, Params(**{key: _value(value) for key, _, value in pairs})
+
+
+def _value(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+BATCH = 8
+BATCHES = {"cpu": BATCH, "cuda": 32}
+"""Frames that a network is always shown at once, by the kind of its device, filled up where there are fewer cars. A network's last bits
+depend on the size of the batch, and with some libraries (MKL on AMD) on a picture's slot in it, but not on what the other slots hold."""
+
+AFTER_S = 2.0
+"""How long a car that has left its lane is watched."""
+
+_REPORT_STEPS = 5
+
+
+class Wheel(Enum):
+    """Who steers: the subject (online), or the truth while the subject is only asked (offline)."""
+
+    SUBJECT = "online"
+    TRUTH = "offline"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """One drive, a value a frame: where the car was, what the subject answered there, what was true. All of shape (steps,).
+
+    lateral_m: from the middle of the lane, positive to the left. collided_step: the first frame at which the car had touched
+    something, None for never. problem: why the drive ended early, "" where it did not; the frame of the problem is the last.
+    """
+
+    lateral_m: FloatArray
+    answers_rad: FloatArray
+    truth_rad: FloatArray
+    collided_step: int | None = None
+    problem: str = ""
+
+
+class Eyes:
+    """Asks a subject about the frames of some cars, each with its own memory, so that no car's answer depends on another's frames.
+
+    slots: one number a car, (count,). Modulo the size of the batch it is the car's slot in every batch, alone or beside others, so that
+    a network computes each answer the same way whoever else drives. That holds to the last bit with the same build of torch, the same
+    instruction set, torch on one thread and the same size of the batch.
+    """
+
+    def __init__(self, subject: Subject, slots: Sequence[int]) -> None:
+        self._subject = subject
+        self._column = subject.description.steering_column
+        # What is no network is asked about its cars alone, as many as there are.
+        self._batch, self._slots = len(slots), np.arange(len(slots))
+        if isinstance(subject, NetworkSubject):
+            self._batch = min(subject.batch_size, BATCHES.get(subject.network.device.type, BATCH))
+            self._slots = np.array(slots) % self._batch
+        self._groups = self._together(np.arange(len(slots))) if subject.lead else []
+        self._sessions = [start(subject, self._batch) for _ in self._groups]
+
+    def answer(self, frames: Frames, running: BoolArray | None = None) -> FloatArray:
+        """Shows each car its next frame, (count, height, width, 3) on any device, and returns the steering, (count,) radians.
+
+        running: (count,), who is still asked; the others' answers are 0, and who has stopped once is never asked again.
+        """
+        asked = np.ones(len(frames), np.bool_) if running is None else running
+        answers = np.zeros(len(frames), np.float64)
+        if self._sessions:
+            for cars, session in zip(self._groups, self._sessions, strict=True):
+                if asked[cars].any():
+                    answers[cars] = session.step(frames[self._filled(cars)])[self._slots[cars], self._column]
+        elif isinstance(self._subject, NetworkSubject):
+            # Without a past it does not matter who sits beside whom: those who still drive fill as few batches as they can.
+            for cars in self._together(np.flatnonzero(asked)):
+                answers[cars] = self._subject.predict(frames[self._filled(cars)])[self._slots[cars], self._column]
+        elif asked.any():
+            answers[asked] = self._subject.predict(frames[asked])[:, self._column]
+        return answers
+
+    def _together(self, cars: IntArray) -> list[IntArray]:
+        """Splits cars into batches in which each has its own slot to itself."""
+        batches: list[list[int]] = []
+        taken = [0] * self._batch
+        for car in cars.tolist():
+            slot = self._slots[car]
+            if taken[slot] == len(batches):
+                batches.append([])
+            batches[taken[slot]].append(car)
+            taken[slot] += 1
+        return [np.array(batch) for batch in batches]
+
+    def _filled(self, cars: IntArray) -> IntArray:
+        """Returns the car of each slot, the first one where a slot is free."""
+        filled = np.full(self._batch, cars[0])
+        filled[self._slots[cars]] = cars
+        return filled
+
+
+def ride(
+    world: World,
+    scenarios: Sequence[Scenario],
+    recipes: Sequence[Recipe],
+    stimuli: Mapping[str, Stimulus],
+    subject: Subject,
+    wheel: Wheel = Wheel.SUBJECT,
+    progress: Progress = silent,
+    slots: Sequence[int] | None = None,
+) -> list[Course]:
+    """Drives the scenarios side by side, at most the world's width, each under its recipe, and returns their courses in order.
+
+    slots: see `Eyes`; by default each car's place among the scenarios.
+
+    A car ends by itself: after its scenario's time, AFTER_S after it has left its lane, or with an answer that is not finite. What the
+    others do changes nothing about it.
+    """
+    world.reset(scenarios)
+    count = len(scenarios)
+    steps = [int(scenario.duration_s / STEP_S + 1e-9) for scenario in scenarios]
+    eyes = Eyes(subject, range(count) if slots is None else slots)
+    logs: list[list[tuple[float, float, float]]] = [[] for _ in range(count)]
+    collided: list[int | None] = [None] * count
+    problems = [""] * count
+    ends = np.array(steps)
+    running = np.ones(count, np.bool_)
+    for step in range(max(steps)):
+        answers = eyes.answer(seen(world.frames(running), recipes, stimuli, running), running)
+        lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
+        for car in np.flatnonzero(running).tolist():
+            logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))
+            if touched[car] and collided[car] is None:
+                collided[car] = step
+            if not np.isfinite(answers[car]):
+                problems[car] = f"the subject answered {answers[car]} at frame {step} ({step * STEP_S:.2f} s), which steers nowhere"
+                ends[car] = step + 1
+            elif abs(lateral[car]) >= CAP_M and wheel is Wheel.SUBJECT:
+                ends[car] = min(ends[car], step + 1 + round(AFTER_S / STEP_S))
+        running = step + 1 < ends
+        if step % _REPORT_STEPS == 0:
+            progress(step, max(steps))
+        if not running.any():
+            break
+        # Who has ended rolls on: nobody looks any more.
+        world.step(np.where(running, answers if wheel is Wheel.SUBJECT else truth, 0.0))
+    return [_course(log, collided[car], problems[car]) for car, log in enumerate(logs)]
+
+
+def _course(log: list[tuple[float, float, float]], collided_step: int | None, problem: str) -> Course:
+    lateral, answers, truth = np.array(log, np.float64).reshape(-1, 3).T
+    return Course(lateral, answers, truth, collided_step, problem)

@@ -1,0 +1,272 @@
+"""From a closed-loop run to its page: verdict, film strips, distances, and what the scenarios that failed have in common."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from math import degrees, isfinite, nan
+from statistics import median as median_of
+from typing import TYPE_CHECKING, Any
+
+from skidpad.kinds.drives.campaign import features_of
+from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
+from skidpad.kinds.drives.search import cell_of, cells, reach_of
+from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
+from skidpad.oracles.lane_departure import CAP_M
+from skidpad.page.build import Chart, Film, Page, Table, commands_of, run_warnings
+from skidpad.page.charts import Point, scatter
+from skidpad.page.model import Fact, Headline, Tone
+from skidpad.page.svg import Bar, Cell, HeatRow, bars, heat_map
+from skidpad.page.tags import looked_at, with_tags
+from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
+from skidpad.statistics.intervals import none_failed
+
+if TYPE_CHECKING:
+    from skidpad.kinds.drives.campaign import Online
+    from skidpad.kinds.drives.work import Rides
+    from skidpad.runs.folder import Run
+
+
+MAX_FILMS = 4
+_KEPT = "kept its lane"
+_MAX_ROWS = 500
+
+
+def online_page(campaign: Online, run: Run) -> Page:
+    """Counts the run, drives some of its cases again for their pictures, and words the verdict."""
+    summary = summarise(run)
+    failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
+    judged = failed + summary.count(Verdict.PASS)
+    name = plain(campaign.subject.description.name, 80)
+    page = Page(
+        title=f"Closed loop: {name} in the world {campaign.settings.world}",
+        tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
+        verdict=_verdict(run, summary, name, failed, judged),
+        headlines=_headlines(summary, failed, judged),
+        context=(Fact("Subject", name), Fact("World", campaign.settings.world), Fact("Scenarios", _scenarios(campaign))),
+        notes=_notes(summary, campaign),
+        pictures=(),
+        pictures_note=(
+            "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
+            "The worst first; without failures, the drive that strayed most."
+        ),
+        charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
+        tables=tuple(table for table in (_reach(summary, campaign.settings.searches), *_tables(summary)) if table.rows),
+        configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
+        manifest=tuple(Fact(key, _plain(value)) for key, value in run.manifest.facts().items()),
+        commands=commands_of(run),
+        films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
+        warnings=run_warnings(run),
+    )
+    return with_tags(page, looked_at(run))
+
+
+def films(rides: Rides, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+    """Drives recorded cases again and draws them."""
+    drawn = []
+    for number, case in enumerate(case_ids, 1):
+        row = run.find_row(case)
+        film = film_of(rides, row)
+        title = f"{plain(row['scenario_name'], 60)}, {plain(row['condition'], 80)}"
+        badge = "left its lane" if isfinite(row["departed_at_s"]) else "collided" if isfinite(row["collided_at_s"]) else _KEPT
+        replay = f"skidpad replay {shlex.quote(run.place)} {case} --picture drive.svg"
+        said = f"{told(film)} {features_of(json.loads(row['scenario']))}."
+        drawings = (moving(f"moving-{number}", title, film), strip(f"strip-{number}", title, film))
+        drawn.append(Film(title, badge, *drawings, said, case, replay, is_bad=badge != _KEPT))
+    return tuple(drawn)
+
+
+def _shown(summary: OnlineSummary) -> list[CaseVerdict]:
+    """Returns the worst cases, of as many conditions as there is room for; else the one that strayed most."""
+    worst: list[CaseVerdict] = []
+    rest = list(summary.worst)
+    while rest and len(worst) < MAX_FILMS:
+        seen = {case.condition for case in worst}
+        chosen = next((case for case in rest if case.condition not in seen), rest[0])
+        worst.append(chosen)
+        rest.remove(chosen)
+    driven = [case for case in summary.cases if isfinite(case.mdcl)]
+    return worst or sorted(driven, key=lambda case: -case.mdcl)[:1]
+
+
+def _verdict(run: Run, summary: OnlineSummary, name: str, failed: int, judged: int) -> str:
+    state = "" if run.is_finished else "Not finished yet. "
+    if not judged:
+        return f"{state}No drive could be judged."
+    rate = f"{interval(summary.rate.low, summary.rate.high)} with 95 % confidence"
+    errors = summary.count(Verdict.ERROR)
+    lost = f" {count(errors)} could not be judged." if errors else ""
+    if not failed:
+        most = f"at most {percent(none_failed(judged))} of such cases fail, with 95 % confidence"
+        return f"{state}{name} kept its lane in {'the one case' if judged == 1 else f'all {count(judged)} cases'}: {most}.{lost}"
+    flaky = summary.count(Verdict.FLAKY)
+    unsteady = f", {count(flaky)} of them flaky" if flaky else ""
+    return f"{state}{name} failed in {count(failed)} of {counted(judged, 'case')}{unsteady}: {rate}.{lost}"
+
+
+def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headline, ...]:
+    departed = sum(row.departed for row in summary.conditions)
+    collided = sum(row.collided for row in summary.conditions)
+    mdcls = [case.mdcl for case in summary.cases if isfinite(case.mdcl)]
+    median = median_of(mdcls) if mdcls else float("nan")
+    return (
+        Headline("cases that fail", percent(summary.rate.estimate), f"{count(failed)} of {count(judged)}"),
+        Headline("left the lane", count(departed), f"{count(collided)} touched something"),
+        Headline(
+            "median distance from the middle",
+            f"{CAP_M * median:.2f} m" if isfinite(median) else NOTHING,
+            f"the largest of each drive; at {CAP_M:g} m the lane is left (MDCL {median:.2f} of 1)" if isfinite(median) else "",
+        ),
+    )
+
+
+def _notes(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
+    notes = [
+        (
+            "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it; a car "
+            "at 1.5 m has left its lane. The lane is fixed from the beginning, and the distance is an exact projection on it."
+        ),
+        (
+            f"Every case was driven {campaign.settings.repeats} times, and is FLAKY where the drives differ; intervals are Wilson's."
+            if campaign.settings.repeats > 1
+            else "Every case was driven once; intervals are Wilson's, over cases."
+        ),
+    ]
+    notes += [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 300)}" for each in campaign.skipped[:20]]
+    lost = next((case for case in summary.cases if case.problem), None)
+    if lost is not None:
+        number = sum(bool(case.problem) for case in summary.cases)
+        notes.append(f"{counted(number, 'case')} met a problem; the first, {plain(lost.scenario_name, 60)}: {plain(lost.problem, 300)}")
+    return tuple(notes)
+
+
+def _charts(summary: OnlineSummary) -> list[Chart]:
+    charts = []
+    if len(summary.conditions) > 1:
+        title = "Failures by condition"
+        rows = [Bar(plain(row.condition, 60), row.rate.estimate, row.rate.low, row.rate.high) for row in summary.conditions]
+        said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
+        charts.append(Chart(title, "Share of cases that fail; whiskers are 95 % intervals.", bars("conditions", title, said, rows)))
+    for key, label in (("curvature", "curvature, 1/km (0 is straight)"), ("speed", "speed, m/s")):
+        points = [
+            Point(f"{case.scenario_name}, {case.condition}", _feature(case, key), case.mdcl)
+            for case in summary.cases
+            if isfinite(case.mdcl)
+        ]
+        title = f"MDCL over {key}"
+        said = f"{len(points)} cases, MDCL up to {max((point.y for point in points), default=0.0):.2f}"
+        charts.append(
+            Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points, from_zero=True))
+        )
+    return charts
+
+
+def _maps(summary: OnlineSummary, searches: Sequence[str]) -> list[Chart]:
+    """Draws for each search which bends and weathers it tried, and how often the subject failed there."""
+    bends, weathers = cells()
+    charts = []
+    for name in searches:
+        found: dict[tuple[str, str], list[bool]] = {}
+        for case in summary.cases:
+            if case.condition == name and case.judged:
+                found.setdefault(cell_of(json.loads(case.scenario)), []).append(case.failed > 0)
+        rows = []
+        for bend in bends:
+            tried = [found.get((bend, weather), []) for weather in weathers]
+            shares = [sum(failed) / len(failed) if failed else nan for failed in tried]
+            notes = [f"{bend}, {weather}: {sum(failed)} of {len(failed)} fail" for weather, failed in zip(weathers, tried, strict=True)]
+            rows.append(HeatRow(bend, tuple(Cell(share, note) for share, note in zip(shares, notes, strict=True))))
+        title = f"Where {plain(name, 40)} made the subject fail"
+        failing = sum(any(failed) for failed in found.values())
+        said = f"{failing} of {len(found)} cells that were tried hold a failure, of {len(bends) * len(weathers)} in all."
+        columns = ", ".join(f"{number} {weather}" for number, weather in enumerate(weathers, 1))
+        charts.append(Chart(title, f"{said} Columns: {columns}.", heat_map(f"map-{plain(name, 20)}", title, said, rows)))
+    return charts
+
+
+def _reach(summary: OnlineSummary, searches: Sequence[str]) -> Table:
+    """Compares the searches, which all had the same budget."""
+    rows = []
+    for reach in (reach_of(summary, name) for name in searches):
+        numbers = (reach.drives, reach.failures, reach.cells_tried, reach.cells_failing)
+        rows.append((plain(reach.name, 40), *(count(number) for number in numbers), count(reach.first) if reach.first else NOTHING))
+    columns = ("Search", "Drives", "Failures", "Cells tried", "Cells with a failure", "First failure after")
+    return Table(
+        "searches", "Searches at the same budget", columns, tuple(rows), note="One failure found a hundred times is one: cells count."
+    )
+
+
+def _feature(case: CaseVerdict, key: str) -> float:
+    scenario: dict[str, Any] = json.loads(case.scenario)
+    if key == "speed":
+        return float(scenario["ego"]["speed_m_s"])
+    road = scenario["road"]
+    return 1000.0 / float(road["radius_m"]) if road["kind"] == "curved" else 0.0
+
+
+def _tables(summary: OnlineSummary) -> list[Table]:
+    by_condition = [
+        (
+            plain(row.condition, 80),
+            *(count(number) for number in (row.passed, row.failed, row.flaky, row.errors)),
+            percent(row.rate.estimate),
+            interval(row.rate.low, row.rate.high),
+            f"{row.median_mdcl:.2f}" if isfinite(row.median_mdcl) else NOTHING,
+        )
+        for row in summary.conditions
+    ]
+    repeated = any(case.judged > 1 for case in summary.cases)
+    cases = [
+        (
+            plain(case.scenario_name, 60),
+            plain(case.condition, 60),
+            features_of(json.loads(case.scenario)),
+            case.verdict.value,
+            f"{case.failed}/{case.judged}",
+            *((interval(case.failures.low, case.failures.high) if case.judged > 1 else NOTHING,) if repeated else ()),
+            f"{case.mdcl:.3f}" if isfinite(case.mdcl) else NOTHING,
+            f"{case.departed_at_s:.1f}" if isfinite(case.departed_at_s) else NOTHING,
+            f"{case.collided_at_s:.1f}" if isfinite(case.collided_at_s) else NOTHING,
+            f"{degrees(case.mae_rad):.2f}" if isfinite(case.mae_rad) else NOTHING,
+            case.case_id,
+        )
+        for case in summary.cases
+    ]
+    problems = [(plain(case.scenario_name, 60), plain(case.problem, 300)) for case in summary.cases if case.problem]
+    more = len(cases) - _MAX_ROWS
+    return [
+        Table(
+            "conditions",
+            "By condition: what sits in front of the camera, or which search",
+            ("Condition", "PASS", "FAIL", "FLAKY", "ERROR", "Fails", "95 % interval", "Median MDCL"),
+            tuple(by_condition),
+        ),
+        Table(
+            "cases",
+            "Cases",
+            (
+                *("Scenario", "Condition", "What it is", "Verdict", "Failed", *(("95 % interval",) if repeated else ()), "MDCL"),
+                *("Departs, s", "Hits, s", "Error, deg", "Case"),
+            ),
+            tuple(cases[:_MAX_ROWS]),
+            4,
+            "Error: mean distance of the answers from the truth, degrees of the steering wheel."
+            + (f" {count(more)} more are in the run." if more > 0 else ""),
+        ),
+        Table("problems", "Could not be judged, or ended early", ("Scenario", "Why"), tuple(problems), 2),
+    ]
+
+
+def _scenarios(campaign: Online) -> str:
+    settings = campaign.settings
+    if settings.searches:
+        return (
+            f"{settings.scenarios} by each of {', '.join(settings.searches)} in the domain {settings.domain!r}, {settings.seconds:g} s each"
+        )
+    source = f"{len(settings.files)} files" if settings.files else f"{settings.scenarios} of the domain {settings.domain!r}"
+    return f"{source}, {settings.seconds:g} s each" if settings.seconds else source
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,174 @@
+"""What a closed-loop run says: a verdict for every case over its repeats, and rates with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import isfinite, isnan, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skidpad.statistics.intervals import Interval, wilson
+
+if TYPE_CHECKING:
+    from skidpad.runs.folder import Run
+
+
+_COLUMNS = (
+    "case_id",
+    "scenario_name",
+    "scenario",
+    "condition",
+    "recipe",
+    "repeat",
+    "mdcl",
+    "max_lateral_m",
+    "departed_at_s",
+    "collided_at_s",
+    "mae_rad",
+    "problem",
+    "violated",
+)
+
+
+class Verdict(Enum):
+    """What the repeats of one case say together; an error is a drive that could not be judged."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, no password
+    FAIL = "FAIL"
+    FLAKY = "FLAKY"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseVerdict:
+    """One case over its repeats. failures of judged drives; mdcl, max_lateral_m: the worst; times: the earliest, NaN for never."""
+
+    case_id: str
+    scenario_name: str
+    scenario: str
+    condition: str
+    recipe: str
+    failures: Interval
+    failed: int
+    judged: int
+    errors: int
+    mdcl: float
+    max_lateral_m: float
+    mae_rad: float
+    departed_at_s: float
+    collided_at_s: float
+    problem: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """FLAKY where repeats differ, be it that some could not be judged."""
+        if not self.judged:
+            return Verdict.ERROR
+        if self.failed == self.judged and not self.errors:
+            return Verdict.FAIL
+        return Verdict.PASS if not self.failed and not self.errors else Verdict.FLAKY
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionRate:
+    """All cases under one condition: how many of them passed, failed, were flaky or could not be judged."""
+
+    condition: str
+    passed: int
+    failed: int
+    flaky: int
+    errors: int
+    departed: int
+    collided: int
+    median_mdcl: float
+
+    @property
+    def rate(self) -> Interval:
+        """How often the subject failed among the cases that could be judged; a flaky one has failed."""
+        return wilson(self.failed + self.flaky, self.passed + self.failed + self.flaky)
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineSummary:
+    """Every case in the order of the run, and the conditions in the order of the settings."""
+
+    cases: tuple[CaseVerdict, ...]
+    conditions: tuple[ConditionRate, ...]
+    drives: int
+
+    def count(self, verdict: Verdict) -> int:
+        """Returns how many cases have a verdict."""
+        return sum(case.verdict is verdict for case in self.cases)
+
+    @property
+    def rate(self) -> Interval:
+        """How often the subject failed, over all conditions."""
+        failed = self.count(Verdict.FAIL) + self.count(Verdict.FLAKY)
+        return wilson(failed, failed + self.count(Verdict.PASS))
+
+    @property
+    def worst(self) -> tuple[CaseVerdict, ...]:
+        """The cases that failed, those that left their lane first at the top; then those that only touched something."""
+        failed = [case for case in self.cases if case.verdict in {Verdict.FAIL, Verdict.FLAKY} and case.failed]
+        return tuple(sorted(failed, key=lambda case: (isnan(case.departed_at_s), _or_late(case.departed_at_s), -case.mdcl, case.case_id)))
+
+
+def summarise(run: Run) -> OnlineSummary:
+    """Counts the drives of a run, in the order of its phases."""
+    rows = run.records(columns=_COLUMNS).to_pylist()
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["scenario_name"], row["condition"]), []).append(row)
+    cases = tuple(_case(repeats) for repeats in groups.values())
+    names = dict.fromkeys(case.condition for case in cases)
+    return OnlineSummary(cases, tuple(_condition(name, [case for case in cases if case.condition == name]) for name in names), len(rows))
+
+
+def _case(rows: Sequence[Mapping[str, Any]]) -> CaseVerdict:
+    first = rows[0]
+    judged = [row for row in rows if row["violated"] or not row["problem"]]
+    failed = sum(row["violated"] for row in judged)
+    return CaseVerdict(
+        case_id=first["case_id"],
+        scenario_name=first["scenario_name"],
+        scenario=first["scenario"],
+        condition=first["condition"],
+        recipe=first["recipe"],
+        failures=wilson(failed, len(judged)),
+        failed=failed,
+        judged=len(judged),
+        errors=len(rows) - len(judged),
+        mdcl=max((row["mdcl"] for row in judged), default=nan),
+        max_lateral_m=max((row["max_lateral_m"] for row in judged), default=nan),
+        mae_rad=max((row["mae_rad"] for row in judged), default=nan),
+        departed_at_s=_earliest(row["departed_at_s"] for row in judged),
+        collided_at_s=_earliest(row["collided_at_s"] for row in judged),
+        problem=next((row["problem"] for row in rows if row["problem"]), ""),
+    )
+
+
+def _condition(name: str, cases: Sequence[CaseVerdict]) -> ConditionRate:
+    found = [case.verdict for case in cases]
+    strayed = [case.mdcl for case in cases if isfinite(case.mdcl)]
+    return ConditionRate(
+        condition=name,
+        passed=found.count(Verdict.PASS),
+        failed=found.count(Verdict.FAIL),
+        flaky=found.count(Verdict.FLAKY),
+        errors=found.count(Verdict.ERROR),
+        departed=sum(isfinite(case.departed_at_s) for case in cases),
+        collided=sum(isfinite(case.collided_at_s) for case in cases),
+        median_mdcl=float(np.median(strayed)) if strayed else nan,
+    )
+
+
+def _earliest(times: Any) -> float:
+    known = [time for time in times if isfinite(time)]
+    return min(known, default=nan)
+
+
+def _or_late(time_s: float) -> float:
+    return time_s if isfinite(time_s) else 0.0

@@ -1,0 +1,320 @@
+"""The tables on the page of a run of duels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from skidpad.highway.avoidability import SafeDistance
+from skidpad.kinds.duels.charts import duel_charts
+from skidpad.kinds.duels.drivers import IDM, RANDOM
+from skidpad.kinds.duels.films import films
+from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, repair_family
+from skidpad.kinds.duels.summary import Column, DuelSummary, can_decide, summarise
+from skidpad.kinds.duels.words import ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
+from skidpad.page.build import Page, Table, commands_of, run_warnings
+from skidpad.page.model import Fact, Headline, Tone
+from skidpad.page.tags import looked_at, with_tags
+from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
+
+if TYPE_CHECKING:
+    from skidpad.kinds.duels.phases import DuelWork
+    from skidpad.kinds.duels.settings import DuelSettings
+    from skidpad.kinds.duels.summary import Column, Crashes, DuelSummary
+    from skidpad.statistics.effects import Effect
+    from skidpad.statistics.ranks import RankTest
+
+
+_LEFT_OUT = (
+    "Rates leave out episodes that ended because a policy failed. The others may be the easier or the harder ones; fix the policy before "
+    "relying on such a rate."
+)
+_NOTICE_S = (0.5, 1.0, 1.5, 2.0, 3.0)
+
+
+def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
+    """Returns the tables: failure rates, trainings, comparisons with chance, crashes."""
+    rates = [
+        (
+            _label(settings, column.family, column.column),
+            _rate(column),
+            _sem(column.across_trainings.sem),
+            interval(column.interval.low, column.interval.high),
+            speed(column.ego_mps),
+            speed(column.front_mps),
+            count(len(column.rates)),
+            count(column.episodes),
+            count(column.errors),
+        )
+        for column in summary.columns
+    ]
+    names = (
+        "Ego against front",
+        "Failure rate",
+        "SEM over trainings",
+        "95 % interval",
+        "Ego m/s",
+        "Front m/s",
+        "Trainings",
+        "Episodes",
+        "Errors",
+    )
+    trainings = [
+        (
+            phase_words(settings, found.phase),
+            f"{index + 1}",
+            percent(record.failure_rate),
+            *_tested(summary, settings, found.phase, index),
+            count(record.updates),
+        )
+        for found in summary.trainings
+        for index, record in enumerate(found.records)
+    ]
+    versus = [
+        (f"{against.group}, training {index + 1}", *_compared(test, effect, "tests"))
+        for against in summary.versus
+        for index, (test, effect) in enumerate(against.by_training)
+    ] + [
+        (f"{against.group}, a training as the unit", *_compared(test, effect, "trainings"))
+        for against in summary.versus
+        for test, effect in (against.over_trainings,)
+    ]
+    crashes = [_crash_row(settings, found) for found in summary.crashes]
+    seconds = tuple(f"{second:g} s before" for second in _NOTICE_S)
+    return [
+        Table("rates", "Failure rates", names, tuple(rates), 1, _LEFT_OUT if summary.errors else ""),
+        Table(
+            "trainings",
+            "Trainings",
+            ("Who learns", "Training", "Train failure rate", "Test failure rate", "SEM over tests", "Updates"),
+            tuple(trainings),
+            1,
+        ),
+        Table(
+            "versus", "Adversary against random (exact Mann-Whitney U, A12)", ("Adversary", "p-value", "A12", "Effect"), tuple(versus), 1
+        ),
+        Table(
+            "crashes",
+            "Crashes: still avoidable, and who broke the safe distance first",
+            ("Ego against front", "Crashes kept", *seconds, "Never", "Undecided", "Start", "Ego", "Front"),
+            tuple(crashes),
+            1,
+        ),
+    ]
+
+
+def _rate(column: Column) -> str:
+    if not column.judged:
+        return "not measured"
+    beside = f" ({count(column.errors)} of {count(column.episodes)} left out)" if column.errors else ""
+    return percent(column.across_trainings.mean) + beside
+
+
+def _compared(test: RankTest, effect: Effect, units: str) -> tuple[str, str, str]:
+    """Words a comparison; leaves the figures out if even complete separation would not be significant."""
+    if not can_decide(test):
+        return NOTHING, NOTHING, f"too few {units}"
+    return f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value
+
+
+def _tested(summary: DuelSummary, settings: DuelSettings, phase: str, index: int) -> tuple[str, str]:
+    """Words the tests of one training: an ego's against IDM, an adversary's against the ego, a repaired ego's against its adversary."""
+    of_ego = EGO, IDM if phase == TRAIN_EGO else phase.removeprefix("train-")
+    family, name = (repairs_of(settings)[phase][0], OWN) if phase in repairs_of(settings) else of_ego
+    column = summary.column(family, name)
+    if column is None or index >= len(column.rates):
+        return NOTHING, NOTHING
+    tested = column.by_training[index]
+    return percent(tested.mean), _sem(tested.sem)
+
+
+def _crash_row(settings: DuelSettings, crashes: Crashes) -> tuple[str, ...]:
+    who = dict(crashes.broken_by)
+    shares = tuple(percent(crashes.avoidable_before(second)) for second in _NOTICE_S)
+    broke = tuple(count(who.get(name, 0)) for name in ("start", "ego", "front"))
+    return (
+        _label(settings, crashes.family, crashes.column),
+        count(crashes.count),
+        *shares,
+        count(crashes.never),
+        count(crashes.undecided),
+        *broke,
+    )
+
+
+def _sem(value: float) -> str:
+    return f"{100.0 * value:.2f} %" if isfinite(value) else NOTHING
+
+
+def _label(settings: DuelSettings, family: str, column: str) -> str:
+    return f"{ego_words(settings, family)} against {front_words(column)}"
+
+
+def duel_page(work: DuelWork) -> Page:
+    """Counts the run, drives some of its episodes again and words the verdict."""
+    summary = summarise(work)
+    groups = [group for group in work.settings.groups if summary.column(EGO, group)]
+    crashed = any(column.crashes for column in summary.columns if column.family == EGO)
+    failed = crashed or any(column.errors for column in summary.columns if column.family == EGO)
+    tone = Tone.UNKNOWN if not summary.episodes or summary.unmeasured else Tone.ALARM if failed else Tone.CALM
+    page = Page(
+        title=f"Duels: {_ego(work, summary)} on {work.arena.scenario.name}",
+        tone=tone,
+        verdict=_verdict(work, summary),
+        headlines=_headlines(work, summary),
+        context=(Fact("Ego", _ego(work, summary)), Fact("Scene", _scene(work))),
+        notes=_notes(work, summary),
+        pictures=(),
+        pictures_note=_PICTURES,
+        charts=tuple(duel_charts(work, summary)),
+        tables=tuple(table for table in duel_tables(summary, work.settings) if table.rows),
+        configuration=tuple(Fact(name, _plain(value)) for name, value in work.run.config.items()),
+        manifest=tuple(Fact(name, _plain(value)) for name, value in work.run.manifest.facts().items()),
+        commands=commands_of(work.run),
+        films=films(work, [*_by_failure(summary, groups), RANDOM, EGO]) if work.arena.is_judged else (),
+        warnings=run_warnings(work.run),
+    )
+    return with_tags(page, looked_at(work.run))
+
+
+_PICTURES = (
+    "Seen from above; both drive to the right, and the view moves with them. The ego is green, and orange once it has crashed; the front "
+    "vehicle is magenta. “Last chance” is the last decision with which the ego could still have avoided the crash, if the front vehicle "
+    "did what it did."
+)
+
+
+_CALM = "a calm driver (IDM)"
+
+
+def _verdict(work: DuelWork, summary: DuelSummary) -> str:
+    state = "" if work.run.is_finished else "Not finished yet. "
+    if not summary.episodes:
+        return f"{state}Nothing was tested; the policies were only trained."
+    if summary.unmeasured:
+        return f"{state}{_capital(plain(summary.unmeasured))}"
+    groups = _by_failure(summary, work.settings.groups)
+    chance, calm = _measured(summary, EGO, RANDOM), summary.before(IDM)
+    parts = []
+    if groups:
+        worst = summary.column(EGO, groups[0])
+        parts.append(f"the adversary ({groups[0]}) makes the ego crash in {_mean(worst)} of the episodes")
+    if chance:
+        parts.append(f"{'a' if groups else 'A'} random front vehicle in {_mean(chance)}" + ("" if groups else " makes it crash"))
+    if calm and calm.judged:  # of the ego that the others met, not of all trained egos
+        parts.append(f"{_CALM} in {_mean(calm)}" if parts else f"{_CALM} in front makes it crash in {_mean(calm)} of the episodes")
+    words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
+    dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
+    warning = f" Note: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
+    return f"{state}{words}.{warning}"
+
+
+def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> str:
+    """Says what retraining gained and cost, compared with the same ego before it and the same front vehicle."""
+    found = _repaired(work, summary, groups)
+    if found is None:
+        return ""
+    group, repaired = found
+    whom = "it" if groups and group == groups[0] else f"the adversary ({group})"
+    before, words = summary.before(group), f". Once retrained against {whom}, the ego crashes in {_mean(repaired)}"
+    if before and before.judged:
+        words += f" with that adversary instead of {_mean(before)}, at {speed(repaired.ego_mps)} instead of {speed(before.ego_mps)} m/s"
+    after, calm = _measured(summary, repaired.family, IDM), summary.before(IDM)
+    if after and calm and calm.judged:
+        words += f", and with IDM in {_mean(after)} instead of {_mean(calm)}"
+    return words
+
+
+def _headlines(work: DuelWork, summary: DuelSummary) -> tuple[Headline, ...]:
+    found: list[Headline] = []
+    groups = _by_failure(summary, work.settings.groups)
+    wanted = [(EGO, group, f"crashes with the adversary ({group})") for group in groups[:1]]
+    wanted += [(EGO, RANDOM, "crashes with a random front vehicle")]
+    repaired = _repaired(work, summary, groups)
+    wanted += [(repaired[1].family, OWN, "crashes of the retrained ego")] if repaired else []
+    wanted += [(EGO, IDM, f"crashes with {_CALM}")]
+    for family, name, label in wanted:
+        column = _measured(summary, family, name)
+        if column and len(found) < 3:
+            detail = f"{count(column.crashes)} of {count(column.judged)}, ego at {speed(column.ego_mps)} m/s"
+            found.append(Headline(label, _mean(column), "; ".join(part for part in (detail, left_out(column)) if part)))
+    return tuple(found)
+
+
+def _repaired(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> tuple[str, Column] | None:
+    """Returns the repair against the worst adversary, else against another, with the name of that adversary's group."""
+    order = sorted(work.settings.repaired, key=lambda group: groups.index(group) if group in groups else len(groups))
+    found = [(group, _measured(summary, repair_family(work.settings, group, 0), OWN)) for group in order]
+    return next(((group, column) for group, column in found if column), None)
+
+
+def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
+    failure = (
+        "A failure is a crash of the two vehicles."
+        if work.arena.is_judged
+        else "A failure is a crash of the ego, with the front vehicle or with other traffic."
+    )
+    notes = [
+        (
+            f"{failure} A failure rate is the mean over trainings of their means over tests, and SEM is across trainings. Intervals are "
+            "Wilson's over all episodes; they ignore that trainings differ, so the uncertainty is larger."
+        )
+    ]
+    slow = slow_words(summary)
+    if slow:
+        notes.append(f"{slow} Compare a retrained ego's failure rate and speed with it.")
+    if work.arena.is_judged:
+        notes.append("Mean speeds include the whole last step of a crash, in which both vehicles brake after the impact.")
+    if work.arena.is_judged:
+        rss = SafeDistance()
+        notes.append(
+            "A crash is avoidable at a moment if some sequence of the ego's actions from then on avoids it while the front vehicle does "
+            "what it did; an exact search decides. Responsibility-sensitive safety (RSS) decides who broke the safe distance first: the "
+            f"vehicle behind accelerates by {rss.accelerates_mps2:g} m/s² for {rss.response_s:g} s, then brakes by at least "
+            f"{rss.brakes_at_least_mps2:g} m/s²; the one ahead brakes by at most {rss.brakes_at_most_mps2:g} m/s²."
+        )
+    else:
+        notes.append("Avoidability and safe distances are judged only on the built-in highway, not in scenes of highway-env.")
+    problem = next((column.problem for column in summary.columns if column.problem), "")
+    if problem:
+        notes.append(
+            f"{counted(summary.errors, 'episode')} ended as an error and count in no rate; the first failure: {plain(problem, 300)}"
+        )
+    return tuple(notes)
+
+
+def _by_failure(summary: DuelSummary, groups: Sequence[str]) -> list[str]:
+    found = [(group, column.across_trainings.mean) for group in groups if (column := _measured(summary, EGO, group))]
+    return [group for group, _ in sorted(found, key=lambda pair: -pair[1])]
+
+
+def _measured(summary: DuelSummary, family: str, name: str) -> Column | None:
+    """Returns a column that has a rate."""
+    column = summary.column(family, name)
+    return column if column and column.judged else None
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _mean(column: Column | None) -> str:
+    return percent(column.across_trainings.mean) if column else NOTHING
+
+
+def _ego(work: DuelWork, summary: DuelSummary) -> str:
+    return work.settings.ego or summary.best_ego or "ego"
+
+
+def _scene(work: DuelWork) -> str:
+    scenario = work.arena.scenario
+    if not work.arena.is_judged:
+        return f"{scenario.name} of highway-env, {scenario.episode_steps} policy steps at most"
+    size = f"{scenario.lanes} lanes, two vehicles, {scenario.episode_steps} policy steps at most, {scenario.simulation_hz} Hz"
+    return f"{size} (scenario {scenario.name!r})"
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,82 @@
+"""An episode of a duel run, driven again: once from its recorded actions, once by asking both drivers again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isclose, isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skidpad.highway.evaluation import scenario_against
+from skidpad.highway.layout import Side
+from skidpad.highway.opponents import Idm
+from skidpad.highway.tracing import Trace, trace
+from skidpad.kinds.duels.records import Bout, actions_of, build_records
+from skidpad.runs.manifest import VersionChange
+from skidpad.runs.replay import Reproduction
+
+if TYPE_CHECKING:
+    from skidpad.highway.scenario import Scenario
+    from skidpad.kinds.duels.phases import DuelWork
+
+
+_MEASURED = ("ego_mps", "front_mps", "impact_s", "avoidable_until_s")
+_COMPARED = ("outcome", "steps", "ego_actions", "front_actions", *_MEASURED, "first_break", "problem")
+
+BOUND = 1e-6
+"""How far a number of an episode on another processor may lie from the run's, as a part of it; with the same actions, only rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DuelReplay:
+    """A record, the same computed again, and the states along the recorded actions; no states where a scene was played."""
+
+    row: Mapping[str, Any]
+    again: Mapping[str, Any]
+    scenario: Scenario
+    trace: Trace | None
+    version_changes: tuple[VersionChange, ...]
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """The columns that came out differently, to the last bit."""
+        return tuple(name for name in _COMPARED if not _same(self.row[name], self.again[name]))
+
+    @property
+    def reproduction(self) -> Reproduction:
+        """Compares every column; on another processor numbers may differ in their last digits, actions and outcome may not."""
+        near = all(name in _MEASURED and isclose(self.row[name], self.again[name], rel_tol=BOUND) for name in self.differences)
+        return Reproduction(self.differences, near, f"{BOUND:g} of each number", self.version_changes)
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Tells whether the episode is that of the run."""
+        return self.reproduction.is_reproduced
+
+
+def replay_episode(work: DuelWork, prefix: str) -> DuelReplay:
+    """Drives the episode whose case id begins with `prefix` again."""
+    row = work.run.find_row(prefix)
+    ego, front = work.drivers.ego(row["ego"]), work.drivers.front(row["front"])
+    hashes = work.drivers.hash(row["ego"], Side.EGO), work.drivers.hash(row["front"], Side.FRONT)
+    episodes = work.arena.drive(ego, front, 1, row["seed"], row["episode"])
+    bout = Bout(row["family"], row["column"], row["ego"], row["front"], row["training"], row["test"], 1, row["seed"], row["episode"])
+    again = build_records(bout, episodes, *hashes).to_pylist()[0]
+    scenario = scenario_against(work.arena.pretraining if isinstance(front, Idm) else work.arena.scenario, front)
+    return DuelReplay(row, again, scenario, trace_of(row, scenario), work.run.manifest.changes())
+
+
+def trace_of(row: Mapping[str, Any], scenario: Scenario) -> Trace | None:
+    """Drives a record's actions from its start; None where the engine cannot, in a scene of highway-env."""
+    start = np.array(row["start"], np.float64)
+    if not np.isfinite(start).all():
+        return None
+    steps = row["steps"]
+    return trace(scenario, start, actions_of(row["ego_actions"], steps), actions_of(row["front_actions"], steps))
+
+
+def _same(stored: object, now: object) -> bool:
+    both_nan = isinstance(stored, float) and isinstance(now, float) and not isfinite(stored) and not isfinite(now)
+    return stored == now or both_nan

@@ -1,0 +1,231 @@
+"""The judged cases of a run, for the gate: what names a case in any run, what groups it, and which runs can be compared at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skidpad.core.errors import BadRunError
+from skidpad.kinds.kind import campaign_name
+from skidpad.runs.doubts import run_doubts
+from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
+from skidpad.runs.manifest import ROUNDING
+from skidpad.runs.records import SCHEMA
+from skidpad.runs.tags import Tag, Tags
+
+if TYPE_CHECKING:
+    from skidpad.core.images import IntArray
+    from skidpad.runs.folder import Run
+
+
+_SAME_ANYWAY = frozenset({"subject", "drive", "seed", "device", "subject_device", "width", "shard_frames", "keep_activations"})
+"""Settings that may differ between runs that are compared; the drive is compared by its hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseColumns:
+    """Which columns of a kind of records say what. key: what names a case whoever is tested; by default its id.
+
+    group: cases that belong together in a table; "" for the phase. cluster: cases that are not independent. only: rows that count.
+    led: whether the phases are searches, the first of the run's and others that it is compared with; the first alone counts.
+    free, free_hashes: settings and hashes that may differ between runs that are compared, beside those that always may.
+    """
+
+    key: tuple[str, ...] = ("case_id",)
+    group: str = ""
+    cluster: str = "case_id"
+    only: tuple[str, str] | None = None
+    led: bool = False
+    free: frozenset[str] = frozenset()
+    free_hashes: frozenset[str] = frozenset()
+
+
+PICTURES = CaseColumns(
+    group="stimulus",
+    cluster="frame_id",
+    free=frozenset({"transforms", "searches", "seeds", "max_failed_tries", "criteria", "profile_drive"}),
+)
+_DRIVES = CaseColumns(
+    key=("mode", "scenario", "recipe"),
+    group="condition",
+    cluster="scenario",
+    only=("mode", "online"),
+    free=frozenset({"scenarios", "files", "stimuli", "searches", "repeats", "matched"}),
+    free_hashes=frozenset({"scenarios"}),
+)
+KINDS: Mapping[str, CaseColumns] = {
+    "deeptest": PICTURES,
+    "online": _DRIVES,
+    "compare": _DRIVES,
+    "duel": CaseColumns(
+        key=("family", "column", "training", "test", "seed", "episode"),
+        group="column",
+        free=frozenset({"ego", "egos", "train_episodes", "validation_episodes", "keep_episodes", "test_episodes", "test_runs"}),
+        free_hashes=frozenset({"ego"}),
+    ),
+    "tactic": CaseColumns(group="stimulus", cluster="frame_id", led=True),
+}
+"""By the name of the campaign. Others whose records are those of pictures are read like these, and the rest by its case ids."""
+
+
+def columns_of(run: Run) -> CaseColumns:
+    """Returns how the records of a run are read."""
+    default = CaseColumns(group="stimulus", cluster="frame_id") if run.schema.equals(SCHEMA) else CaseColumns()
+    return KINDS.get(campaign_name(run.config, str(run.path)), default)
+
+
+def judged_cases(run: Run) -> Cases:
+    """Reads the cases of a run that could be judged; of one that was met several times, the worst counts."""
+    return _judged_cases(run)[0]
+
+
+def _judged_cases(run: Run) -> tuple[Cases, int]:
+    """Returns the cases, and how many records of the run are of a case that counts already."""
+    columns = columns_of(run)
+    tags = Tags.of(run.path).current()
+    wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
+    wanted += [columns.group] if columns.group else []
+    wanted += [columns.only[0]] if columns.only else []
+    parts = []
+    for phase in _counted(run, columns):
+        for table in run.iter_records(phase, list(dict.fromkeys(wanted))):
+            judged = table.filter(pc.invert(pc.is_nan(table["excess"])))
+            if columns.only:
+                judged = judged.filter(pc.equal(judged[columns.only[0]], columns.only[1]))
+            parts.append(_cases(judged, columns, phase, tags))
+    if not any(len(part) for part in parts):
+        raise BadRunError(f"the run {run.path} has no case that could be judged, and a gate that looks at nothing must not pass")
+    whole = Cases.joined(parts)
+    kept = whole.take(_worst_of_each(whole))
+    return kept, len(whole) - len(kept)
+
+
+def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict:
+    """Judges a finished run against limits, and against a baseline that can be compared with it."""
+    for each in (run, baseline):
+        if each is not None and each.integrity.altered:
+            raise BadRunError(f"the run {each.path} cannot pass a gate: {each.integrity.doubt}")
+        if each is not None and not each.is_finished:
+            way_out = each.damage() or f"go on with: skidpad resume {each.place}"
+            raise BadRunError(f"the run {each.path} is not finished, so its rates are not final; {way_out}")
+        if each is not None and limits.without_false_alarms and (damage := Tags.of(each.path).damage()):
+            raise BadRunError(f"{damage}; a gate that leaves out false alarms must know them all")
+    if baseline is not None:
+        reasons = differences(run, baseline)
+        if reasons:
+            raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
+    cases, repeated = _judged_cases(run)
+    changes = () if baseline is None else baseline.manifest.changes_to(run.manifest)
+    rounding = [change for change in changes if change.part in ROUNDING]
+    verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline), NEAR if rounding else 0.0)
+    named = [(each, f"the {what} {each.path}") for each, what in ((run, "run"), (baseline, "baseline")) if each is not None]
+    notes = [f"{name}: {told}" for each, name in named for told in (each.integrity.doubt, Tags.of(each.path).damage()) if told]
+    notes += [
+        f"the baseline was made by another {change.part}: {change.then or 'none'} then, {change.now or 'none'} now" for change in rounding
+    ]
+    if repeated:
+        times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
+        notes.append(f"{times} once here; `skidpad test` counts every time, so that it says more")
+    if len(_counted(run, columns_of(run))) < len(run.phases()):
+        first, *others = _searches(run)
+        notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")
+    return _doubted(replace(verdict, notes=(*verdict.notes, *notes)), run, limits)
+
+
+def _doubted(verdict: Verdict, run: Run, limits: Limits) -> Verdict:
+    """Returns the verdict with what is odd about the run's answers: a rate of nonsense must not pass unless somebody accepts it."""
+    doubts = run_doubts(run)
+    kinds = ", ".join(doubt.kind.value for doubt in doubts if doubt.refuses)
+    if not kinds or limits.accept_doubts:
+        return replace(verdict, doubts=doubts)
+    said = f"the answers on unchanged frames make no sense ({kinds}); mend the network or its description, or pass --accept-doubts"
+    return replace(verdict, doubts=doubts, outcomes=(Outcome("answers on unchanged frames", is_kept=False, said=said), *verdict.outcomes))
+
+
+def differences(run: Run, baseline: Run, here: str = "here", there: str = "there") -> tuple[str, ...]:
+    """Returns why two runs cannot be compared, in words; nothing where they can. here, there: what the two are called."""
+    kinds = [campaign_name(each.config, str(each.path)) for each in (run, baseline)]
+    if kinds[0] != kinds[1]:
+        return (f"one is a {kinds[0]} run, the other a {kinds[1]} run",)
+    columns = columns_of(run)
+    changed = [f"{each.path}: {each.integrity.doubt}" for each in (run, baseline) if each.integrity.altered]
+    now, then = run.manifest.hashes, baseline.manifest.hashes
+    fixed = [name for name in sorted(set(now) | set(then)) if name != "subject" and name not in columns.free_hashes]
+    reasons = changed + [f"the {name} is another" for name in fixed if now.get(name) != then.get(name)]
+    if run.config.get("relation") == "label-mse" and now.get("subject") != then.get("subject"):
+        reasons.append(
+            "label-mse tolerates a multiple of each network's own error, so the worse one is measured more mildly (give --within-deg)"
+        )
+    free = _SAME_ANYWAY | columns.free
+    for name in sorted(set(run.config) | set(baseline.config)):
+        mine, theirs = run.config.get(name), baseline.config.get(name)
+        if name not in free and mine != theirs:
+            reasons.append(f"{name} is {_worded(mine)} {here} and {_worded(theirs)} {there}")
+    return tuple(reasons)
+
+
+def _counted(run: Run, columns: CaseColumns) -> tuple[str, ...]:
+    """Returns the phases whose cases count."""
+    if not columns.led:
+        return run.phases()
+    # es-r00 is the first repeat of es
+    return tuple(phase for phase in run.phases() if phase.rpartition("-r")[0] == _searches(run)[0])
+
+
+def _searches(run: Run) -> list[str]:
+    found = run.config["searches"]
+    return [str(name) for name in found] if isinstance(found, list | tuple) else [str(found)]
+
+
+def _worded(value: object) -> str:
+    return "not set" if value is None else repr(value)
+
+
+def _cases(table: pa.Table, columns: CaseColumns, phase: str, tags: Mapping[str, Tag]) -> Cases:
+    groups = _texts(table[columns.group]) if columns.group else np.full(table.num_rows, phase.encode())
+    # pairs that a search drew are too many kinds for groups of their own
+    groups = np.where(np.char.find(groups, b"+") >= 0, phase.encode(), groups)
+    return Cases(
+        key=_keys(table, columns.key),
+        case_id=_texts(table["case_id"]),
+        group=groups,
+        cluster=_texts(table[columns.cluster]),
+        excess=table["excess"].to_numpy(),
+        failed=np.asarray(table["violated"].to_numpy(zero_copy_only=False), np.bool_),
+        tag=_tags(table["case_id"], tags),
+    )
+
+
+def _tags(case_ids: pa.ChunkedArray, tags: Mapping[str, Tag]) -> Texts:
+    said = np.zeros(len(case_ids), f"S{max(len(tag.value) for tag in Tag)}")
+    if tags:
+        known = pc.is_in(case_ids, value_set=pa.array(list(tags), pa.string())).to_numpy()
+        for place in np.flatnonzero(known).tolist():
+            said[place] = tags[case_ids[place].as_py()].value.encode()
+    return said
+
+
+def _keys(table: pa.Table, names: tuple[str, ...]) -> Texts:
+    if len(names) == 1:
+        return _texts(table[names[0]])
+    rows = zip(*(table[name].to_pylist() for name in names), strict=True)
+    texts = ["\x1f".join(map(str, row)).encode("utf-8", "surrogatepass") for row in rows]
+    return np.array([blake2b(text, digest_size=8).hexdigest().encode() for text in texts], "S16")
+
+
+def _texts(column: pa.ChunkedArray) -> Texts:
+    return np.array([text.encode("utf-8", "surrogatepass") for text in column.to_pylist()], np.bytes_)
+
+
+def _worst_of_each(cases: Cases) -> IntArray:
+    """Returns one row for each key: one that failed before one that did not, real before a false alarm, then the worst, then the first."""
+    order = np.lexsort((np.arange(len(cases)), -cases.excess, cases.false_alarms, ~cases.failed, cases.key))
+    keys = cases.key[order]
+    first = np.concatenate(([True], keys[1:] != keys[:-1]))
+    return np.sort(order[first])

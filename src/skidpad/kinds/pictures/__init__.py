@@ -1,0 +1,1 @@
+"""Recorded frames under stimuli, judged by a relation: `skidpad test` (DeepTest)."""

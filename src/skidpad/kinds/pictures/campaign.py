@@ -1,0 +1,331 @@
+"""DeepTest as a job: every frame under every recipe, judged, with coverage, shard by shard into a run.
+
+Reference: DeepTest, sections 3 and 5.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.coverage.criterion import CRITERIA, neurons_of
+from skidpad.coverage.profile import Profile
+from skidpad.coverage.tracker import CoverageTracker
+from skidpad.drives.drive import Drive, Problem
+from skidpad.drives.opening import open_drive
+from skidpad.kinds.crews import crew_for, mapped, mapped_parts
+from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.pictures.cases import uploaded
+from skidpad.kinds.pictures.guided import GuidedPhase
+from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
+from skidpad.kinds.pictures.settings import DeepTestSettings, StimulusOn
+from skidpad.kinds.pictures.work import (
+    GRID,
+    PROFILE,
+    RANDOM,
+    TRIES,
+    DeepTestWork,
+    Known,
+    Tries,
+    default_shard_frames,
+    grid_cut,
+    grid_whole,
+    lanes,
+    name_of,
+    together,
+    tries_cut,
+)
+from skidpad.oracles.relations import RELATIONS, DecidesAlike
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.runs.records import ORIGINALS
+from skidpad.runs.shards import one_by_one, run_shards
+from skidpad.runs.workers.here import Here
+from skidpad.runs.workers.protocol import in_order
+from skidpad.search.protocol import SEARCHES
+from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.recorded import subject_record
+
+if TYPE_CHECKING:
+    from skidpad.core.images import IntArray
+    from skidpad.drives.drive import FrameBatch
+    from skidpad.oracles.relations import Relation
+    from skidpad.runs.shards import Shards
+    from skidpad.runs.workers.protocol import Crew, Work, Workers
+    from skidpad.subjects.base import Observation, Subject
+
+    Look = Callable[[Recipe], tuple[Frames, Observation]]
+    """Shows the subject one clip under a recipe; gives the changed frames and what it said to them."""
+
+
+@dataclass(frozen=True)
+class DeepTest:
+    """A campaign with everything loaded: the subject once, the drive lazily."""
+
+    settings: DeepTestSettings
+    subject: Subject
+    drive: Drive
+    stimuli: Mapping[str, Stimulus]
+
+    @classmethod
+    def load(cls, settings: DeepTestSettings, seen: Manifest | None = None) -> Self:
+        """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
+        for name in settings.searches:
+            SEARCHES.get(name)
+        needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
+        chosen = stimuli(settings.transforms or None)
+        if settings.relation:
+            RELATIONS.get(settings.relation)
+        subject = subject_of(seen, settings.subject, settings.device)
+        if needy and subject.layers and not settings.profile_drive:
+            raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
+        _check_guide(settings, subject)
+        drive = open_drive(settings.drive)
+        return cls(_resolved(settings, subject, drive), subject, drive, chosen)
+
+    @cached_property
+    def judged(self) -> JudgedOutput:
+        """Which of the subject's outputs is judged."""
+        return JudgedOutput.of(self.subject.description, self.settings.output)
+
+    @cached_property
+    def profile_drive(self) -> Drive:
+        """The drive that gives the neurons their bounds."""
+        return open_drive(self.settings.profile_drive)
+
+    @property
+    def shard_frames(self) -> int:
+        """Frames a shard."""
+        return self.settings.shard_frames or default_shard_frames(self.subject.lead, self.settings.device, self.drive)
+
+    @property
+    def has_coverage(self) -> bool:
+        """Whether the subject's neurons can be seen; a black box has none."""
+        return bool(self.subject.layers)
+
+    @property
+    def window_words(self) -> str:
+        """Says which frames of a subject's memory a stimulus changes; empty for a subject without memory."""
+        frames = self.subject.lead + 1
+        if frames == 1:
+            return ""
+        return f"on the last of {frames} frames alone" if self._last_alone else f"on all {frames} frames that the subject sees"
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of subject and drive."""
+        return {"subject": self.subject.sha256, "drive": self.drive.sha256}
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        manifest = Manifest.collect(
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+            subject=subject_record(self.subject),
+        )
+        return Run.create(out, {**self.settings.to_config(), "unit": self.judged.stored_unit}, manifest)
+
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        self._check_unchanged(run)
+        with run.lock(), self._crew(run, workers) as crew:
+            profile = self._profile(run, crew, progress)
+            blank = self.blank_tracker(profile)
+            blocks = ceil(len(self.drive) / self.shard_frames)
+            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, Known(profile)), progress)
+            known = Known(profile, Originals.of(run, len(self.drive)))
+            shards = {ORIGINALS: blocks}
+            for search in self.settings.searches:
+                shards[search] = blocks if search == GRID else len(self.seed_frames(known.originals))
+                run_shards(run, search, shards[search], self._shards(run, search, known, blank, crew), progress)
+            run.finish(shards)
+
+    def step(self, name: str, given: Known) -> Work:
+        """Returns the work of a step."""
+        return DeepTestWork(self, given).of(name)
+
+    def item_name(self, step: str, item: Any) -> str:
+        """Names the frames that an item is about."""
+        return name_of(self, step, item)
+
+    def relation(self, originals: Originals) -> Relation:
+        """Returns the relation that judges this campaign's answers."""
+        return relation_of(self.settings, self.judged, self.drive, originals)
+
+    def picture(self, frame_index: int, recipe: Recipe) -> NumpyFrames:
+        """Renders one frame under a recipe, (height, width, 3); the same pixels as in the run."""
+        frame = self.drive.frame(frame_index)
+        if isinstance(frame, Problem):
+            raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
+        mutant: NumpyFrames = as_numpy(self.mutate(frame[np.newaxis], recipe))[0]
+        return mutant
+
+    def answer(self, frame_index: int, recipe: Recipe) -> float:
+        """Asks the subject about one frame under a recipe, with the frames before it that it looks back at."""
+        batch = self.drive.read([frame_index], lead=self.subject.lead)
+        if not len(batch):
+            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        return float(self.look(batch.clip, recipe)[1].answers[0, self.judged.column])
+
+    def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
+        """Applies a recipe on the campaign's device."""
+        return recipe.apply(self.on_device(frames), self.stimuli)
+
+    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+        """Shows the subject a clip of lead + N frames under a recipe; returns the N changed frames and what it said to them.
+
+        A recipe has its parameters drawn already, and changes every frame in the same way: the window of a subject with
+        memory is under one condition.
+        """
+        return self.looker(clip)(recipe)
+
+    def looker(self, clip: Frames) -> Look:
+        """Returns what `look` does for one clip, for many recipes."""
+        clip = self.on_device(clip)
+        lead = self.subject.lead
+
+        def look(recipe: Recipe) -> tuple[Frames, Observation]:
+            if self._last_alone:
+                now = recipe.apply(clip[lead:], self.stimuli)
+                return now, self.subject.observe(clip, now)
+            changed = recipe.apply(clip, self.stimuli)
+            return changed[lead:], self.subject.observe(changed)
+
+        return look
+
+    def blank_tracker(self, profile: Profile | None, device: str = "") -> CoverageTracker:
+        """Returns a tracker of the campaign's criteria with nothing covered; of none for a black box.
+
+        device: where it counts; where the subject runs unless given.
+        """
+        criteria = [CRITERIA.get(name)() for name in self.settings.criteria] if self.has_coverage else []
+        return CoverageTracker(criteria, self.subject.layers, profile, device or self.settings.device)
+
+    def profile(self, run: Run, progress: Progress = silent) -> Profile | None:
+        """Returns the neuron bounds that some criteria need; measured once a run on the profile drive."""
+        with self._crew(run, None) as crew:
+            return self._profile(run, crew, progress)
+
+    def _crew(self, run: Run, workers: Workers | None) -> AbstractContextManager[Crew]:
+        return crew_for(self, run, workers or Here(lanes(self.settings.device)))
+
+    def _profile(self, run: Run, crew: Crew, progress: Progress) -> Profile | None:
+        if not self.has_coverage or not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):
+            return None
+        drive = self.profile_drive
+        path = run.path / "state" / "profile.safetensors"
+        if not path.exists():
+            measured = Profile(neurons_of(self.subject.layers), subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
+            for part in in_order(crew.map(PROFILE, Known(), range(ceil(len(drive) / self.shard_frames)))):
+                measured.merge(part)
+                progress(measured.pictures, len(drive), "neuron bounds")
+            measured.save(path)
+        return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
+
+    def _check_unchanged(self, run: Run) -> None:
+        for what, now in self.hashes.items():
+            then = run.manifest.hashes.get(what)
+            if then != now:
+                raise BadRunError(
+                    f"the {what} has changed since the run {run.path} began ({then} then, {now} now), so its findings would not "
+                    "belong together; put it back, or start a new run with another --out"
+                )
+
+    @property
+    def _last_alone(self) -> bool:
+        return self.subject.lead > 0 and self.settings.stimulus_on == StimulusOn.LAST_FRAME.value
+
+    def on_device(self, frames: Frames) -> Frames:
+        """Brings frames to where the subject runs."""
+        if self.settings.device == "cpu" or not isinstance(frames, np.ndarray):
+            return frames
+        return uploaded(frames, self.settings.device)
+
+    def block(self, index: int, drive: Drive | None = None) -> range:
+        """Returns the frames of a shard."""
+        start = index * self.shard_frames
+        return range(start, min(start + self.shard_frames, len(drive or self.drive)))
+
+    @property
+    def reading_threads(self) -> int | None:
+        """How many threads read frames: a worker has one; a GPU is fed by as many as there are."""
+        return 1 if self.settings.device == "cpu" else None
+
+    def read(self, frames: Sequence[int] | IntArray) -> FrameBatch:
+        """Reads frames with what the subject looks back at."""
+        return self.drive.read(frames, self.reading_threads, lead=self.subject.lead)
+
+    def read_again(self, frames: Sequence[int] | IntArray) -> FrameBatch:
+        """Reads frames that could be read before."""
+        return self.read(frames).whole()
+
+    def seed_frames(self, originals: Originals | None) -> IntArray:
+        """Returns the frames that searches start from, evenly spaced over those that could be read."""
+        readable = originals.readable(range(len(self.drive))) if originals else np.zeros(0, np.int64)
+        count = min(self.settings.seeds or len(readable), len(readable))
+        spaced = np.linspace(0, len(readable) - 1, count).round().astype(np.int64) if count else np.zeros(0, np.int64)
+        return readable[spaced]
+
+    def _shards(self, run: Run, search: str, known: Known, blank: CoverageTracker, crew: Crew) -> Shards:
+        if search == GRID:
+            # put together here while the lanes are at work, and so not on their device
+            return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, self.blank_tracker(known.profile, "cpu")))
+        if search == RANDOM:
+            kept = Counter(frame for table in run.iter_records("greedy", ("frame_index",)) for frame in table["frame_index"].to_pylist())
+            return mapped(crew, RANDOM, replace(known, accepted=dict(kept)))
+
+        def look(frame_index: int, recipes: Sequence[Recipe]) -> Observation:
+            tries = [Tries(frame_index, tuple(recipes[part])) for part in tries_cut(self, len(recipes))]
+            return together(list(in_order(crew.map(TRIES, known, tries))))
+
+        if known.originals is None:
+            raise ValueError("the originals come first")
+        return one_by_one(GuidedPhase(self, run, search, known.originals, blank, look))
+
+
+def _resolved(settings: DeepTestSettings, subject: Subject, drive: Drive) -> DeepTestSettings:
+    """Fills in what the settings leave to the subject and the drive, so that a run stores what was done."""
+    output = JudgedOutput.of(subject.description, settings.output)
+    relation = settings.relation or default_relation(output, drive)
+    check_relation(relation, output, drive)
+    decides = relation == DecidesAlike.name
+    tolerance = settings.tolerance if settings.tolerance is not None or decides else default_tolerance(relation, output)
+    return replace(
+        settings,
+        relation=relation,
+        tolerance=tolerance,
+        shard_frames=settings.shard_frames or default_shard_frames(subject.lead, settings.device, drive),
+    )
+
+
+def _check_guide(settings: DeepTestSettings, subject: Subject) -> None:
+    if "greedy" not in settings.searches:
+        return
+    if not subject.layers:
+        raise SkidpadError(
+            f"the search greedy is guided by coverage, and {subject.description.name!r} is a black box whose neurons cannot be seen; "
+            "use --search grid or --search random"
+        )
+    if not settings.criteria:
+        raise SkidpadError("the search greedy is guided by coverage and needs a criterion; give one, as --criteria nc")
+
+
+@CAMPAIGNS.register("deeptest")
+def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepTest:
+    """Tests a network on a drive under transformations, judged by a metamorphic relation."""
+    return DeepTest.load(DeepTestSettings.from_config(config), seen)

@@ -1,0 +1,135 @@
+"""Runs over the pictures of a drive: the frame and its mutant, rendered again from the recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from math import ceil, degrees
+from typing import ClassVar
+
+import numpy as np
+
+from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.drives.drive import Drive, Problem
+from skidpad.drives.opening import open_drive
+from skidpad.kinds.exhibits import EXHIBITS, Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, picture_rule
+from skidpad.oracles.error import times_tolerated
+from skidpad.page.wording import DEGREES, answer, how_far, plain
+from skidpad.stimuli.pictures import stimuli
+
+_ORIGINALS = "originals"
+_NEEDED = ("frame_index", "frame_id", "recipe", "original", "mutant", "label")
+
+
+class PairExhibit(Exhibit):
+    """Shows a frame beside its mutant; the drive is opened when the first picture is wanted."""
+
+    needs: ClassVar[Mapping[str, Form]] = {
+        **dict.fromkeys(("stimulus", "frame_id", "recipe"), Form.TEXT),
+        **dict.fromkeys(("original", "mutant", "label"), Form.REAL),
+        "frame_index": Form.WHOLE,
+    }
+    command: ClassVar[str] = "test"
+    cases: ClassVar[str] = "mutants"
+    unjudged: ClassVar[frozenset[str]] = frozenset({_ORIGINALS})
+    groups: ClassVar[tuple[str, ...]] = ("stimulus",)
+
+    @property
+    def rule(self) -> Rule:
+        """The relation and tolerance of the config."""
+        return picture_rule(self.config)
+
+    @cached_property
+    def drive(self) -> Drive:
+        """The drive that the config names."""
+        text = self.config.get("drive")
+        if not isinstance(text, str):
+            raise BadRunError("the run does not say which drive it tests, so that no picture can be rendered")
+        if "://" in text:
+            # A run folder may come from a stranger: looking at it must not make this machine ask addresses that it names.
+            raise BadRunError("the run's drive lies on a server, and the page fetches nothing; `skidpad replay` renders its pictures")
+        return open_drive(text)
+
+    @cached_property
+    def stimuli(self) -> Mapping[str, Stimulus]:
+        """What recipes name."""
+        return stimuli(None)
+
+    def title(self, row: Row) -> str:
+        """The recipe and the frame."""
+        return f"{self._recipe_words(row)} on {plain(str(row['frame_id']), 80)}"
+
+    def sight(self, row: Row) -> Sight:
+        """A pair, where the record says which frame and how it was changed."""
+        return Sight.PAIR if all(row.get(name) is not None for name in _NEEDED) else Sight.NOTHING
+
+    def verdict(self, row: Row) -> str:
+        """How many times the tolerated error was reached."""
+        words = times_tolerated(float(row["excess"]), self.rule.scale)
+        return f"{'finding' if row['violated'] else 'passed'}, {words}"
+
+    def how_far(self, row: Row) -> str:
+        """The distance that was judged, and how many times the tolerated one that is."""
+        said = self.answers(row)
+        gap = how_far(said.original, said.mutant, said.label, said.unit, self.rule.scale)
+        return ", ".join(dict.fromkeys((gap, times_tolerated(float(row["excess"]), self.rule.scale))))
+
+    def told(self, row: Row) -> str:
+        """What was answered on both."""
+        said = self.answers(row)
+        before, after = answer(said.original, said.unit), answer(said.mutant, said.unit)
+        return f"The frame as it is, answered with {before}, and after {self._recipe_words(row)}, answered with {after}."
+
+    def answers(self, row: Row) -> PairAnswers:
+        """Angles become degrees."""
+        unit = str(self.config.get("unit", ""))
+        original, mutant, label = (float(row[name]) for name in ("original", "mutant", "label"))
+        if unit == "rad":
+            return PairAnswers(degrees(original), degrees(mutant), degrees(label), DEGREES)
+        return PairAnswers(original, mutant, label, unit)
+
+    def picture(self, row: Row, side: Side) -> NumpyFrames:
+        """Renders the same pixels as in the run."""
+        index = int(row["frame_index"])
+        if not 0 <= index < len(self.drive):
+            raise BadRunError(f"the drive has {len(self.drive)} frames and no frame {index}; put it back as it was")
+        frame = self.drive.frame(index)
+        if isinstance(frame, Problem):
+            raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
+        if side is Side.ORIGINAL:
+            return frame
+        changed: NumpyFrames = as_numpy(self._recipe(row).apply(frame[np.newaxis], self.stimuli))[0]
+        return changed
+
+    def _recipe(self, row: Row) -> Recipe:
+        try:
+            return Recipe.from_json(str(row["recipe"]))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise BadRunError(f"the recipe of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
+
+    def _recipe_words(self, row: Row) -> str:
+        try:
+            recipe = self._recipe(row)
+        except SkidpadError:
+            return "a damaged recipe"
+        if not self.numbered or not recipe.steps:
+            return plain(str(recipe), 160)
+        number, count = self.numbers.get(str(row["recipe"])), len(self.numbers)
+        which = "" if count == 1 else f", {self.numbered} {number} of {count}" if number else f", one {self.numbered}"
+        return f"{plain(recipe.name, 120)}{which}"
+
+
+@EXHIBITS.register("deeptest")
+class DeepTestExhibit(PairExhibit):
+    """Runs of `skidpad test`."""
+
+    def shards(self) -> Mapping[str, int]:
+        """Each phase has a shard for a block of frames, or for a seed."""
+        frames, per_shard = len(self.drive), int(self.config.get("shard_frames", 0))
+        if per_shard < 1:
+            return {}
+        blocks = ceil(frames / per_shard)
+        seeds = min(int(self.config.get("seeds", 0)) or frames, frames)
+        return {_ORIGINALS: blocks, **{str(name): blocks if name == "grid" else seeds for name in self.config.get("searches", ())}}

@@ -1,0 +1,185 @@
+"""The one output of a subject that a campaign judges, and how its numbers are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import degrees
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from skidpad.core.errors import SkidpadError
+from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.core.units import PlainUnit
+from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, SteersAlike
+from skidpad.runs.records import ORIGINALS
+from skidpad.subjects.description import STEERING
+
+if TYPE_CHECKING:
+    from skidpad.drives.drive import Drive
+    from skidpad.kinds.pictures.settings import DeepTestSettings
+    from skidpad.oracles.relations import Relation
+    from skidpad.runs.folder import Run
+    from skidpad.subjects.description import Description, Output
+
+
+_EDGES_DEG = tuple(float(edge) for edge in (0, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 40, 60, 90, 180))
+_EDGES_SHARE = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_EDGES_PLAIN = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedOutput:
+    """One output and its column among the subject's answers; angles are radians in a run, degrees where they are shown."""
+
+    column: int
+    output: Output
+
+    @classmethod
+    def of(cls, description: Description, name: str) -> JudgedOutput:
+        """Looks the output up by name."""
+        column = description.column(name)
+        return cls(column, description.outputs[column])
+
+    @property
+    def name(self) -> str:
+        """The name that the description gives it."""
+        return self.output.name
+
+    @property
+    def is_steering(self) -> bool:
+        """Whether drives have labels of it."""
+        return self.output.name == STEERING
+
+    @property
+    def stored_unit(self) -> str:
+        """The unit of the numbers in the records: rad for angles; empty where the description has none."""
+        if self.output.is_angle:
+            return "rad"
+        return self.output.unit.value if self.output.unit is not None else ""
+
+    @property
+    def shown_unit(self) -> str:
+        """The unit of the numbers that are printed: deg for angles; empty where the description has none."""
+        return "deg" if self.output.is_angle else self.stored_unit
+
+    def shown(self, value: float) -> float:
+        """Returns a stored number as it is printed."""
+        return degrees(value) if self.output.is_angle else value
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Edges of the histogram of |mutant - original|, as shown: fine where relations are drawn, coarse where answers are absurd."""
+        if self.output.is_angle:
+            return _EDGES_DEG
+        return _EDGES_SHARE if self.output.unit in {PlainUnit.PROBABILITY, PlainUnit.FRACTION} else _EDGES_PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Originals:
+    """Answers and labels by frame index, NaN where there is none, and which frames could be read; 17 bytes a frame are kept whole."""
+
+    answer: FloatArray
+    label: FloatArray
+    seen: BoolArray
+
+    @classmethod
+    def of(cls, run: Run, frames: int) -> Self:
+        """Reads the phase from a run over a drive of `frames` frames."""
+        answer, label = np.full(frames, np.nan), np.full(frames, np.nan)
+        seen = np.zeros(frames, np.bool_)
+        for table in run.iter_records(ORIGINALS, ("frame_index", "original", "label")):
+            index = table["frame_index"].to_numpy()
+            answer[index] = table["original"].to_numpy()
+            label[index] = table["label"].to_numpy()
+            seen[index] = True
+        return cls(answer, label, seen)
+
+    @property
+    def labelled(self) -> int:
+        """How many frames have a label and a finite answer."""
+        return int(np.isfinite(self.answer - self.label).sum())
+
+    @property
+    def mse_rad2(self) -> float:
+        """The mean squared error on the originals, MSE_orig of Eq. 2; NaN without labels."""
+        error = self.answer - self.label
+        finite = error[np.isfinite(error)]
+        return float(np.mean(finite**2)) if len(finite) else float("nan")
+
+    def readable(self, block: range) -> IntArray:
+        """Returns the frames of a block, which follow one another, that could be read."""
+        return np.flatnonzero(self.seen[block.start : block.stop]) + block.start
+
+    def answers(self, indices: IntArray, mutant: FloatArray) -> Answers:
+        """Puts the mutants' answers beside those on their originals."""
+        return Answers(self.answer[indices], mutant, self.label[indices])
+
+
+LAMBDA = 5.0
+"""DeepTest's highlighted tolerance (section 5, Table 8)."""
+
+WITHIN_DEG = 10.0
+"""DeepRoad's tightest error bound."""
+
+WITHIN_FRACTION = 0.1
+"""A tenth of the way of a pedal."""
+
+
+def default_relation(judged: JudgedOutput, drive: Drive) -> str:
+    """Returns the relation that suits an output: Eq. 2 where there are labels, else the answer on the original."""
+    if judged.is_steering and drive.has_labels:
+        return LabelMse.name
+    if judged.output.is_angle:
+        return SteersAlike.name
+    return DecidesAlike.name if judged.output.unit is PlainUnit.PROBABILITY else AnswersAlike.name
+
+
+def default_tolerance(relation: str, judged: JudgedOutput) -> float:
+    """Returns the tolerance of a relation where nobody names one."""
+    if relation == AnswersAlike.name and judged.output.unit not in {PlainUnit.FRACTION, PlainUnit.PROBABILITY}:
+        unit = judged.shown_unit or "the unit of its answers"
+        raise SkidpadError(f"the relation {relation} needs a tolerance for {judged.name!r}; give --within in {unit}")
+    return {LabelMse.name: LAMBDA, SteersAlike.name: WITHIN_DEG}.get(relation, WITHIN_FRACTION)
+
+
+def check_relation(relation: str, judged: JudgedOutput, drive: Drive) -> None:
+    """Refuses a relation that cannot judge this output on this drive."""
+    RELATIONS.get(relation)
+    for_angles, for_others = f"use --relation {SteersAlike.name}", f"use --relation {DecidesAlike.name} or {AnswersAlike.name}"
+    if relation == LabelMse.name and not judged.is_steering:
+        other = for_angles if judged.output.is_angle else for_others
+        raise SkidpadError(
+            f"the relation {relation} compares with the human's steering, and drives hold no labels of {judged.name!r}; {other}"
+        )
+    if relation == LabelMse.name and not drive.has_labels:
+        raise lacks_labels(drive)
+    if relation == SteersAlike.name and not judged.output.is_angle:
+        raise SkidpadError(f"the relation {relation} takes degrees, and the output {judged.name!r} is no angle; {for_others}")
+    if relation in {DecidesAlike.name, AnswersAlike.name} and judged.output.is_angle:
+        raise SkidpadError(f"the relation {relation} is for outputs that are no angles, and {judged.name!r} is one; {for_angles}")
+
+
+def relation_of(settings: DeepTestSettings, judged: JudgedOutput, drive: Drive, originals: Originals) -> Relation:
+    """Returns the relation that judges a campaign's answers."""
+    name = settings.relation or default_relation(judged, drive)
+    if name == DecidesAlike.name:
+        return DecidesAlike(threshold=settings.threshold)
+    tolerance = default_tolerance(name, judged) if settings.tolerance is None else settings.tolerance
+    if name == SteersAlike.name:
+        return SteersAlike(within_deg=tolerance)
+    if name == AnswersAlike.name:
+        return AnswersAlike(within=tolerance)
+    if name == LabelMse.name:
+        if originals.labelled == 0:
+            raise lacks_labels(drive)
+        return LabelMse(lambda_=tolerance, mse_original_rad2=originals.mse_rad2)
+    return RELATIONS.get(name)()
+
+
+def lacks_labels(drive: Drive) -> SkidpadError:
+    """Says that the relation cannot be used on this drive."""
+    return SkidpadError(
+        f"the relation {LabelMse.name} compares with the human's steering, but {drive.name!r} has no frame with a label and a "
+        f"finite answer; use --relation {SteersAlike.name}"
+    )

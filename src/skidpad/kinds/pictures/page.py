@@ -1,0 +1,376 @@
+"""How many frames went untested, in words; for the report and the terminal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import partial
+from math import degrees, nan, radians, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skidpad.drives.inspection import LOCK_DEG, count_problems, drive_warnings
+from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.summary import EPSILON_RAD2, CoverageGain, Rate, Summary, Untested, summarise, untested_frames
+from skidpad.oracles.doubts import DoubtKind, doubts_of
+from skidpad.oracles.error import scale_of
+from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike, fails_unchanged
+from skidpad.page.build import commands_of, doubt_words, run_warnings
+from skidpad.page.model import (
+    CoverageRow,
+    DeviationHistogram,
+    Fact,
+    Headline,
+    PicturePair,
+    ProblemRow,
+    RateRow,
+    ReportModel,
+    YieldRow,
+)
+from skidpad.page.pictures import drawn
+from skidpad.page.tags import looked_at
+from skidpad.page.wording import angles_sentence, count, counted, drive_with, interval, percent, with_unit
+from skidpad.runs.records import Record
+from skidpad.runs.worst import caused_first, label_relation
+
+if TYPE_CHECKING:
+    from skidpad.kinds.pictures.campaign import DeepTest
+    from skidpad.kinds.pictures.judging import JudgedOutput
+    from skidpad.oracles.relations import Relation
+    from skidpad.runs.folder import Run
+
+
+def untested_words(untested: Untested) -> str:
+    """Says how many frames went untested and why; "" where none did."""
+    if not untested.reasons:
+        return ""
+    why = ", ".join(f"{count(number)} {reason}" for reason, number in untested.reasons)
+    were = "was" if untested.judged == 1 else "were"
+    return f"{count(untested.judged)} of {counted(untested.frames, 'frame')} {were} judged. The others went untested: {why}."
+
+
+def drive_frames(untested: Untested) -> str:
+    """Words how many frames a drive has, and how many of them were judged where not all were."""
+    whole = counted(untested.frames, "frame")
+    return whole if untested.judged == untested.frames else f"{count(untested.judged)} of {whole} judged"
+
+
+_CRITERIA = {
+    "nc": "neuron coverage (NC)",
+    "kmnc": "neuron coverage, inside the known range (KMNC)",
+    "nbc": "neuron coverage, beyond the known range (NBC)",
+    "snac": "neuron coverage, above the known range (SNAC)",
+    "tknc": "neuron coverage, top neurons (TKNC)",
+}
+_STRICT_DEG = 1.0
+"""A wheel is not held steadier than this, so a tighter tolerance says more about the tolerance than about the network."""
+
+_HARDLY_ANY = 0.05
+"""The share of findings of the worst transform below which a tolerance that is wide already is said to let almost everything pass."""
+
+
+def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
+    """Says in one sentence what a case had to satisfy."""
+    if isinstance(relation, LabelMse):
+        bound_deg = degrees(sqrt(relation.tolerated_rad2))
+        return f"squared error against the label at most {relation.lambda_:g} x MSE of the originals (within {bound_deg:.2f} deg)"
+    if isinstance(relation, SteersAlike):
+        verb = "steers" if judged.is_steering else f"answers {judged.name}"
+        return f"{verb} within {relation.within_deg:g} deg of its answer on the original"
+    if isinstance(relation, AnswersAlike):
+        return f"answers {judged.name} within {relation.within:g}{_spaced(judged.shown_unit)} of its answer on the original"
+    if isinstance(relation, DecidesAlike):
+        return f"decides {judged.name} (at least {relation.threshold:g}{_spaced(judged.shown_unit)}) as on the original"
+    return relation.name
+
+
+def verdict_words(summary: Summary, relation: Relation, originals: Originals, judged: JudgedOutput, *, finished: bool) -> str:
+    """Says in a sentence or two, without the papers' names, what was found."""
+    overall = summary.overall
+    state = "" if finished else "Not finished yet. "
+    if overall.cases == 0:
+        return f"{state}No changed picture was judged."
+    if isinstance(relation, LabelMse) and is_undecided(relation, originals, summary):
+        bound_deg = degrees(sqrt(relation.tolerated_rad2))
+        why = f"the tolerance is {_bound(bound_deg)}°, which is" if bound_deg > LOCK_DEG else "there are labels that lie"
+        return (
+            f"{state}Undecided: {why} further than any steering wheel turns, so that {counted(overall.cases, 'changed picture')} "
+            f"with {counted(overall.findings, 'finding')} say nothing about the network. Are labels and answers in the units that they "
+            "are said to be in?"
+        )
+    kept, broken = _kept_and_broken(relation, judged)
+    if overall.findings == 0:
+        return f"{state}No findings: on all {count(overall.cases)} changed pictures the network {kept}."
+    worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
+    return (
+        f"{state}On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {broken}. "
+        f"The worst is {worst.name} with {percent(worst.rate)}."
+    )
+
+
+def is_undecided(relation: Relation, originals: Originals, summary: Summary) -> bool:
+    """Tells whether more is tolerated than a steering wheel turns, or nothing is found against labels beyond that: neither is a verdict."""
+    if not isinstance(relation, LabelMse):
+        return False
+    has_odd_labels = bool((np.abs(originals.label) > radians(LOCK_DEG)).any())
+    return degrees(sqrt(relation.tolerated_rad2)) > LOCK_DEG or (has_odd_labels and not summary.overall.findings)
+
+
+def _bound(angle_deg: float) -> str:
+    return f"{angle_deg:.0f}" if angle_deg >= 100.0 else f"{angle_deg:.2g}"
+
+
+def _kept_and_broken(relation: Relation, judged: JudgedOutput) -> tuple[str, str]:
+    """Says what a network does that satisfies a relation, and what one does that breaks it."""
+    verb, answer = "steers" if judged.is_steering else f"answers {judged.name}", "its answer on the unchanged picture"
+    if isinstance(relation, LabelMse):
+        bound, whom, beyond = f"{_bound(degrees(sqrt(relation.tolerated_rad2)))}°", "the human", "more than {}"
+    elif isinstance(relation, SteersAlike):
+        bound, whom, beyond = f"{relation.within_deg:g}°", answer, "{} or more"
+    elif isinstance(relation, AnswersAlike):
+        bound, whom, beyond = with_unit(relation.within, judged.shown_unit), answer, "{} or more"
+    elif isinstance(relation, DecidesAlike):
+        return f"decides {judged.name} as on the unchanged picture", f"decides {judged.name} otherwise than on the unchanged picture"
+    else:
+        return f"satisfies the relation {relation.name}", f"breaks the relation {relation.name}"
+    return f"{verb} within {bound} of {whom}", f"{verb} {beyond.format(bound)} away from {whom}"
+
+
+def headlines_of(summary: Summary) -> tuple[Headline, ...]:
+    """Words the figures beside the verdict."""
+    overall = summary.overall
+    frames = counted(summary.frames, "frame")
+    headlines = [
+        Headline("findings", count(overall.findings), f"of {count(overall.cases)} changed pictures (mutants) of {frames}"),
+        Headline("failure rate", percent(overall.rate), f"95 % interval {interval(overall.low, overall.high)}"),
+    ]
+    whole = next((gain for gain in summary.coverage if not gain.stimulus), None)
+    if whole is not None and whole.total:
+        detail = f"{percent(whole.originals / whole.total)} by the unchanged pictures alone; no score, read it beside the findings"
+        label = _CRITERIA.get(whole.criterion, f"{whole.criterion.upper()} coverage")
+        headlines.append(Headline(label, percent(whole.together / whole.total), detail))
+    return tuple(headlines)
+
+
+def warnings_of(relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+    """Says what a reader must know before believing the verdict."""
+    warnings = []
+    already, found = summary.overall.already_broken, summary.overall.findings
+    if already:
+        frames = "a frame that the network" if already == 1 else "frames that the network"
+        warnings.append(
+            f"{count(already)} of {counted(found, 'finding')} {'is' if already == 1 else 'are'} on {frames} gets wrong before anything is "
+            "changed: the original already breaks the relation, and the transform need not be at fault. Such findings are marked."
+        )
+    if isinstance(relation, LabelMse):
+        bound_deg = degrees(sqrt(relation.tolerated_rad2))
+        if any(doubt.kind is DoubtKind.WORSE_THAN_MEAN for doubt in doubts_of(originals.answer, originals.label)):
+            most = max((rate.rate for rate in summary.by_stimulus if rate.cases), default=0.0)
+            wide = "almost everything" if most < _HARDLY_ANY else f"{_bound(bound_deg)}°, which is much"
+            warnings.append(
+                "The tolerance is a multiple of this network's error on unchanged frames, which is larger than that of one that always "
+                f"answers the mean label, so the relation tolerates {wide}. Use --within-deg."
+            )
+        elif bound_deg < _STRICT_DEG:
+            warnings.append(
+                f"The tolerance is only {_bound(bound_deg)}°, because it is a multiple of the network's error on these very frames, which "
+                f"is {_bound(degrees(sqrt(originals.mse_rad2)))}° (RMSE). If it was trained on them, that says little: test on frames that "
+                "it has never seen, or set the tolerance with --within-deg."
+            )
+    return tuple(warnings)
+
+
+def notes_of(campaign: DeepTest, relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+    """Says how the figures are to be read."""
+    judged, sentence = campaign.judged, relation_sentence(relation, campaign.judged)
+    notes = [
+        f"Relation: {relation.name}; {sentence}."
+        if isinstance(relation, LabelMse)
+        else f"Relation: {relation.name}; a case breaks it unless it {sentence}.",
+        f"{angles_sentence(judged.output)}Pictures are computed again from their recipes.",
+        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
+        "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score."
+        if campaign.has_coverage
+        else "The subject is a black box: its neurons cannot be seen, so there is no coverage.",
+    ]
+    if isinstance(relation, LabelMse):
+        notes.insert(
+            1,
+            "The relation compares squares: a squared error of 9 times the tolerated one is an error of 3 times the tolerated angle. Both "
+            "are said of each finding, and the excess in the records is the ratio of squares.",
+        )
+    if campaign.window_words:
+        notes.append(f"The subject has a memory: each transform is applied {campaign.window_words}; pictures show the last.")
+    if summary.unjudged:
+        why = "has no label" if isinstance(relation, LabelMse) else "has no finite answer on the original"
+        notes.append(f"{counted(summary.unjudged, 'mutant')} could not be judged and count in no rate: the frame {why}.")
+    if summary.not_finite:
+        have = "has" if summary.not_finite == 1 else "have"
+        notes.append(f"{counted(summary.not_finite, 'mutant')} {have} no finite answer on themselves or their original.")
+    if originals.labelled:
+        rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
+        notes.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {counted(originals.labelled, 'labelled frame')}.")
+    if isinstance(relation, LabelMse):
+        near = summary.near_original()
+        found = counted(sum(rate.findings for rate in near), "finding")
+        notes.append(
+            f"Eq. 3 asks which parameters leave the error near that of the originals (epsilon {EPSILON_RAD2:.4f} rad^2): it keeps "
+            f"{len(near)} of {len(summary.filtered)} of them, with {found}. Fog and rain are exempt, as in the paper."
+        )
+    return tuple(notes)
+
+
+def _spaced(unit: str) -> str:
+    return f" {unit}" if unit in {"m/s", "m/s2"} else ""
+
+
+PAIRS = 24
+"""Pictures that a report shows; more would not be looked at."""
+
+
+def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
+    """Counts the run, renders its worst findings again and words the verdict."""
+    originals = Originals.of(run, len(campaign.drive))
+    relation = campaign.relation(originals)
+    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged, relation)
+    overall = summary.overall
+    untested = untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
+    doubtful = doubt_words(run)
+    lost = tuple(filter(None, (untested_words(untested),)))
+    pairs, undrawn = drawn(showcase(run), partial(_pair, run, campaign, relation))
+    return ReportModel(
+        title=f"{campaign.subject.description.name} on {campaign.drive.name}",
+        verdict=doubtful + verdict_words(summary, relation, originals, campaign.judged, finished=run.is_finished),
+        cases=overall.cases,
+        findings=overall.findings,
+        headlines=headlines_of(summary),
+        subject=campaign.subject.description.name,
+        output=_output_words(campaign),
+        drive=drive_with(campaign.settings.drive, drive_frames(untested)),
+        pairs=pairs,
+        rates=tuple(map(_rate_row, summary.by_stimulus)),
+        rates_by_parameters=tuple(map(_rate_row, summary.by_parameters)),
+        coverage=tuple(
+            CoverageRow(gain.criterion, gain.originals, gain.together, gain.total, gain.reachable)
+            for gain in summary.coverage
+            if not gain.stimulus
+        ),
+        yields=_yields(summary),
+        deviations=_deviations(summary, relation, campaign.judged),
+        problems=tuple(
+            ProblemRow(kind.kind.value, kind.count, tuple(map(str, kind.examples)))
+            for kind in count_problems([*campaign.drive.problems, *summary.problems])
+        ),
+        configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
+        manifest=tuple(Fact(name, _plain(value)) for name, value in run.manifest.facts().items()),
+        commands=commands_of(run),
+        notes=(*notes_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
+        warnings=(
+            *run_warnings(run),
+            *undrawn,
+            *drive_warnings(campaign.drive),
+            *warnings_of(relation, originals, summary),
+            *(lost if untested.is_damage else ()),
+        ),
+        looked=looked_at(run),
+        undecided=bool(doubtful) or is_undecided(relation, originals, summary),
+    )
+
+
+def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
+    """Returns findings worth looking at, worst first: the worst of each stimulus, then in turns those of other frames.
+
+    Findings on frames that fail as they are come last, as everywhere (`campaigns.worst`).
+
+    The worst findings of all are often neighbours in time under one transformation, and twenty-four of those teach no more
+    than one; so the stimuli take turns, each with its worst.
+    """
+    relation = label_relation(run)
+
+    def badness(record: Record) -> tuple[bool, float]:
+        return relation is not None and _already_broken(relation, record), -record.excess
+
+    queues: dict[str, list[Record]] = {}
+    for stimulus, table in _worst_by_stimulus(run, relation, 8 * pairs).items():
+        queues[stimulus] = [Record.from_row(row) for row in table.to_pylist()]
+    # the worst of each stimulus is shown whichever frame it is on; only what comes after them must be on another
+    chosen = sorted((queue.pop(0) for queue in queues.values()), key=badness)[:pairs]
+    frames = {record.frame_id for record in chosen}
+    while any(queues.values()) and len(chosen) < pairs:
+        for queue in queues.values():
+            record = next((record for record in queue if record.frame_id not in frames), None)
+            queue[:] = queue[queue.index(record) + 1 :] if record is not None else []
+            if record is not None and len(chosen) < pairs:
+                chosen.append(record)
+                frames.add(record.frame_id)
+    return sorted(chosen, key=badness)
+
+
+def _worst_by_stimulus(run: Run, relation: LabelMse | None, limit: int) -> dict[str, pa.Table]:
+    worst: dict[str, pa.Table] = {}
+    for phase in run.phases():
+        for table in run.iter_records(phase):
+            found = table.filter(table["violated"])
+            keys = pc.unique(found["stimulus"]).to_pylist() if phase in {"originals", "grid"} else [phase]
+            for key in keys:
+                part = found.filter(pc.equal(found["stimulus"], key)) if phase == "grid" else found
+                worst[key] = caused_first(pa.concat_tables([worst[key], part]) if key in worst else part, relation, limit)
+    return {key: table for key, table in worst.items() if table.num_rows}
+
+
+def _pair(run: Run, campaign: DeepTest, relation: Relation, record: Record) -> PicturePair:
+    recipe, judged = record.recipe, campaign.judged
+    return PicturePair(
+        case_id=record.case_id,
+        frame_id=record.frame_id,
+        stimulus=recipe.name,
+        recipe=" ".join(filter(None, (str(recipe), campaign.window_words))),
+        original=campaign.picture(record.frame_index, type(recipe)()),
+        mutant=campaign.picture(record.frame_index, recipe),
+        original_answer=judged.shown(record.original),
+        mutant_answer=judged.shown(record.mutant),
+        excess=record.excess,
+        label_answer=judged.shown(record.label),
+        unit=judged.shown_unit,
+        scale=scale_of(relation.name),
+        relation=relation_sentence(relation, judged),
+        replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
+        already_broken=_already_broken(relation, record),
+    )
+
+
+def _already_broken(relation: Relation, record: Record) -> bool:
+    return bool(fails_unchanged(relation, np.array([record.original]), np.array([record.label]))[0])
+
+
+def _output_words(campaign: DeepTest) -> str:
+    if campaign.judged.is_steering and len(campaign.subject.description.outputs) == 1:
+        return ""
+    unit = campaign.judged.shown_unit
+    return f"{campaign.judged.name} ({unit})" if unit else campaign.judged.name
+
+
+def _rate_row(rate: Rate) -> RateRow:
+    return RateRow(rate.name, rate.parameters, rate.findings, rate.cases, rate.rate, rate.low, rate.high, rate.already_broken)
+
+
+def _yields(summary: Summary) -> tuple[YieldRow, ...]:
+    found = {rate.name: rate for rate in summary.by_stimulus}
+
+    def row(gain: CoverageGain) -> YieldRow:
+        rate = found[gain.stimulus]
+        return YieldRow(gain.stimulus, gain.criterion, gain.together - gain.originals, gain.total, rate.findings, rate.cases)
+
+    return tuple(row(gain) for gain in summary.coverage if gain.stimulus in found)
+
+
+def _deviations(summary: Summary, relation: Relation, judged: JudgedOutput) -> DeviationHistogram:
+    bound = relation.within_deg if isinstance(relation, SteersAlike) else relation.within if isinstance(relation, AnswersAlike) else nan
+    return DeviationHistogram(judged.edges, tuple(summary.deviations.tolist()), bound, summary.not_finite, judged.shown_unit)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,1 @@
+"""The worst look of a learned weather, searched for: `skidpad weather search` (TACTIC)."""

@@ -1,0 +1,146 @@
+"""A condition applied to every scene: answers, verdicts, coverage under all criteria, and the pictures of the worst.
+
+Pictures are hashed as `Weather.translate` makes them one by one, so that they can be made again on the same kind of machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from skidpad.core.errors import BadRunError
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pixel_hash
+from skidpad.core.stimuli import Params, Recipe
+from skidpad.kinds.pictures.styles.evaluation import Glance
+from skidpad.oracles.relations import Answers, SteersAlike
+from skidpad.runs.records import build_records
+from skidpad.runs.replay import ReplayResult, Reproduction, replay
+from skidpad.runs.workers.performing import patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skidpad.core.images import NumpyFrames
+    from skidpad.coverage.tracker import CoverageTracker
+    from skidpad.drives.drive import Drive
+    from skidpad.kinds.pictures.styles.campaign import Tactic
+    from skidpad.kinds.pictures.styles.evaluation import Evaluator
+    from skidpad.runs.folder import Run
+    from skidpad.stimuli.weather.translation import Weather
+
+
+HASHED = 8
+"""How many of the worst scenes of a condition have their picture's hash kept."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Every scene under one condition, in the order of the set: answers, whether the filter took it, and neurons active."""
+
+    answers: FloatArray
+    accepted: BoolArray
+    active: np.ndarray
+
+
+def recipe_of(weather: str, style: Sequence[float]) -> Recipe:
+    """Returns the recipe of a weather under a style."""
+    return Recipe.of(weather, Params(**{f"style_{place}": float(number) for place, number in enumerate(style)}))
+
+
+def style_of(recipe: Recipe) -> torch.Tensor:
+    """Returns the style that a recipe holds, (style,) float32."""
+    params = recipe.steps[0].params
+    return torch.tensor([params.real(f"style_{place}") for place in range(len(params))])
+
+
+def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker) -> Applied:
+    """Shows the subject every scene under the style; the tracker takes what they cover."""
+    scenes = evaluator.scenes
+    norms = evaluator.decoder.norms(torch.from_numpy(np.asarray(style))[None])
+    counted = scenes.counted
+    answers, accepted, active = np.full(len(scenes), np.nan), np.ones(len(scenes), np.bool_), np.zeros(len(scenes), np.int32)
+    glances = [Glance(number, norms, whole=True) for number in range(len(scenes.blocks))]
+    for block, shown in zip(scenes.blocks, evaluator.show_all(glances), strict=True):
+        if shown.accepted is not None:
+            accepted[block.scenes] = shown.accepted.cpu().numpy()
+        answers[block.scenes] = shown.answers.cpu().numpy()
+        use = torch.from_numpy(accepted[block.scenes]) & counted[block.scenes]
+        if shown.values is not None:
+            values = shown.values if bool(use.all()) else shown.values[use.to(shown.values.device)]
+            active[np.flatnonzero(use.numpy()) + block.scenes.start] = tracker.update(values).active_neurons
+    return Applied(answers, accepted, active)
+
+
+def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> NumpyFrames:
+    """Renders one frame of the drive under a recipe, (height, width, 3)."""
+    frame = drive.read([index]).whole().frames
+    made: NumpyFrames = as_numpy(weather.translate(frame, style_of(recipe)))[0] if recipe.steps else frame[0]
+    return made
+
+
+def records_of(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: float, pictures: Sequence[str | None]) -> pa.Table:
+    """Builds the records of one condition, one a scene; a scene that the filter refused is not judged."""
+    scenes = evaluator.scenes
+    excess, broken = verdicts(applied, scenes.original, bound_deg)
+    return build_records(
+        frame_index=scenes.indices,
+        frame_ids=scenes.frame_ids,
+        recipes=[recipe] * len(scenes),
+        label=scenes.label,
+        original=scenes.original,
+        mutant=applied.answers,
+        excess=excess,
+        violated=broken,
+        active_neurons=applied.active.astype(np.int64),
+        picture=pictures,
+    )
+
+
+def verdicts(applied: Applied, original: FloatArray, bound_deg: float) -> tuple[FloatArray, BoolArray]:
+    """Returns the excess over the smallest error bound and whether it is broken; NaN and False for scenes that do not count."""
+    answers = Answers(original, applied.answers, np.full(len(original), np.nan))
+    excess = np.where(applied.accepted & np.isfinite(original), SteersAlike(within_deg=bound_deg).excess(answers), np.nan)
+    with np.errstate(invalid="ignore"):
+        return excess, excess > 1.0
+
+
+def hashes(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: float, drive: Drive, weather: Weather) -> list[str | None]:
+    """Hashes the pictures of the worst scenes, rendered one by one; None for the others."""
+    scenes = evaluator.scenes
+    excess, broken = verdicts(applied, scenes.original, bound_deg)
+    found: list[str | None] = [None] * len(scenes)
+    order = np.argsort(-np.where(broken, excess, -np.inf), kind="stable")[:HASHED]
+    for place in order[broken[order]].tolist():
+        found[place] = pixel_hash(patiently(partial(picture, drive, weather, int(scenes.indices[place]), recipe)))
+    return found
+
+
+TOLERANCE_RAD = {"cpu": 2e-3, "cuda": 5e-2}
+"""One scene alone is rounded otherwise than in a batch: by a level of 255 here and there, in bfloat16 by a few."""
+
+
+def replay_scene(campaign: Tactic, run: Run, prefix: str) -> ReplayResult:
+    """Translates the scene whose case id begins with `prefix`, asks the subject again and judges again."""
+    record = run.find(prefix)
+
+    def render(_frame_id: str, recipe: Recipe) -> NumpyFrames:
+        return picture(campaign.drive, campaign.weather, record.frame_index, recipe)
+
+    def predict(_frame_id: str, recipe: Recipe) -> float:
+        batch = campaign.drive.read([record.frame_index], lead=campaign.subject.lead)
+        if not len(batch):
+            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        clip = as_numpy(campaign.weather.translate(batch.clip, style_of(recipe))) if recipe.steps else batch.clip
+        return float(campaign.subject.predict(clip)[0, campaign.column])
+
+    return replay(record, run.manifest, render, predict, SteersAlike(within_deg=campaign.settings.bounds_deg[0]))
+
+
+def reproduction(campaign: Tactic, result: ReplayResult) -> Reproduction:
+    """Compares picture, answers and verdict, within the rounding of one scene against a batch."""
+    return result.reproduction(TOLERANCE_RAD.get(campaign.decoder.device.type, 2e-3))

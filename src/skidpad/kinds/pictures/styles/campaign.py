@@ -1,0 +1,291 @@
+"""TACTIC as a job: the worst conditions of a weather, one after the other, for every search and repeat, into a run.
+
+A phase is one repeat of one search, a shard is one condition: it starts from what the conditions before it have covered.
+
+Reference: TACTIC, sections 3.3 and 4.
+Deviates: R_t, the regions uncovered so far, are those that no condition found before has covered; tries that were not kept leave no
+trace, so that the fitness of two tries of one search can be compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from skidpad.core.errors import BadSubjectError, SkidpadError
+from skidpad.core.progress import Progress, silent
+from skidpad.core.seeding import child_seed
+from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.profile import Profile, profile_of
+from skidpad.coverage.tracker import CoverageTracker
+from skidpad.drives.opening import open_drive
+from skidpad.kinds.crews import crew_for
+from skidpad.kinds.drives.work import check_unchanged
+from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.pictures.judging import JudgedOutput
+from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
+from skidpad.kinds.pictures.styles.condition import Condition, find
+from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, ShowAll
+from skidpad.kinds.pictures.styles.fitness import filter_of
+from skidpad.kinds.pictures.styles.scenes import BLOCK, SceneSet, read_scenes
+from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.runs.segments import ShardResult
+from skidpad.runs.shards import one_by_one, run_shards
+from skidpad.runs.workers.performing import patiently
+from skidpad.runs.workers.protocol import in_order
+from skidpad.search.evolution import StyleTask
+from skidpad.stimuli.weather.decoding import FoldedDecoder
+from skidpad.stimuli.weather.files import load_weather
+from skidpad.stimuli.weather.translation import Weather
+from skidpad.subjects.recorded import subject_record
+
+if TYPE_CHECKING:
+    from skidpad.drives.drive import Drive
+    from skidpad.kinds.pictures.styles.evaluation import Glance
+    from skidpad.runs.workers.protocol import Crew, Work, Workers
+    from skidpad.subjects.base import Subject
+
+
+COVERED = "conditions"
+"""The name of the coverage state of a shard."""
+
+
+LOOK = "look"
+"""The step of a worker: a style's fitness is a map over blocks of scenes and a merge."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What looking at styles builds on: the scenes, encoded, and the bounds of the neurons."""
+
+    scenes: SceneSet
+    profile: Profile
+
+
+@dataclass(frozen=True)
+class Tactic:
+    """A campaign with everything loaded: subject and weather once, the drive lazily."""
+
+    settings: TacticSettings
+    subject: Subject
+    drive: Drive
+    weather: Weather
+    decoder: FoldedDecoder
+
+    @classmethod
+    def load(cls, settings: TacticSettings, seen: Manifest | None = None) -> Self:
+        """Loads subject and weather and opens the drive, so that a wrong one ends the work at once."""
+        card, weights = load_weather(Path(settings.weather))
+        decoder = FoldedDecoder(card, weights, settings.device)
+        subject = _load_subject(settings, seen)
+        judged = JudgedOutput.of(subject.description, settings.output)
+        if not judged.output.is_angle:
+            raise SkidpadError(f"critical conditions are told by how far an angle moves, and the output {judged.name!r} is none")
+        if not subject.layers:
+            raise SkidpadError(
+                f"the search is guided by coverage, and {subject.description.name!r} is a black box whose neurons cannot be seen; "
+                "test it with `skidpad weather test`"
+            )
+        filter_of(settings.validity, card)
+        return cls(settings, subject, open_drive(settings.drive), Weather(card, weights, settings.device), decoder)
+
+    @cached_property
+    def column(self) -> int:
+        """The column of the judged output."""
+        return JudgedOutput.of(self.subject.description, self.settings.output).column
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of subject, drive and weather."""
+        return {"subject": self.subject.sha256, "drive": self.drive.sha256, "weather": self.weather.card.weights_sha256}
+
+    def phases(self) -> tuple[tuple[str, str, int], ...]:
+        """Returns each phase with its search and repeat; repeats of all searches go hand in hand, so that a stopped run compares."""
+        return tuple(
+            (phase_name(search, repeat), search, repeat) for repeat in range(self.settings.repeats) for search in self.settings.searches
+        )
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        manifest = Manifest.collect(
+            device=self.settings.device,
+            seed=self.settings.seed,
+            hashes=self.hashes,
+            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+            subject=subject_record(self.subject),
+        )
+        return Run.create(out, self.settings.to_config(), manifest)
+
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
+        """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
+        check_unchanged(run, self.hashes)
+        phases = self.phases()
+        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
+            if any(len(run.completed(phase)) < self.settings.conditions for phase, _, _ in phases):
+                profile = self.profile(run, progress)
+                with self.evaluator(profile, run.path / "state" / "contents.bin", progress, crew) as evaluator:
+                    for phase, search, repeat in phases:
+                        work = _Conditions(self, run, evaluator, self.tracker(profile), phase, search, repeat, progress)
+                        parts = f"conditions of {search}, repeat {repeat + 1},"
+                        run_shards(run, phase, self.settings.conditions, one_by_one(work), parts=parts)
+            run.finish({phase: self.settings.conditions for phase, _, _ in phases})
+
+    def step(self, name: str, given: Stage) -> Work:  # noqa: ARG002  there is one step
+        """Returns the work of the one step: showing the subject a block of scenes under some styles."""
+        if given.scenes.contents.needs_networks:
+            given.scenes.contents.attach(self.weather, self.decoder)
+        evaluator = self._evaluator(given)
+        return lambda glance, _: evaluator.shown(glance)
+
+    def item_name(self, step: str, item: Glance) -> str:  # noqa: ARG002  there is one step
+        """Names a block of scenes."""
+        return f"block {item.number} of the scenes under {len(item.norms)} styles"
+
+    def profile(self, run: Run, progress: Progress = silent) -> Profile:
+        """Returns the bounds of the neurons, measured once a run."""
+        drive = open_drive(self.settings.profile_drive) if self.settings.profile_drive else self.drive
+        path = run.path / "state" / "profile.safetensors"
+        if not path.exists():
+            size, lead = BLOCK.get(self.decoder.device.type, 16), self.subject.lead
+            patiently(lambda: profile_of(self.subject, drive.batches(size, lead=lead), drive.sha256, len(drive), progress)).save(path)
+        return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
+
+    def tracker(self, profile: Profile) -> CoverageTracker:
+        """Returns a tracker of every criterion that is reported, with nothing covered."""
+        return CoverageTracker([CRITERIA.get(name)() for name in GUIDES], self.subject.layers, profile, self.decoder.device)
+
+    @contextmanager
+    def evaluator(
+        self, profile: Profile, file: Path | None = None, progress: Progress = silent, crew: Crew | None = None
+    ) -> Iterator[Evaluator]:
+        """Reads and encodes the scenes, and frees them at the end; crew: who looks at them, the evaluator itself without one."""
+        s = self.settings
+        scenes = read_scenes(
+            self.drive,
+            self.subject,
+            self.column,
+            self.weather,
+            self.decoder,
+            wanted=s.frames,
+            file=file,
+            keep_sources=filter_of(s.validity, self.weather.card, s.device) is not None,
+            progress=progress,
+        )
+        stage = Stage(scenes, profile)
+        try:
+            yield self._evaluator(stage, None if crew is None else lambda glances: in_order(crew.map(LOOK, stage, glances)))
+        finally:
+            scenes.contents.close()
+
+    def _evaluator(self, stage: Stage, show_all: ShowAll | None = None) -> Evaluator:
+        s = self.settings
+        scene_filter = filter_of(s.validity, self.weather.card, s.device)
+        criterion = CRITERIA.get(s.criterion)()
+        return Evaluator(stage.scenes, self.decoder, self.subject, self.column, criterion, stage.profile, scene_filter, show_all)
+
+
+@dataclass(frozen=True)
+class _Conditions:
+    """The work of one phase: condition by condition."""
+
+    campaign: Tactic
+    run: Run
+    evaluator: Evaluator
+    tracker: CoverageTracker
+    phase: str
+    search: str
+    repeat: int
+    progress: Progress
+
+    def __call__(self, index: int) -> ShardResult:
+        s, campaign = self.campaign.settings, self.campaign
+        covered = self._covered(index).state(s.criterion)
+        # The repeats of all searches share their seeds, so that they begin with the same styles.
+        task = StyleTask(
+            campaign.weather.style_size,
+            child_seed(s.seed, "repeat", self.repeat, "condition", index),
+            s.patience,
+            s.iterations,
+            s.style_limit,
+        )
+        goal = Goal.of(covered.bits, covered.reachable, s.weights, racing=s.racing, risk=s.risk, measured=self.search == "map-elites")
+
+        def told(tries: int, best: float) -> None:
+            self.progress(index, s.conditions, f"{self.search}, repeat {self.repeat + 1}, condition {index + 1}: try {tries}, F {best:.3f}")
+
+        found = find(self.search, task, self.evaluator, goal, s.at_once, told)
+        tracker = self.tracker.fresh()
+        applied = apply(self.evaluator, found.best.style, tracker)
+        recipe = recipe_of(campaign.weather.card.name, found.best.style.tolist())
+        pictures = hashes(applied, self.evaluator, recipe, s.bounds_deg[0], campaign.drive, campaign.weather)
+        condition = Condition(
+            self.search,
+            self.repeat,
+            index,
+            tuple(found.best.style.tolist()),
+            found.best.value,
+            found.best.diversity,
+            found.best.divergence_rad,
+            found.best.newly,
+            goal.regions,
+            int((~applied.accepted).sum()),
+            found.tries,
+            found.frames,
+            round(found.seconds, 3),
+        )
+        table = records_of(applied, self.evaluator, recipe, s.bounds_deg[0], pictures)
+        result = ShardResult(self.phase, index, table, {COVERED: tracker.pack()}, self.evaluator.scenes.problems)
+        # last of all: with its file there and its shard not yet, a condition would look kept and be looked for again
+        self.run.write_state(condition_file(self.phase, index), condition.to_json())
+        return result
+
+    def _covered(self, before: int) -> CoverageTracker:
+        return covered_by(self.run, self.phase, self.tracker, before)
+
+
+def covered_by(run: Run, phase: str, blank: CoverageTracker, before: int | None = None) -> CoverageTracker:
+    """Returns what the conditions of a phase cover together, or those before one of them."""
+
+    def unpack(data: bytes) -> CoverageTracker:
+        tracker = blank.fresh()
+        tracker.unpack(data)
+        return tracker
+
+    def merge(first: CoverageTracker, second: CoverageTracker) -> CoverageTracker:
+        first.merge(second)
+        return first
+
+    return run.coverage(phase, unpack, merge, before).get(COVERED, blank.fresh())
+
+
+def phase_name(search: str, repeat: int) -> str:
+    """Returns the phase of one repeat of a search."""
+    return f"{search}-r{repeat:02d}"
+
+
+def condition_file(phase: str, number: int) -> str:
+    """Returns the name of the state that holds a condition."""
+    return f"condition-{phase}-{number:02d}.json"
+
+
+def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:
+    """Loads the subject where the weather runs; one that cannot run there (a format without a GPU) on the CPU."""
+    try:
+        return subject_of(seen, settings.subject, settings.device)
+    except BadSubjectError:
+        if settings.device == "cpu":
+            raise
+        return subject_of(seen, settings.subject, "cpu")
+
+
+@CAMPAIGNS.register("tactic")
+def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> Tactic:
+    """Searches a learned weather for the conditions under which a network errs most."""
+    return Tactic.load(TacticSettings.from_config(config), seen)

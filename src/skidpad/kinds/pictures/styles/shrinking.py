@@ -1,0 +1,97 @@
+"""Critical conditions made smaller: a style nearer to the most ordinary look of its weather that still turns the wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.kinds.evidence import WITNESSES
+from skidpad.kinds.pictures.evidence import PictureWitness
+from skidpad.kinds.pictures.judging import JudgedOutput
+from skidpad.kinds.pictures.shrinking import Accepts, shrink_recipe
+from skidpad.kinds.pictures.styles.fitness import filter_of
+from skidpad.kinds.pictures.styles.scenes import at_working_size
+from skidpad.kinds.shrinking import SHRINKERS, Shrunk
+from skidpad.oracles.relations import SteersAlike
+from skidpad.stimuli.weather.translation import WeatherStimulus
+from skidpad.subjects.base import Observation
+
+if TYPE_CHECKING:
+    from skidpad.drives.drive import Drive
+    from skidpad.kinds.pictures.judging import Originals
+    from skidpad.kinds.pictures.styles.campaign import Tactic
+    from skidpad.oracles.relations import Relation
+    from skidpad.runs.folder import Run
+    from skidpad.subjects.base import Subject
+
+
+@dataclass(frozen=True)
+class StyleCampaign:
+    """A search for conditions seen as a campaign over pictures: one stimulus, the weather, whose parameters are its style."""
+
+    campaign: Tactic
+
+    @property
+    def subject(self) -> Subject:
+        """The network under test."""
+        return self.campaign.subject
+
+    @property
+    def drive(self) -> Drive:
+        """Where the scenes are from."""
+        return self.campaign.drive
+
+    @cached_property
+    def stimuli(self) -> Mapping[str, Stimulus]:
+        """The weather under its name."""
+        return {self.campaign.weather.card.name: WeatherStimulus(self.campaign.weather)}
+
+    @cached_property
+    def judged(self) -> JudgedOutput:
+        """The angle that is judged."""
+        return JudgedOutput.of(self.subject.description, self.campaign.settings.output)
+
+    def relation(self, originals: Originals) -> Relation:
+        """Returns the relation at the smallest bound of the search, which findings are told by."""
+        del originals
+        return SteersAlike(within_deg=self.campaign.settings.bounds_deg[0])
+
+    def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
+        """Translates frames one by one, as a replay does: how a convolution rounds may hang on its company."""
+        return as_numpy(recipe.apply(frames, self.stimuli))
+
+    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+        """Shows the subject a clip in the weather; neurons are not looked at."""
+        changed = recipe.apply(as_numpy(clip), self.stimuli)
+        answers = self.subject.predict(changed)
+        return changed[self.subject.lead :], Observation(answers, torch.zeros((len(answers), 0)))
+
+
+def shrink_style(campaign: Tactic, run: Run, row: Mapping[str, Any], progress: Progress = silent) -> Shrunk:
+    """Shrinks the style of a finding; where the search had a filter of scenes, through pictures alone that it takes."""
+    return shrink_recipe(StyleCampaign(campaign), run, row, progress, accepted_by_search(campaign))
+
+
+def accepted_by_search(campaign: Tactic) -> Accepts | None:
+    """Returns the search's filter, which is given scenes at the size at which the search gives them; None without one."""
+    settings, weather = campaign.settings, campaign.weather
+    scene_filter = filter_of(settings.validity, weather.card, settings.device)
+    if scene_filter is None:
+        return None
+    return lambda sources, changed: scene_filter.accepts(at_working_size(sources, weather), changed)
+
+
+SHRINKERS.register("tactic")(shrink_style)
+
+
+@WITNESSES.register("tactic")
+def style_witness(campaign: Tactic, run: Run) -> PictureWitness:
+    """Returns what shows the scenes of a search for conditions."""
+    return PictureWitness(StyleCampaign(campaign), run)

@@ -1,0 +1,1 @@
+"""Recorded frames under learned weather: `skidpad weather test` (DeepRoad)."""

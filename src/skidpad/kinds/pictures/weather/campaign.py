@@ -1,0 +1,279 @@
+"""Learned weathers as the stimuli of a campaign: named, each under chosen styles, and the same pixels for a frame in any company."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+
+from skidpad.core.errors import BadSubjectError, SkidpadError
+from skidpad.core.images import Frames, as_numpy
+from skidpad.core.seeding import child_rng
+from skidpad.core.stimuli import Params, Recipe, Space, Stimulus
+from skidpad.coverage.tracker import CoverageTracker
+from skidpad.drives.opening import open_drive
+from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.judging import JudgedOutput
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
+from skidpad.kinds.pictures.work import default_shard_frames
+from skidpad.oracles.relations import SteersAlike
+from skidpad.runs.folder import Run
+from skidpad.runs.manifest import Manifest
+from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard, load_weather
+from skidpad.stimuli.weather.settings import Method
+from skidpad.stimuli.weather.translation import STYLE_LIMIT, Weather, WeatherStimulus
+from skidpad.subjects.base import Observation
+from skidpad.subjects.network import usable_device
+from skidpad.subjects.recorded import subject_record
+
+if TYPE_CHECKING:
+    from skidpad.core.stimuli import Recipe
+    from skidpad.coverage.profile import Profile
+    from skidpad.drives.drive import Drive
+    from skidpad.kinds.pictures.campaign import Look
+    from skidpad.subjects.base import Subject
+
+
+F = TypeVar("F", bound=Frames)
+
+_SMALL_PX = 128
+"""On a CPU, larger pictures are translated as fast one by one, and one picture to show is one picture to make."""
+
+_COMPILED = Lock()
+"""On a GPU parts of the networks are compiled when they first meet a shape, and torch's compiler minds other threads."""
+
+
+class WeatherLooks:
+    """A weather in front of the camera under a few styles, which are the grid of its space.
+
+    Frames go through the networks in groups of one size, the last group filled up with its last frame: how a convolution
+    rounds may hang on the size of the batch, and a finding's picture must come out the same when it is made alone.
+    """
+
+    def __init__(self, weather: Weather, styles: Sequence[Params]) -> None:
+        self.weather = weather
+        by_one = weather.device.type == "cpu" and weather.card.size_px > _SMALL_PX
+        self.group_frames = 1 if by_one else weather.batch_size
+        self._stimulus = WeatherStimulus(weather)
+        self._alone: AbstractContextManager[object] = _COMPILED if weather.device.type == "cuda" else nullcontext()
+        self.space = Space(self._stimulus.space.parameters, tuple(styles))
+
+    @property
+    def is_halved(self) -> bool:
+        """Whether a GPU ran out of memory, so that fewer frames are translated at a time than were meant to."""
+        return self.weather.batch_size < self.group_frames
+
+    def apply(self, frames: F, params: Params) -> F:
+        """Returns the frames in the weather, of the same shape and kind."""
+        return self.decoded(self._groups(frames), frames, params) if len(frames) else frames
+
+    def encoded(self, frames: Frames) -> list[torch.Tensor]:
+        """Returns the content codes of frames group by group, for `decoded` under one style after the other."""
+        return list(self._groups(frames))
+
+    def decoded(self, contents: Iterable[torch.Tensor], frames: F, params: Params) -> F:
+        """Returns the frames that gave the contents in the weather, of the same shape and kind."""
+        style = self._stimulus.style(params)
+        if style is not None:
+            style = style.to(self.weather.device, self.weather.dtype)  # which waits for a GPU, and so before others are kept waiting
+        size = (int(frames.shape[1]), int(frames.shape[2]))
+        parts: list[torch.Tensor] = []
+        for content in contents:
+            with self._alone:
+                parts.append(self.weather.decode(content, style, size))
+        pictures = torch.cat(parts)[: len(frames)]
+        return pictures.to(frames.device) if isinstance(frames, torch.Tensor) else pictures.cpu().numpy()  # type: ignore[return-value] # the kind that came in
+
+    def _groups(self, frames: Frames) -> Iterator[torch.Tensor]:
+        places = np.minimum(np.arange(-(-len(frames) // self.group_frames) * self.group_frames), len(frames) - 1)
+        filled = frames
+        if len(places) > len(frames):
+            filled = frames[torch.from_numpy(places).to(frames.device)] if isinstance(frames, torch.Tensor) else frames[places]
+        for start in range(0, len(places), self.group_frames):
+            with self._alone:
+                content = self.weather.encode(filled[start : start + self.group_frames])
+            yield content
+
+
+class InWeathers:
+    """Frames under one weather and style after the other: encoded once a weather, decoded under each of its styles; for one thread."""
+
+    def __init__(self, frames: Frames, weathers: Mapping[str, Stimulus]) -> None:
+        self._frames = frames
+        self._weathers = weathers
+        self._kept: tuple[str, list[torch.Tensor]] = ("", [])
+
+    def under(self, recipe: Recipe) -> Frames:
+        """Returns the frames under a recipe, as `recipe.apply` does."""
+        name = recipe.steps[0].stimulus if len(recipe.steps) == 1 else ""
+        looks = self._weathers.get(name)
+        # one style alone needs no memory for what others would share
+        if not isinstance(looks, WeatherLooks) or len(looks.space.grid) == 1 or not len(self._frames):
+            return recipe.apply(self._frames, self._weathers)
+        params = recipe.steps[0].params
+        looks.space.check(name, params)
+        if self._kept[0] != name:
+            self._kept = ("", [])  # the codes of another weather make room first
+            self._kept = (name, looks.encoded(self._frames))
+        return looks.decoded(self._kept[1], self._frames, params)
+
+
+def open_weathers(files: Sequence[str], device: str, choice: StyleChoice, styles: int, seed: int) -> Mapping[str, WeatherLooks]:
+    """Loads weathers by the names of their files, with the method where two have one name, and draws the styles of each."""
+    usable_device(device)
+    loaded = [load_weather(Path(file)) for file in files]
+    stems = [_stem(file) for file in files]
+    counts = Counter(stems)
+    names = [stem if counts[stem] == 1 else f"{stem}-{card.method.value}" for stem, (card, _) in zip(stems, loaded, strict=True)]
+    twice = next((stem for stem, name in zip(stems, names, strict=True) if names.count(name) > 1), None)
+    if twice is not None:
+        raise SkidpadError(f"two weathers are called {twice!r}; give each once, and files that differ names that differ")
+    return {
+        name: WeatherLooks(Weather(card, weights, device), drawn_styles(card, choice, styles, seed))
+        for name, (card, weights) in zip(names, loaded, strict=True)
+    }
+
+
+def drawn_styles(card: WeatherCard, choice: StyleChoice, count: int, seed: int) -> tuple[Params, ...]:
+    """Returns the styles that a weather is tried under; one without numbers for UNIT."""
+    if card.method is Method.UNIT:
+        return (Params(),)
+    size = card.sizes.style
+    rng = child_rng(seed, "styles", card.weights_sha256)
+    if choice is StyleChoice.RANDOM:
+        rows = rng.standard_normal((count, size))
+    elif card.styles is None:
+        raise BadWeatherError(
+            f"the weather {card.name!r} does not say what styles its real pictures have; use --style random, or learn it again"
+        )
+    elif choice is StyleChoice.REAL:
+        rows = rng.normal(card.styles.mean, card.styles.deviation, (count, size))
+    else:
+        rows = np.array([card.styles.mean])
+    kept = np.clip(rows, -STYLE_LIMIT, STYLE_LIMIT).astype(np.float32).astype(np.float64)
+    return tuple(Params(**{f"style_{place}": float(number) for place, number in enumerate(row)}) for row in kept)
+
+
+def _stem(file: str) -> str:
+    return Path(file).name.removesuffix(".toml").removesuffix(".safetensors")
+
+
+@dataclass(frozen=True)
+class DeepRoad(DeepTest):
+    """A grid of weathers and styles over a drive; neurons are not looked at.
+
+    `settings` are those of the grid underneath, `road` what was asked for.
+    """
+
+    road: DeepRoadSettings = field(kw_only=True)
+    weathers: Mapping[str, WeatherLooks] = field(kw_only=True)
+
+    @classmethod
+    def load_road(cls, road: DeepRoadSettings, seen: Manifest | None = None) -> DeepRoad:
+        """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
+        weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
+        subject, subject_device = _load_subject(road, seen)
+        drive = open_drive(road.drive)
+        if not JudgedOutput.of(subject.description, road.output).output.is_angle:
+            angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
+            raise SkidpadError(
+                f"a test under weather compares angles, and the output {road.output!r} is no angle; choose --output among: {angles}"
+            )
+        shard_frames = road.shard_frames or default_shard_frames(subject.lead, road.device, drive)
+        return cls.of(replace(road, shard_frames=shard_frames, subject_device=subject_device), subject, drive, weathers)
+
+    @classmethod
+    def of(cls, road: DeepRoadSettings, subject: Subject, drive: Drive, weathers: Mapping[str, WeatherLooks]) -> DeepRoad:
+        """Puts a campaign together from parts that are loaded already."""
+        grid = DeepTestSettings(
+            subject=road.subject,
+            drive=road.drive,
+            searches=("grid",),
+            output=road.output,
+            relation=SteersAlike.name,
+            tolerance=road.thresholds_deg[0],
+            criteria=(),
+            stimulus_on=road.stimulus_on,
+            shard_frames=road.shard_frames,
+            seed=road.seed,
+            device=road.device,
+        )
+        return cls(grid, subject, drive, dict(weathers), road=road, weathers=weathers)
+
+    @property
+    def has_coverage(self) -> bool:
+        """DeepRoad asks for answers alone."""
+        return False
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of subject, drive and weathers."""
+        made = {f"weather {name}": looks.weather.card.weights_sha256 for name, looks in self.weathers.items()}
+        return {"subject": self.subject.sha256, "drive": self.drive.sha256, **made}
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        manifest = Manifest.collect(
+            device=self.road.device,
+            seed=self.road.seed,
+            hashes=self.hashes,
+            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+            subject=subject_record(self.subject),
+        )
+        return Run.create(out, {**self.road.to_config(), "unit": self.judged.stored_unit}, manifest)
+
+    def looker(self, clip: Frames) -> Look:
+        """Returns a way to show the subject a clip in one weather after the other; frames are encoded once a weather.
+
+        On a GPU frames stay there from their translation to the answer; a subject on the CPU gets its own copy.
+        """
+        clip = self.on_device(clip)
+        lead = self.subject.lead
+        frames = InWeathers(clip[lead:] if self._last_alone else clip, self.stimuli)
+
+        def look(recipe: Recipe) -> tuple[Frames, Observation]:
+            changed = frames.under(recipe)
+            if self._last_alone:
+                now = changed
+                answers = self.subject.predict(self._for_subject(clip), self._for_subject(now))
+            else:
+                now = changed[lead:]
+                answers = self.subject.predict(self._for_subject(changed))
+            return now, Observation(answers, torch.zeros((len(answers), 0)))
+
+        return look
+
+    def blank_tracker(self, profile: Profile | None, device: str = "") -> CoverageTracker:  # noqa: ARG002  nothing to count on a device
+        """Returns a tracker that counts pictures alone."""
+        return CoverageTracker((), (), profile)
+
+    def _for_subject(self, frames: Frames) -> Frames:
+        return as_numpy(frames) if self.road.subject_device == "cpu" else frames
+
+
+def _load_subject(road: DeepRoadSettings, seen: Manifest | None) -> tuple[Subject, str]:
+    """Loads the subject where the weathers run; one that cannot run there (a format without a GPU) on the CPU."""
+    if road.subject_device:
+        return subject_of(seen, road.subject, road.subject_device), road.subject_device
+    try:
+        return subject_of(seen, road.subject, road.device), road.device
+    except BadSubjectError:
+        if road.device == "cpu":
+            raise
+        return subject_of(seen, road.subject, "cpu"), "cpu"
+
+
+@CAMPAIGNS.register("deeproad")
+def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepRoad:
+    """Tests a network on a drive under learned weathers, counted at several error bounds."""
+    return DeepRoad.load_road(DeepRoadSettings.from_config(config), seen)

@@ -1,0 +1,356 @@
+"""What a reader must know before believing figures under a learned weather."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skidpad.core.stimuli import Recipe
+from skidpad.drives.inspection import count_problems
+from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.page import relation_sentence, showcase
+from skidpad.kinds.pictures.weather.summary import RoadSummary, summarise_road
+from skidpad.page.arrows import MAX_LEAN_DEG
+from skidpad.page.build import Chart, Page, Table, commands_of, doubt_words, run_warnings
+from skidpad.page.charts import curves, histogram
+from skidpad.page.model import Curve, DeviationHistogram, Fact, Headline, PicturePair, Tone
+from skidpad.page.pictures import Gallery, cards, drawn, gallery_row
+from skidpad.page.svg import Bar, bars
+from skidpad.page.tags import looked_at, with_tags
+from skidpad.page.wording import NOTHING, angles_sentence, count, counted, drive_with, interval, percent, plain
+
+if TYPE_CHECKING:
+    from skidpad.kinds.pictures.weather.campaign import DeepRoad
+    from skidpad.kinds.pictures.weather.summary import Conditions, RoadSummary
+    from skidpad.runs.folder import Run
+    from skidpad.runs.records import Record
+    from skidpad.stimuli.weather.files import WeatherCard
+    from skidpad.subjects.base import Subject
+
+
+_RENDERED = "rendered"
+
+
+def weather_warnings(cards: Sequence[WeatherCard], drive: str, subject: Subject) -> tuple[str, ...]:
+    """Warns of weathers from rendered pictures on a drive that is none, and of those with fewer pixels than the subject sees.
+
+    drive: the text that names it.
+    """
+    warnings = []
+    foreign = [card.name for card in cards if card.rendered]
+    if foreign and drive.partition("?")[0].partition(":")[0] != _RENDERED:
+        them = "it makes" if len(foreign) == 1 else "they make"
+        was = "was" if len(foreign) == 1 else "were"
+        warnings.append(
+            f"{', '.join(foreign)} {was} learned from rendered pictures, and this drive is not rendered: what {them} of it is no weather "
+            "that a camera meets, so the figures say little. Look at the scenes first; learn a weather from photographs with "
+            "skidpad weather train."
+        )
+    small = enlarged(cards, subject)
+    if small:
+        warnings.append(
+            f"Learned at fewer pixels than the subject sees: {', '.join(small)}. The scenes are enlarged, and part of the change may be "
+            "blur; learn at a larger --size."
+        )
+    return tuple(warnings)
+
+
+def enlarged(cards: Sequence[WeatherCard], subject: Subject) -> tuple[str, ...]:
+    """Names the weathers that were learned at fewer pixels than the subject sees, so that their scenes are blurred as well."""
+    spec = subject.description.input
+    return tuple(card.name for card in cards if card.size_px < min(spec.height_px, spec.width_px))
+
+
+MAX_WEATHERS = 16
+_MAX_ROWS = 500
+
+
+def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
+    """Draws shares by weather, shares over the error bounds, and how far the answers move."""
+    if not summary.overall.cases:
+        return []
+    first = campaign.road.thresholds_deg[0]
+    order = sorted((each for each in summary.by_weather if each.cases), key=lambda each: -each.counts[0].rate)
+    title = f"Answers that move by {first:g}° or more"
+    rows = [
+        Bar(plain(each.weather, 80), each.counts[0].rate, each.counts[0].low, each.counts[0].high, _note(each))
+        for each in order[:MAX_WEATHERS]
+    ]
+    said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
+    drawn = [Chart(title, "Share of the answers, by weather; whiskers are 95 % intervals.", bars("weathers", title, said, rows))]
+    if len(campaign.road.thresholds_deg) > 1:
+        lines = [
+            Curve(each.weather, tuple(bound.threshold_deg for bound in each.counts), tuple(100.0 * bound.rate for bound in each.counts))
+            for each in order[:6]
+        ]
+        title = "Inconsistent answers over the error bound"
+        said = "; ".join(f"{line.label} from {line.y[0]:.3g} % to {line.y[-1]:.3g} %" for line in lines)
+        axes = ("error bound, degrees", "inconsistent, % of answers")
+        drawn.append(Chart(title, "DeepRoad's Table 2 as curves.", curves("bounds", title, said, axes, lines, from_zero=True)))
+    title = "How far the answers move"
+    data = DeviationHistogram(campaign.judged.edges, tuple(summary.deviations.tolist()), first, summary.overall.not_finite, "deg")
+    said = f"{count(sum(data.counts))} answers; the dashed line is {first:g}°."
+    drawn.append(Chart(title, f"All weathers together. The bins widen with the angle. {said}", histogram("deviations", title, said, data)))
+    return drawn
+
+
+def _note(each: Conditions) -> str:
+    bound = each.counts[0]
+    return f"{plain(each.weather, 120)}: {count(bound.inconsistent)} of {count(bound.cases)} ({interval(bound.low, bound.high)})"
+
+
+def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
+    """Lays out the counts by weather and by style, the weathers themselves, and what was left out."""
+    bounds = tuple(f"≥ {bound:g}°" for bound in campaign.road.thresholds_deg)
+    first = campaign.road.thresholds_deg[0]
+    columns = ("Weather", *bounds, "Answers", f"Share ≥ {first:g}°", "95 % interval", "Mean change", "Largest", "Correlation", "RMSE (rad)")
+    whole = [*summary.by_weather, *([summary.overall] if len(summary.by_weather) > 1 else [])]
+    made = [
+        (
+            name,
+            looks.weather.card.method.value.upper(),
+            "rendered" if looks.weather.card.rendered else "real",
+            Path(looks.weather.card.target).name,
+            count(looks.weather.card.steps),
+            f"{looks.weather.card.size_px}",
+            f"{looks.weather.card.contrast:g}",
+            looks.weather.card.weights_sha256[:12],
+        )
+        for name, looks in campaign.weathers.items()
+    ]
+    problems = [
+        (kind.kind.value, ", ".join(plain(str(example), 60) for example in kind.examples[:5]) or NOTHING, count(kind.count))
+        for kind in count_problems([*campaign.drive.problems, *summary.problems])
+    ]
+    return [
+        Table("weathers", "Inconsistent answers by weather", columns, tuple(_row((each.weather,), each) for each in whole)),
+        Table(
+            "styles",
+            "Inconsistent answers by style",
+            ("Weather", "Style", *columns[1:]),
+            tuple(_row((each.weather, each.style), each) for each in summary.by_style[:_MAX_ROWS]),
+        ),
+        Table(
+            "learned", "The weathers", ("Weather", "Method", "Pictures", "From", "Steps", "Pixels", "Contrast", "Weights"), tuple(made), 4
+        ),
+        Table("problems", "Broken frames, left out and counted", ("Problem", "Such as", "Frames"), tuple(problems), 2),
+    ]
+
+
+def _row(names: Sequence[str], each: Conditions) -> tuple[str, ...]:
+    first = each.counts[0]
+    return (
+        *(plain(name, 80) for name in names),
+        *(count(bound.inconsistent) for bound in each.counts),
+        count(each.cases),
+        percent(first.rate),
+        interval(first.low, first.high),
+        degrees_words(each.mean_deg),
+        degrees_words(each.worst_deg),
+        f"{each.correlation:.3f}" if isfinite(each.correlation) else NOTHING,
+        f"{each.rmse_rad:.4f}" if isfinite(each.rmse_rad) else NOTHING,
+    )
+
+
+def degrees_words(value: float) -> str:
+    """Words an angle; a dash for none."""
+    return f"{value:.1f}°" if isfinite(value) else NOTHING
+
+
+_SCENES = 5
+
+
+def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
+    """Counts the run, renders its worst findings again and words the verdict."""
+    summary = summarise_road(run, campaign)
+    relation = campaign.relation(Originals.of(run, len(campaign.drive)))
+    sentence = relation_sentence(relation, campaign.judged)
+    found = summary.overall.counts[0].inconsistent
+    records = showcase(run)
+    pairs, undrawn = drawn(records, partial(_pair, run, campaign))
+    pictures = cards(pairs, "")
+    doubtful = doubt_words(run)
+    page = Page(
+        title=plain(f"{campaign.subject.description.name} on {campaign.drive.name} under {_weathers(campaign)}", 200),
+        tone=Tone.UNKNOWN if doubtful or not summary.overall.cases else Tone.ALARM if found else Tone.CALM,
+        verdict=plain(doubtful + verdict(summary, finished=run.is_finished), 600),
+        headlines=_headlines(summary),
+        context=_context(campaign, summary),
+        notes=tuple(plain(note, 1000) for note in _notes(campaign, summary)),
+        pictures=pictures,
+        pictures_note=_pictures_note(len(pictures), found, sentence),
+        charts=tuple(charts(campaign, summary)),
+        tables=tuple(table for table in tables(campaign, summary) if table.rows),
+        configuration=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in run.config.items()),
+        manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in run.manifest.facts().items()),
+        commands=tuple(plain(command, 1000) for command in commands_of(run)),
+        galleries=_galleries(campaign, summary),
+        warnings=(*run_warnings(run), *undrawn, *(plain(warning, 1000) for warning in road_warnings(campaign))),
+    )
+    return with_tags(page, looked_at(run))
+
+
+def road_warnings(campaign: DeepRoad) -> tuple[str, ...]:
+    """Says what a reader must know before believing the figures."""
+    learned = [looks.weather.card for looks in campaign.weathers.values()]
+    return weather_warnings(learned, campaign.settings.drive, campaign.subject)
+
+
+def tried_words(campaign: DeepRoad, summary: RoadSummary) -> str:
+    """Says how many answers come of how many frames: each is shown in every style of every weather."""
+    looks = sum(len(each.space.grid) for each in campaign.weathers.values())
+    frames = counted(summary.originals, "frame")
+    if looks == 1:
+        return frames
+    named = counted(looks, "weather") if len(campaign.weathers) == looks else counted(looks, "style")
+    return f"{frames} in {named} each, {counted(summary.overall.cases, 'answer')}"
+
+
+def verdict(summary: RoadSummary, *, finished: bool) -> str:
+    """Says in one sentence how consistent the subject is."""
+    state = "" if finished else "Not finished yet. "
+    first = summary.overall.counts[0]
+    if not first.cases:
+        return f"{state}No answer was judged."
+    if not first.inconsistent:
+        return f"{state}No findings: all {count(first.cases)} answers under weather stay within {first.threshold_deg:g}° of those without."
+    worst = max(summary.by_weather, key=lambda each: each.counts[0].rate if each.cases else -1.0)
+    moved = f"{state}{count(first.inconsistent)} of {count(first.cases)} answers move by {first.threshold_deg:g}° or more under"
+    if len(summary.by_weather) == 1:
+        return f"{moved} {worst.weather}."
+    return f"{moved} a weather; the worst is {worst.weather} with {percent(worst.counts[0].rate)}."
+
+
+def style_words(campaign: DeepRoad) -> str:
+    """Says which styles MUNIT weathers were tried under; empty where there is none."""
+    rendered = {looks.weather.card.rendered for looks in campaign.weathers.values() if looks.weather.style_size}
+    if not rendered:
+        return ""
+    road = campaign.road
+    pictures = (
+        "the pictures that each learned from" if len(rendered) > 1 else "rendered pictures" if rendered == {True} else "real pictures"
+    )
+    if road.style == "mean":
+        return f"the mean style of {pictures}"
+    drawn = f"the styles of {pictures}" if road.style == "real" else "N(0, 1)"
+    return f"{road.styles} {'style' if road.styles == 1 else 'styles'} drawn from {drawn}, seed {road.seed}"
+
+
+def _weathers(campaign: DeepRoad) -> str:
+    names = list(campaign.weathers)
+    return ", ".join(names) if len(names) <= 4 else f"{len(names)} weathers"
+
+
+def _headlines(summary: RoadSummary) -> tuple[Headline, ...]:
+    whole = summary.overall
+    bounds = [
+        Headline(
+            f"move by {each.threshold_deg:g}° or more", percent(each.rate), f"{count(each.inconsistent)} of {counted(each.cases, 'answer')}"
+        )
+        for each in whole.counts[:4]
+    ]
+    return (
+        *bounds,
+        Headline("mean change", degrees_words(whole.mean_deg), f"the answers themselves spread by {degrees_words(summary.spread_deg)}"),
+    )
+
+
+def _context(campaign: DeepRoad, summary: RoadSummary) -> tuple[Fact, ...]:
+    name = plain(campaign.subject.description.name, 400)
+    drive = plain(drive_with(campaign.settings.drive, tried_words(campaign, summary)), 400)
+    return (Fact("Subject", name), Fact("Drive", drive), Fact("Weather", plain(_weathers(campaign), 400)))
+
+
+def _notes(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
+    notes = [
+        (
+            "The subject should steer as it does on the frame as it is: the weather changes, the road does not. "
+            f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes."
+        ),
+        (
+            f"The answers on the frames as they are have a standard deviation of {degrees_words(summary.spread_deg)}: a network that "
+            "hardly steers is consistent without being robust, so read the counts beside it."
+        ),
+        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
+    ]
+    words = style_words(campaign)
+    if words:
+        notes.append(f"MUNIT weathers are under {words}; UNIT weathers have one look.")
+    rendered = [name for name, looks in campaign.weathers.items() if looks.weather.card.rendered]
+    if rendered:
+        notes.append(f"Learned from rendered pictures, not from real ones: {', '.join(rendered)}.")
+    if campaign.window_words:
+        notes.append(f"The subject has a memory: the weather is {campaign.window_words}; pictures show the last.")
+    if summary.overall.not_finite:
+        notes.append(
+            f"{counted(summary.overall.not_finite, 'answer')} under weather not finite, which counts as inconsistent at every bound."
+        )
+    if isfinite(summary.rmse_rad):
+        notes.append(f"Against the labels: RMSE {summary.rmse_rad:.4f} rad on the frames as they are; the table has it by weather.")
+    return notes
+
+
+def _pictures_note(shown: int, findings: int, sentence: str) -> str:
+    which = (
+        f"{count(shown)} of {count(findings)} findings, the worst first; the weathers take turns." if shown < findings else "All findings."
+    )
+    arrows = f"Arrows start at the car and lean to the side it would steer to, by the angle itself, up to {MAX_LEAN_DEG:g}°."
+    return f"{which} Each breaks the relation “{sentence}”. {arrows}"
+
+
+def _pair(run: Run, campaign: DeepRoad, record: Record) -> PicturePair:
+    judged = campaign.judged
+    return PicturePair(
+        case_id=record.case_id,
+        frame_id=record.frame_id,
+        stimulus=record.recipe.name,
+        recipe=recipe_words(campaign, record.recipe),
+        original=campaign.picture(record.frame_index, Recipe()),
+        mutant=campaign.picture(record.frame_index, record.recipe),
+        original_answer=judged.shown(record.original),
+        mutant_answer=judged.shown(record.mutant),
+        excess=record.excess,
+        label_answer=judged.shown(record.label),
+        unit=judged.shown_unit,
+        replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
+    )
+
+
+def recipe_words(campaign: DeepRoad, recipe: Recipe) -> str:
+    """Names a weather and which of its styles it is; eight numbers say nothing to a reader."""
+    grid = campaign.weathers[recipe.name].space.grid
+    style = f", style {grid.index(recipe.steps[0].params) + 1} of {len(grid)}" if len(grid) > 1 else ""
+    return " ".join(filter(None, (f"{recipe.name}{style}", campaign.window_words)))
+
+
+def _galleries(campaign: DeepRoad, summary: RoadSummary) -> tuple[Gallery, ...]:
+    places = np.linspace(0, len(campaign.drive) - 1, _SCENES + 2).round().astype(int).tolist()[1:-1]
+    frames = [place for place in dict.fromkeys(places) if not _is_broken(campaign, place)]
+    if not frames:
+        return ()
+    rates = {each.weather: each.counts[0] for each in summary.by_weather}
+    rows = [gallery_row("as recorded", "", [campaign.picture(place, Recipe()) for place in frames])]
+    for name, looks in list(campaign.weathers.items())[:MAX_WEATHERS]:
+        recipe = Recipe.of(name, looks.space.grid[0])
+        bound = rates[name]
+        note = f"{looks.weather.card.method.value.upper()}; {percent(bound.rate)} move by {bound.threshold_deg:g}° or more"
+        rows.append(gallery_row(name, note, [campaign.picture(place, recipe) for place in frames]))
+    words = style_words(campaign)
+    first = ", the first of its styles" if campaign.road.styles > 1 else ""
+    caption = f"The same scenes under each weather{first}.{f' MUNIT: {words}.' if words else ''}"
+    return (Gallery("What the subject is shown", caption, tuple(rows)),)
+
+
+def _is_broken(campaign: DeepRoad, place: int) -> bool:
+    return not isinstance(campaign.drive.frame(place), np.ndarray)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,163 @@
+"""From a training of a weather to its page: losses, and the same scenes as training went on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skidpad.page.build import Chart, Page, Table
+from skidpad.page.charts import curves
+from skidpad.page.model import Curve, Fact, Headline, Tone
+from skidpad.page.pictures import Gallery, GalleryRow, gallery_row
+from skidpad.page.wording import count, plain
+
+if TYPE_CHECKING:
+    from skidpad.stimuli.weather.learning import Lesson
+    from skidpad.stimuli.weather.training import Training
+
+
+_REAL = 5
+_ADVERSARIES = ("gan", "critic")
+_SMOOTH = 5
+_MEANING = {
+    "image": "a picture through its own encoder and decoder, against itself",
+    "cycle": "a picture there and back again, against itself",
+    "content": "the content of a translated picture, against that of its original",
+    "style": "the style of a translated picture, against the one it was made with",
+    "kl": "the latent codes, against N(0, 1)",
+    "contrast": "what was lighter than its surroundings and no longer is",
+    "gan": "translated pictures that the discriminators told from real ones",
+    "critic": "the discriminators' own loss; 0.5 a scale and weather is a draw",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingView:
+    """A training as its page shows it; command: what goes on with it."""
+
+    name: str
+    lesson: Lesson
+    training: Training
+    command: str
+    finished: bool
+
+
+def training_page(view: TrainingView) -> Page:
+    """Lays out how far the training is, its losses and its samples."""
+    training, lesson = view.training, view.lesson
+    settings = training.settings
+    method = settings.method.value.upper()
+    target = "rendered pictures" if lesson.rendered else "pictures"
+    state = "Learned" if view.finished else f"Step {count(training.step)} of {count(settings.steps)}"
+    return Page(
+        title=plain(f"{view.name}: a weather learned by {method}", 200),
+        tone=Tone.CALM if view.finished else Tone.UNKNOWN,
+        verdict=plain(
+            f"{state}: {view.name}, from {count(len(lesson.target))} {target} of it and {count(len(lesson.source))} without it.", 600
+        ),
+        headlines=(
+            Headline("steps", count(training.step), f"of {count(settings.steps)}, {training.batch_size} pictures of each weather a step"),
+            *(
+                Headline(f"{name} loss", f"{training.curve[-1].losses[name]:.3g}", _MEANING[name])
+                for name in ("image", "cycle")
+                if training.curve and name in training.curve[-1].losses
+            ),
+            Headline("shorter side", f"{settings.size_px} px", f"squares of {settings.crop_px} px are learned from"),
+        ),
+        context=(
+            Fact("From", plain(f"{lesson.source_text} ({_broken(lesson.source.broken)})", 300)),
+            Fact("To", plain(f"{lesson.target_text} ({_broken(lesson.target.broken)})", 300)),
+        ),
+        notes=_notes(view),
+        pictures=(),
+        pictures_note="",
+        charts=tuple(_charts(training)),
+        tables=(_table(training),) if training.curve else (),
+        configuration=(
+            Fact("method", settings.method.value),
+            *(Fact(name, str(getattr(settings, name))) for name in ("size_px", "crop_px", "steps", "learning_rate", "ema")),
+            Fact("batch_size", f"{training.batch_size} (asked for: {settings.batch_size})"),
+            Fact("sizes", plain(str(settings.sizes), 400)),
+            Fact("weights of the losses", plain(str(settings.weights), 400)),
+            Fact("seed", str(settings.seed)),
+            Fact("device", settings.device),
+        ),
+        manifest=(Fact("source pictures", lesson.source.sha256), Fact("target pictures", lesson.target.sha256)),
+        commands=(plain(view.command, 1000),),
+        galleries=tuple(_galleries(view)),
+        warnings=tuple(plain(warning, 1000) for warning in lesson.warnings(settings.size_px)),
+    )
+
+
+def _galleries(view: TrainingView) -> list[Gallery]:
+    training = view.training
+    scenes = gallery_row("source", "", training.sampler.scenes)
+    places = np.linspace(0, len(view.lesson.target) - 1, min(_REAL, len(view.lesson.target))).round().astype(int).tolist()
+    real = [view.lesson.target.pictures[place].numpy() for place in places]
+    kind = "rendered" if view.lesson.rendered else "real"
+    wanted = gallery_row(f"{view.name}, {kind}", "what it was learned from; other scenes", real)
+    grown = [gallery_row(f"step {sample.step}", "", sample.pictures(0)) for sample in training.samples]
+    galleries = [Gallery("As training went on", "The same scenes, translated with the weights that are kept.", (scenes, *grown, wanted))]
+    last = training.samples[-1] if training.samples else None
+    if last is not None and len(last.rows) > 1:
+        rows: list[GalleryRow] = [gallery_row(f"style {row + 1}", "", last.pictures(row)) for row in range(len(last.rows))]
+        words = f"The same scenes after {count(last.step)} steps, under styles drawn from N(0, 1)."
+        galleries.append(Gallery("Styles of one weather", words, (scenes, *rows)))
+    return galleries
+
+
+def _notes(view: TrainingView) -> tuple[str, ...]:
+    training = view.training
+    notes = [
+        (
+            "Losses of two networks that learn against each other do not fall to zero, and a low loss is no proof of a good picture: look "
+            "at the scenes. Where the road is gone or lanes have moved, a wrong answer of a subject is no finding."
+        )
+    ]
+    if training.batch_size != training.settings.batch_size:
+        notes.append(f"The GPU ran out of memory with {training.settings.batch_size} pictures a step, so {training.batch_size} were taken.")
+    if view.lesson.rendered:
+        notes.append("The weather was learned from rendered pictures: it looks like the built-in world, not like a camera.")
+    return tuple(notes)
+
+
+def _charts(training: Training) -> list[Chart]:
+    names = list(training.curve[-1].losses) if training.curve else []
+    groups = {
+        "What must be kept": [name for name in names if name not in _ADVERSARIES],
+        "Generators against discriminators": [name for name in names if name in _ADVERSARIES],
+    }
+    charts = []
+    for number, (title, chosen) in enumerate(groups.items()):
+        if not chosen:
+            continue
+        lines = [_line(training, name) for name in chosen]
+        said = "; ".join(f"{line.label} ends at {line.y[-1]:.3g}" for line in lines)
+        meaning = ". ".join(f"{name.capitalize()}: {_MEANING[name]}" for name in chosen)
+        svg = curves(f"losses-{number}", title, said, ("step", "loss, unweighted"), lines)
+        charts.append(Chart(title, f"{meaning}. Means over {_SMOOTH} readings.", svg))
+    return charts
+
+
+def _line(training: Training, name: str) -> Curve:
+    steps = tuple(float(row.step) for row in training.curve)
+    values = np.array([row.losses.get(name, np.nan) for row in training.curve])
+    padded = np.concatenate([np.full(_SMOOTH - 1, np.nan), values])
+    smooth = np.nanmean(np.lib.stride_tricks.sliding_window_view(padded, _SMOOTH), axis=1)
+    every = max(1, len(steps) // 400)
+    return Curve(name, (*steps[:-1:every], steps[-1]), (*smooth[:-1:every].tolist(), float(smooth[-1])))
+
+
+def _table(training: Training) -> Table:
+    names = tuple(training.curve[-1].losses)
+    every = max(1, len(training.curve) // 20)
+    rows = [training.curve[place] for place in range(0, len(training.curve), every)]
+    rows = rows if rows[-1] is training.curve[-1] else [*rows, training.curve[-1]]
+    cells = tuple((count(row.step), *(f"{row.losses[name]:.4g}" for name in names)) for row in rows)
+    return Table("losses", "Losses", ("Step", *names), cells)
+
+
+def _broken(number: int) -> str:
+    return f"{count(number)} broken pictures left out" if number else "no broken pictures"

@@ -1,0 +1,1 @@
+"""One page for every kind of campaign, and its writers: HTML, terminal, Markdown, JUnit."""

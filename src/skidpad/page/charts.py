@@ -1,0 +1,154 @@
+"""Plots over two axes as inline SVG: histogram, curves, scatter."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import log10, nan
+
+import numpy as np
+
+from skidpad.page.model import Curve, DeviationHistogram
+from skidpad.page.svg import WIDTH, Axis, Unit, add, drawable, drawing, round_up, short, tip, write
+from skidpad.page.wording import DEGREES, counted, with_unit
+
+_LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 52.0, WIDTH - 10.0, 14.0, 226.0, 268.0
+SERIES = 6
+"""How many curves have a colour and a dash of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One mark of a scatter; a point that is not finite (or beyond 1e12) is left out."""
+
+    label: str
+    x: float
+    y: float
+
+
+def histogram(key: str, title: str, description: str, data: DeviationHistogram) -> str:
+    """Draws counts over the histogram's unit; bars beyond the tolerance have another colour, and rare ones stay visible.
+
+    Where the fullest bin holds over a hundred times the emptiest, the counts stand on a logarithmic scale, which
+    the axis says. Bins of unequal width are drawn equally wide with every edge named, since a bar's area would
+    otherwise tell of the bin and not of the cases.
+    """
+    root = drawing(key, title, description, _HEIGHT)
+    filled = [number for number in data.counts if number > 0]
+    logarithmic = bool(filled) and max(filled) > 100 * min(filled)
+    edges = data.edges
+    even = is_even(edges)
+    places = edges if even else tuple(float(index) for index in range(len(edges)))
+    turns = data.unit == DEGREES
+    x = _axis(places, _LEFT, _RIGHT, Unit.DEGREES if turns else Unit.NUMBER)
+    y = _log_axis(max(filled)) if logarithmic else Axis(0.0, round_up(max(filled, default=1)), _BOTTOM, _TOP)
+    ticks = [(log10(1.0 + 10.0**power), f"{10**power:,}") for power in range(int(y.high) + 1)] if logarithmic else _words(y)
+    name = "mutant − original, left is positive" if edges and edges[0] < 0.0 else "|mutant − original|"
+    name = name if turns or not data.unit else f"{name}, {data.unit}"
+    names = None if even else [(place, x.word(edge)) for place, edge in zip(places, edges, strict=True)]
+    _frame(root, x, ticks, y, name, "cases (log scale)" if logarithmic else "cases", names)
+    for (low, high), (start, stop), number in zip(pairwise(edges), pairwise(places), data.counts, strict=True):
+        if number > 0:
+            top = y.at(log10(1.0 + number) if logarithmic else number)
+            beyond = abs(low + high) / 2.0 > data.tolerance
+            left, right = x.at(start) + 0.5, x.at(stop) - 0.5
+            mark = add(
+                root, "rect", class_="bar beyond" if beyond else "bar", x=left, y=top, width=max(right - left, 0.5), height=_BOTTOM - top
+            )
+            tip(mark, f"{with_unit(low, data.unit)} to {with_unit(high, data.unit)}: {counted(number, 'case')}")
+    for edge in (-data.tolerance, data.tolerance):
+        if edges and edges[0] < edge < edges[-1]:
+            at = x.at(float(np.interp(edge, edges, places)))
+            add(root, "line", class_="limit", x1=at, x2=at, y1=_TOP, y2=_BOTTOM)
+    return write(root)
+
+
+def is_even(edges: Sequence[float]) -> bool:
+    """Tells whether bins are about equally wide."""
+    widths = np.diff(edges)
+    return len(widths) == 0 or float(widths.max()) <= 1.5 * float(widths.min())
+
+
+def curves(key: str, title: str, description: str, axes: tuple[str, str], series: Sequence[Curve], *, from_zero: bool = False) -> str:
+    """Draws named lines over shared axes, the names beneath them; the first few have a colour and a dash each.
+
+    from_zero: whether heights are read as amounts, so that the upper axis must begin at nothing.
+    """
+    points = [(x, y) for line in series for x, y in zip(line.x, line.y, strict=True) if drawable(x) and drawable(y)]
+    x = _axis([point[0] for point in points], _LEFT, _RIGHT)
+    x = replace(x, is_whole=all(point[0] == round(point[0]) for point in points))
+    y = _axis([*(point[1] for point in points), *([0.0] if from_zero else [])], _BOTTOM, _TOP)
+    root = drawing(key, title, description, _HEIGHT + 20.0 * len(series))
+    _frame(root, x, _words(y), y, *axes)
+    for index, line in enumerate(series):
+        name = f"series-{index % SERIES}"
+        for piece in _pieces(line):
+            path = " ".join(f"{x.at(a):.2f},{y.at(b):.2f}" for a, b in piece)
+            tip(add(root, "polyline", class_=f"curve {name}", points=path), line.label)
+        top = _HEIGHT + 20.0 * index + 10.0
+        add(root, "line", class_=f"curve {name}", x1=_LEFT, x2=_LEFT + 26.0, y1=top - 4.0, y2=top - 4.0)
+        add(root, "text", short(line.label, 60), class_="label", x=_LEFT + 34.0, y=top)
+    return write(root)
+
+
+def scatter(key: str, title: str, description: str, axes: tuple[str, str], points: Sequence[Point], *, from_zero: bool = False) -> str:
+    """Draws one mark for each finite point; a point's name shows when it is pointed at. from_zero: as of curves."""
+    seen = [point for point in points if drawable(point.x) and drawable(point.y)]
+    x = _axis([point.x for point in seen], _LEFT, _RIGHT)
+    y = _axis([*(point.y for point in seen), *([0.0] if from_zero else [])], _BOTTOM, _TOP)
+    root = drawing(key, title, description, _HEIGHT)
+    _frame(root, x, _words(y), y, *axes)
+    for point in seen:
+        tip(add(root, "circle", class_="point", cx=x.at(point.x), cy=y.at(point.y), r=4.0), f"{point.label}: {point.x:g}, {point.y:g}")
+    return write(root)
+
+
+def _axis(values: Sequence[float], start: float, stop: float, unit: Unit = Unit.NUMBER) -> Axis:
+    numbers = [value for value in values if drawable(value)]
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    # One value alone has no range; a little to each side gives it a place.
+    room = max(0.5, 1e-3 * abs(low))
+    return (
+        Axis(low, high, start, stop, unit)
+        if high - low > 1e-9 * max(abs(low), abs(high), 1e-6)
+        else Axis(low - room, low + room, start, stop, unit)
+    )
+
+
+def _log_axis(most: int) -> Axis:
+    return Axis(0.0, log10(1.0 + most), _BOTTOM, _TOP)
+
+
+def _words(axis: Axis, about: int = 4) -> list[tuple[float, str]]:
+    return [(value, axis.word(value)) for value in axis.ticks(about)]
+
+
+def _pieces(line: Curve) -> list[list[tuple[float, float]]]:
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for a, b in [*zip(line.x, line.y, strict=True), (nan, nan)]:
+        if drawable(a) and drawable(b):
+            pieces[-1].append((a, b))
+        elif pieces[-1]:
+            pieces.append([])
+    return [piece for piece in pieces if piece]
+
+
+def _frame(
+    root: ET.Element,
+    x: Axis,
+    y_ticks: list[tuple[float, str]],
+    y: Axis,
+    x_label: str,
+    y_label: str,
+    x_ticks: list[tuple[float, str]] | None = None,
+) -> None:
+    for value, words in y_ticks:
+        at = y.at(value)
+        add(root, "line", class_="grid", x1=_LEFT, x2=_RIGHT, y1=at, y2=at)
+        add(root, "text", words, class_="tick", x=_LEFT - 6.0, y=at + 4.0, text_anchor="end")
+    for value, words in x_ticks or _words(x, 6):
+        add(root, "text", words, class_="tick", x=x.at(value), y=_BOTTOM + 16.0, text_anchor="middle")
+    add(root, "line", class_="axis", x1=_LEFT, x2=_RIGHT, y1=_BOTTOM, y2=_BOTTOM)
+    add(root, "text", short(x_label, 60), class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
+    middle = (_TOP + _BOTTOM) / 2.0
+    add(root, "text", short(y_label, 34), class_="name", x=12.0, y=middle, text_anchor="middle", transform=f"rotate(-90 12 {middle:g})")

@@ -1,0 +1,196 @@
+"""Findings as pictures for the page: which to show, how they are embedded, and the words that stand for them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import cv2
+import numpy as np
+
+from skidpad.core.errors import BadDriveError, BadRunError
+from skidpad.core.images import NumpyFrames, encode
+from skidpad.oracles.error import times_tolerated
+from skidpad.page.arrows import LABEL_WIDTH, cross, outline
+from skidpad.page.model import PicturePair
+from skidpad.page.wording import DEGREES, answer, how_far, plain
+from skidpad.runs.records import Record
+
+MAX_WIDTH_PX = 480
+MAX_HEIGHT_PX = 480
+JPEG_QUALITY = 85
+ALREADY = "the original already breaks it"
+"""Said of a finding whose frame is answered beyond the tolerance before anything is changed."""
+
+
+def drawn(records: Sequence[Record], draw: Callable[[Record], PicturePair]) -> tuple[tuple[PicturePair, ...], tuple[str, ...]]:
+    """Draws findings; of those whose frames can no longer be read it says so, for the page to say in their place."""
+    pairs, reasons = [], []
+    for record in records:
+        try:
+            pairs.append(draw(record))
+        except (BadRunError, BadDriveError) as error:
+            reasons.append(str(error))
+    words = f"{len(reasons)} of the {len(records)} pictures cannot be drawn: {reasons[0]}" if reasons else ""
+    return tuple(pairs), ((plain(words, 600),) if words else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """One arrow over a picture: the CSS class that colours it, and the polygon's points."""
+
+    kind: str
+    points: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One embedded picture with its arrows; `alt` says both in words."""
+
+    heading: str
+    answer: str
+    kind: str
+    source: str
+    alt: str
+    width_px: int
+    height_px: int
+    arrows: tuple[Overlay, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairCard:
+    """One finding as the page shows it, worded."""
+
+    case_id: str
+    frame_id: str
+    recipe: str
+    badge: str
+    difference: str
+    label: str
+    relation: str
+    replay: str
+    panels: tuple[Panel, Panel]
+    mark: str = ""
+    tag: str = ""
+
+
+def worst_first(pairs: Sequence[PicturePair], limit: int) -> list[PicturePair]:
+    """Returns at most `limit` pairs, those without a finite answer first, then by excess; pairs whose original already fails last."""
+    excess = np.array([pair.excess for pair in pairs], np.float64)
+    order = np.lexsort((-np.where(np.isnan(excess), -np.inf, excess), np.array([pair.already_broken for pair in pairs], np.bool_)))
+    return [pairs[int(position)] for position in order[:limit]]
+
+
+def cards(pairs: Sequence[PicturePair], shared_relation: str = "") -> tuple[PairCard, ...]:
+    """Embeds pairs as cards.
+
+    A card names its relation only where it is not the one that all of them share.
+    """
+    return tuple(_card(pair, shared_relation) for pair in pairs)
+
+
+def embed(frame: NumpyFrames) -> tuple[str, int, int]:
+    """Returns an RGB frame as a JPEG data URI, scaled down to fit the page, with its width and height."""
+    height, width = frame.shape[:2]
+    scale = min(1.0, MAX_WIDTH_PX / width, MAX_HEIGHT_PX / height)
+    if scale < 1.0:
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        frame = np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), np.uint8)
+    data = b64encode(encode(frame, ".jpg", JPEG_QUALITY)).decode("ascii")
+    return f"data:image/jpeg;base64,{data}", frame.shape[1], frame.shape[0]
+
+
+def _card(pair: PicturePair, shared_relation: str) -> PairCard:
+    gap = how_far(pair.original_answer, pair.mutant_answer, pair.label_answer, pair.unit, pair.scale)
+    label = f"label {answer(pair.label_answer, pair.unit)}" if isfinite(pair.label_answer) else "no label"
+    badge = times_tolerated(pair.excess, pair.scale)
+    recipe = plain(pair.recipe, 240)
+    on_original = answer(pair.original_answer, pair.unit)
+    before = f"Original frame {plain(pair.frame_id, 80)}; the subject {_said(pair.original_answer, pair.unit)}; {label}."
+    after = f"The same frame after {recipe}; the subject {_said(pair.mutant_answer, pair.unit)}, on the original {on_original}."
+    grey, blue, red = ("label", pair.label_answer), ("original", pair.original_answer), ("mutant", pair.mutant_answer)
+    return PairCard(
+        plain(pair.case_id, 80),
+        plain(pair.frame_id, 120),
+        recipe,
+        badge,
+        gap if gap != badge else "",
+        label,
+        plain(pair.relation) if pair.relation != shared_relation else "",
+        plain(pair.replay, 1000),
+        (
+            _panel("Original", pair.original, before, (grey, blue), pair.unit),
+            _panel("Mutant", pair.mutant, after, (grey, blue, red), pair.unit),
+        ),
+        mark=ALREADY if pair.already_broken else "",
+    )
+
+
+def _said(value: float, unit: str) -> str:
+    return f"{'answers' if isfinite(value) else 'gives'} {answer(value, unit)}"
+
+
+def _panel(heading: str, frame: NumpyFrames, alt: str, arrows: Sequence[tuple[str, float]], unit: str) -> Panel:
+    source, width, height = embed(frame)
+    kind, said = arrows[-1]
+    # a number that is no angle has no side to lean to; a missing answer is crossed out whatever it would have been
+    drawn = [(kind, angle) for kind, angle in arrows if unit == DEGREES or (kind == "mutant" and not isfinite(angle))]
+    # the label is thin and lies on top, since angles that are nearly the same would hide it
+    drawn.sort(key=lambda arrow: arrow[0] == "label")
+    overlays = tuple(_overlay(kind, angle, width, height) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
+    return Panel(heading, answer(said, unit), kind, source, alt, width, height, overlays)
+
+
+def _overlay(kind: str, angle_deg: float, width: int, height: int) -> Overlay:
+    thickness = LABEL_WIDTH if kind == "label" else 1.0
+    points = outline(angle_deg, width, height, thickness) if isfinite(angle_deg) else cross(width, height)
+    return Overlay(kind, " ".join(f"{x:.1f},{y:.1f}" for x, y in points))
+
+
+_WIDTH_PX = 240
+_QUALITY = 82
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryPicture:
+    """One embedded picture; `alt` says what it shows."""
+
+    source: str
+    alt: str
+    width_px: int
+    height_px: int
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryRow:
+    """The scenes under one condition; `note` stands under its name."""
+
+    label: str
+    note: str
+    pictures: tuple[GalleryPicture, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Rows of pictures with the words around them."""
+
+    title: str
+    caption: str
+    rows: tuple[GalleryRow, ...]
+
+
+def gallery_row(label: str, note: str, frames: Sequence[NumpyFrames], width_px: int = _WIDTH_PX) -> GalleryRow:
+    """Embeds frames, (height, width, 3) each, of any sizes."""
+    name = plain(label, 80)
+    pictures = tuple(_embedded(frame, f"{name}, scene {number}", width_px) for number, frame in enumerate(frames, 1))
+    return GalleryRow(name, plain(note, 160), pictures)
+
+
+def _embedded(frame: NumpyFrames, alt: str, width_px: int) -> GalleryPicture:
+    height, width = frame.shape[:2]
+    size = (min(width, width_px), max(1, round(height * min(width, width_px) / width)))
+    small = frame if size == (width, height) else np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), np.uint8)
+    data = b64encode(encode(np.ascontiguousarray(small), ".jpg", _QUALITY)).decode("ascii")
+    return GalleryPicture(f"data:image/jpeg;base64,{data}", alt, size[0], size[1])

@@ -1,0 +1,1 @@
+"""The five papers' tables: theirs, ours, the gap."""

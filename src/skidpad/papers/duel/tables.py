@@ -1,0 +1,258 @@
+"""Table I with our figures, as scoreboard rows and as sheets, and tables that the paper does not have."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import TYPE_CHECKING
+
+from skidpad.kinds.duels.drivers import IDM, RANDOM
+from skidpad.kinds.duels.phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, TRAIN_EGO, repair_family, repair_phase
+from skidpad.kinds.duels.summary import ALPHA, can_decide
+from skidpad.papers.duel import paper
+from skidpad.papers.scoreboard import Figure, Row, Sheet
+from skidpad.statistics.intervals import MeanError, mean_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skidpad.kinds.duels.settings import DuelSettings
+    from skidpad.kinds.duels.summary import Column, DuelSummary
+
+
+def ego_rows(summary: DuelSummary) -> tuple[Row, ...]:
+    """Returns the set-up: how well the ego drives before it meets an adversary."""
+    column = summary.column(EGO, IDM)
+    if column is None:
+        return ()
+    return (
+        Row.compared(
+            "set-up", "ego: training failure rate", paper.AVERAGE.ego_train, _mean_training(summary, TRAIN_EGO), "last 100 episodes"
+        ),
+        Row.compared(
+            "set-up", "ego: test failure rate, IDM in front", paper.AVERAGE.ego_test, column.across_trainings.mean, _spread(column)
+        ),
+        Row.compared("set-up", "ego: SEM across trainings (%)", paper.EGO_SEM, _percent(column.across_trainings.sem)),
+        Row.compared("set-up", "ego: mean SEM across tests (%)", paper.AVERAGE.ego_sem, _sem_of_tests(column)),
+    )
+
+
+def chance_rows(summary: DuelSummary) -> tuple[Row, ...]:
+    """Returns the baseline of RQ1: the random front vehicle."""
+    column, every = summary.column(EGO, RANDOM), summary.column(EVERY_EGO, RANDOM)
+    if column is None:
+        return ()
+    rows = (
+        Row.compared("RQ1", "random: test failure rate", paper.AVERAGE.random_test, column.across_trainings.mean, _spread(column)),
+        Row.compared("RQ1", "random: SEM across repetitions (%)", paper.RANDOM_SEM, _percent(column.across_trainings.sem)),
+        Row.compared("RQ1", "random: mean SEM across tests (%)", paper.AVERAGE.random_sem, _sem_of_tests(column)),
+    )
+    if every is None:
+        return rows
+    note = f"{_spread(every)}: the rate depends on the ego"
+    return (
+        *rows,
+        Row.compared("RQ1", "random: the same, mean over every ego", paper.AVERAGE.random_test, every.across_trainings.mean, note),
+    )
+
+
+def exposure_rows(summary: DuelSummary, reward: str) -> tuple[Row, ...]:
+    """Returns RQ1 for one reward."""
+    column = summary.column(EGO, reward)
+    versus = next((found for found in summary.versus if found.group == reward), None)
+    if column is None or versus is None:
+        return ()
+    question = f"RQ1, {reward}"
+    test, effect = versus.over_trainings
+    sure = sum(each.p_value < ALPHA for each, _ in versus.by_training)
+    larger = sum(size.size > 0.5 for _, size in versus.by_training)
+    worst = max(each.p_value for each, _ in versus.by_training)
+    note = (
+        f"over the tests of one training at most {worst:.2g}; {sure} of {len(versus.by_training)} below {ALPHA}, "
+        f"A12 above 0.5 in {larger} of them"
+    )
+    is_enough = can_decide(test)
+    note, size = (note, effect.magnitude.value) if is_enough else (f"too few trainings: {test.n} and {test.m}", "too few trainings")
+    return (
+        Row.compared(question, "adversary: training failure rate", paper.AVERAGE.front_train, _mean_training(summary, f"train-{reward}")),
+        Row.compared(question, "adversary: test failure rate", paper.AVERAGE.front_test, column.across_trainings.mean, _spread(column)),
+        Row.compared(question, "adversary: SEM across trainings (%)", paper.FRONT_SEM, _percent(column.across_trainings.sem)),
+        Row.compared(question, "adversary: mean SEM across tests (%)", paper.AVERAGE.front_sem, _sem_of_tests(column)),
+        Row.beside(question, "p-value, a training as the unit", paper.P_VALUE, test.p_value if is_enough else nan, note),
+        Row.compared(question, "A12, a training as the unit", paper.A12, effect.size if is_enough else nan, size),
+    )
+
+
+def repair_rows(summary: DuelSummary, settings: DuelSettings, reward: str) -> tuple[Row, ...]:
+    """Returns RQ2 for one reward, and what retraining gains and costs against other front vehicles."""
+    family, question = repair_family(settings, reward, 0), f"RQ2, {reward}"
+    own, before = summary.column(family, OWN), summary.before(reward)
+    if own is None:
+        return ()
+    rows = [
+        Row.compared(
+            question, "repaired ego: training failure rate", paper.AVERAGE.repair_train, _mean_training(summary, repair_phase(reward, 0))
+        ),
+        Row.compared(question, "repaired ego: test failure rate", paper.AVERAGE.repair_test, own.across_trainings.mean, _spread(own)),
+        Row.compared(question, "repaired ego: speed (m/s)", paper.SLOW_MPS, own.ego_mps, "the paper's is read off Figure 6 C"),
+    ]
+    if before is not None:
+        note = f"{before.ego_mps:.1f} m/s before, {own.ego_mps:.1f} m/s after"
+        rows.append(Row.beside(question, "speed lost, its adversary in front (%)", None, _lost(before, own), note))
+    calm, after = summary.before(IDM), summary.column(family, IDM)
+    if calm is not None and after is not None:
+        note = f"{calm.ego_mps:.1f} m/s before, {after.ego_mps:.1f} m/s after"
+        rows.append(Row.beside(question, "speed lost, IDM in front (%)", None, _lost(calm, after), note))
+    for name, what in (
+        (IDM, "IDM in front"),
+        (RANDOM, "random front"),
+        (OTHER_SEEDS, "adversaries of other seeds"),
+        (OTHER_REWARDS, "of other rewards"),
+        ("search", "search"),
+    ):
+        column = summary.column(family, name)
+        if column is not None:
+            old = summary.before(name)
+            note = _spread(column) + (f"; before the repair {old.across_trainings.mean:.3g}" if old else "")
+            rows.append(Row.beside(question, f"repaired ego: failure rate, {what}", None, column.across_trainings.mean, note))
+    return tuple(rows)
+
+
+def paper_table_1() -> Sheet:
+    """Returns the paper's Table I."""
+    rows: list[tuple[Figure, ...]] = [
+        (
+            index + 1,
+            *(row.ego_train, row.ego_test, row.ego_sem),
+            *(row.front_train, row.front_test, row.front_sem),
+            *(row.random_test, row.random_sem, paper.P_VALUE, paper.A12),
+            *(row.repair_train, row.repair_test),
+        )
+        for index, row in enumerate(paper.TABLE_1)
+    ]
+    mean = paper.AVERAGE
+    rows.append(
+        (
+            "average",
+            *(mean.ego_train, mean.ego_test, mean.ego_sem, mean.front_train, mean.front_test, mean.front_sem),
+            *(mean.random_test, mean.random_sem, paper.P_VALUE, paper.A12, mean.repair_train, mean.repair_test),
+        )
+    )
+    sems = ("SEM (%)", None, paper.EGO_SEM, None, None, paper.FRONT_SEM, None, paper.RANDOM_SEM, None, None, None, None, None)
+    return Sheet("Table I, the paper's", _COLUMNS, (*rows, sems))
+
+
+def table_1(summary: DuelSummary, settings: DuelSettings, reward: str) -> Sheet:
+    """Returns our Table I with adversaries of one reward."""
+    ego, front, chance = summary.column(EGO, IDM), summary.column(EGO, reward), summary.column(EGO, RANDOM)
+    repaired = summary.column(repair_family(settings, reward, 0), OWN)
+    versus = next((found.by_training for found in summary.versus if found.group == reward), ())
+    columns: list[Sequence[float]] = [
+        *(_trained(summary, TRAIN_EGO), *_tested(ego)),
+        *(_trained(summary, f"train-{reward}"), *_tested(front)),
+        *_tested(chance),
+        *([test.p_value for test, _ in versus], [effect.size for _, effect in versus]),
+        *(_trained(summary, repair_phase(reward, 0)), _tested(repaired)[0]),
+    ]
+    count = max((len(values) for values in columns), default=0)
+    rows: list[tuple[Figure, ...]] = [(index + 1, *(_at(values, index) for values in columns)) for index in range(count)]
+    rows.append(("average", *(_average(values) for values in columns)))
+    sems: list[Figure] = ["SEM (%)", *(None for _ in columns)]
+    for place, column in ((2, ego), (5, front), (7, chance), (12, repaired)):
+        sems[place] = _percent(column.across_trainings.sem) if column else None
+    note = "" if repaired else "No ego was retrained against these adversaries."
+    return Sheet(f"Table I, ours: reward `{reward}`", _COLUMNS, (*rows, tuple(sems)), note)
+
+
+_COLUMNS = (
+    *("training", "ego train", "ego test", "SEM %", "adversary train", "adversary test", "SEM %", "random test", "SEM %"),
+    *("p-value", "A12", "repaired train", "repaired test"),
+)
+
+
+def crossings(summary: DuelSummary) -> Sheet:
+    """Returns every ego against every kind of front vehicle: failure rate, its error, and the ego's speed."""
+    rows = tuple(
+        (
+            column.family,
+            column.column,
+            column.across_trainings.mean,
+            _percent(column.across_trainings.sem),
+            column.interval.low,
+            column.interval.high,
+            column.ego_mps,
+            column.episodes,
+            column.errors,
+        )
+        for column in summary.columns
+    )
+    names = ("ego", "front", "failure rate", "SEM %", "95 % low", "95 % high", "ego m/s", "episodes", "errors")
+    note = (
+        "`slow` always chooses SLOWER. `own adversary` is the only one that the ego was retrained against. Adversaries of other seeds and "
+        "of other rewards share their column's episodes evenly: 1,000 among nine are 111 each, so ten egos drive 9,990."
+    )
+    return Sheet("Every ego against every front vehicle", names, rows, note)
+
+
+_KEPT = (
+    "`crashes kept`: the run keeps the first episodes of every test, and only their crashes are judged here; the rates above count all "
+    "episodes. Shares are of the crashes that the search could decide."
+)
+
+
+def crashes(summary: DuelSummary) -> Sheet:
+    """Returns how long crashes could be avoided, and who broke the safe distance first."""
+    rows: list[tuple[Figure, ...]] = []
+    for found in summary.crashes:
+        who = dict(found.broken_by)
+        shares = tuple(100.0 * found.avoidable_before(second) for second in (1.0, 2.0, 3.0))
+        rows.append(
+            (found.family, found.column, found.count, *shares, found.never, who.get("start", 0), who.get("ego", 0), who.get("front", 0))
+        )
+    names = (
+        *("ego", "front", "crashes kept", "avoidable 1 s before (%)", "2 s (%)", "3 s (%)", "never"),
+        *("too near at the start", "broken by ego", "by front"),
+    )
+    return Sheet("Crashes: still avoidable before the impact, and who broke the safe distance (RSS) first", names, tuple(rows), _KEPT)
+
+
+def _lost(before: Column, after: Column) -> float:
+    """Returns the share of its speed that an ego has lost, both before and after with the same front vehicle, in percent."""
+    return _percent(1.0 - after.ego_mps / before.ego_mps)
+
+
+def _trained(summary: DuelSummary, phase: str) -> Sequence[float]:
+    found = summary.training(phase)
+    return found.failure_rates if found else ()
+
+
+def _tested(column: Column | None) -> list[Sequence[float]]:
+    if column is None:
+        return [(), ()]
+    return [[each.mean for each in column.by_training], [_percent(each.sem) for each in column.by_training]]
+
+
+def _at(values: Sequence[float], index: int) -> Figure:
+    return values[index] if index < len(values) else None
+
+
+def _average(values: Sequence[float]) -> Figure:
+    return mean_error(values).mean if len(values) else None
+
+
+def _mean_training(summary: DuelSummary, phase: str) -> float:
+    found = summary.training(phase)
+    return mean_error(found.failure_rates).mean if found else nan
+
+
+def _sem_of_tests(column: Column) -> float:
+    return _percent(mean_error([each.sem for each in column.by_training]).mean)
+
+
+def _percent(share: float) -> float:
+    return 100.0 * share
+
+
+def _spread(column: Column) -> str:
+    across: MeanError = column.across_trainings
+    means = [each.mean for each in column.by_training]
+    return f"{min(means):.3g} to {max(means):.3g} over {across.n} trainings, {column.episodes:,} episodes" if means else ""

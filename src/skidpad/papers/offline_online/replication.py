@@ -1,0 +1,244 @@
+"""The scoreboard of offline and online testing, and the tables behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import degrees
+from pathlib import Path
+from typing import Any
+
+from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.files import write_atomically
+from skidpad.core.progress import Progress, silent
+from skidpad.kinds.drives.compare.campaign import Comparing
+from skidpad.kinds.drives.compare.page import comparison_page, verdict
+from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.compare.summary import Comparison, summarise
+from skidpad.oracles.agreement import Agreement
+from skidpad.page.html import render_page, write_text_whole
+from skidpad.papers.offline_online import paper
+from skidpad.papers.scoreboard import Figure, Row, Sheet, markdown, payload_of, scoreboard_sheet
+from skidpad.runs.folder import Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubjectAnswer:
+    """One subject's comparison, and the paper's model that is most like it: the recurrent one for a network that looks back."""
+
+    name: str
+    lead: int
+    found: Comparison
+
+    @property
+    def model(self) -> paper.Model:
+        """The paper's counterpart."""
+        return paper.CHAUFFEUR if self.lead else paper.AUTUMN
+
+    @property
+    def other(self) -> paper.Model:
+        """The paper's other subject."""
+        return paper.AUTUMN if self.lead else paper.CHAUFFEUR
+
+
+def rq0_rows(answer: SubjectAnswer) -> tuple[Row, ...]:
+    """Returns RQ0 for one subject; nothing where no recorded drive was given."""
+    matching = answer.found.matching
+    if matching is None:
+        return ()
+    model, other = answer.model, answer.other
+    question = f"RQ0 {answer.name}"
+    share = matching.consistent
+    lost = sum(pair.difference > 0.1 for pair in matching.comparable)
+    return (
+        Row.beside(question, "MAE on the recorded drive", model.mae, answer.found.recorded_mae, "", f"{other.name} {other.mae}"),
+        Row.compared(
+            question,
+            "scenarios comparable with a part of the recording (%)",
+            100.0 * paper.COMPARABLE / paper.SCENARIOS,
+            100.0 * len(matching.comparable) / max(len(matching.pairs), 1),
+            f"{len(matching.comparable)} of {len(matching.pairs)}",
+        ),
+        Row.compared(
+            question,
+            "mean difference of MAE, simulated and recorded",
+            model.mean_difference,
+            matching.mean_difference,
+            "",
+            f"{other.name} {other.mean_difference}",
+        ),
+        Row.compared(
+            question,
+            "pairs that differ by at most 0.1 (%)",
+            100.0 * model.consistent,
+            100.0 * share.estimate,
+            f"95 % interval {share.low:.1%} to {share.high:.1%}; {matching.worse_simulated} of the {lost} others are worse simulated",
+            f"{other.name} {100.0 * other.consistent:g}",
+        ),
+    )
+
+
+def rq1_rows(answer: SubjectAnswer) -> tuple[Row, ...]:
+    """Returns RQ1 for one subject."""
+    model, other, found = answer.model, answer.other, answer.found
+    table = found.agreement
+    question = f"RQ1 {answer.name}"
+    return (
+        Row.compared(
+            question,
+            "scenarios on which offline and online differ (%)",
+            100.0 * model.disagreement,
+            100.0 * found.disagreement.estimate,
+            _interval(found.disagreement.low, found.disagreement.high, table.disagreeing, table.total),
+            f"{other.name} {100.0 * other.disagreement:g}",
+        ),
+        Row.compared(
+            question,
+            "false-safe: unsafe online, accepted offline (%)",
+            100.0 * model.false_safe_rate,
+            100.0 * found.false_safe.estimate,
+            _interval(found.false_safe.low, found.false_safe.high, table.false_safe, table.unsafe_online),
+            f"{other.name} {100.0 * other.false_safe_rate:.3g}",
+        ),
+        Row.compared(
+            question,
+            "false alarms: safe online, refused offline",
+            model.false_alarm,
+            table.false_alarm,
+            _interval(found.false_alarm.low, found.false_alarm.high, table.false_alarm, table.safe_online),
+            f"{other.name} {other.false_alarm}",
+        ),
+        Row.compared(
+            question,
+            "which is more optimistic",
+            "offline",
+            table.optimist,
+            f"one-sided sign test over the disagreements: p = {found.optimism_p:.2g}",
+            f"{other.name} offline",
+        ),
+        Row.beside(question, "rank correlation of MAE and MDCL", None, found.rank_correlation, "not in the paper"),
+    )
+
+
+def table_3(answer: SubjectAnswer) -> Sheet:
+    """Returns Table III, ours and the counterpart's."""
+    model, found = answer.model, answer.found
+    ours = found.agreement
+    theirs = Agreement(model.both_safe, model.false_safe, model.false_alarm, model.both_unsafe)
+    rows: list[tuple[Figure, ...]] = []
+    for whose, table in ((f"{answer.name}, ours", ours), (f"{model.name}, the paper's", theirs)):
+        rows.append((whose, "MDCL < 0.7", table.both_safe, table.false_alarm, table.safe_online))
+        rows.append((whose, "MDCL >= 0.7", table.false_safe, table.both_unsafe, table.unsafe_online))
+    title = f"Table III: {answer.name}"
+    note = f"Ours with MAE below {found.mae_limit:g} ({found.unit.value}) and MDCL below {found.mdcl_limit:g}."
+    return Sheet(title, ("subject", "online", "MAE < 0.1", "MAE >= 0.1", "total"), tuple(rows), note)
+
+
+def sensitivity(answer: SubjectAnswer) -> Sheet:
+    """Returns Table III at other thresholds."""
+    unit = answer.found.unit
+    rows = tuple(
+        (
+            each.mae_limit,
+            round(degrees(each.mae_limit * unit.rad), 2),
+            each.mdcl_limit,
+            each.agreement.both_safe,
+            each.agreement.false_safe,
+            each.agreement.false_alarm,
+            each.agreement.both_unsafe,
+            each.agreement.optimist,
+        )
+        for each in answer.found.sensitivity
+    )
+    columns = (
+        *(f"MAE below ({unit.value})", "degrees of the wheel", "MDCL below"),
+        *("both safe", "false-safe", "false alarm", "both unsafe", "more optimistic"),
+    )
+    return Sheet(f"Other thresholds: {answer.name}", columns, rows)
+
+
+def scoreboard(answers: Sequence[SubjectAnswer]) -> tuple[Row, ...]:
+    """Returns both questions for every subject."""
+    return (*(row for answer in answers for row in rq0_rows(answer)), *(row for answer in answers for row in rq1_rows(answer)))
+
+
+def _interval(low: float, high: float, part: int, whole: int) -> str:
+    return f"{part} of {whole}; 95 % interval {low:.1%} to {high:.1%}"
+
+
+TITLE = "Offline and online testing, replicated"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfflineOnline:
+    """The answers to both questions for every subject."""
+
+    settings: ComparingSettings
+    answers: tuple[SubjectAnswer, ...]
+
+    def rows(self) -> tuple[Row, ...]:
+        """Returns the scoreboard."""
+        return scoreboard(self.answers)
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Returns the scoreboard, and the tables behind it."""
+        return (scoreboard_sheet("Scoreboard", f"{paper.PAPER}, the most alike", self.rows()), *self.behind())
+
+    def behind(self) -> tuple[Sheet, ...]:
+        """Returns Table III and the sensitivity of every subject."""
+        return tuple(sheet for answer in self.answers for sheet in (table_3(answer), sensitivity(answer)))
+
+    def facts(self) -> tuple[str, ...]:
+        """Returns what was done and what came out, in words."""
+        s = self.settings
+        recorded = f"RQ0: {s.matched} restricted scenarios against {Path(s.drive).name}" if s.drive else "RQ0: left out, no recorded drive"
+        return (
+            f"RQ1: {s.scenarios} scenarios of the domain {s.domain!r}, {s.seconds:g} s each, seed {s.seed}; {recorded}",
+            f"errors in {s.unit}; acceptable offline: MAE < {s.mae_limit:g}; acceptable online: MDCL < {s.mdcl_limit:g}",
+            *(f"{answer.name}: {verdict(answer.found)}" for answer in self.answers),
+        )
+
+    def payload(self) -> dict[str, Any]:
+        """Returns everything as plain values for JSON."""
+        return payload_of(
+            paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS, subjects=[answer.name for answer in self.answers]
+        )
+
+    def markdown(self) -> str:
+        """Returns the page for the docs."""
+        return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
+
+
+def replicate(subjects: Sequence[str], settings: ComparingSettings, folder: Path, progress: Progress = silent) -> OfflineOnline:
+    """Runs or resumes one comparison a subject in FOLDER/NAME; writes FOLDER/offline-online.json and .md, and a report beside each run.
+
+    settings: of every comparison; its own subject does not matter.
+    """
+    names = [Path(subject).stem for subject in subjects]
+    if not names or len(set(names)) != len(names):
+        raise BadParametersError(f"a replication needs subjects whose files have names of their own; got {', '.join(names) or 'none'}")
+    answers = tuple(
+        _measured(name, replace(settings, subject=subject), folder / name, progress) for name, subject in zip(names, subjects, strict=True)
+    )
+    answer = OfflineOnline(settings, answers)
+    write_atomically(folder / "offline-online.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())
+    write_atomically(folder / "offline-online.md", answer.markdown().encode())
+    return answer
+
+
+def _measured(name: str, settings: ComparingSettings, path: Path, progress: Progress) -> SubjectAnswer:
+    def told(done: int, total: int, note: str = "") -> None:
+        progress(done, total, f"{name}: {note}")
+
+    campaign = Comparing.load(settings)
+    if (path / "manifest.json").exists():
+        run = Run.open(path)
+        if ComparingSettings.from_config(run.config) != settings:
+            raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
+    else:
+        run = campaign.start(path)
+    if not run.is_finished:
+        campaign.execute(run, told)
+    write_text_whole(path / "report.html", render_page(comparison_page(campaign, run)))
+    return SubjectAnswer(name, campaign.subject.lead, summarise(campaign, run))

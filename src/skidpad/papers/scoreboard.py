@@ -1,0 +1,157 @@
+"""The scoreboard's types: the paper's figure, ours, the gap; and sheets, the plain tables that every output form shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from enum import Enum
+from math import isfinite, isnan, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from skidpad.core.errors import BadRunError
+
+if TYPE_CHECKING:
+    from skidpad.kinds.pictures.styles.settings import TacticSettings
+    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+
+
+Figure: TypeAlias = float | int | str | None
+"""A number, a verdict in words, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the scoreboard.
+
+    paper: of the model most like a subject of ours. others: the paper's other models, in words. gap: ours - paper for numbers
+    of one unit, `same` or `differs` for verdicts, None where the two cannot be compared.
+    """
+
+    question: str
+    quantity: str
+    paper: Figure
+    ours: Figure
+    gap: Figure
+    note: str = ""
+    others: str = ""
+
+    @classmethod
+    def compared(cls, question: str, quantity: str, paper: Figure, ours: Figure, note: str = "", others: str = "") -> Row:
+        """Makes a row and works out the gap."""
+        return cls(question, quantity, paper, ours, gap_of(paper, ours), note, others)
+
+    @classmethod
+    def beside(cls, question: str, quantity: str, paper: Figure, ours: Figure, note: str = "", others: str = "") -> Row:
+        """Makes a row of two figures that are not to be subtracted: another unit, or another number of pictures."""
+        return cls(question, quantity, paper, ours, None, note, others)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table with its title; a cell is a figure."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Figure, ...], ...]
+    note: str = ""
+
+
+def gap_of(paper: Figure, ours: Figure) -> Figure:
+    """Returns ours - paper, or whether two verdicts are the same; None where one is missing or not finite."""
+    if isinstance(paper, str) and isinstance(ours, str):
+        return "same" if paper == ours else "differs"
+    if isinstance(paper, str | None) or isinstance(ours, str | None) or not (isfinite(paper) and isfinite(ours)):
+        return None
+    return ours - paper
+
+
+def ratio(part: float, whole: float) -> float:
+    """Returns part / whole; NaN where the whole is nothing."""
+    return part / whole if whole else nan
+
+
+def increase_percent(after: float, before: float) -> float:
+    """Returns by how many percent `after` is more than `before`; NaN where that was nothing."""
+    return 100.0 * ratio(after - before, before)
+
+
+def check_settings(path: Path, then: DeepRoadSettings | TacticSettings, now: DeepRoadSettings | TacticSettings) -> None:
+    """Refuses to go on with a run under other settings than it was begun with, and names them."""
+    before, after = asdict(then), asdict(now)
+    other = [f"{name} was {before[name]!r} and is {after[name]!r}" for name in after if before.get(name) != after[name]]
+    if other:
+        raise BadRunError(
+            f"{path} holds a run with other settings ({'; '.join(other)}); choose another --out, or repeat the settings of that run"
+        )
+
+
+SMALLEST_P = 2.2e-16
+"""What R, and with it the paper, calls the smallest p-value."""
+
+
+def brief_sheet(title: str, model: str, rows: Sequence[Row]) -> Sheet:
+    """Lays the rows out as a table for a narrow terminal: without the notes and the paper's other models."""
+    columns = ("question", "quantity", f"paper ({model})", "ours", "gap")
+    return Sheet(title, columns, tuple((row.question, row.quantity, row.paper, row.ours, row.gap) for row in rows))
+
+
+def scoreboard_sheet(title: str, model: str, rows: Sequence[Row]) -> Sheet:
+    """Lays the rows out as a table."""
+    columns = ("question", "quantity", f"paper ({model})", "paper's others", "ours", "gap", "note")
+    return Sheet(title, columns, tuple((row.question, row.quantity, row.paper, row.others, row.ours, row.gap, row.note) for row in rows))
+
+
+def markdown(title: str, facts: Sequence[str], sheets: Sequence[Sheet], remarks: Sequence[str] = ()) -> str:
+    """Writes a page: facts as a list, each sheet as a table, remarks at the end."""
+    parts = [f"# {title}", "\n".join(f"- {fact}" for fact in facts)]
+    for sheet in sheets:
+        parts.append(f"## {sheet.title}")
+        lines = [_line(sheet.columns), _line(["---"] * len(sheet.columns)), *(_line([cell(value) for value in row]) for row in sheet.rows)]
+        parts.append("\n".join(lines))
+        if sheet.note:
+            parts.append(sheet.note)
+    if remarks:
+        parts += ["## Traps", "\n".join(f"- {remark}" for remark in remarks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def payload_of(
+    paper: str, settings: object, rows: Sequence[Row], behind: Sequence[Sheet], traps: Sequence[str], **more: object
+) -> dict[str, Any]:
+    """Returns a replication as plain values for JSON: the scoreboard, the tables behind it, and what else is given by name."""
+    sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in behind]
+    return {"paper": paper, "settings": plain(settings), **plain(more), "rows": plain(rows), "sheets": sheets, "traps": list(traps)}
+
+
+def cell(value: Figure) -> str:
+    """Writes a figure with three significant digits, whole numbers whole, nothing as a dash."""
+    if value is None or (isinstance(value, float) and isnan(value)):
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def p_text(p_value: float) -> str:
+    """Writes a p-value as the paper does."""
+    if not isfinite(p_value):
+        return "p not defined"
+    return "p < 2.2e-16" if p_value < SMALLEST_P else f"p = {p_value:.2g}"
+
+
+def plain(value: Any) -> Any:
+    """Turns frozen dataclasses, enums and mappings into what JSON has; what is not a finite number becomes null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in cells) + " |"

@@ -1,0 +1,184 @@
+"""TACTIC's tables for any subjects and weathers, cell by cell: stopped and called again it goes on, called with more it grows."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from skidpad.core.errors import BadParametersError, InterruptedRunError
+from skidpad.core.files import write_atomically
+from skidpad.core.progress import Progress, silent
+from skidpad.kinds.pictures.styles.campaign import Tactic
+from skidpad.kinds.pictures.styles.page import tactic_page
+from skidpad.kinds.pictures.styles.settings import TacticSettings
+from skidpad.kinds.pictures.styles.summary import summarise
+from skidpad.page.html import render_page, write_text_whole
+from skidpad.papers.scoreboard import Row, Sheet, check_settings, markdown, payload_of, scoreboard_sheet
+from skidpad.papers.tactic import paper, tables
+from skidpad.papers.tactic.cells import FILE, Cell, cell_warnings, kept_cells
+from skidpad.runs.folder import Run
+
+TITLE = "TACTIC, replicated"
+SEARCHES = (tables.ES, tables.RC, tables.RS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TacticReplication:
+    """The cells that have a finished repeat so far."""
+
+    settings: TacticSettings
+    cells: tuple[Cell, ...]
+    stopped: bool = False
+
+    def rows(self) -> tuple[Row, ...]:
+        """Returns the scoreboard."""
+        return tables.scoreboard(self.cells)
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Returns the scoreboard, and the tables behind it."""
+        return (scoreboard_sheet("Scoreboard", "its 30 cases", self.rows()), *self.behind())
+
+    def behind(self) -> tuple[Sheet, ...]:
+        """Returns the tables, ours and the paper's; those without a row are left out."""
+        made = (
+            tables.means(self.cells),
+            tables.paper_means(self.cells),
+            tables.one_condition(self.cells),
+            tables.tests(self.cells, tables.RC),
+            tables.tests(self.cells, tables.RS),
+        )
+        return tuple(sheet for sheet in made if sheet.rows)
+
+    def facts(self) -> tuple[str, ...]:
+        """Returns what was done, in words."""
+        subjects, weathers = (dict.fromkeys(getattr(cell, name) for cell in self.cells) for name in ("subject", "weather"))
+        scenes = sorted({cell.scenes for cell in self.cells})
+        races = "tries that could hardly win were dropped early" if self.settings.racing else "every try saw every scene"
+        facts = [
+            f"subjects: {', '.join(subjects) or '-'}",
+            f"weathers: {', '.join(weathers) or '-'}",
+            f"drive: {self.cells[0].drive if self.cells else '-'}, {' or '.join(f'{count:,}' for count in scenes) or '-'} scenes",
+            f"patience {self.settings.patience}, {races}; seed {self.settings.seed}",
+            *dict.fromkeys(f"warning: {warning}" for cell in self.cells for warning in cell.warnings),
+            *filter(None, [tables.few_repeats(self.cells)]),
+        ]
+        return (*facts, "stopped by the clock; the same command goes on") if self.stopped else tuple(facts)
+
+    def payload(self) -> dict[str, Any]:
+        """Returns everything as plain values for JSON."""
+        return payload_of(paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS, cells=self.cells)
+
+    def markdown(self) -> str:
+        """Returns the page for the docs."""
+        return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
+
+
+class Clock:
+    """Ends the work after so many minutes (0: never); what is kept stays."""
+
+    def __init__(self, minutes: float) -> None:
+        self._end = time.monotonic() + 60.0 * minutes if minutes else float("inf")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._end
+
+    def watching(self, progress: Progress, name: str) -> Progress:
+        """Returns a progress that ends the work when the time is up."""
+
+        def report(done: int, total: int, note: str = "") -> None:
+            progress(done, total, f"{name}: {note}")
+            if self.is_over:
+                raise InterruptedRunError(f"stopped by the clock during {name}; the same command goes on")
+
+        return report
+
+
+def replicate(
+    subjects: Sequence[str],
+    weathers: Sequence[str],
+    criteria: Sequence[str],
+    settings: TacticSettings,
+    folder: Path,
+    minutes: float = 0.0,
+    progress: Progress = silent,
+) -> TacticReplication:
+    """Runs or resumes a cell a subject, weather and criterion in FOLDER/SUBJECT/WEATHER/CRITERION; writes FOLDER/tactic.json and .md.
+
+    settings: of every cell; its own subject, weather and criterion do not matter. minutes: the work ends after so many, with tables of
+    what is finished (0: when all is done).
+    """
+    if not minutes >= 0.0:
+        raise BadParametersError(f"--minutes is a number of minutes, 0 for no end; got {minutes:g}")
+    for what, given in (
+        ("subjects", [_stem(file) for file in subjects]),
+        ("weathers", [_stem(file) for file in weathers]),
+        ("criteria", list(criteria)),
+    ):
+        if not given or len(set(given)) != len(given):
+            raise BadParametersError(f"a replication needs {what} with names of their own; got {', '.join(given) or 'none'}")
+    clock = Clock(minutes)
+    cells: list[Cell] = []
+    answer = TacticReplication(settings, ())
+    for weather in weathers:
+        for subject in subjects:
+            for criterion in criteria:
+                path = folder / _stem(subject) / _stem(weather) / criterion
+                own = replace(settings, subject=subject, weather=weather, criterion=criterion)
+                cells.append(_measured(own, path, clock, progress))
+                answer = TacticReplication(settings, kept_cells(folder, cells), clock.is_over)
+                write_atomically(folder / "tactic.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())
+                write_atomically(folder / "tactic.md", answer.markdown().encode())
+                if clock.is_over:
+                    return answer
+    return answer
+
+
+def _measured(settings: TacticSettings, path: Path, clock: Clock, progress: Progress) -> Cell:
+    campaign = Tactic.load(settings)
+    run = _opened(campaign, path)
+    kept = _kept(campaign, run, path / FILE)
+    if kept is not None:
+        return kept
+    try:
+        campaign.execute(run, clock.watching(progress, f"{_stem(settings.subject)} under {_stem(settings.weather)}, {settings.criterion}"))
+    except InterruptedRunError:
+        if not clock.is_over:
+            raise
+    summary = summarise(campaign, run)
+    cell = Cell.of(campaign, summary, run.manifest.device)
+    if summary.repeats:
+        write_text_whole(path / "report.html", render_page(tactic_page(campaign, run)))
+        write_atomically(path / FILE, cell.to_json().encode())
+    return cell
+
+
+def _kept(campaign: Tactic, run: Run, file: Path) -> Cell | None:
+    """Returns the cell that an earlier call left, wherever it ran, where nothing is to be measured any more."""
+    settings = campaign.settings
+    if not file.exists() or any(len(run.completed(phase)) < settings.conditions for phase, _, _ in campaign.phases()):
+        return None
+    cell = Cell.from_json(file.read_text(encoding="utf-8"), str(file))
+    counts = {each.search: len(each.values) for each in cell.searches}
+    cell = replace(cell, warnings=cell_warnings(campaign))
+    return cell if cell.hashes == campaign.hashes and counts == dict.fromkeys(settings.searches, settings.repeats) else None
+
+
+def _opened(campaign: Tactic, path: Path) -> Run:
+    if not (path / "manifest.json").exists():
+        return campaign.start(path)
+    run = Run.open(path)
+    then = TacticSettings.from_config(run.config)
+    # Where files lie and how many repeats are wanted may differ from call to call; what the files hold is checked by their hashes.
+    free = ("subject", "drive", "weather", "profile_drive", "repeats", "device", "at_once")
+    check_settings(path, replace(then, **{name: getattr(campaign.settings, name) for name in free}), campaign.settings)
+    return run
+
+
+def _stem(file: str) -> str:
+    return Path(file).name.removesuffix(".toml").removesuffix(".safetensors")

@@ -1,1 +1,0 @@
-"""Each paper's figure, ours, and the gap."""

@@ -1,0 +1,1 @@
+"""Who computes a campaign: this process, local processes, or Ray."""

@@ -1,0 +1,172 @@
+"""Local processes: each loads the campaign once, computes on one core, and ends with the driver."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skidpad.core.trust import granted
+from skidpad.runs.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, Told, unheard
+from skidpad.runs.workers.messages import Begin, Prepare, Shared, Task
+from skidpad.runs.workers.performing import VARIABLES, pinned
+
+if TYPE_CHECKING:
+    from skidpad.runs.workers.protocol import Crew, Performer, Reload
+
+
+_END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Processes of this machine, started anew; none is forked, so none holds the run's lock or a half-held mutex.
+
+    count: how many at most; never more than there are pieces of work. died: is told in a sentence of each that dies.
+    """
+
+    count: int
+    died: Callable[[str], None] = unheard
+
+    @contextmanager
+    def start(self, performer: Performer, reload: Reload, scratch: Path) -> Iterator[Crew]:
+        """Starts processes as there is work for them."""
+        pool = _ProcessPool(self.count, reload, scratch)
+        try:
+            # The driver computes little, but that as a worker would.
+            with pinned():
+                yield PoolCrew(pool, performer, self.died)
+        finally:
+            pool.close()
+
+
+@dataclass(slots=True)
+class _Process:
+    popen: subprocess.Popen[bytes]
+    connection: Connection
+    prepared: int = 0
+
+
+class _ProcessPool:
+    """Starts processes and talks to them."""
+
+    def __init__(self, size: int, reload: Reload, scratch: Path) -> None:
+        self.size = size
+        self._begin = pickle.dumps(Begin(tuple(sys.path), str(Path.cwd()), reload, granted()), protocol=5)
+        self._scratch = scratch
+        self._processes: dict[int, _Process] = {}
+        self._hired = 0
+        self._step = 0
+        self._named: tuple[str, Any] | None = None
+        self._prepare = b""
+        self._file: Path | None = None
+
+    def hire(self) -> int:
+        """Starts one more process."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            popen = subprocess.Popen(  # noqa: S603  this very program
+                [sys.executable, "-m", "skidpad.runs.workers.process_main", str(theirs.fileno())],
+                env={**os.environ, **VARIABLES, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,  # Ctrl-C at the terminal is for the driver, which ends its workers itself
+            )
+        connection = Connection(ours.detach())
+        number = self._hired
+        self._hired += 1
+        self._processes[number] = _Process(popen, connection)
+        self._send(number, self._begin)
+        return number
+
+    def prepare(self, step: str, given: Any) -> None:
+        """Packs what the step is given, once for all maps of the step with the same."""
+        if self._named is not None and self._named[0] == step and self._named[1] is given:
+            return
+        self._forget()
+        self._named = (step, given)
+        self._step += 1
+        # A name that the run clears away by itself, should this process be killed.
+        file = self._scratch / f".given-{os.getpid()}-{self._step}.tmp"
+        shared = Shared.of(given, file)
+        self._file = file if shared.file else None
+        self._prepare = pickle.dumps(Prepare(self._step, step, shared), protocol=5)
+
+    def give(self, worker: int, task: int, item: Any) -> None:
+        """Sends a task, and before the first one of a step the step."""
+        process = self._processes[worker]
+        if process.prepared != self._step:
+            self._send(worker, self._prepare)
+            process.prepared = self._step
+        self._send(worker, pickle.dumps(Task(task, item), protocol=5))
+
+    def events(self) -> Sequence[Event]:
+        """Waits until a process says something or is gone."""
+        by_connection = {process.connection: number for number, process in self._processes.items()}
+        found: list[Event] = []
+        for connection in wait(list(by_connection)):
+            number = by_connection[connection]  # type: ignore[index] # what came in
+            try:
+                kind, task, content = pickle.loads(self._processes[number].connection.recv_bytes())  # noqa: S301  our own worker's words
+            except (EOFError, OSError):
+                found.append(Died(number, self._ended(number)))
+                continue
+            found.append(_event(number, kind, task, content))
+        return found
+
+    def close(self) -> None:
+        """Ends all processes at once: what they are at is not asked for any more."""
+        for process in self._processes.values():
+            process.popen.kill()
+        for process in self._processes.values():
+            process.popen.wait()
+            process.connection.close()
+        self._processes.clear()
+        self._forget()
+
+    def _send(self, number: int, data: bytes) -> None:
+        try:
+            self._processes[number].connection.send_bytes(data)
+        except OSError:
+            return  # it is gone, and the next events say so
+
+    def _ended(self, number: int) -> str:
+        process = self._processes.pop(number)
+        process.connection.close()
+        try:
+            code = process.popen.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.popen.kill()
+            code = process.popen.wait()
+        if code == -signal.SIGKILL:
+            how = "killed, as the system does when memory runs out"
+        else:
+            how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return f"process {process.popen.pid}: {how}"
+
+    def _forget(self) -> None:
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+            self._file = None
+
+
+def _event(number: int, kind: str, task: int | None, content: Any) -> Event:
+    if kind == "ready":
+        return Ready(number)
+    if kind == "failed":
+        return Failed(number, task, content)
+    if task is None:
+        raise RuntimeError(f"worker {number} answers {kind!r} without a task")
+    if kind == "told":
+        return Told(number, task, content[0], content[1])
+    return Done(number, task, content)

@@ -1,0 +1,1 @@
+"""What changes a picture before a network sees it."""

@@ -1,0 +1,121 @@
+"""Rain: slanted streaks at three distances, before a darker, bluer scene of less contrast that fades far away.
+
+Reference: DeepTest, section 3.2 (rain composed of several filters).
+Deviates: the paper composes Photoshop's filters by hand at one size; here the layers are computed, at any size.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import cos, radians, sin
+from typing import ClassVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from skidpad.core.images import NumpyFrames
+from skidpad.core.seeding import child_rng
+from skidpad.core.stimuli import F, Params, Real, Space, Whole
+from skidpad.stimuli.pictures.kernels import kernels_of
+from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.pictures.veils import Field, Veil, distance
+
+_GLOOM_RGB = (62.0, 70.0, 82.0)
+_MIST_RGB = (150.0, 157.0, 166.0)
+_STREAK_RGB = (205.0, 212.0, 220.0)
+_GLOOM = 0.42
+_MIST = 0.4
+_SUBPIXEL_BITS = 4
+_WIDEST = 8.0
+"""Wider frames than this get no more streaks: a strip one pixel high would ask for thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Streaks at one distance; lengths and widths are shares of the height, `count` is per square of it at full intensity."""
+
+    name: str
+    count: int
+    length: float
+    width: float
+    opacity: float
+
+
+_LAYERS = (
+    _Layer("far", 700, 0.05, 0.0030, 0.35),
+    _Layer("middle", 260, 0.12, 0.0042, 0.42),
+    _Layer("near", 45, 0.26, 0.0085, 0.40),
+)
+
+
+@TRANSFORMS.register("rain")
+@dataclass(frozen=True, slots=True)
+class Rain:
+    """Lets it rain on the frames with `intensity`, the streaks leaning `slant_deg` to the right at their top.
+
+    The same seed and slant give every frame the same streaks, and heavier rain all the streaks of lighter rain.
+    """
+
+    space: ClassVar[Space] = Space(
+        (Real("intensity", 0.0, 1.0, 0.0), Real("slant_deg", -30.0, 30.0, 0.0), Whole("seed", 0, 999_999, 0)),
+        tuple(Params(intensity=tenth / 10.0, slant_deg=12.0, seed=0) for tenth in range(1, 11)),
+    )
+
+    def apply(self, frames: F, params: Params) -> F:
+        """Returns rainy frames."""
+        height, width = int(frames.shape[1]), int(frames.shape[2])
+        veil = _veil(height, width, params.real("intensity"), params.real("slant_deg"), params.whole("seed"))
+        return kernels_of(frames).veil(frames, veil)
+
+
+@lru_cache(maxsize=16)
+def _veil(height_px: int, width_px: int, intensity: float, slant_deg: float, seed: int) -> Veil:
+    """Keeps the last few veils, enough for the grid at one size."""
+    far = distance(height_px, width_px)
+    keep = np.ones((height_px, width_px), np.float32)
+    add = np.zeros((height_px, width_px, 3), np.float32)
+    streaks = _streaks(height_px, width_px, intensity, slant_deg, seed)
+    for opacity, colour in ((_GLOOM * intensity, _GLOOM_RGB), (_MIST * intensity * far, _MIST_RGB), (streaks, _STREAK_RGB)):
+        through = np.asarray(1.0 - opacity, np.float32)
+        keep = keep * through
+        add = add * through[..., None] + (1.0 - through)[..., None] * np.asarray(colour, np.float32)
+    return Veil.of(keep, add)
+
+
+def _streaks(height_px: int, width_px: int, intensity: float, slant_deg: float, seed: int) -> Field:
+    """Returns the streaks' opacity, (height, width) within [0, 1]."""
+    through = np.ones((height_px, width_px), np.float32)
+    for layer in _LAYERS:
+        drops = child_rng(seed, "rain", layer.name).random((round(layer.count * min(width_px / height_px, _WIDEST)) + 1, 4))
+        shown = drops[: round(intensity * len(drops))]
+        if len(shown):
+            through *= 1.0 - layer.opacity * _drawn(layer, shown, height_px, width_px, slant_deg)
+    return 1.0 - through
+
+
+def _drawn(layer: _Layer, drops: NDArray[np.float64], height_px: int, width_px: int, slant_deg: float) -> Field:
+    """Draws drops (D, 4: x, y, brightness, variation) as streaks that fade at both ends, within [0, 1]."""
+    canvas: NumpyFrames = np.zeros((height_px, width_px), np.uint8)
+    margin = 0.15
+    place = (drops[:, :2] * (1.0 + 2.0 * margin) - margin) * (width_px, height_px)
+    length = layer.length * height_px * (0.6 + 0.8 * drops[:, 3])
+    angle_rad = np.deg2rad(slant_deg + 4.0 * (drops[:, 3] - 0.5))
+    half = np.column_stack([np.sin(angle_rad), -np.cos(angle_rad)]) * length[:, None] / 2.0
+    ends = np.rint(np.stack([place - half, place + half], axis=1) * 2**_SUBPIXEL_BITS).astype(np.int32)
+    thickness = max(1, round(layer.width * height_px))
+    for (start, stop), brightness in zip(ends.tolist(), (90 + 165 * drops[:, 2]).astype(int).tolist(), strict=True):
+        cv2.line(canvas, start, stop, brightness, thickness, cv2.LINE_AA, _SUBPIXEL_BITS)
+    blurred = cv2.filter2D(canvas.astype(np.float32) / 255.0, -1, _motion(layer.length * height_px / 2.0, slant_deg))
+    spread_px = layer.width * height_px / 2.5
+    return np.clip(cv2.GaussianBlur(blurred, (0, 0), max(spread_px, 0.3)), 0.0, 1.0).astype(np.float32)
+
+
+def _motion(length_px: float, slant_deg: float) -> Field:
+    """Returns the kernel that smears along the slant, summing to 1."""
+    radius = max(1, round(length_px / 2.0))
+    kernel = np.zeros((2 * radius + 1, 2 * radius + 1), np.uint8)
+    dx, dy = sin(radians(slant_deg)) * radius, -cos(radians(slant_deg)) * radius
+    scale = 2**_SUBPIXEL_BITS
+    start, stop = ((round((radius + way * dx) * scale), round((radius + way * dy) * scale)) for way in (-1, 1))
+    cv2.line(kernel, start, stop, 255, 1, cv2.LINE_AA, _SUBPIXEL_BITS)
+    return np.asarray(kernel / kernel.sum(), np.float32)

@@ -1,0 +1,342 @@
+"""MUNIT's decoder written anew for many scenes under few styles: the same pictures with fewer multiplications.
+
+Five rewritings, each exact but for rounding:
+
+- Repeating every pixel and then a 5x5 convolution is, for each of the four places in a doubled pixel, a 3x3 convolution of the
+  small map whose weights are sums of the 25: 9 multiplications instead of 25. Zeros around the doubled map are zeros around the
+  small one, so the border is the same.
+- The last 7x7 convolution to three colours is, for blocks of 2x2 pixels, a 4x4 one from four times the channels to twelve
+  outputs: that is the order in which the step before it already has its maps, and more outputs at a time suit a GPU.
+- The first convolution with its norm does not see the style, so it is done once a scene.
+- A number added to a whole channel has no effect before an instance norm, so those biases are left out.
+- Norm, ReLU and the order of pixels are one pass over the maps where they are compiled.
+
+Reference: Shi et al. 2016, Real-Time Single Image Super-Resolution (sub-pixel convolution), for the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from skidpad.stimuli.weather.blocks import normalised
+from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard
+from skidpad.stimuli.weather.munit import Munit
+from skidpad.stimuli.weather.settings import Method
+
+_EPSILON = 1e-5
+_FINAL = 7
+_PADDING = 3
+_OUTPUTS = 16
+"""Twelve are needed; a multiple of eight lets a GPU use its matrix units."""
+
+_BATCH = {"cpu": 8, "cuda": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What decoding starts from: content codes, and the normalised first convolution of them; (N, height, width, channels)."""
+
+    content: torch.Tensor
+    first: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    def __getitem__(self, part: slice) -> Prepared:
+        return Prepared(self.content[part], self.first[part])
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolved:
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    padding: int
+
+    def __call__(self, maps: torch.Tensor) -> torch.Tensor:
+        return functional.conv2d(maps, self.weight, self.bias, padding=self.padding)
+
+
+@dataclass(frozen=True, slots=True)
+class _Enlarged:
+    convolution: _Convolved
+    scale: torch.Tensor
+    shift: torch.Tensor
+
+
+class FoldedDecoder:
+    """Decodes content codes under styles; on a GPU in bfloat16 and compiled.
+
+    The batch is halved when a GPU runs out of memory and stays so, and `on_halved` is told.
+    """
+
+    def __init__(
+        self,
+        card: WeatherCard,
+        weights: Mapping[str, torch.Tensor],
+        device: str = "cpu",
+        on_halved: Callable[[int], None] | None = None,
+        *,
+        compiled: bool | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if card.method is not Method.MUNIT:
+            raise BadWeatherError(f"the weather {card.name!r} was learned by {card.method.value}, which knows no styles; use one by munit")
+        self.card = card
+        self.device = torch.device(device)
+        self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
+        self.batch_size = _BATCH.get(self.device.type, 8)
+        self.compiled = self.device.type == "cuda" if compiled is None else compiled
+        self._on_halved = on_halved
+        model = Munit(card.sizes)
+        model.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
+        plain: Any = model.target.decoder.requires_grad_(requires_grad=False)  # modules are untyped
+        self._norms = plain.norms.to(self.device)
+        self._residual = [(self._kept(block.first.weight), self._kept(block.second.weight)) for block in plain.blocks]
+        self._enlarging = [self._folded(step) for step in plain.rest[:-1]]
+        self._last = self._blocked(plain.rest[-1])
+
+    def norms(self, styles: torch.Tensor) -> torch.Tensor:
+        """Turns styles (K, style) into the scales and shifts of every norm, (K, blocks, 4, 1, 1, channels) float32."""
+        if styles.ndim != 2 or styles.shape[1] != self.card.sizes.style:
+            raise BadWeatherError(
+                f"the weather {self.card.name!r} takes styles of {self.card.sizes.style} numbers; got shape {tuple(styles.shape)}"
+            )
+        with torch.inference_mode():
+            rows: torch.Tensor = self._norms(styles.to(self.device, torch.float32))
+        return rows.reshape(len(styles), len(self._residual), 4, 1, 1, -1)
+
+    def prepare(self, content: torch.Tensor) -> Prepared:
+        """Does once what no style changes; content: (N, channels, height, width) as `Weather.encode` gives it."""
+        with torch.inference_mode():
+            codes = content.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
+            first = normalised(self._convolve(codes, self._residual[0][0]), (2, 3), None, None)
+            return Prepared(_pixels(codes), _pixels(first).contiguous())
+
+    def decode(self, prepared: Prepared, norms: torch.Tensor, size: tuple[int, int] | None = None) -> torch.Tensor:
+        """Returns frames, uint8 (N, height, width, 3) on the device, at the working size or resized to `size`.
+
+        norms: of one style for all (1, ...), or of one for each scene (N, ...).
+        """
+        parts: list[torch.Tensor] = []
+        start = 0
+        while start < len(prepared):
+            part = slice(start, min(start + self.batch_size, len(prepared)))
+            try:
+                with torch.inference_mode():
+                    parts.append(self._batch(prepared[part], norms[part] if len(norms) > 1 else norms, size))
+            except torch.cuda.OutOfMemoryError as error:
+                self._halve(part.stop - part.start, error)
+                continue
+            start = part.stop
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _batch(self, prepared: Prepared, norms: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
+        count = len(prepared)
+        if self.compiled:  # compiled code is made for one size of a batch
+            missing = self.batch_size - count
+            norms = norms.expand(count, *norms.shape[1:]).contiguous()
+            if missing:
+                prepared = Prepared(_filled(prepared.content, missing), _filled(prepared.first, missing))
+                norms = _filled(norms, missing)
+        with _fastest_convolutions(self.device):
+            blocks = _pixels(self._blocks(prepared, norms))
+        if size is None or size == (2 * blocks.shape[1], 2 * blocks.shape[2]):
+            return self._step(_painted)(blocks)[:count]
+        # Where nothing shrinks, a filter against aliasing is none, and torch is faster without it.
+        shrinks = size[0] < 2 * blocks.shape[1] or size[1] < 2 * blocks.shape[2]
+        larger = functional.interpolate(_maps(self._step(_signed)(blocks)), size, mode="bilinear", antialias=shrinks)
+        return self._step(_levels)(_pixels(larger))[:count]
+
+    def _blocks(self, prepared: Prepared, norms: torch.Tensor) -> torch.Tensor:
+        """Returns colours of 2x2 blocks before tanh, (N, 16, height / 2, width / 2)."""
+        styled, joined = self._step(_styled), self._step(_joined)
+        maps = prepared.content
+        changed = self._step(_shaded)(prepared.first, norms[:, 0, 0], norms[:, 0, 1])
+        for place, (first, second) in enumerate(self._residual):
+            if place:
+                changed = styled(_pixels(self._convolve(_maps(maps), first)), norms[:, place, 0], norms[:, place, 1])
+            back = _pixels(self._convolve(_maps(changed), second))
+            maps = joined(maps, back, norms[:, place, 2], norms[:, place, 3])
+        for place, step in enumerate(self._enlarging):
+            last = place == len(self._enlarging) - 1
+            convolved = _pixels(step.convolution(_maps(maps)))
+            maps = self._step(_framed if last else _doubled)(convolved, step.scale, step.shift)
+        return self._last(_maps(maps))
+
+    def _step(self, function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        return _compiled(function) if self.compiled else function
+
+    def _convolve(self, maps: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional.conv2d(maps, weight, padding=1)
+
+    def _kept(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
+
+    def _folded(self, step: Any) -> _Enlarged:
+        convolution, norm = step.convolution.convolution, step.convolution.norm
+        small = folded_5x5(convolution.weight)
+        return _Enlarged(
+            _Convolved(self._kept(small), convolution.bias.repeat(4).to(self.device, self.dtype), 1),
+            norm.weight.flatten().to(self.device),
+            norm.bias.flatten().to(self.device),
+        )
+
+    def _blocked(self, last: Any) -> _Convolved:
+        weight, bias = last.convolution.weight, last.convolution.bias
+        spare = _OUTPUTS - 12
+        weight = functional.pad(blocked_7x7(weight), (0, 0, 0, 0, 0, 0, 0, spare))
+        return _Convolved(self._kept(weight), functional.pad(bias.repeat(4), (0, spare)).to(self.device, self.dtype), 0)
+
+    def _halve(self, size: int, error: torch.cuda.OutOfMemoryError) -> None:
+        if self.batch_size == 1 or size == 1:
+            raise BadWeatherError(f"one frame does not fit into the memory of {self.device}; use the CPU or a smaller weather") from error
+        self.batch_size = ceil(min(size, self.batch_size) / 2)
+        torch.cuda.empty_cache()
+        if self._on_halved is not None:
+            self._on_halved(self.batch_size)
+
+
+def folded_5x5(weight: torch.Tensor) -> torch.Tensor:
+    """Turns a 5x5 kernel for doubled maps, (filters, channels, 5, 5), into a 3x3 one for the small maps, (4 filters, channels, 3, 3).
+
+    Row 2i + a of the doubled map is row i of the small one, so for output row 2i + a the five rows 2i + a - 2 to 2i + a + 2 fall on
+    small rows i - 1 (rows 0, 1 of the kernel for a = 0; row 0 for a = 1), i (rows 2, 3; 1, 2) and i + 1 (row 4; 3, 4); columns alike.
+    Output channels are ordered by place in the block, then by filter.
+    """
+    falls = torch.zeros(2, 3, 5, dtype=weight.dtype)
+    for a in (0, 1):
+        for u in range(5):
+            falls[a, (a + u - 2) // 2 + 1, u] = 1.0
+    small = torch.einsum("amu,bnv,ocuv->abocmn", falls, falls, weight)
+    return small.reshape(-1, weight.shape[1], 3, 3)
+
+
+def blocked_7x7(weight: torch.Tensor) -> torch.Tensor:
+    """Turns a 7x7 kernel, (colours, channels, 7, 7), into a 4x4 one from 2x2 blocks to 2x2 blocks, (4 colours, 4 channels, 4, 4).
+
+    Output row 2i + p looks at padded rows 2i + p + u, which are places a of blocks i + m with 2m + a = p + u.
+    """
+    colours, channels = weight.shape[:2]
+    falls = torch.zeros(2, 2, 4, _FINAL, dtype=weight.dtype)
+    for p in (0, 1):
+        for u in range(_FINAL):
+            falls[p, (p + u) % 2, (p + u) // 2, u] = 1.0
+    blocks = torch.einsum("pamu,qbnv,ocuv->pqoabcmn", falls, falls, weight)
+    return blocks.reshape(4 * colours, 4 * channels, 4, 4)
+
+
+def _pixels(maps: torch.Tensor) -> torch.Tensor:
+    return maps.permute(0, 2, 3, 1)
+
+
+def _maps(pixels: torch.Tensor) -> torch.Tensor:
+    return pixels.permute(0, 3, 1, 2)
+
+
+def _filled(rows: torch.Tensor, missing: int) -> torch.Tensor:
+    return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])])
+
+
+@contextmanager
+def _fastest_convolutions(device: torch.device) -> Iterator[None]:
+    """Lets cuDNN measure its kernels once for each shape and keep the fastest, on a GPU; what it guesses can be half as fast."""
+    if device.type != "cuda":
+        yield
+        return
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        yield
+
+
+@cache
+def _compiled(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return torch.compile(function, dynamic=False)
+
+
+def _moments(values: torch.Tensor, axes: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and inverse deviation by two sums of one pass; float32 has digits to spare for maps that convolutions without bias give."""
+    mean = values.mean(axes, keepdim=True)
+    variance = values.square().mean(axes, keepdim=True) - mean.square()
+    return mean, torch.rsqrt(variance.clamp(min=0.0) + _EPSILON)
+
+
+def _shaded(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    return torch.addcmul(shift, values.float(), scale).relu_().to(values.dtype)
+
+
+def _styled(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    wide = values.float()
+    mean, inverse = _moments(wide, (1, 2))
+    factor = inverse * scale
+    return torch.addcmul(shift - mean * factor, wide, factor).relu_().to(values.dtype)
+
+
+def _joined(short: torch.Tensor, values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    wide = values.float()
+    mean, inverse = _moments(wide, (1, 2))
+    factor = inverse * scale
+    return (short.float() + torch.addcmul(shift - mean * factor, wide, factor)).to(values.dtype)
+
+
+def _whole_moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and inverse deviation of each picture as a whole, row by row first: one sum over millions of numbers leaves a GPU idle."""
+    sums, squares = values.sum((2, 3, 4, 5)), values.square().sum((2, 3, 4, 5))
+    numbers = float(values[0].numel())
+    mean = sums.sum(1) / numbers
+    variance = squares.sum(1) / numbers - mean.square()
+    shape = (-1, 1, 1, 1, 1, 1)
+    return mean.reshape(shape), torch.rsqrt(variance.clamp(min=0.0) + _EPSILON).reshape(shape)
+
+
+def _layered(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """Layer norm and ReLU of pixels in 2x2 blocks, (N, height, width, 4 channels) to (N, height, width, 2, 2, channels)."""
+    count, height, width = values.shape[:3]
+    wide = values.float().reshape(count, height, width, 2, 2, -1)
+    mean, inverse = _whole_moments(wide)
+    factor = inverse * scale
+    return torch.addcmul(shift - mean * factor, wide, factor).relu_().to(values.dtype)
+
+
+def _doubled(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """Returns the normalised maps pixel by pixel, (N, 2 height, 2 width, channels)."""
+    count, height, width = values.shape[:3]
+    blocks = _layered(values, scale, shift)
+    return blocks.permute(0, 1, 3, 2, 4, 5).reshape(count, 2 * height, 2 * width, -1).contiguous()
+
+
+def _framed(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """Returns the normalised maps with a mirrored border of 3 pixels, in 2x2 blocks: (N, height + 3, width + 3, 4 channels)."""
+    count, height, width = values.shape[:3]
+    whole = _layered(values, scale, shift).permute(0, 1, 3, 2, 4, 5).reshape(count, 2 * height, 2 * width, -1)
+    rows, columns = _mirrored(2 * height, values.device), _mirrored(2 * width, values.device)
+    framed = whole[:, rows][:, :, columns]
+    blocks = framed.reshape(count, height + _PADDING, 2, width + _PADDING, 2, -1).permute(0, 1, 3, 2, 4, 5)
+    return blocks.reshape(count, height + _PADDING, width + _PADDING, -1).contiguous()
+
+
+def _mirrored(size: int, device: torch.device) -> torch.Tensor:
+    places = torch.arange(-_PADDING, size + _PADDING, device=device).abs()
+    return (size - 1) - ((size - 1) - places).abs()
+
+
+def _signed(values: torch.Tensor) -> torch.Tensor:
+    """Returns pictures within -1..1, (N, height, width, 3) float32, of colours in 2x2 blocks."""
+    count, height, width = values.shape[:3]
+    colours = torch.tanh(values[..., :12].float()).reshape(count, height, width, 2, 2, 3)
+    # the network's own type in between, as the plain decoder rounds there too
+    return colours.to(values.dtype).float().permute(0, 1, 3, 2, 4, 5).reshape(count, 2 * height, 2 * width, 3).contiguous()
+
+
+def _levels(signed: torch.Tensor) -> torch.Tensor:
+    return ((signed + 1.0) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8).contiguous()
+
+
+def _painted(values: torch.Tensor) -> torch.Tensor:
+    return _levels(_signed(values))

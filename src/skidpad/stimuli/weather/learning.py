@@ -1,0 +1,101 @@
+"""From two sets of pictures to a weather on disk: trained, its real styles measured, written with its card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from skidpad.core.errors import BadDriveError, SkidpadError
+from skidpad.core.progress import Progress, silent
+from skidpad.stimuli.weather.files import Styles, WeatherCard, save_weather, weather_file
+from skidpad.stimuli.weather.scenes import Scenes
+from skidpad.stimuli.weather.settings import Method, WeatherSettings
+from skidpad.stimuli.weather.training import Training
+from skidpad.stimuli.weather.translation import Weather
+
+_STYLE_PICTURES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What to learn: scenes of the source and of the weather, where they came from, and whether the weather's were rendered."""
+
+    source: Scenes
+    target: Scenes
+    source_text: str
+    target_text: str
+    rendered: bool
+
+    def warnings(self, size_px: int) -> tuple[str, ...]:
+        """Says which pictures had fewer pixels than are learned at; size_px: their shorter side then."""
+        sets = ((self.source_text, self.source), (self.target_text, self.target))
+        return tuple(
+            f"{scenes.enlarged} of {len(scenes)} pictures of {text} are smaller than {size_px} px (the smallest has {scenes.smallest_px}) "
+            "and were enlarged: the weather learns their blur. Give larger pictures, or a smaller --size"
+            for text, scenes in sets
+            if scenes.enlarged
+        )
+
+
+def checkpoint_file(out: Path) -> Path:
+    """Returns where a training of the weather `out` is kept until it is done."""
+    return weather_file(out, ".checkpoint.pt")
+
+
+def check_out(out: Path) -> None:
+    """Refuses to write over a weather; one whose training was killed at its very end may be written again."""
+    card = weather_file(out, ".toml")
+    if card.exists() and not checkpoint_file(out).exists():
+        raise SkidpadError(f"{card} exists, and training writes over no weather; choose another --out, or remove it")
+
+
+def learn(
+    lesson: Lesson,
+    settings: WeatherSettings,
+    out: Path,
+    *,
+    progress: Progress = silent,
+    watch: Callable[[Training], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    resumed: Callable[[int], None] | None = None,
+) -> tuple[WeatherCard, Training]:
+    """Trains, or goes on with a training that was stopped, and writes OUT.safetensors and OUT.toml; the checkpoint is then removed."""
+    if lesson.source.sha256 == lesson.target.sha256:
+        raise BadDriveError(f"{lesson.source_text!r} and {lesson.target_text!r} hold the same pictures; a weather is learned from two sets")
+    check_out(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    training = Training(lesson.source, lesson.target, settings)
+    training.run(progress, checkpoint_file(out), watch=watch, stop=stop, resumed=resumed)
+    weights = training.kept_weights()
+    card = WeatherCard(
+        name=weather_file(out, "").name,
+        method=settings.method,
+        sizes=settings.sizes,
+        size_px=settings.size_px,
+        source=lesson.source_text,
+        source_sha256=lesson.source.sha256,
+        target=lesson.target_text,
+        target_sha256=lesson.target.sha256,
+        rendered=lesson.rendered,
+        steps=settings.steps,
+        batch_size=training.batch_size,
+        crop_px=settings.crop_px,
+        seed=settings.seed,
+        contrast=settings.weights.contrast,
+    )
+    if settings.method is Method.MUNIT:
+        card = replace(card, styles=real_styles(Weather(card, weights, settings.device), lesson.target))
+    card = save_weather(out, card, weights)
+    checkpoint_file(out).unlink(missing_ok=True)
+    return card, training
+
+
+def real_styles(weather: Weather, target: Scenes) -> Styles:
+    """Measures the styles that real pictures of the weather have; of many, on evenly spaced ones."""
+    places = np.linspace(0, len(target) - 1, min(len(target), _STYLE_PICTURES)).round().astype(int).tolist()
+    rows = torch.cat([weather.styles_of(target.pictures[place][None]).cpu() for place in places])
+    return Styles(tuple(rows.mean(0).tolist()), tuple(rows.std(0).tolist()))

@@ -1,0 +1,1 @@
+"""Files of networks, read without running code from them."""

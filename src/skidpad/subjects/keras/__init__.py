@@ -1,5 +1,0 @@
-"""Keras files, rebuilt layer by layer into torch without TensorFlow."""
-
-from skidpad.subjects.keras.opening import open_keras
-
-__all__ = ["open_keras"]

@@ -1,6 +1,0 @@
-"""ONNX files: read and checked here, run by onnxruntime."""
-
-from skidpad.subjects.onnx.opening import open_onnx
-from skidpad.subjects.onnx.reading import weight_files
-
-__all__ = ["open_onnx", "weight_files"]

@@ -1,0 +1,1 @@
+"""Training networks of the zoo on drives."""

@@ -1,0 +1,235 @@
+"""Labelled pictures at the network's size, as training wants them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from skidpad.core.errors import BadDriveError, BadSubjectError
+from skidpad.core.images import FloatArray, Frames, IntArray
+from skidpad.core.progress import Progress, silent
+from skidpad.drives.drive import Drive
+from skidpad.drives.prefetch import default_threads
+from skidpad.subjects.description import HistoryKind, InputSpec
+from skidpad.subjects.training.staged import TwoStage, compact
+from skidpad.subjects.windows import Assembler, sliding
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Pictures as bytes at the network's size, (P, height_px, width_px, channels) on the CPU, and steering (N,) in radians.
+
+    windows: (N, T) rows of the pictures that each label's window holds, oldest first, for a network that looks back; None where
+    each picture has its own label (P = N). Neighbouring windows share their pictures, so P x height_px x width_px x channels
+    bytes stay in memory: 39.6 kB a frame for PilotNet, 223 MB for 5,614 frames. For optical flow pictures are grey.
+    """
+
+    pictures: torch.Tensor
+    labels_rad: FloatArray
+    windows: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.pictures) if self.windows is None else len(self.windows)
+        if count != len(self.labels_rad) or self.pictures.dtype != torch.uint8 or self.pictures.ndim != 4:
+            raise ValueError(
+                f"pictures must be uint8 (N, height, width, channels) with N labels; "
+                f"got {self.pictures.dtype} {tuple(self.pictures.shape)}, {count} windows and {len(self.labels_rad)} labels"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels_rad)
+
+    @classmethod
+    def of(cls, clip: Frames, labels_rad: FloatArray, spec: InputSpec, now: Frames | None = None) -> Self:
+        """Brings frames to the network's size on the path that the subject itself takes.
+
+        clip: (lead + N, height, width, 3), N labels for its last frames; `now` replaces the last frame of each window alone.
+        """
+        assembler, labels = Assembler(spec, _CPU), np.asarray(labels_rad, np.float64)
+        if assembler.lead == 0:
+            return cls(assembler.shrink(clip if now is None else now), labels)
+        small = assembler.shrink(clip)
+        if now is not None:
+            small = torch.cat([small, assembler.shrink(now)])
+        return cls(small, labels, sliding(len(labels), assembler.lead, now=now is not None).numpy())
+
+    def rows(self) -> IntArray:
+        """Returns (N, T) rows of the pictures, also where each picture has its own label (T = 1)."""
+        return np.arange(len(self))[:, None] if self.windows is None else self.windows
+
+    def joined(self, *others: Labelled) -> Labelled:
+        """Returns these pictures and then the others'."""
+        parts = (self, *others)
+        pictures = torch.cat([part.pictures for part in parts])
+        labels_rad = np.concatenate([part.labels_rad for part in parts])
+        if all(part.windows is None for part in parts):
+            return Labelled(pictures, labels_rad)
+        starts = np.cumsum([0, *(len(part.pictures) for part in parts[:-1])])
+        windows = np.concatenate([part.rows() + start for part, start in zip(parts, starts, strict=True)])
+        return Labelled(pictures, labels_rad, windows)
+
+    def select(self, indices: np.ndarray) -> Labelled:
+        """Returns the windows at these positions; pictures that no window holds any more are left out."""
+        chosen = np.asarray(indices, np.int64)
+        used, places = np.unique(self.rows()[chosen], return_inverse=True)
+        if self.windows is None:
+            return Labelled(self.pictures[torch.from_numpy(chosen)], self.labels_rad[chosen])
+        windows = places.reshape(len(chosen), -1).astype(np.int64)
+        return Labelled(self.pictures[torch.from_numpy(used)], self.labels_rad[chosen], windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What of a drive can be trained on, and how many frames cannot: broken ones and those without a label."""
+
+    data: Labelled
+    broken: int
+    unlabelled: int
+
+
+def collect(drive: Drive, spec: InputSpec, progress: Progress = silent, batch_size: int = 64) -> Collected:
+    """Reads a drive once and keeps its labelled frames at the network's size.
+
+    For a network that looks back, frames without a label are kept for the windows that hold them; a window is what `Drive.read`
+    gives as a lead, so none reaches beyond the start of the drive.
+    """
+    assembler = Assembler(spec, _CPU)
+    pictures: torch.Tensor | None = None
+    labels: list[FloatArray] = []
+    filled = broken = unlabelled = 0
+    for batch in drive.batches(batch_size):
+        known = np.isfinite(batch.steering_rad)
+        kept = known if assembler.lead == 0 else np.ones_like(known)
+        small = assembler.shrink(batch.frames if kept.all() else batch.frames[kept])
+        if pictures is None:
+            pictures = torch.empty((len(drive), *small.shape[1:]), dtype=torch.uint8)
+        pictures[filled : filled + len(small)] = small
+        labels.append(batch.steering_rad[kept])
+        filled += len(small)
+        broken += len(batch.problems)
+        unlabelled += int(len(known) - known.sum())
+        progress(filled + broken + (0 if assembler.lead else unlabelled), len(drive), "reading the drive")
+    labels_rad = np.concatenate(labels) if labels else np.zeros(0)
+    known = np.isfinite(labels_rad)
+    if pictures is None or not known.any():
+        raise BadDriveError(f"drive {drive.name!r} has no frame with a label to train on ({broken} broken, {unlabelled} without a label)")
+    if assembler.lead == 0:
+        return Collected(Labelled(pictures[:filled], labels_rad), broken, unlabelled)
+    ages = np.arange(assembler.lead, -1, -1)
+    windows = np.maximum(np.flatnonzero(known)[:, None] - ages, 0)
+    return Collected(Labelled(pictures[:filled], labels_rad[known], windows), broken, unlabelled)
+
+
+_FEATURE_BATCH = 64
+_FLOW_BATCH = 256
+
+
+class Examples(Protocol):
+    """N examples of one stage of training."""
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        ...
+
+    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
+        """Returns what the module answers for the examples at `chosen`, those marked `mirrored` flipped left to right."""
+        ...
+
+
+class WindowExamples:
+    """Examples for a network that takes its input whole; a mirrored window is mirrored in all its frames."""
+
+    def __init__(self, data: Labelled, spec: InputSpec, device: torch.device) -> None:
+        self._assembler = Assembler(spec, device)
+        self._pictures = data.pictures.to(device)
+        self._windows = torch.from_numpy(data.rows()).to(device)
+        self._single = spec.history.kind is HistoryKind.SINGLE
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
+        """Returns the module's answer for whole windows."""
+        windows = self._windows[chosen]
+        seen = self._pictures[windows[:, -1] if self._single else windows]
+        return module(self._assembler.joined(_flipped(seen, mirrored)))
+
+
+class FlowExamples:
+    """Examples for a network that sees optical flow, which is computed once; mirrored frames have a flow of their own."""
+
+    def __init__(self, data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> None:
+        self._assembler = Assembler(spec, device)
+        windows = torch.from_numpy(data.rows())
+        ways = [data.pictures, data.pictures.flip(2)] if mirror else [data.pictures]
+        self._pictures = torch.stack([self._painted(pictures, windows) for pictures in ways]).to(device)
+
+    def __len__(self) -> int:
+        return self._pictures.shape[1]
+
+    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
+        """Returns the module's answer for painted flow."""
+        return module(self._assembler.normalise(self._pictures[mirrored.long(), chosen]))
+
+    def _painted(self, pictures: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
+        codes = self._assembler.codes(pictures, windows, default_threads())
+        return torch.cat([self._assembler.pictures(codes, part) for part in torch.split(windows, _FLOW_BATCH)])
+
+
+class FrameExamples:
+    """Examples of the first stage of a network in two: the last frame of every window, answered for alone."""
+
+    def __init__(self, data: Labelled, spec: InputSpec, device: torch.device) -> None:
+        self._assembler = Assembler(spec, device)
+        self._pictures = data.pictures.to(device)
+        self._rows = torch.from_numpy(data.rows()[:, -1]).to(device)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
+        """Returns the first stage's own answer."""
+        seen = _flipped(self._pictures[self._rows[chosen]], mirrored)
+        staged = two_stages(module)
+        return staged.alone(staged.features(self._assembler.normalise(seen)))
+
+
+class FeatureExamples:
+    """Examples of the second stage: windows over features that no longer change, those of mirrored frames behind the others."""
+
+    def __init__(self, module: nn.Module, data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> None:
+        assembler, staged = Assembler(spec, device), two_stages(module.eval())
+        self._windows = torch.from_numpy(data.rows()).to(device)
+        self._count = len(data.pictures)
+        ways = [data.pictures, data.pictures.flip(2)] if mirror else [data.pictures]
+        with torch.no_grad():
+            self._codes = torch.cat(
+                [staged.features(assembler.normalise(part)) for pictures in ways for part in torch.split(pictures, _FEATURE_BATCH)]
+            )
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
+        """Returns the second stage's answer."""
+        windows = self._windows[chosen] + mirrored.long()[:, None] * self._count
+        return two_stages(module).forward_windows(*compact(self._codes, windows))
+
+
+def two_stages(module: nn.Module) -> TwoStage:
+    """Returns the module as one in two stages."""
+    if not isinstance(module, TwoStage):
+        raise BadSubjectError(f"a {type(module).__name__} has no two stages to train one after the other")
+    return module
+
+
+def _flipped(seen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+    """Flips the width, the last axis but one, of those that are to be mirrored."""
+    marks = mirrored.reshape(-1, *(1,) * (seen.ndim - 1))
+    return torch.where(marks, seen.flip(-2), seen)

@@ -1,0 +1,1 @@
+"""MetaDrive as a world, in a process of its own."""

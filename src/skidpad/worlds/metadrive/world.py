@@ -1,0 +1,142 @@
+"""MetaDrive as a world: another simulator, with its own pictures, tyres and suspension, in a process of its own.
+
+MetaDrive needs an older NumPy than skidpad and cannot be imported beside it, so that it runs under an interpreter of its own and is
+talked to through a pipe. Distances are measured against the lane of the scenario's road, never against `vehicle.lane`, which follows
+the car.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
+from skidpad.core.units import STEERING_RATIO
+from skidpad.worlds.departure import Lanes
+from skidpad.worlds.metadrive.process import Answer, MetaDriveProcess, borrow, give_back
+from skidpad.worlds.metadrive.roads import LaidRoad, lay
+from skidpad.worlds.render.camera import Camera
+from skidpad.worlds.render.chunks import START_M
+from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
+from skidpad.worlds.vehicle import Bicycle, Driver
+from skidpad.worlds.world import STEP_S, WORLDS, EgoState
+
+
+class MetaDriveWorld:
+    """Runs one scenario at a time; the steering wheel turns as late and as fast as the built-in world's, the rest is MetaDrive's."""
+
+    def __init__(self, camera: Camera | None = None) -> None:
+        self._camera = camera or Camera()
+        self._wheel = Bicycle()
+        self._process: MetaDriveProcess | None = None
+        self._laid: LaidRoad | None = None
+
+    @property
+    def width(self) -> int:
+        """One: MetaDrive runs one scenario a process."""
+        return 1
+
+    def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
+        """Begins a scenario with the ego in the middle of its lane; starts MetaDrive where none is at hand."""
+        if len(scenarios) != 1:
+            raise BadParametersError(f"MetaDrive runs one scenario at a time; got {len(scenarios)}")
+        scenario = scenarios[0]
+        self._laid = laid = lay(scenario)
+        self._scenario, self._steps = scenario, 0
+        self._lanes = Lanes.of([laid.road], [laid.section])
+        here = laid.road.at(np.array([START_M]))
+        pose = [*here.beside(laid.section.lane_centre_m)[0].tolist(), float(here.heading_rad[0])]
+        self._process = self._process or borrow(asdict(self._camera))
+        told = self._process.ask(
+            {
+                "do": "reset",
+                "road": laid.to_question(),
+                "pose": pose,
+                "speed_m_s": scenario.ego.speed_m_s,
+                "others": self._others(),
+            }
+        )
+        self._driver = Driver(wheelbase_m=float(told.values["wheelbase_m"]))
+        first = self._lanes.truth_rad(self._driver, np.array([pose]))
+        self._steering_rad = first
+        self._waiting = [first] * self._wheel.delay_steps
+        return self._arrived(told)
+
+    def frames(self, wanted: BoolArray | None = None) -> NumpyFrames:
+        """Returns what the camera sees now, (1, height, width, 3); black where nobody wants to see it."""
+        height, width = self._camera.height_px, self._camera.width_px
+        if wanted is not None and not wanted[0]:
+            return np.zeros((1, height, width, 3), np.uint8)
+        told = self._begun().ask({"do": "frame"})
+        return np.frombuffer(told.picture, np.uint8).reshape(1, height, width, 3).copy()
+
+    def step(self, steering_rad: FloatArray) -> EgoState:
+        """Sends the ego its steering, (1,), and lets STEP_S pass."""
+        process = self._begun()
+        wanted = np.asarray(steering_rad, np.float64)
+        if wanted.shape != (1,) or not np.isfinite(wanted[0]):
+            raise BadParametersError(f"a step takes one finite steering angle for the one ego; got {steering_rad!r}")
+        self._waiting.append(wanted)
+        most = self._wheel.max_rate_rad_s * STEP_S
+        aim = np.clip(self._waiting.pop(0), -self._wheel.max_steering_rad, self._wheel.max_steering_rad)
+        self._steering_rad = self._steering_rad + np.clip(aim - self._steering_rad, -most, most)
+        self._steps += 1
+        turned = float(self._steering_rad[0]) / STEERING_RATIO
+        return self._arrived(process.ask({"do": "step", "road_wheels_rad": turned, "others": self._others()}))
+
+    def lateral_m(self) -> FloatArray:
+        """Returns the exact distance of the rear axle's middle from the middle of the ego's lane, positive to the left, (1,)."""
+        self._begun()
+        return self._here.lateral_m
+
+    def truth_rad(self) -> FloatArray:
+        """Returns what the ground-truth driver steers at the ego's pose, (1,), for the wheelbase of MetaDrive's car."""
+        self._begun()
+        return self._lanes.truth_rad(self._driver, self._state.poses, self._here)
+
+    def collided(self) -> BoolArray:
+        """Tells whether the ego has touched another vehicle so far, (1,)."""
+        self._begun()
+        return np.array([self._touched], np.bool_)
+
+    def __del__(self) -> None:
+        process, self._process = getattr(self, "_process", None), None
+        if process is not None:
+            give_back(process)
+
+    def _arrived(self, told: Answer) -> EgoState:
+        poses = np.array([told.values["pose"]], np.float64)
+        self._state = EgoState(poses, np.array([told.values["speed_m_s"]], np.float64), self._steering_rad)
+        self._here = self._lanes.project(poses[:, :2])
+        self._touched = bool(told.values["touched"])
+        return self._state
+
+    def _others(self) -> list[list[float]]:
+        """Returns where the other vehicles are now: x, y, heading and speed of each."""
+        laid = self._laid
+        if laid is None or not self._scenario.vehicles:
+            return []
+        vehicles = self._scenario.vehicles
+        along = np.array([each.speed_m_s if each.lane >= 1 else -each.speed_m_s for each in vehicles])
+        try:
+            lateral_m = np.array([laid.section.lane_centre_of(each.lane) for each in vehicles])
+        except BadParametersError as error:
+            raise BadScenarioError(str(error)) from error
+        here = laid.road.at(START_M + np.array([each.ahead_m for each in vehicles]) + along * self._steps * STEP_S)
+        heading = here.heading_rad + np.where(along < 0.0, np.pi, 0.0)
+        rows = np.column_stack((here.beside(lateral_m), heading, np.abs(along)))
+        return [[float(value) for value in row] for row in rows]
+
+    def _begun(self) -> MetaDriveProcess:
+        if self._process is None or self._laid is None:
+            raise BadParametersError("no scenario has begun in this world; call reset with one first")
+        return self._process
+
+
+@WORLDS.register("metadrive")
+def metadrive(_width: int, _threads: int) -> MetaDriveWorld:
+    """MetaDrive 0.3.0.1 in a process of its own: sunny straight and curved roads with vehicles, one scenario at a time."""
+    return MetaDriveWorld()

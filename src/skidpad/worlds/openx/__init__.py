@@ -1,0 +1,1 @@
+"""Scenarios as OpenDRIVE and OpenSCENARIO files."""

@@ -1,0 +1,1 @@
+"""Rendered drives as recordings: `rendered?...`."""

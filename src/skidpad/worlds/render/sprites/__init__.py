@@ -1,0 +1,1 @@
+"""What stands and drives in the built-in world, drawn once."""

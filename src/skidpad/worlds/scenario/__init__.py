@@ -1,0 +1,1 @@
+"""Scenarios: roads, domains, constraints, drawing and files."""

@@ -1,0 +1,191 @@
+"""A domain: which variables a scenario has, within which ranges, and the constraints between them.
+
+Reference: offline and online testing (Haq et al. 2020), section II-D: an initial configuration is a vector of values assigned to the
+variables of the domain model that satisfies its constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.core.images import FloatArray
+from skidpad.core.registry import Registry
+from skidpad.core.stimuli import Parameter, Params, Value
+from skidpad.worlds.scenario.constraints import Constraint, Known, Rule, all_constraints, violations
+from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Weather
+from skidpad.worlds.scenario.tables import YES, scenario_from, values_of
+from skidpad.worlds.scenario.variables import Variable, fraction_of, read_fraction
+
+_CURVE_ONLY = frozenset({"road.radius_m", "road.side", "road.turn_deg"})
+_DAY_ONLY = frozenset({"conditions.sun_azimuth_deg", "conditions.sun_elevation_deg"})
+_OPEN_TO_ALL = frozenset({"seed", "duration_s"})
+"""What no domain varies: a constraint bounds the duration, and any seed will do."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Variables in the order in which they are drawn, constraints, and the scenario that says what is not varied.
+
+    A variable without effect has no value: the radius of a straight road, the sun at night, the intensity of sunshine, all values of a
+    vehicle that does not exist. In a scenario such fields are the base's; in a vector they are any number.
+    """
+
+    name: str
+    about: str
+    variables: tuple[Variable, ...]
+    base: Scenario = field(default_factory=Scenario)
+    constraints: tuple[Constraint, ...] = field(default_factory=all_constraints)
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if len(set(names)) != len(names):
+            raise BadParametersError(f"the domain {self.name!r} names a variable twice; got {', '.join(names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables' names, in order; a vector has as many numbers."""
+        return tuple(variable.name for variable in self.variables)
+
+    def with_parameters(self, *parameters: Parameter) -> Domain:
+        """Returns the domain with other ranges for some of its variables."""
+        new = {parameter.name: parameter for parameter in parameters}
+        for name in new:
+            self._variable(name)
+        return replace(self, variables=tuple(replace(each, parameter=new.get(each.name, each.parameter)) for each in self.variables))
+
+    def violations(self, scenario: Scenario) -> tuple[str, ...]:
+        """Returns the names of the constraints that the scenario breaks."""
+        return violations(scenario, self.constraints)
+
+    def problems(self, scenario: Scenario) -> tuple[str, ...]:
+        """Returns everything that keeps a scenario out of this domain, in words: ranges first, then constraints; no advisory ones."""
+        found = []
+        for name, value in self._relevant(values_of(scenario)).items():
+            variable = self._by_name.get(name)
+            if variable is None:
+                fixed = self._base_values.get(name)
+                if name not in _OPEN_TO_ALL and fixed is not None and value != fixed:
+                    found.append(f"{name} is {_worded(value)}, and always {_worded(fixed)} there")
+            elif not variable.parameter.accepts(value):
+                found.append(f"{name} is {_worded(value)}, outside of its range: {variable.parameter}")
+        return (*found, *self._broken(scenario, advisory=False))
+
+    def warnings(self, scenario: Scenario) -> tuple[str, ...]:
+        """Returns, in words, the advisory constraints that the scenario breaks: it can be driven, but none like it is drawn."""
+        return self._broken(scenario, advisory=True)
+
+    def _broken(self, scenario: Scenario, *, advisory: bool) -> tuple[str, ...]:
+        rules = tuple(each for each in self.constraints if each.advisory is advisory)
+        names = violations(scenario, rules)
+        return tuple(f"it breaks {rule.name}: {rule.sentence} Way out: {rule.remedy}" for rule in rules if rule.name in names)
+
+    def check(self, scenario: Scenario) -> None:
+        """Refuses a scenario that is not of this domain, with all its problems."""
+        problems = self.problems(scenario)
+        if problems:
+            raise BadScenarioError(f"not a scenario of the domain {self.name!r}: " + "; ".join(problems))
+
+    def to_values(self, scenario: Scenario) -> Params:
+        """Returns the values of the variables that have an effect in this scenario."""
+        relevant = self._relevant(values_of(scenario))
+        return Params(**{name: relevant[name] for name in self.names if name in relevant})
+
+    def to_scenario(self, values: Mapping[str, Value], seed: int = 0) -> Scenario:
+        """Makes the scenario of the values, one for each variable with an effect; what is not varied is the base's.
+
+        Ranges are checked, constraints are not: see `violations`.
+        """
+        for name in values:
+            self._variable(name)
+        made = dict(self._base_values)
+        for variable in self.variables:
+            name = variable.name
+            if not _has_effect(name, made):
+                continue
+            if name not in values:
+                raise BadScenarioError(f"the domain {self.name!r} needs a value for {name!r} ({variable.parameter})")
+            if not variable.parameter.accepts(values[name]):
+                raise BadScenarioError(f"{name} is {_worded(values[name])}, outside of its range: {variable.parameter}")
+            made[name] = values[name]
+        return scenario_from(made | {"seed": seed})
+
+    def decode(self, vector: FloatArray, seed: int = 0) -> Scenario:
+        """Makes the scenario at a point of the unit cube, (len(names),).
+
+        Each number is a fraction of what the earlier ones leave of its variable, so that nearly every point obeys the constraints; the
+        few that cannot do not, and `violations` names them. Numbers outside [0, 1] count as the nearest bound.
+        """
+        point = np.asarray(vector, dtype=np.float64)
+        if point.shape != (len(self.variables),) or not np.all(np.isfinite(point)):
+            raise BadParametersError(f"a vector of the domain {self.name!r} is {len(self.variables)} finite numbers; got {vector}")
+        made = dict(self._base_values)
+        for variable, rules, fraction in zip(self.variables, self._rules, np.clip(point, 0.0, 1.0).tolist(), strict=True):
+            if _has_effect(variable.name, made):
+                made[variable.name] = read_fraction(variable, fraction, rules, _known(variable, made))
+        return scenario_from(made | {"seed": seed})
+
+    def encode(self, scenario: Scenario) -> FloatArray:
+        """Returns the point of the unit cube, (len(names),), that decodes to the scenario; 0.5 where a variable has no effect."""
+        self.check(scenario)
+        values = dict(self._base_values) | self._relevant(values_of(scenario))
+        point = np.full(len(self.variables), 0.5)
+        for k, (variable, rules) in enumerate(zip(self.variables, self._rules, strict=True)):
+            if not _has_effect(variable.name, values):
+                continue
+            fraction = fraction_of(variable, values[variable.name], rules, _known(variable, values))
+            if fraction is None:
+                raise BadScenarioError(f"{variable.name} = {_worded(values[variable.name])} does not fit the values before it")
+            point[k] = fraction
+        return point
+
+    @cached_property
+    def _by_name(self) -> dict[str, Variable]:
+        return {variable.name: variable for variable in self.variables}
+
+    @cached_property
+    def _base_values(self) -> dict[str, Value]:
+        return values_of(self.base)
+
+    @cached_property
+    def _rules(self) -> tuple[tuple[Rule, ...], ...]:
+        return tuple(
+            tuple(each.narrows[variable.pattern] for each in self.constraints if variable.pattern in each.narrows)
+            for variable in self.variables
+        )
+
+    def _variable(self, name: str) -> Variable:
+        if name not in self._by_name:
+            raise UnknownNameError.among(f"variable of the domain {self.name!r}", name, self._by_name)
+        return self._by_name[name]
+
+    def _relevant(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        return {name: value for name, value in values.items() if _has_effect(name, values)}
+
+
+def _known(variable: Variable, values: Mapping[str, Value]) -> Known:
+    return Known(values, variable.entity[1] if variable.entity else 0)
+
+
+def _has_effect(name: str, values: Mapping[str, Value]) -> bool:
+    """Tells whether a variable changes anything, given the values before it."""
+    if name in _CURVE_ONLY:
+        return values["road.kind"] == RoadKind.CURVED.value
+    if name in _DAY_ONLY:
+        return values["conditions.night"] != YES
+    if name == "conditions.intensity":
+        return values["conditions.weather"] != Weather.SUNNY.value
+    group, _, rest = name.partition(".")
+    number, _, key = rest.partition(".")
+    return not key or int(number) <= int(values[f"{group}.count"])
+
+
+def _worded(value: Value | None) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+DOMAINS: Registry[Domain] = Registry("domain", "domains", ("skidpad.worlds.scenario.domains",))

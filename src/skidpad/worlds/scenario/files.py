@@ -1,0 +1,189 @@
+"""Scenario files: readable TOML or JSON, one scenario or a list of them, checked against a domain when they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skidpad.core import toml
+from skidpad.core.errors import UnknownNameError
+from skidpad.core.files import write_atomically
+from skidpad.worlds.scenario.domain import DOMAINS, Domain
+from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
+from skidpad.worlds.scenario.tables import scenario_of, table_of
+
+SUFFIXES = (".toml", ".json")
+DEFAULT_DOMAIN = "extended"
+
+_LIST, _NAME = "scenarios", "name"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedScenario:
+    """A scenario and what reports call it."""
+
+    name: str
+    scenario: Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedScenario:
+    """A scenario that could not be used, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioSet:
+    """What was found at a path: the scenarios that can be used, those that cannot, and warnings about some of the former."""
+
+    scenarios: tuple[NamedScenario, ...]
+    skipped: tuple[SkippedScenario, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def format_scenario(scenario: Scenario, suffix: str = ".toml") -> str:
+    """Writes one scenario as text, every key spelled out."""
+    return _format(table_of(scenario), suffix)
+
+
+def format_scenarios(scenarios: Sequence[NamedScenario], suffix: str = ".toml") -> str:
+    """Writes several scenarios as one text."""
+    return _format({_LIST: [{_NAME: each.name} | table_of(each.scenario) for each in scenarios]}, suffix)
+
+
+def write_scenario(path: Path, scenario: Scenario) -> None:
+    """Writes one scenario to a `.toml` or `.json`, whole or not at all."""
+    write_atomically(path, format_scenario(scenario, path.suffix).encode())
+
+
+def write_scenarios(path: Path, scenarios: Sequence[NamedScenario]) -> None:
+    """Writes several scenarios to one `.toml` or `.json`, whole or not at all."""
+    write_atomically(path, format_scenarios(scenarios, path.suffix).encode())
+
+
+def parse_scenario(text: str, suffix: str = ".toml", where: str = "the scenario", domain: Domain | None = None) -> Scenario:
+    """Reads one scenario; `where` names it in errors. domain: which it must belong to; the extended one unless told."""
+    return _checked(_parse(text, suffix, where), where, domain)
+
+
+def read_scenario(path: Path, domain: Domain | None = None) -> Scenario:
+    """Reads a file of one scenario."""
+    return parse_scenario(_text(path), path.suffix, str(path), domain)
+
+
+def read_scenarios(path: Path, domain: Domain | None = None) -> ScenarioSet:
+    """Reads every scenario of a file, or of all files of a folder in the order of their names.
+
+    A broken scenario is skipped, and why is kept beside the others. A path that is not there, and a file asked for by its name that
+    cannot be read at all, are errors.
+    """
+    if not path.is_dir():
+        return _from_text(_text(path), path, domain)
+    files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES and each.is_file())
+    if not files:
+        raise BadScenarioError(f"the folder {str(path)!r} holds no scenario; put .toml or .json files there")
+    scenarios: list[NamedScenario] = []
+    skipped: list[SkippedScenario] = []
+    warnings: list[str] = []
+    for file in files:
+        try:
+            found = _from_text(_text(file), file, domain)
+        except BadScenarioError as error:
+            skipped.append(SkippedScenario(file.stem, str(error)))
+            continue
+        scenarios += found.scenarios
+        skipped += found.skipped
+        warnings += found.warnings
+    return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
+
+
+def _from_text(text: str, path: Path, domain: Domain | None) -> ScenarioSet:
+    table = _parse(text, path.suffix, str(path))
+    rows, names = _rows(table, path) if _LIST in table else ([table], [path.stem])
+    scenarios: list[NamedScenario] = []
+    skipped: list[SkippedScenario] = []
+    warnings: list[str] = []
+    for name, row in zip(names, rows, strict=True):
+        where = str(path) if _LIST not in table else f"{path}: {name}"
+        try:
+            scenario = _checked(row, where, domain)
+        except BadScenarioError as error:
+            skipped.append(SkippedScenario(name, str(error)))
+            continue
+        scenarios.append(NamedScenario(name, scenario))
+        warnings += [f"{where}: {warning}" for warning in _domain(domain).warnings(scenario)]
+    return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
+
+
+def _rows(table: dict[str, object], path: Path) -> tuple[list[object], list[str]]:
+    for key in table:
+        if key != _LIST:
+            raise BadScenarioError(f"{path}: " + str(UnknownNameError.among("key beside [[scenarios]]", key, [_LIST])))
+    found = table[_LIST]
+    if not isinstance(found, list):
+        raise BadScenarioError(f"{path}: scenarios must be tables [[scenarios]], one for each; got {found!r}")
+    rows: list[object] = []
+    names: list[str] = []
+    for number, row in enumerate(found, 1):
+        name = row.get(_NAME) if isinstance(row, dict) else None
+        names.append(name if isinstance(name, str) and name and name not in names else f"{path.stem}-{number}")
+        rows.append({key: value for key, value in row.items() if key != _NAME} if isinstance(row, dict) else row)
+    return rows, names
+
+
+def _domain(domain: Domain | None) -> Domain:
+    return domain or DOMAINS.get(DEFAULT_DOMAIN)
+
+
+def _checked(table: object, where: str, domain: Domain | None) -> Scenario:
+    try:
+        scenario = scenario_of(table)
+        _domain(domain).check(scenario)
+    except BadScenarioError as error:
+        raise BadScenarioError(f"{where}: {error}") from error
+    return scenario
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadScenarioError(f"cannot read the scenario {str(path)!r}: {error}") from error
+
+
+def _format(table: dict[str, object], suffix: str) -> str:
+    _check_suffix(suffix)
+    return toml.dumps(table) if suffix == ".toml" else json.dumps(table, indent=2, allow_nan=False) + "\n"
+
+
+def _parse(text: str, suffix: str, where: str) -> dict[str, object]:
+    _check_suffix(suffix)
+    try:
+        table = toml.loads(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadScenarioError(f"{where} is not {suffix[1:].upper()}: {error}") from error
+    if not isinstance(table, dict):
+        raise BadScenarioError(f"{where} must be a table of keys; got {table!r}")
+    return table
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table: dict[str, object] = {}
+    for key, value in pairs:
+        if key in table:
+            raise ValueError(f"the key {key!r} is given twice; keep one of them")
+        table[key] = value
+    return table
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a number; write a finite one")
+
+
+def _check_suffix(suffix: str) -> None:
+    if suffix not in SUFFIXES:
+        raise BadScenarioError(f"a scenario file ends in .toml or .json; got {suffix or 'a name without an ending'!r}")

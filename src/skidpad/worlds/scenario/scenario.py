@@ -1,0 +1,183 @@
+"""What moves in a scene besides the ego, and the room that things take, for collisions and for pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from math import degrees
+
+import numpy as np
+
+from skidpad.core.errors import SkidpadError
+from skidpad.core.images import FloatArray, IntArray
+
+CAR_LENGTH_M, CAR_WIDTH_M, CAR_HEIGHT_M = 4.5, 1.8, 1.46
+PERSON_WIDTH_M, PERSON_HEIGHT_M = 0.5, 1.76
+
+
+class Kind(IntEnum):
+    """What a box stands for."""
+
+    VEHICLE = 0
+    PEDESTRIAN = 1
+    BUILDING = 2
+    TREE = 3
+    POST = 4
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Boxes:
+    """Upright boxes on the ground. poses: (K, 3), x, y of the middle and heading; sizes_m: (K, 3), length, width, height; kinds: (K,)."""
+
+    poses: FloatArray
+    sizes_m: FloatArray
+    kinds: IntArray
+
+    def __len__(self) -> int:
+        return len(self.poses)
+
+    @classmethod
+    def none(cls) -> Boxes:
+        """Returns no box."""
+        return cls(np.empty((0, 3)), np.empty((0, 3)), np.empty(0, np.int64))
+
+    @classmethod
+    def joined(cls, parts: list[Boxes]) -> Boxes:
+        """Returns all boxes of the parts, in order."""
+        if not parts:
+            return cls.none()
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("poses", "sizes_m", "kinds")))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Movers:
+    """Vehicles and pedestrians that follow the road at constant speed.
+
+    s_m: (K,), where they are along the centreline at time 0. lateral_m: (K,), beside it. speed_m_s: (K,), along the centreline, negative
+    for oncoming traffic. kinds: (K,). looks: (K,), which colour.
+    """
+
+    s_m: FloatArray
+    lateral_m: FloatArray
+    speed_m_s: FloatArray
+    kinds: IntArray
+    looks: IntArray
+
+    def __len__(self) -> int:
+        return len(self.s_m)
+
+    @property
+    def sizes_m(self) -> FloatArray:
+        """Length, width and height of each, (K, 3)."""
+        person = (self.kinds == Kind.PEDESTRIAN)[:, None]
+        return np.where(person, [PERSON_WIDTH_M, PERSON_WIDTH_M, PERSON_HEIGHT_M], [CAR_LENGTH_M, CAR_WIDTH_M, CAR_HEIGHT_M])
+
+
+class BadScenarioError(SkidpadError):
+    """A scenario that cannot be read, breaks a constraint, or that a world cannot show."""
+
+
+class RoadKind(Enum):
+    """The shape of the road ahead."""
+
+    STRAIGHT = "straight"
+    CURVED = "curved"
+    ENTRY = "entry-lane"
+    EXIT = "exit-lane"
+
+
+class Weather(Enum):
+    """The weather."""
+
+    SUNNY = "sunny"
+    FOG = "fog"
+    RAIN = "rain"
+    SNOW = "snow"
+
+
+class Side(Enum):
+    """A side, seen in the direction of travel."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+
+@dataclass(frozen=True, slots=True)
+class RoadPlan:
+    """The road. radius_m, side and turn_deg matter on a curved one only; lanes: in the ego's direction, the rightmost is 1.
+
+    One lane each way, or several lanes of the ego's direction with the oncoming ones beyond the middle line. An entry or exit
+    lane joins or leaves at the right.
+    """
+
+    kind: RoadKind = RoadKind.STRAIGHT
+    radius_m: float = 200.0
+    side: Side = Side.LEFT
+    lanes: int = 1
+    lane_width_m: float = 3.5
+    turn_deg: float = degrees(1.2)
+    """How far the road turns to each side of its first direction, as it bends to and fro."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Light and weather. intensity: 0..1, from hardly noticeable to the worst that people drive in; sunny ignores it."""
+
+    weather: Weather = Weather.SUNNY
+    intensity: float = 0.5
+    night: bool = False
+    sun_azimuth_deg: float = 118.0
+    sun_elevation_deg: float = 38.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Nature and infrastructure. trees and buildings: 0..1, from none to as dense as they get; gantries: signs over the road."""
+
+    trees: float = 0.5
+    buildings: float = 0.0
+    hills: bool = True
+    gantries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ego:
+    """The car under test: constant speed, the lane it has to keep, its lights."""
+
+    speed_m_s: float = 14.0
+    lane: int = 1
+    headlights: bool = False
+    fog_lights: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVehicle:
+    """Another car: where it starts with respect to the ego, in which lane (0: the oncoming one next to the middle), how fast."""
+
+    lane: int
+    ahead_m: float
+    speed_m_s: float
+    colour: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pedestrian:
+    """A pedestrian who walks along the road, beside it."""
+
+    side: Side
+    ahead_m: float
+    speed_m_s: float = 1.4
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything that a world needs to begin; seed: what the variables leave open (where trees stand, textures)."""
+
+    road: RoadPlan = field(default_factory=RoadPlan)
+    conditions: Conditions = field(default_factory=lambda: Conditions(intensity=0.0))
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    ego: Ego = field(default_factory=Ego)
+    vehicles: tuple[OtherVehicle, ...] = ()
+    pedestrians: tuple[Pedestrian, ...] = ()
+    duration_s: float = 20.0
+    seed: int = 0

@@ -1,0 +1,166 @@
+"""Realism side by side: controls behave as controls, a planted fake is told, and held-out frames are used."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from skidpad.core.errors import BadDriveError, BadParametersError, UnknownNameError
+from skidpad.core.images import NumpyFrames, encode
+from skidpad.kinds.pictures.weather.realism import Realism, RealismLine, RealismSettings, _sources, measure_realism
+from skidpad.stimuli.weather.classifier import ClassifierSettings, ClassSet, held_out, learn_classifier, save_classifier
+from skidpad.stimuli.weather.files import Styles, WeatherCard, save_weather
+from skidpad.stimuli.weather.munit import Munit
+from skidpad.stimuli.weather.settings import Method, Sizes
+
+COUNT = 100
+SIZES = Sizes(filters=4, blocks=1, style=2, hidden=8, scales=1)
+
+
+def road(rng: np.random.Generator, haze: float) -> NumpyFrames:
+    picture = np.full((48, 64, 3), (90, 130, 220), np.float64)
+    picture[20:] = (80, 80, 85)
+    cv2.line(picture, (int(rng.integers(8, 56)), 47), (32, 20), (240, 230, 90), 2)
+    cv2.rectangle(picture, (int(rng.integers(0, 50)), 8), (int(rng.integers(0, 60)), 20), (40, 110, 40), -1)
+    picture += rng.normal(0.0, 6.0, picture.shape)
+    return (picture * (1.0 - haze) + 205.0 * haze).clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sets of clear and foggy roads, a classifier of them and a weather that was never trained."""
+    root = tmp_path_factory.mktemp("realism")
+    rng = np.random.default_rng(0)
+    for name, haze in (("clear", (0.0, 0.1)), ("fog", (0.6, 0.8))):
+        (root / name).mkdir()
+        for number in range(COUNT):
+            (root / name / f"{number:03d}.png").write_bytes(encode(road(rng, float(rng.uniform(*haze)))))
+    sets = [ClassSet(name, str(root / name)) for name in ("clear", "fog")]
+    card, weights = learn_classifier(sets, ClassifierSettings(epochs=2, samples=160, batch_size=16, learning_rate=5e-3))
+    save_classifier(root / "judge", card, weights)
+    torch.manual_seed(0)
+    untrained = WeatherCard(
+        name="untrained",
+        method=Method.MUNIT,
+        sizes=SIZES,
+        size_px=32,
+        source="clear",
+        source_sha256="",
+        target="sets/fog",
+        target_sha256="",
+        rendered=True,
+        steps=1,
+        batch_size=1,
+        crop_px=32,
+        seed=0,
+        styles=Styles((0.0, 0.0), (0.1, 0.1)),
+    )
+    save_weather(root / "untrained", untrained, dict(Munit(SIZES).state_dict()))
+    return root
+
+
+@pytest.fixture(scope="module")
+def settings(world: Path) -> RealismSettings:
+    return RealismSettings(
+        drive=str(world / "clear"),
+        classifier=str(world / "judge"),
+        weathers=(str(world / "untrained"),),
+        real=(str(world / "fog"),),
+        frames=16,
+    )
+
+
+@pytest.fixture(scope="module")
+def found(settings: RealismSettings) -> Realism:
+    return measure_realism(settings)
+
+
+def line(found: Realism, name: str) -> RealismLine:
+    return next(each for each in found.lines if each.row.name == name)
+
+
+def test_controls_are_what_they_should_be(found: Realism) -> None:
+    real, plain = line(found, "real fog"), line(found, "as it was")
+    assert real.row.right == real.row.total
+    assert real.row.kept is None
+    assert real.row.against_real is not None
+    assert real.row.against_real.accuracy_p > 0.05
+    assert plain.row.right == 0
+    assert plain.row.kept == plain.row.total == 16
+    assert plain.row.against_real is not None
+    assert plain.row.against_real.accuracy_p < 0.01
+    assert plain.nearer == pytest.approx(0.0)
+
+
+def test_deeptests_fog_comes_nearer_and_keeps_the_scene(found: Realism) -> None:
+    fog, plain = line(found, "DeepTest fog"), line(found, "as it was")
+    assert fog.row.right > 0
+    assert fog.share.low <= fog.row.right / fog.row.total <= fog.share.high
+    assert fog.nearer is not None
+    assert fog.nearer > 0.1
+    assert fog.row.likeness is not None
+    assert plain.row.likeness is not None
+    assert fog.row.likeness < plain.row.likeness
+
+
+def test_a_weather_that_destroys_scenes_is_seen(found: Realism) -> None:
+    row = line(found, "untrained").row
+    assert row.kind == "munit, rendered"
+    assert row.target == "fog"
+    assert row.kept == row.valid == 0
+    assert row.against_real is not None
+    assert row.against_real.accuracy > 0.8
+    assert sum(row.called) == row.total == 16
+
+
+def test_rain_has_no_class_here_and_is_left_out(found: Realism) -> None:
+    assert not any(each.row.name == "DeepTest rain" for each in found.lines)
+    assert "held out" in found.notes[0]
+
+
+def test_the_same_settings_give_the_same_figures(found: Realism, settings: RealismSettings) -> None:
+    assert measure_realism(settings) == found
+
+
+def test_frames_come_from_held_out_places(world: Path, settings: RealismSettings) -> None:
+    wanted = [path for path, mark in zip(sorted((world / "clear").iterdir()), held_out(COUNT), strict=True) if mark]
+    stored = [cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB) for path in wanted]
+    frames = _sources(replace(settings, frames=1000))
+    assert np.array_equal(frames, np.stack(stored))
+
+
+def test_a_class_can_be_named_and_a_picture_is_written(world: Path, settings: RealismSettings, tmp_path: Path) -> None:
+    wishes = replace(
+        settings,
+        weathers=(f"{world / 'untrained'}=clear",),
+        real=(),
+        transforms=(),
+        frames=3,
+        styles="real",
+        drive="rendered?frames=40&width=64&height=48",
+    )
+    found = measure_realism(wishes, grid=tmp_path / "grid.png")
+    assert [each.row.target for each in found.lines] == ["clear", "clear"]
+    assert all(each.row.against_real is None and each.nearer is None for each in found.lines)
+    assert "no real pictures were given of clear" in " ".join(found.notes)
+    picture = cv2.imread(str(tmp_path / "grid.png"))
+    assert picture is not None
+    assert picture.shape == (2 * 48, 3 * 64, 3)
+
+
+def test_bad_wishes_end_in_clear_words(world: Path, settings: RealismSettings, tmp_path: Path) -> None:
+    with pytest.raises(BadParametersError, match="at least one frame"):
+        replace(settings, frames=0)
+    with pytest.raises(UnknownNameError, match="did you mean 'random'"):
+        replace(settings, styles="randon")
+    with pytest.raises(UnknownNameError, match="class of the weather classifier"):
+        measure_realism(replace(settings, weathers=(f"{world / 'untrained'}=snow",)))
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for number in range(40):
+        (mixed / f"{number:02d}.png").write_bytes(encode(np.zeros((40 + number, 40, 3), np.uint8)))
+    with pytest.raises(BadDriveError, match="must be of one size"):
+        measure_realism(replace(settings, drive=str(mixed)))

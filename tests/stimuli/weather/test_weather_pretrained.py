@@ -1,0 +1,50 @@
+"""What comes along: small files that load, and weathers that keep the scene and are what they are called."""
+
+import numpy as np
+import pytest
+import torch
+
+from skidpad.core.errors import UnknownNameError
+from skidpad.core.images import NumpyFrames
+from skidpad.drives import open_drive
+from skidpad.stimuli.weather.classifier import WeatherClassifier
+from skidpad.stimuli.weather.pretrained import CLASSIFIER, classifier_path, pretrained_names, pretrained_weather
+from skidpad.stimuli.weather.translation import Weather
+from skidpad.stimuli.weather.validity import StructureAndClass
+
+
+@pytest.fixture(scope="module")
+def frames() -> NumpyFrames:
+    """Six frames of a rendered drive that nothing was learned from."""
+    drive = open_drive("rendered?frames=600&seed=5")
+    return next(iter(drive.select(list(range(50, 600, 100))).batches(6))).frames
+
+
+@pytest.fixture(scope="module")
+def judge() -> WeatherClassifier:
+    return WeatherClassifier.load(classifier_path(CLASSIFIER))
+
+
+def test_the_classifier_is_small_and_knows_a_clear_day(judge: WeatherClassifier, frames: NumpyFrames) -> None:
+    assert classifier_path(CLASSIFIER).with_suffix(".safetensors").stat().st_size < 500_000
+    assert judge.card.rendered
+    assert judge.card.accuracy > 0.95
+    assert [judge.classes[label] for label in judge.labels(frames)] == ["clear"] * len(frames)
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_a_weather_is_small_keeps_the_scene_and_is_what_it_is_called(name: str, judge: WeatherClassifier, frames: NumpyFrames) -> None:
+    path = pretrained_weather(name)
+    assert path.with_suffix(".safetensors").stat().st_size <= 1_000_000
+    weather = Weather.load(path)
+    assert weather.card.rendered
+    assert weather.card.name == name
+    assert weather.card.styles is not None
+    translated = weather.translate(frames, torch.tensor(weather.card.styles.mean))
+    assert np.abs(translated.astype(int) - frames).mean() > 10
+    assert StructureAndClass(judge, name).accepts(frames, translated).mean() >= 0.5
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="no weather that comes along named 'demo-hail'"):
+        pretrained_weather("demo-hail")

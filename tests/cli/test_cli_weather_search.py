@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "campaigns"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from tactic_toys import CARD, toy_weights
 
 from skidpad.stimuli.weather.files import save_weather

@@ -212,7 +212,7 @@ def test_an_intersection_leaves_the_rules_of_the_highway_alone() -> None:
 @pytest.mark.parametrize(
     ("module", "package"),
     [
-        ("highway", "highway_env.envs.common.abstract"),
+        ("stock", "highway_env.envs.common.abstract"),
         ("gym_env", "gymnasium"),
         ("parallel_env", "pettingzoo"),
         ("stable_baselines_env", "stable_baselines3.common.vec_env"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "campaigns"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from bar_world import BarSubject, bar_campaign, bar_drive
 
 from skidpad.drives.memory import drive_from_arrays

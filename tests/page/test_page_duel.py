@@ -197,7 +197,7 @@ def partly(seen):
 
 
 def test_an_ego_that_only_fails_was_not_measured(tmp_path) -> None:
-    work = driven("test_report_duel:nonsense", tmp_path / "run")
+    work = driven("test_page_duel:nonsense", tmp_path / "run")
     page = duel_page(work)
     html = render_page(page)
     assert page.tone is Tone.UNKNOWN
@@ -213,7 +213,7 @@ def test_an_ego_that_only_fails_was_not_measured(tmp_path) -> None:
 
 
 def test_a_rate_says_what_it_leaves_out(tmp_path) -> None:
-    work = driven("test_report_duel:partly", tmp_path / "run")
+    work = driven("test_page_duel:partly", tmp_path / "run")
     page, column = duel_page(work), summarise(work).column("ego", "random")
     assert 0 < column.errors < column.episodes
     words = f"{column.errors} of {column.episodes} episodes ended by a policy's error and are left out"
@@ -228,7 +228,7 @@ def test_a_rate_says_what_it_leaves_out(tmp_path) -> None:
 
 @pytest.mark.parametrize(("scenario", "crashes"), [("released", False), ("paper", True)])
 def test_the_always_slower_ego_is_described_as_it_was_measured(scenario, crashes, tmp_path) -> None:
-    work = driven("test_report_duel:partly", tmp_path / "run", scenario=scenario, cross_episodes=60)
+    work = driven("test_page_duel:partly", tmp_path / "run", scenario=scenario, cross_episodes=60)
     chance, note = summarise(work).column("slow", "random"), next(note for note in duel_page(work).notes if "SLOWER" in note)
     assert (chance.crashes > 0) is crashes
     assert f"in {percent(chance.across_trainings.mean)} with random" in note

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "campaigns"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from tactic_toys import run_of, toy_campaign, toy_drive
 
 from skidpad.drives.drive import Problem, ProblemKind

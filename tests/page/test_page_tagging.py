@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "campaigns"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from bar_world import BarSubject, bar_campaign, bar_drive
 from report_samples import PageReader, model, pair, rate
 

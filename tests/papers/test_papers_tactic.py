@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "campaigns"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from tactic_toys import toy_campaign, toy_drive
 
 from skidpad.core.errors import BadParametersError, BadRunError

@@ -113,7 +113,7 @@ for line in sys.stdin:
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
     """A server that drives straight on, in place of MetaDrive's."""
-    (tmp_path / "metadrive_server.py").write_text(FAKE)
+    (tmp_path / "server.py").write_text(FAKE)
     monkeypatch.setattr(metadrive_process, "__file__", str(tmp_path / "metadrive_process.py"))
     monkeypatch.setenv(PYTHON, sys.executable)
     yield
@@ -185,7 +185,7 @@ def test_a_simulator_that_fails_is_quoted(fake, angle_rad, words) -> None:
 
 
 def test_one_that_does_not_answer_is_ended(fake, tmp_path, monkeypatch) -> None:
-    (tmp_path / "metadrive_server.py").write_text("import sys\nfor line in sys.stdin: pass\n")
+    (tmp_path / "server.py").write_text("import sys\nfor line in sys.stdin: pass\n")
     monkeypatch.setattr(metadrive_process, "_BEGIN_S", 0.2)
     with pytest.raises(MetaDriveError, match=r"no answer after 0\.2 s"):
         MetaDriveProcess({"width_px": 64})

@@ -83,20 +83,18 @@ def shrunk(picture: Picture, times: int = 2) -> Picture:
 @lru_cache(maxsize=1)
 def atlas() -> Atlas:
     """Paints all pictures; takes about a second, once in a process."""
-    from skidpad.worlds import sprites_living
-    from skidpad.worlds.render.sprites import built as sprites_built
-    from skidpad.worlds.render.sprites import cars as sprites_cars
+    from skidpad.worlds.render.sprites import built, cars, living
 
     groups: dict[str, list[Picture]] = {
-        "trees": sprites_living.trees(),
-        "cars": sprites_cars.cars(),
-        "people": sprites_living.people(),
-        "facades": sprites_built.facades(),
-        "board": [sprites_built.board()],
-        "beam": [sprites_built.beam()],
-        "post": [sprites_built.post()],
-        "delineator": [sprites_built.delineator()],
-        "glow": [sprites_built.glow()],
+        "trees": living.trees(),
+        "cars": cars.cars(),
+        "people": living.people(),
+        "facades": built.facades(),
+        "board": [built.board()],
+        "beam": [built.beam()],
+        "post": [built.post()],
+        "delineator": [built.delineator()],
+        "glow": [built.glow()],
     }
     first: dict[str, int] = {}
     sprites: list[Sprite] = []

@@ -1,19 +1,18 @@
 """What a driver sees: a row of features for itself and one for each other vehicle near enough, as highway-env's Kinematics."""
 
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
+from skidpad.core.settings import Count, Positive, check, plain, read
 from skidpad.highway.layout import HEADING, SPEED, Params, X, Y
 
 PRESENCE_CODE, X_CODE, Y_CODE, VX_CODE, VY_CODE, HEADING_CODE, COS_CODE, SIN_CODE = range(8)
@@ -69,6 +68,8 @@ _REACHES = {
 class Feature:
     """One column; with a range, low is shown as -1 and high as +1, without one the value keeps its unit."""
 
+    DERIVED: ClassVar = ("unit",)
+
     quantity: Quantity
     low: float | None = None
     high: float | None = None
@@ -94,25 +95,6 @@ class Feature:
         span = self.high - self.low
         return -1.0 + (-reach - self.low) * 2.0 / span, -1.0 + (reach - self.low) * 2.0 / span
 
-    def to_table(self) -> dict[str, object]:
-        """Returns the plain table that TOML and JSON hold."""
-        table: dict[str, object] = {"quantity": self.quantity.value, "unit": self.unit}
-        return table if self.low is None else table | {"low": self.low, "high": self.high}
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, object]) -> Self:
-        """Reads what `to_table` wrote; a unit that contradicts the rest is refused."""
-        _refuse_unknown("feature", table, {"quantity", "unit", "low", "high"})
-        names = {quantity.value: quantity for quantity in Quantity}
-        name = str(table.get("quantity"))
-        if name not in names:
-            raise UnknownNameError.among("observed quantity", name, names)
-        low, high = table.get("low"), table.get("high")
-        feature = cls(names[name], None if low is None else _number("low", low), None if high is None else _number("high", high))
-        if table.get("unit", feature.unit) != feature.unit:
-            raise BadParametersError(f"feature {name!r} is shown in {feature.unit!r}; got unit {table['unit']!r}")
-        return feature
-
 
 _RELEASED_FEATURES = (Feature(Quantity.X, -1200.0, 1200.0), Feature(Quantity.Y), Feature(Quantity.VX), Feature(Quantity.VY))
 
@@ -126,22 +108,19 @@ class ObservationSpec:
     """
 
     features: tuple[Feature, ...] = _RELEASED_FEATURES
-    vehicles: int = 2
+    vehicles: Count = 2
     is_absolute: bool = True
     """Whether the others' x, y, vx, vy are the road's, not relative to the observer."""
     is_clipped: bool = True
     """Whether scaled values are held within [-1, 1]."""
     sees_behind: bool = True
     """True in the published program, unlike in highway-env: an adversary has to see the ego behind it."""
-    perception_m: float = 200.0
+    perception_m: Positive = 200.0
 
     def __post_init__(self) -> None:
+        check(self, BadParametersError)
         if not self.features:
             raise BadParametersError("an observation needs at least one feature; got none")
-        if self.vehicles < 1:
-            raise BadParametersError(f"an observation needs a row for at least one vehicle; got vehicles={self.vehicles}")
-        if not self.perception_m > 0 or not math.isfinite(self.perception_m):
-            raise BadParametersError(f"perception_m must be a finite distance above 0; got {self.perception_m}")
 
     @property
     def size(self) -> int:
@@ -159,57 +138,15 @@ class ObservationSpec:
         """Returns a hash, 16 hexadecimal digits, that differs between specs that show anything differently."""
         return sha256(json.dumps(self.to_table(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
-    def to_table(self) -> dict[str, object]:
+    def to_table(self) -> dict[str, Any]:
         """Returns the plain table that TOML and JSON hold."""
-        return {
-            "vehicles": self.vehicles,
-            "is_absolute": self.is_absolute,
-            "is_clipped": self.is_clipped,
-            "sees_behind": self.sees_behind,
-            "perception_m": float(self.perception_m),
-            "features": [feature.to_table() for feature in self.features],
-        }
+        table: dict[str, Any] = plain(self)
+        return table | {"perception_m": float(self.perception_m)}
 
     @classmethod
-    def from_table(cls, table: Mapping[str, object]) -> Self:
+    def from_table(cls, table: object) -> Self:
         """Reads what `to_table` wrote; unknown keys are refused, missing ones keep their default."""
-        default = cls()
-        _refuse_unknown("observation", table, default.to_table())
-        rows = table.get("features")
-        if rows is not None and not (isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows)):
-            raise BadParametersError(f"observation.features must be a list of tables; got {rows!r}")
-        return cls(
-            features=tuple(Feature.from_table(row) for row in rows) if rows is not None else default.features,
-            vehicles=_whole("vehicles", table.get("vehicles", default.vehicles)),
-            is_absolute=_truth("is_absolute", table.get("is_absolute", default.is_absolute)),
-            is_clipped=_truth("is_clipped", table.get("is_clipped", default.is_clipped)),
-            sees_behind=_truth("sees_behind", table.get("sees_behind", default.sees_behind)),
-            perception_m=_number("perception_m", table.get("perception_m", default.perception_m)),
-        )
-
-
-def _refuse_unknown(noun: str, table: Mapping[str, object], known: Mapping[str, object] | set[str]) -> None:
-    for name in table:
-        if name not in known:
-            raise UnknownNameError.among(f"key of the {noun}", name, known)
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadParametersError(f"{name} must be a number; got {value!r}")
-    return float(value)
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise BadParametersError(f"{name} must be a whole number; got {value!r}")
-    return value
-
-
-def _truth(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadParametersError(f"{name} must be true or false; got {value!r}")
-    return value
+        return read(cls, table, "the observation", BadParametersError)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

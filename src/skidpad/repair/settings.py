@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated
 
 from skidpad.core.errors import BadParametersError
+from skidpad.core.settings import Count, Positive, Within, check
 from skidpad.subjects.training.fitting import TrainingSettings
 
 TRANSFORMS = ("fog", "rain")
@@ -27,32 +29,29 @@ class RepairSettings:
     """One repair; `epochs` and `learning_rate` of None are 10 and 3e-4, or 30 and 1e-3 from scratch.
 
     transforms: a mutant is taken where every step of its recipe is among them. share: of the frames, for training.
-    max_mutants: at most so many mutants are rendered, drawn at random; each takes two to three times the network's input in
-    bytes of memory, about 0.1 MB, beside 0.5 GB for frames and training. control: a second network is retrained as long
-    without mutants, which doubles the time.
+    max_mutants: at most so many mutants are rendered, drawn at random, one of them at least to train on and one held out; each takes two
+    to three times the network's input in bytes of memory, about 0.1 MB, beside 0.5 GB for frames and training. control: a second network
+    is retrained as long without mutants, which doubles the time.
     """
 
     transforms: tuple[str, ...] = TRANSFORMS
-    share: float = SHARE
+    share: Annotated[float, Within(above=0, below=1)] = SHARE
     split: Split = Split.RANDOM
-    max_mutants: int = 6000
+    max_mutants: Annotated[int, Within(least=2)] = 6000
     from_scratch: bool = False
-    epochs: int | None = None
-    learning_rate: float | None = None
-    batch_size: int = 64
+    epochs: Count | None = None
+    learning_rate: Positive | None = None
+    batch_size: Count = 64
     mirror: bool = True
     control: bool = True
     seed: int = 0
     device: str = "cpu"
-    threads: int = 1
+    threads: Count = 1
 
     def __post_init__(self) -> None:
+        check(self, BadParametersError)
         if not self.transforms:
             raise BadParametersError("a repair needs at least one transform, as fog,rain; got none")
-        if not 0.0 < self.share < 1.0:
-            raise BadParametersError(f"the share of frames to train on lies between 0 and 1; got {self.share} (the paper: {SHARE})")
-        if self.max_mutants < 2:
-            raise BadParametersError(f"max_mutants must be at least 2, one to train on and one held out; got {self.max_mutants}")
 
     def training(self) -> TrainingSettings:
         """Returns the settings of the retraining; the last epoch's weights are kept, so nothing held out chooses them."""

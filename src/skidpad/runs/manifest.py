@@ -18,6 +18,7 @@ import cv2
 from skidpad import __version__
 from skidpad.core import toml
 from skidpad.core.errors import BadRunError
+from skidpad.core.settings import plain
 
 Plain: TypeAlias = "str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
 Config: TypeAlias = Mapping[str, Plain]
@@ -26,7 +27,7 @@ Config: TypeAlias = Mapping[str, Plain]
 def write_config(config: Config) -> bytes:
     """Writes plain values as TOML; what is None is left out, as TOML has no word for it."""
     try:
-        return toml.dumps(_table(config, "config")).encode("utf-8")
+        return toml.dumps(plain(config)).encode("utf-8")
     except UnicodeEncodeError as error:
         raise BadRunError(f"the settings hold text that is not Unicode ({error.object!r}); rename that file or folder") from error
 
@@ -37,20 +38,6 @@ def read_config(data: bytes, where: str) -> Config:
         return toml.loads(data.decode("utf-8"))
     except ValueError as error:
         raise BadRunError(f"the settings of {where} are damaged ({error}); restore config.toml from a copy") from error
-
-
-def _table(config: Config, path: str) -> dict[str, object]:
-    return {name: _plain(value, f"{path}.{name}") for name, value in config.items() if value is not None}
-
-
-def _plain(value: Plain, path: str) -> object:
-    if isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return _table(value, path)
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_plain(item, f"{path}[{place}]") for place, item in enumerate(value)]
-    raise TypeError(f"{path} must be a plain value (text, number, truth value, list or table); got {value!r}")
 
 
 MANIFEST = "manifest.json"

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
+from typing import Annotated
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
+from skidpad.core.settings import Mark, Text
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle, Unit
 
 STEERING = "steering"
@@ -95,8 +97,8 @@ class Crop:
 class Range:
     """Bytes 0..255 map linearly to low..high; one number for all channels or one for each."""
 
-    low: tuple[float, ...] = (0.0,)
-    high: tuple[float, ...] = (1.0,)
+    low: Annotated[tuple[float, ...], Mark.ONE_OR_MORE, Mark.REQUIRED] = (0.0,)
+    high: Annotated[tuple[float, ...], Mark.ONE_OR_MORE, Mark.REQUIRED] = (1.0,)
 
     def __post_init__(self) -> None:
         if len(self.low) != len(self.high) or not self.low or not all(map(isfinite, self.low + self.high)):
@@ -109,8 +111,8 @@ class Range:
 class History:
     """How many frames the network sees at once, and how they are brought together."""
 
-    frames: int = 1
-    kind: HistoryKind = HistoryKind.SINGLE
+    frames: Annotated[int, Mark.REQUIRED] = 1
+    kind: Annotated[HistoryKind, Mark.REQUIRED] = HistoryKind.SINGLE
 
     def __post_init__(self) -> None:
         if self.frames > MAX_HISTORY_FRAMES:
@@ -129,8 +131,8 @@ class InputSpec:
 
     width_px: int
     height_px: int
-    colour: Colour = Colour.RGB
-    range: Range = Range()
+    colour: Annotated[Colour, Mark.REQUIRED] = Colour.RGB
+    range: Annotated[Range, Mark.REQUIRED] = Range()
     crop: Crop = Crop()
     layout: Layout = Layout.NCHW
     history: History = History()
@@ -170,7 +172,7 @@ class Output:
     is the road wheels, `ratio` says how many degrees of the steering wheel turn them by one.
     """
 
-    name: str
+    name: Text
     unit: Unit | None = None
     scale: float = 1.0
     axle: Axle = Axle.STEERING_WHEEL
@@ -214,9 +216,9 @@ class Box:
     it is started again at most `restarts` times in a row.
     """
 
-    function: str | None = None
-    command: tuple[str, ...] = ()
-    url: str | None = None
+    function: Text | None = None
+    command: Annotated[tuple[Text, ...], Mark.NOT_EMPTY] = ()
+    url: Text | None = None
     timeout_s: float = 30.0
     restarts: int = 3
 
@@ -236,19 +238,21 @@ class Description:
     weights: the second file of a Keras pair. lambdas: what stands for each Lambda layer of a Keras file, as (layer, expression in x).
     """
 
-    name: str
+    name: Text
     file: str
     format: Format
     input: InputSpec
-    outputs: tuple[Output, ...] = (Output(STEERING, AngleUnit.RAD),)
-    architecture: str | None = None
-    weights: str | None = None
-    lambdas: tuple[tuple[str, str], ...] = ()
+    outputs: Annotated[tuple[Output, ...], Mark.REQUIRED] = (Output(STEERING, AngleUnit.RAD),)
+    architecture: Text | None = None
+    weights: Text | None = None
+    lambdas: tuple[tuple[str, Text], ...] = ()
     box: Box | None = None
 
     def __post_init__(self) -> None:
         if (self.box is not None) != (self.format is Format.BOX):
             raise BadSubjectError('a black box has format = "box" and a table [box]; other formats have neither')
+        if self.box is not None and self.file:
+            raise BadSubjectError(f"a black box has no file; remove file = {self.file!r}")
         names = [output.name for output in self.outputs]
         if not names:
             raise BadSubjectError(f'a subject needs an output; write [[outputs]] with name = "{STEERING}" and unit = "rad"')

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.errors import SkidpadError
+from skidpad.core.settings import Count, Natural, Within, check
+from skidpad.kinds.settings import CampaignSettings
 
 ORIGINAL = "original"
 """The word for a camera with nothing in front of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnlineSettings:
+class OnlineSettings(CampaignSettings):
     """One campaign of closed-loop drives.
 
     subject: path of a description. world: a row of WORLDS. domain, scenarios: so many are drawn from this domain model, unless `files`
@@ -23,25 +24,23 @@ class OnlineSettings:
     which the subject fails and tries `scenarios` of them, instead of those that are drawn; it learns after every `width` (0: 8).
     """
 
+    campaign: ClassVar = "online"
+
     subject: str
     world: str = "built-in"
     domain: str = "restricted"
-    scenarios: int = 50
+    scenarios: Count = 50
     files: tuple[str, ...] = ()
     stimuli: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
-    repeats: int = 1
-    seconds: float = 20.0
-    width: int = 0
+    repeats: Count = 1
+    seconds: Annotated[float, Within(least=0)] = 20.0
+    width: Natural = 0
     seed: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("scenarios", "repeats"):
-            if getattr(self, name) < 1:
-                raise SkidpadError(f"{name} is at least 1; got {getattr(self, name)}")
-        if self.width < 0:
-            raise SkidpadError(f"width must not be negative; got {self.width}")
+        check(self)
         if self.searches and (self.files or self.stimuli or self.repeats > 1):
             raise SkidpadError("a search makes its own scenarios and drives each once; leave out scenario files, stimuli and repeats")
         if len(set(self.searches)) != len(self.searches):
@@ -49,30 +48,8 @@ class OnlineSettings:
         if self.seconds:
             check_seconds(self.seconds)
 
-    def to_config(self) -> dict[str, Any]:
-        """Writes the settings as plain values for `config.toml`."""
-        return {"campaign": "online", **{name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Reads what `to_config` wrote; unknown keys are errors, missing ones keep their default."""
-        return cls(**read_settings(config, {field.name for field in fields(cls)}))
-
 
 def check_seconds(seconds: float) -> None:
     """Refuses drives shorter or longer than a scenario can be."""
     if not 1.0 <= seconds <= 120.0:
         raise SkidpadError(f"a drive lasts 1 to 120 s; got {seconds:g} s")
-
-
-def read_settings(config: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Returns the values of a config for settings of these names, lists as tuples; refuses other names, and one without a subject."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in config.items() if name != "campaign"
-    }
-    for name in values:
-        if name not in known:
-            raise UnknownNameError.among("setting", name, known)
-    if not isinstance(values.get("subject"), str):
-        raise SkidpadError("the campaign lacks the setting 'subject'; add it, as subject = \"model.toml\"")
-    return values

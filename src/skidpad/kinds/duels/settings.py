@@ -1,12 +1,12 @@
 """The settings of a duel campaign: how often each kind of driver is trained, against whom, and how much is tested."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from math import isfinite
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.settings import Count, Natural, OneOf, Within, check
 from skidpad.highway.training import Selection
+from skidpad.kinds.settings import CampaignSettings
 
 GIVEN = "given"
 """The group of the adversaries that the user passes."""
@@ -19,7 +19,7 @@ RISK_AVERSION = -1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DuelSettings:
+class DuelSettings(CampaignSettings):
     """One campaign of duels.
 
     scenario, pretraining: presets or TOML files; the second is where the ego learns and meets IDM. env: a scene of highway-env
@@ -31,6 +31,8 @@ class DuelSettings:
     keep_episodes: records kept of each test; counts are of all.
     """
 
+    campaign: ClassVar = "duel"
+
     scenario: str = HIGHWAY
     pretraining: str = "pretraining"
     env: str = ""
@@ -38,39 +40,31 @@ class DuelSettings:
     fronts: tuple[str, ...] = ()
     rewards: tuple[str, ...] = ("released",)
     repair_against: tuple[str, ...] = ()
-    w_col: tuple[float, ...] = (RISK_AVERSION,)
-    egos: int = 1
-    adversaries: int = 1
-    repairs: int = 1
-    ego_selection: str = Selection.VALIDATION.value
+    w_col: tuple[Annotated[float, Within(most=0)], ...] = (RISK_AVERSION,)
+    egos: Natural = 1
+    adversaries: Natural = 1
+    repairs: Natural = 1
+    ego_selection: Annotated[str, OneOf("selection rule", Selection)] = Selection.VALIDATION.value
     is_tested: bool = True
-    train_episodes: int = 2000
-    validation_episodes: int = 200
-    test_runs: int = 1
-    test_episodes: int = 2000
-    cross_episodes: int = 500
-    search_episodes: int = 50
-    search_depth: int = 6
-    keep_episodes: int = 2000
+    train_episodes: Count = 2000
+    validation_episodes: Count = 200
+    test_runs: Count = 1
+    test_episodes: Count = 2000
+    cross_episodes: Natural = 500
+    search_episodes: Natural = 50
+    search_depth: Count = 6
+    keep_episodes: Natural = 2000
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("train_episodes", "validation_episodes", "test_runs", "test_episodes", "search_depth"):
-            if getattr(self, name) < 1:
-                raise SkidpadError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in ("egos", "adversaries", "repairs", "cross_episodes", "search_episodes", "keep_episodes"):
-            if getattr(self, name) < 0:
-                raise SkidpadError(f"{name} must not be negative; got {getattr(self, name)}")
+        check(self)
         if not self.ego and self.egos < 1:
             raise SkidpadError("a duel needs an ego; pass one with --ego, or train at least one with --egos")
-        if not self.w_col or any(not isfinite(weight) or weight > 0 for weight in self.w_col):
-            raise SkidpadError(f"w_col takes weights of at most 0, e.g. -1 (the paper's) or -0.1; got {list(self.w_col)}")
+        if not self.w_col:
+            raise SkidpadError("w_col takes at least one weight, e.g. -1 (the paper's) or -0.1; got none")
         self._check_names()
 
     def _check_names(self) -> None:
-        rules = [rule.value for rule in Selection]
-        if self.ego_selection not in rules:
-            raise UnknownNameError.among("selection rule", self.ego_selection, rules)
         if self.env and self.scenario != HIGHWAY:
             raise SkidpadError(
                 f"a scene of highway-env has its own road; use --scenario or --env, not both; got {self.scenario!r} and {self.env!r}"
@@ -101,21 +95,3 @@ class DuelSettings:
     def repaired(self) -> tuple[str, ...]:
         """The groups whose best adversary an ego is retrained against."""
         return (self.repair_against or self.groups) if self.repairs else ()
-
-    def to_config(self) -> dict[str, Any]:
-        """Writes the settings as plain values for `config.toml`."""
-        return {"campaign": "duel", **{name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Reads what `to_config` wrote; unknown keys are errors, missing ones keep their default."""
-        known = {field.name for field in fields(cls)}
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in config.items() if name != "campaign"
-        }
-        for name in values:
-            if name not in known:
-                raise UnknownNameError.among("setting", name, known)
-        if "w_col" in values:
-            values["w_col"] = tuple(float(weight) for weight in values["w_col"])
-        return cls(**values)

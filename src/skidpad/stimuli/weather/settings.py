@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from math import isfinite
+from typing import Annotated
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.core.settings import Count, Natural, Positive, Within, check
+
+LossWeight = Annotated[float, Within(least=0)]
 
 
 class Method(Enum):
@@ -25,17 +28,15 @@ class Sizes:
     pictures of half the size of the one before.
     """
 
-    filters: int = 64
-    halvings: int = 2
-    blocks: int = 4
-    style: int = 8
-    hidden: int = 256
-    scales: int = 3
+    filters: Count = 64
+    halvings: Count = 2
+    blocks: Count = 4
+    style: Count = 8
+    hidden: Count = 256
+    scales: Count = 3
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise BadParametersError(f"the size {field.name!r} of a weather must be at least 1; got {getattr(self, field.name)}")
+        check(self, BadParametersError)
 
     @property
     def stride(self) -> int:
@@ -56,19 +57,16 @@ class LossWeights:
     published settings GAN 1, image 10, KL 0.01). `contrast` is ours (see `contrast.py`) and off in both papers.
     """
 
-    gan: float = 1.0
-    image: float = 10.0
-    cycle: float = 10.0
-    content: float = 1.0
-    style: float = 1.0
-    kl: float = 0.01
-    contrast: float = 0.0
+    gan: LossWeight = 1.0
+    image: LossWeight = 10.0
+    cycle: LossWeight = 10.0
+    content: LossWeight = 1.0
+    style: LossWeight = 1.0
+    kl: LossWeight = 0.01
+    contrast: LossWeight = 0.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not (isfinite(value) and value >= 0.0):
-                raise BadParametersError(f"the loss weight {field.name!r} must be 0 or more; got {value}")
+        check(self, BadParametersError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +83,15 @@ class WeatherSettings:
     weights: LossWeights = LossWeights()
     size_px: int = 256
     crop_px: int = 256
-    steps: int = 20_000
-    batch_size: int = 8
-    learning_rate: float = 1e-4
-    ema: float = 0.999
-    seed: int = 0
+    steps: Count = 20_000
+    batch_size: Count = 8
+    learning_rate: Positive = 1e-4
+    ema: Annotated[float, Within(least=0, below=1)] = 0.999
+    seed: Natural = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch_size", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise BadParametersError(f"{name} must be at least {least}; got {getattr(self, name)}")
+        check(self, BadParametersError)
         # A picture must survive the halvings of the style encoder and of the smallest discriminator with something to see.
         least = max(2 ** (self.sizes.halvings + 3), 2 ** (self.sizes.scales + 3))
         if self.crop_px > self.size_px or self.crop_px < least or self.crop_px % self.sizes.stride or self.size_px % self.sizes.stride:
@@ -103,8 +99,6 @@ class WeatherSettings:
                 f"crop_px must be at least {least} and at most size_px, both multiples of {self.sizes.stride}; "
                 f"got crop_px = {self.crop_px}, size_px = {self.size_px}"
             )
-        if not (isfinite(self.learning_rate) and self.learning_rate > 0.0) or not 0.0 <= self.ema < 1.0:
-            raise BadParametersError(f"learning_rate must be above 0 and ema within 0 and 1; got {self.learning_rate}, {self.ema}")
 
 
 PRESETS = {

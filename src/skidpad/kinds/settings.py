@@ -1,0 +1,27 @@
+"""What the settings of every kind of campaign share: how a run stores them and how they are read again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from skidpad.core.settings import plain, read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignSettings:
+    """Settings of one kind of campaign; a subclass is a frozen dataclass whose annotations say what its fields may be.
+
+    campaign: the name of the kind. notes: what a stored config says beside the settings.
+    """
+
+    campaign: ClassVar[str]
+    notes: ClassVar[frozenset[str]] = frozenset({"campaign"})
+
+    def to_config(self) -> dict[str, Any]:
+        """Writes the settings as plain values for `config.toml`; what is None is left out."""
+        return {"campaign": self.campaign, **plain(self)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Reads what `to_config` wrote; keys left out keep their default, unknown ones and wrong values are errors."""
+        return read(cls, {name: value for name, value in config.items() if name not in cls.notes}, "the campaign", noun="setting")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from bar_world import BarSubject, bar_campaign
+from online_toys import online
 
 from skidpad.core.images import FloatArray, Frames
 from skidpad.core.stimuli import Params, Recipe
@@ -117,6 +118,28 @@ def test_a_drive_of_a_constant_network_is_doubted(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", {"campaign": "online"}, manifest(), SCHEMA)
     run.commit(drives(run, "online", np.zeros(40), Recipe()))
     assert [doubt.kind for doubt in run_doubts(run)] == [DoubtKind.CONSTANT]
+
+
+def trained_on(frame_aspect: float) -> BarSubject:
+    plain = BarSubject().description
+    return BarSubject(description=replace(plain, input=replace(plain.input, frame_aspect=frame_aspect)))
+
+
+def test_squeezed_frames_are_a_doubt_of_every_run_and_refuse_no_gate(tmp_path: Path) -> None:
+    campaign = bar_campaign(trained_on(9.0), transforms=("brightness",), relation="steers-alike", tolerance=10.0)
+    run = campaign.start(tmp_path / "pictures")
+    campaign.execute(run)
+    assert [doubt.kind for doubt in run_doubts(Run.open(run.path))] == [DoubtKind.SQUEEZED]
+    assert deeptest_report(run, campaign).warnings[0].startswith("Frames of ")
+    assert check_gate(run, Limits({"all": 1.0})).is_passed
+
+
+def test_a_closed_loop_compares_the_frames_of_its_world_with_those_of_the_training(tmp_path: Path) -> None:
+    run = online(subject=trained_on(2.0)).start(tmp_path / "as-trained")
+    assert run_doubts(run) == (), "the world's frames are 320 x 160 px"
+    run = online(subject=trained_on(4 / 3)).start(tmp_path / "other")
+    assert [doubt.kind for doubt in run_doubts(run)] == [DoubtKind.SQUEEZED]
+    assert run_doubts(run)[0].said.startswith("Frames of 320 x 160 px are squeezed to 67% of their width")
 
 
 def test_an_output_that_is_no_angle_is_not_doubted(tmp_path: Path) -> None:

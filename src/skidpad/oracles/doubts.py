@@ -44,6 +44,7 @@ class DoubtKind(Enum):
     ANTI_CORRELATED = "anti-correlated"
     WORSE_THAN_MEAN = "worse-than-mean"
     SCALE = "scale"
+    SQUEEZED = "squeezed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Doubt:
 
     @property
     def refuses(self) -> bool:
-        """Whether a gate must not pass; a timid network may answer on a smaller scale, so that alone is only said."""
-        return self.kind is not DoubtKind.SCALE
+        """Whether a gate must not pass; a timid network may answer on a smaller scale, and training may have squeezed its frames too."""
+        return self.kind not in {DoubtKind.SCALE, DoubtKind.SQUEEZED}
 
 
 def doubts_of(answer_rad: FloatArray, label_rad: FloatArray, tolerated_rad: float = nan) -> tuple[Doubt, ...]:

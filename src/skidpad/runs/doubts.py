@@ -13,6 +13,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.oracles.doubts import Doubt, DoubtKind, doubts_of
 from skidpad.oracles.relations import SteersAlike
 from skidpad.runs.records import ORIGINALS, SCHEMA
+from skidpad.subjects.recorded import squeezed_frames
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
@@ -25,7 +26,15 @@ _NEED_LABELS = frozenset({DoubtKind.ANTI_CORRELATED, DoubtKind.WORSE_THAN_MEAN, 
 
 
 def run_doubts(run: Run) -> tuple[Doubt, ...]:
-    """Returns what is odd about a run's answers on unchanged pictures; nothing of runs whose answers are no angles."""
+    """Returns what is odd about how a run's frames reach the network, and about its answers on unchanged ones where they are angles."""
+    return (*_of_frames(run), *_of_answers(run))
+
+
+def _of_frames(run: Run) -> tuple[Doubt, ...]:
+    return tuple(Doubt(DoubtKind.SQUEEZED, said[0].upper() + said[1:] + ".") for said in squeezed_frames(run.manifest.subject))
+
+
+def _of_answers(run: Run) -> tuple[Doubt, ...]:
     if run.schema.equals(SCHEMA):
         return _of_pictures(run) if run.config.get("unit", "rad") == "rad" else ()
     return _of_drives(run) if set(_SERIES) <= set(run.schema.names) else ()

@@ -60,6 +60,11 @@ class BuiltInWorld:
         """How many scenarios it can run side by side."""
         return self._width
 
+    @property
+    def frame_shape(self) -> tuple[int, int]:
+        """Height and width of the frames."""
+        return self._camera.height_px, self._camera.width_px
+
     def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
         """Begins the scenarios, each with the ego in the middle of its lane; nothing is rendered until `frames`."""
         if not 1 <= len(scenarios) <= self._width:

@@ -38,6 +38,11 @@ class World(Protocol):
         """How many scenarios it can run side by side."""
         ...
 
+    @property
+    def frame_shape(self) -> tuple[int, int]:
+        """Height and width of the frames in pixels, known before any scenario begins."""
+        ...
+
     def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
         """Begins the scenarios, at most `width`, and returns their first moment; one that it cannot show raises BadScenarioError."""
         ...

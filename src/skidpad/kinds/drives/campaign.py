@@ -142,7 +142,7 @@ class Online:
             seed=self.settings.seed,
             hashes=self.hashes,
             command=command(),
-            subject=subject_record(self.subject),
+            subject=subject_record(self.subject, self.rides.frame_shape),
         )
         return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
 

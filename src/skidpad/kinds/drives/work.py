@@ -21,6 +21,7 @@ from skidpad.runs.workers.protocol import in_order
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import wants_gpu, world_on
 from skidpad.worlds.scenario.scenario import BadScenarioError
+from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +73,11 @@ class Rides:
     stimuli: Mapping[str, Stimulus]
     width: int = 0
     device: str = "cpu"
+
+    @property
+    def frame_shape(self) -> tuple[int, int]:
+        """Height and width of the frames that the world shows."""
+        return WORLDS.get(self.world)(1, 1).frame_shape
 
     def execute(self, run: Run, phases: Sequence[Phase], crew: Crew, progress: Progress = silent) -> dict[str, int]:
         """Computes the shards that a run lacks; returns how many shards each phase has."""

@@ -39,6 +39,11 @@ class MetaDriveWorld:
         """One: MetaDrive runs one scenario a process."""
         return 1
 
+    @property
+    def frame_shape(self) -> tuple[int, int]:
+        """Height and width of the frames."""
+        return self._camera.height_px, self._camera.width_px
+
     def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
         """Begins a scenario with the ego in the middle of its lane; starts MetaDrive where none is at hand."""
         if len(scenarios) != 1:

@@ -81,12 +81,13 @@ class Comparing:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
+        recorded = () if self.drive is None else (self.drive.frame_shape,)
         manifest = Manifest.collect(
             device=self.settings.device,
             seed=self.settings.seed,
             hashes=self.hashes,
             command=command(),
-            subject=subject_record(self.subject),
+            subject=subject_record(self.subject, self.rides.frame_shape, *recorded),
         )
         return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
 

@@ -119,7 +119,7 @@ class Tactic:
             seed=self.settings.seed,
             hashes=self.hashes,
             command=(Path(sys.argv[0]).name, *sys.argv[1:]),
-            subject=subject_record(self.subject),
+            subject=subject_record(self.subject, self.drive.frame_shape),
         )
         return Run.create(out, self.settings.to_config(), manifest)
 

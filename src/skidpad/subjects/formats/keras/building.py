@@ -241,7 +241,7 @@ LAYERS: Registry[Builder] = Registry(
     "keras_layers",
     tuple(
         f"skidpad.subjects.formats.keras.layers.{module}"
-        for module in ("activations", "convolutions", "dense", "merging", "normalisation", "pooling", "recurrent", "shapes", "wrappers")
+        for module in ("activations", "convolutions", "dense", "normalisation", "recurrent")
     ),
 )
 

@@ -22,7 +22,8 @@ class ComparingSettings:
     """One comparison of a subject's results offline and online.
 
     drive: text for `open_drive`, a recorded drive with labels for RQ0; "" leaves RQ0 out. matched: scenarios of the restricted domain
-    that are matched with it. scenarios: of `domain`, for RQ1. epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
+    that are matched with it. scenarios: of `domain`, for RQ1. stimulus: what sits in front of the camera in RQ1 (see
+    `stimuli.grammar`). epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
     Udacity's file holds (the paper computes with those), or `scaled25` for the degrees that the paper reads them as. mdcl_limit: of the
     normalised distance.
 
@@ -35,6 +36,7 @@ class ComparingSettings:
     domain: str = "extended"
     scenarios: int = 50
     matched: int = 100
+    stimulus: str = "original"
     seconds: float = 20.0
     unit: str = AngleUnit.RAD.value
     epsilon: float = EPSILON

@@ -38,7 +38,7 @@ from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import GPU_WIDTH
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, WeatherLooks, drawn_styles
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
 from skidpad.kinds.pictures.work import lanes
 from skidpad.runs.records import case_id
@@ -46,6 +46,7 @@ from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.performing import default_lanes, pinned
 from skidpad.stimuli.weather.files import WeatherCard, load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
+from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.pretrained import pretrained

@@ -15,9 +15,9 @@ from skidpad.kinds.drives.compare.page import tone_of, verdict
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.compare.summary import Comparison, ScenarioResult, best_part, match, summarise
 from skidpad.kinds.drives.records import Case, unpack
-from skidpad.kinds.drives.settings import ORIGINAL
 from skidpad.page.model import Tone
 from skidpad.runs.folder import Run
+from skidpad.stimuli.grammar import ORIGINAL
 from skidpad.worlds.builtin import sim
 
 labels = st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=12)

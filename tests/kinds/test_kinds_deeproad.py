@@ -16,7 +16,7 @@ from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.presenter import replay_case
 from skidpad.kinds.pictures.weather import campaign as deeproad
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, WeatherLooks, drawn_styles, open_weathers
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles, open_weathers
 from skidpad.kinds.pictures.weather.page import deeproad_page, style_words, verdict
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
 from skidpad.kinds.pictures.weather.summary import BoundCount, Conditions, RoadSummary, check_comparable, ranked, summarise_road
@@ -26,6 +26,7 @@ from skidpad.stimuli.weather.blocks import start
 from skidpad.stimuli.weather.files import BadWeatherError, Styles, WeatherCard, save_weather
 from skidpad.stimuli.weather.samples import fresh_model
 from skidpad.stimuli.weather.settings import Method, Sizes, WeatherSettings
+from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.subjects.description import Output
 

@@ -25,17 +25,18 @@ from skidpad.drives.opening import open_drive
 from skidpad.kinds.drives.campaign import Online
 from skidpad.kinds.drives.compare.campaign import Comparing
 from skidpad.kinds.drives.compare.settings import ComparingSettings
-from skidpad.kinds.drives.loop import conditions_of
 from skidpad.kinds.drives.records import Case
-from skidpad.kinds.drives.settings import ORIGINAL, OnlineSettings
+from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.kind import Campaign, campaign_name
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, WeatherLooks, drawn_styles
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
 from skidpad.kinds.presenting import PRESENTERS
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Workers
+from skidpad.stimuli.grammar import ORIGINAL, conditions_of
+from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.worlds.scenario.files import NamedScenario
 

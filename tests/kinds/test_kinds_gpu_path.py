@@ -19,7 +19,7 @@ from skidpad.kinds.pictures import work as batches
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.cases import fetched, uploaded
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.weather.campaign import InWeathers, WeatherLooks, drawn_styles
+from skidpad.kinds.pictures.weather.campaign import InWeathers, drawn_styles
 from skidpad.kinds.pictures.weather.settings import StyleChoice
 from skidpad.kinds.pictures.work import LastRead, cut, default_shard_frames, grid_cut, lanes
 from skidpad.runs.folder import Run
@@ -29,6 +29,7 @@ from skidpad.stimuli.weather.blocks import start
 from skidpad.stimuli.weather.files import WeatherCard
 from skidpad.stimuli.weather.samples import fresh_model
 from skidpad.stimuli.weather.settings import Method, Sizes, WeatherSettings
+from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.pretrained import pretrained

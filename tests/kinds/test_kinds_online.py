@@ -12,7 +12,7 @@ from online_toys import LONGER, ROADS, Moody, demo, online, series, tampered
 from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import AngleUnit
-from skidpad.kinds.drives.loop import AFTER_S, BATCH, Eyes, Wheel, conditions_of, ride
+from skidpad.kinds.drives.loop import AFTER_S, BATCH, Eyes, Wheel, ride
 from skidpad.kinds.drives.records import SCHEMA, Case, unpack
 from skidpad.kinds.drives.replaying import OnlineReplay, frames_at, replay_drive
 from skidpad.kinds.drives.settings import OnlineSettings
@@ -21,6 +21,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import ReplayOutcome
 from skidpad.runs.workers.performing import pinned
+from skidpad.stimuli.grammar import conditions_of
 from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import BuiltInWorld, sim

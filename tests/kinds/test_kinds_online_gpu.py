@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 from skidpad.cli.main import app
 from skidpad.core.stimuli import Recipe
-from skidpad.kinds.drives.loop import BATCHES, Eyes, Wheel, conditions_of, seen
+from skidpad.kinds.drives.loop import BATCHES, Eyes, Wheel, seen
 from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.replaying import frames_at, replay_drive
 from skidpad.kinds.drives.work import GPU_WIDTH, WIDTH, Rides
 from skidpad.runs.workers.performing import pinned
+from skidpad.stimuli.grammar import conditions_of
 from skidpad.subjects.loading import load_subject
 from skidpad.worlds import builtin
 from skidpad.worlds.builtin import BuiltInWorld, rendering_warning, world_on

@@ -7,7 +7,6 @@ from online_toys import DEMO, demo
 
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.drives.campaign import Online
-from skidpad.kinds.drives.loop import conditions_of
 from skidpad.kinds.drives.page import online_page
 from skidpad.kinds.drives.records import scenario_json
 from skidpad.kinds.drives.search import Reach, cell_of, cells, fitness_of, reach_of
@@ -15,6 +14,7 @@ from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, summarise
 from skidpad.runs.folder import Run
 from skidpad.statistics.intervals import wilson
+from skidpad.stimuli.grammar import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import Conditions, RoadKind, RoadPlan, Scenario, Weather

@@ -106,7 +106,7 @@ def test_a_dropped_try_is_a_failure_and_a_void_one_leaves_no_trace() -> None:
     search.ask(1)
     search.tell([StyleFitness(0.5)])
     first = search.ask(3)
-    assert search.tell([StyleFitness(-inf), StyleFitness(0.9), StyleFitness(2.0)]) == 1
+    assert search.tell([StyleFitness(-inf), StyleFitness(0.9), StyleFitness(2.0)]) == (1,)
     assert search.tries == 3  # the third was void
     assert search.best_fitness == 0.9
     assert search.step == pytest.approx(0.5 * 1.5**-0.25 * 1.5)

@@ -62,8 +62,7 @@ def speculated(seed, frame_ids, stimuli, max_failed_tries, neurons, widths):
             accepted = search.tell([bool(activated(frame_id, recipe, neurons) - covered) for recipe in recipes])
             for recipe in recipes[: taken(len(recipes), accepted)]:
                 covered |= activated(frame_id, recipe, neurons)
-            if accepted is not None:
-                kept.append((frame_id, recipes[accepted]))
+            kept += [(frame_id, recipes[place]) for place in accepted]
         tries_of[frame_id] = search.tries
         assert search.ask(8) == []
     return kept, covered, tries_of
@@ -97,14 +96,14 @@ def test_the_reference_has_successes_and_queued_tries():
 def test_the_loop_runs_once_more_than_max_failed_tries():
     search = Greedy(SearchTask("a", STIMULI, 0, max_failed_tries=3))
     assert len(search.ask(100)) == 4
-    assert search.tell([False] * 4) is None
+    assert search.tell([False] * 4) == ()
     assert (search.done, search.tries, search.failed_tries) == (True, 4, 4)
 
 
 def test_a_success_queues_both_and_voids_what_was_drawn_after_it():
     search = Greedy(SearchTask("a", STIMULI, 5))
     before = search.ask(6)
-    assert search.tell([False, True, True, False, True, False]) == 1
+    assert search.tell([False, True, True, False, True, False]) == (1,)
     queued = [step.stimulus for step in before[1].steps]
     assert search.queue == tuple(queued)
     assert (search.tries, search.failed_tries) == (2, 1)

@@ -27,6 +27,9 @@ def compare(
     domain: Annotated[str, typer.Option(help="The domain model of RQ1's scenarios: extended or restricted.")] = "extended",
     scenarios: Annotated[int, typer.Option(help="Scenarios of RQ1; the paper has 50.")] = 50,
     matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive; the paper has 100.")] = 100,
+    stimulus: Annotated[
+        str, typer.Option(help="What sits in front of the camera in RQ1, offline and online: fog, weather:demo-rain, ...")
+    ] = "original",
     seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = SECONDS,
     unit: Annotated[
         str,
@@ -45,8 +48,12 @@ def compare(
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
     from skidpad.drives import open_drive
     from skidpad.kinds.drives.compare.settings import ComparingSettings
+    from skidpad.stimuli.grammar import allow_typed
     from skidpad.subjects.pretrained import subject_path
+    from skidpad.worlds.world import WORLDS
 
+    allow_typed([stimulus])
+    WORLDS.allow([world])
     settings = ComparingSettings(
         subject=str(subject_path(subject)),
         drive=open_drive(drive).origin if drive else "",
@@ -54,6 +61,7 @@ def compare(
         domain=domain,
         scenarios=scenarios,
         matched=matched,
+        stimulus=stimulus,
         seconds=seconds,
         unit=unit,
         epsilon=epsilon,

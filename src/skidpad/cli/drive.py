@@ -31,7 +31,10 @@ def drive(
     ] = None,
     stimulus: Annotated[
         list[str] | None,
-        typer.Option(help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), ...; may be given again."),
+        typer.Option(
+            help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), weather:demo-rain, module:MyStimulus; "
+            "several with commas, or given again."
+        ),
     ] = None,
     search: Annotated[
         str,
@@ -54,16 +57,24 @@ def drive(
 ) -> None:
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
     from skidpad.kinds.drives.settings import OnlineSettings
+    from skidpad.search.vectors import VECTOR_SEARCHES
+    from skidpad.stimuli.grammar import allow_typed, split_texts
     from skidpad.subjects.pretrained import subject_path
+    from skidpad.worlds.world import WORLDS
 
+    stimuli = split_texts(stimulus or ())
+    searches = tuple(part.strip() for part in search.split(",") if part.strip())
+    allow_typed(stimuli)
+    WORLDS.allow([world])
+    VECTOR_SEARCHES.allow(searches)
     settings = OnlineSettings(
         subject=str(subject_path(subject)),
         world=world,
         domain=domain,
         scenarios=scenarios,
         files=tuple(str(path.absolute()) for path in scenario or ()),
-        stimuli=tuple(stimulus or ()),
-        searches=tuple(part.strip() for part in search.split(",") if part.strip()),
+        stimuli=stimuli,
+        searches=searches,
         repeats=repeats,
         seconds=(0.0 if scenario else SECONDS) if seconds is None else seconds,
         width=width,

@@ -1,12 +1,14 @@
 """skidpad list: what can be used, with its parameters."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from skidpad.core.errors import UnknownNameError
-from skidpad.page.terminal import print_json, say, table
+from skidpad.core.registry import broken_plugins
+from skidpad.page.terminal import print_json, say, table, warn
 
 Rows = list[tuple[str, str]]
 
@@ -19,7 +21,7 @@ def add_to(app: typer.Typer) -> None:
 def list_rows(
     what: Annotated[
         str,
-        typer.Argument(metavar="WHAT", help="transforms, criteria, relations, worlds, domains, ...; nothing tells which lists there are"),
+        typer.Argument(metavar="WHAT", help="transforms, criteria, relations, worlds, domains, ...; omit it to see the available lists"),
     ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
@@ -30,6 +32,8 @@ def list_rows(
     if what not in _LISTS:
         raise UnknownNameError.among("list", what, _LISTS)
     rows = _LISTS[what]()
+    for words in broken_plugins():
+        warn(words)
     if json:
         print_json(dict(rows))
     else:
@@ -41,20 +45,35 @@ def _summary(row: object) -> str:
     return text.partition("\n")[0]
 
 
-def _transforms() -> Rows:
-    from skidpad.stimuli.pictures import TRANSFORMS
+def _row(name: str, words: Callable[[], str]) -> tuple[str, str]:
+    """Describes a row; one that cannot be made says so, and leaves the others alone."""
+    try:
+        return name, words()
+    except Exception as error:  # noqa: BLE001  a row of another package may raise anything
+        return name, f"cannot be used: {type(error).__name__}: {error}"
 
-    rows = []
-    for name in TRANSFORMS.names():
-        space = TRANSFORMS.get(name)().space
-        rows.append((name, f"{_summary(TRANSFORMS.get(name))} {'; '.join(map(str, space.parameters))}"))
-    return rows
+
+def _transforms() -> Rows:
+    from skidpad.stimuli.pictures import TRANSFORMS, stimuli
+    from skidpad.stimuli.weather.pretrained import pretrained_names
+
+    def words(name: str) -> str:
+        return f"{_summary(TRANSFORMS.get(name))} {'; '.join(map(str, stimuli((name,))[name].space.parameters))}"
+
+    rows = [_row(name, partial(words, name)) for name in TRANSFORMS.names()]
+    return [
+        *rows,
+        *((f"weather:{name}", "A learned weather; weather:FILE for your own.") for name in pretrained_names()),
+    ]
 
 
 def _criteria() -> Rows:
     from skidpad.coverage.criterion import CRITERIA
 
-    return [(name, f"{_summary(CRITERIA.get(name))} {CRITERIA.get(name)()!r}") for name in CRITERIA.names()]
+    def words(name: str) -> str:
+        return f"{_summary(CRITERIA.get(name))} {CRITERIA.get(name)()!r}"
+
+    return [_row(name, partial(words, name)) for name in CRITERIA.names()]
 
 
 def _relations() -> Rows:
@@ -87,10 +106,11 @@ def _readers() -> Rows:
     def listed(options: tuple[Option, ...]) -> str:
         return "; ".join(f"{option.name}={option.default}: {option.meaning}" for option in options)
 
-    rows = []
-    for name in READERS.names():
+    def words(name: str) -> str:
         reader = READERS.get(name)()
-        rows.append((name, f"looks for {reader.looks_for}. {listed(reader.options)}"))
+        return f"looks for {reader.looks_for}. {listed(reader.options)}"
+
+    rows = [_row(name, partial(words, name)) for name in READERS.names()]
     return [*rows, ("(every reader)", listed(SLICING_OPTIONS)), ("(every reader but rendered)", listed(ADJUSTING_OPTIONS))]
 
 

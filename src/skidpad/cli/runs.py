@@ -52,13 +52,21 @@ def add_to(app: typer.Typer) -> None:
 def run_test(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
-    transforms: Annotated[str, typer.Option(help="Comma-separated names, see `skidpad list transforms`; all by default.")] = "",
+    stimulus: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stimulus",
+            "--transforms",
+            help="fog, fog(density=0.3), rotation+fog, weather:demo-rain, module:MyStimulus; several with commas, or given again. "
+            "All of `skidpad list transforms` by default.",
+        ),
+    ] = None,
     search: Annotated[str, typer.Option(help="Comma-separated: grid (Table 4's parameters), greedy (Algorithm 1), random.")] = "grid",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; by default one that suits output and drive.")] = "",
     lambda_: Annotated[float | None, typer.Option("--lambda", help="Tolerance of label-mse (Eq. 2), in MSEs of the originals; 5.")] = None,
     within_deg: Annotated[float | None, typer.Option(help="Tolerance of steers-alike, in degrees; 10.")] = None,
-    within: Annotated[float | None, typer.Option(help="Tolerance of answers-alike, in the output's unit.")] = None,
+    within: Annotated[float | None, typer.Option(help="Tolerance of answers-alike, in the output's unit, or of your own relation.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Where the decision of decides-alike lies; 0.5.")] = None,
     criteria: Annotated[str, typer.Option(help="Comma-separated coverage criteria; the first guides greedy.")] = "nc",
     profile_drive: Annotated[str, typer.Option(help="Training drive for the neuron bounds of kmnc, nbc and snac.")] = "",
@@ -73,18 +81,27 @@ def run_test(
     json: Json = False,
 ) -> None:
     """Test a network on a drive under transformations, judged by a metamorphic relation (DeepTest)."""
+    from skidpad.coverage.criterion import CRITERIA
     from skidpad.drives import drive_warnings, open_drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
+    from skidpad.oracles.relations import RELATIONS
+    from skidpad.search.protocol import SEARCHES
+    from skidpad.stimuli.grammar import allow_typed, split_texts
     from skidpad.subjects.pretrained import subject_path
 
     opened = open_drive(drive)
     for warning in drive_warnings(opened):
         warn(warning)
     chosen, value = _relation(relation, {"lambda": lambda_, "within-deg": within_deg, "within": within, "threshold": threshold})
+    stimuli = split_texts(stimulus or ())
+    allow_typed(stimuli)
+    SEARCHES.allow(_names(search))
+    CRITERIA.allow(_names(criteria))
+    RELATIONS.allow([relation])
     settings = DeepTestSettings(
         subject=str(subject_path(subject)),
         drive=opened.origin or drive,
-        transforms=_names(transforms),
+        transforms=stimuli,
         searches=_names(search),
         output=output,
         relation=chosen,
@@ -280,7 +297,7 @@ def _relation(relation: str, options: "Mapping[str, float | None]") -> tuple[str
     given = {name: value for name, value in options.items() if value is not None}
     chosen = relation or next((_RELATION_OF[name] for name in given), "")
     for name in given:
-        if _RELATION_OF[name] != chosen:
+        if _RELATION_OF[name] != chosen and (name != "within" or chosen in _RELATION_OF.values()):
             raise SkidpadError(f"the relation of this run is {chosen}, which takes no --{name}; leave it out, or choose --relation")
     return chosen, next(iter(given.values()), None)
 

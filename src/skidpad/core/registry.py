@@ -1,27 +1,41 @@
 """Named rows that others may add to: transforms, criteria, readers, architectures, ..."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar, cast
 
-from skidpad.core.errors import UnknownNameError
+from skidpad.core import trust
+from skidpad.core.errors import SkidpadError, UnknownNameError
 
 T = TypeVar("T")
+_REGISTRIES: "list[Registry[Any]]" = []
 
 
 class Registry(Generic[T]):
     """Maps names to factories; the modules that hold the rows are imported in their order until one has the row that is looked for.
 
-    A third-party package adds rows by an entry point in the group `skidpad.<plural>` that names a module.
+    A third-party package adds rows by an entry point in the group `skidpad.<plural>`: it names a module that registers rows, or a row
+    itself, which then has the entry point's name. Code that is not installed as a package is named as `module:Name`.
+
+    prefixes: families of rows that are made from what follows the colon, as `weather:demo-rain`; each names the function that does so.
     """
 
-    def __init__(self, noun: str, plural: str, modules: tuple[str, ...]) -> None:
+    def __init__(self, noun: str, plural: str, modules: tuple[str, ...], prefixes: Mapping[str, str] | None = None) -> None:
         self.noun = noun
         self.plural = plural
+        self.broken: dict[str, str] = {}
+        """Entry points that cannot be loaded, with the reason; the others are there all the same."""
         self._modules = modules
+        self._prefixes = prefixes or {}
         self._rows: dict[str, T] = {}
         self._loaded = False
+        _REGISTRIES.append(self)
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorates a factory as the row `name`; a name can be taken only once."""
@@ -37,12 +51,19 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Returns the row `name`, or says which names there are."""
+        prefix, colon, rest = name.partition(":")
+        if colon and prefix in self._prefixes:
+            return cast("T", _attribute(self._prefixes[prefix])(rest))
+        if colon and name not in self._rows:
+            return cast("T", _imported(name, self.noun))
         for module in () if self._loaded else self._modules:
             if name in self._rows:
                 break
             import_module(module)
         if name not in self._rows:
             self._load()
+        if name in self.broken:
+            raise SkidpadError(f"the {self.noun} {name!r} cannot be used: {self.broken[name]}; mend or uninstall its package")
         if name not in self._rows:
             raise UnknownNameError.among(self.noun, name, self._rows)
         return self._rows[name]
@@ -52,6 +73,12 @@ class Registry(Generic[T]):
         self._load()
         return tuple(self._rows)
 
+    def allow(self, names: Iterable[str]) -> None:
+        """Takes the word of a person who typed these names: the code that they mean may run."""
+        for name in names:
+            if ":" in name and name not in self._rows and name.partition(":")[0] not in self._prefixes:
+                trust.allow(_code(name))
+
     def _load(self) -> None:
         if self._loaded:
             return
@@ -59,4 +86,51 @@ class Registry(Generic[T]):
         for module in self._modules:
             import_module(module)
         for point in entry_points(group=f"skidpad.{self.plural}"):
-            point.load()
+            try:
+                loaded = point.load()
+                if not isinstance(loaded, ModuleType) and all(row is not loaded for row in self._rows.values()):
+                    self.register(point.name)(loaded)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  a package may raise anything, and takes no other row with it
+                package = f" of the package {point.dist.name}" if point.dist else ""
+                self.broken[point.name] = f"{point.value}{package} raised {_reason(error)}"
+
+
+def broken_plugins() -> tuple[str, ...]:
+    """Returns what is wrong with each entry point that could not be loaded so far, in words."""
+    return tuple(f"the {each.noun} {name!r} cannot be used: {why}" for each in _REGISTRIES for name, why in each.broken.items())
+
+
+def _attribute(text: str) -> Any:
+    module, _, name = text.partition(":")
+    return reduce(getattr, name.split("."), import_module(module))
+
+
+def _code(text: str) -> trust.Code:
+    """Returns what importing `module:name` would run: the package, or the module and the files beside it, which it may import."""
+    top = text.partition(":")[0].partition(".")[0]
+    found = PathFinder.find_spec(top, [*sys.path, str(Path.cwd())])
+    if found is None or not found.origin:
+        return trust.Code(f"import the Python code {text!r}", Path.cwd(), remedy="")
+    folder = Path(found.origin).parent
+    files = folder.rglob("*.py") if found.submodule_search_locations else folder.glob("*.py")
+    return trust.Code(f"import the Python code {text!r}", folder, tuple(files), remedy="")
+
+
+def _imported(text: str, noun: str) -> Any:
+    """Imports `module:name` from Python's path or the current folder, where a person allows it."""
+    module, _, name = text.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
+        raise SkidpadError(f"a {noun} of your own is named as module:Name; got {text!r}")
+    trust.require(_code(text))
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # last, so that it shadows nothing that is installed
+    try:
+        return _attribute(text)
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+        raise SkidpadError(
+            f"the {noun} {text!r} cannot be imported ({_reason(error)}); the module must lie in the current folder or on PYTHONPATH"
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -47,6 +47,8 @@ class Code:
 
 _trusting: ContextVar[bool] = ContextVar("skidpad_trusting", default=False)
 _granted: set[str] = set()
+_named: set[str] = set()
+"""What a person has named in this process: on the command line, or in a test of their own."""
 _handed_over: frozenset[str] | None = None
 """What a worker's driver has allowed; None where this process is no worker."""
 
@@ -64,10 +66,15 @@ def trusting(*, word: bool = True) -> Iterator[None]:
 def require(code: Code) -> None:
     """Refuses code that no person has allowed."""
     found = code.sha256
-    if not _trusting.get() and found not in (_remembered() if _handed_over is None else _handed_over):
+    if not _trusting.get() and found not in _named and found not in (_remembered() if _handed_over is None else _handed_over):
         lasting = f", or for good with `{code.remedy}`" if code.remedy else ""
         raise UntrustedError(f"this would {code}; look at it first, and if you trust it, allow it once with --trust{lasting}")
     _granted.add(found)
+
+
+def allow(code: Code) -> None:
+    """Takes the word of a person who named the code themselves, for as long as this process lives and the code stays as it is."""
+    _named.add(code.sha256)
 
 
 def granted() -> frozenset[str]:

@@ -15,11 +15,10 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, as_numpy, write_image
-from skidpad.core.stimuli import Params, Recipe, Step, Stimulus
+from skidpad.core.stimuli import Params, Recipe, Stimulus
 from skidpad.drives.drive import Drive, FrameBatch, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.bundles import FINDING, Scene, judge_bundle, loaded
-from skidpad.kinds.drives.loop import conditions_of
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.oracles.doubts import Doubt, doubts_of
 from skidpad.oracles.relations import Answers, AnswersAlike, DecidesAlike, Relation, SteersAlike
@@ -28,7 +27,8 @@ from skidpad.page.wording import answer, difference, percent
 from skidpad.pytest_plugin.current import current
 from skidpad.runs.workers.here import open_lanes
 from skidpad.statistics.intervals import wilson
-from skidpad.stimuli.pictures import TRANSFORMS
+from skidpad.stimuli.grammar import allow_typed, conditions_of
+from skidpad.stimuli.pictures import TRANSFORMS, stimuli
 from skidpad.subjects.base import Subject
 from skidpad.subjects.description import STEERING
 
@@ -175,13 +175,11 @@ def recipes_of(stimulus: StimulusLike | list[StimulusLike]) -> tuple[tuple[Recip
 
 def _recipes(stimulus: StimulusLike) -> tuple[list[Recipe], Mapping[str, Stimulus]]:
     if isinstance(stimulus, Recipe):
-        return [stimulus], {step.stimulus: TRANSFORMS.get(step.stimulus)() for step in stimulus.steps}
+        return [stimulus], stimuli(step.stimulus for step in stimulus.steps)
     if isinstance(stimulus, str):
+        allow_typed([stimulus])  # who writes a test means the code that it names
         (condition,), named = conditions_of([stimulus])
-        rows = min((len(named[name].space.grid) for name, params in condition.steps if params is None), default=1)
-        # what has no parameters goes through its grid, several together row by row
-        made = [Recipe(tuple(Step(name, params or named[name].space.grid[row]) for name, params in condition.steps)) for row in range(rows)]
-        return made, named
+        return list(condition.grid(named)), named
     given, params = stimulus if isinstance(stimulus, tuple) else (stimulus, None)
     name = next((row for row in TRANSFORMS.names() if TRANSFORMS.get(row) is type(given)), type(given).__name__)
     if params is not None:

@@ -99,8 +99,8 @@ class OneAtATime:
         self._asked = [self._candidate(self.tries + ahead, ahead) for ahead in range(count)]
         return list(self._asked)
 
-    def tell(self, feedback: Sequence[StyleFitness]) -> int | None:
-        """Takes results up to the first that is better than the best; what was drawn after it is void."""
+    def tell(self, feedback: Sequence[StyleFitness]) -> tuple[int, ...]:
+        """Takes results up to the first that is better than the best and is kept; what was drawn after it is void."""
         check_feedback(len(self._asked), len(feedback))
         for place, fitness in enumerate(feedback):
             self.tries += 1
@@ -110,10 +110,10 @@ class OneAtATime:
             if better or self.best is None:
                 self.best, self.best_fitness, self.failures = self._asked[place], fitness.value, 0
                 self._asked = []
-                return place
+                return (place,)
             self.failures += 1
         self._asked = []
-        return None
+        return ()
 
     def _candidate(self, number: int, _ahead: int, /) -> FloatArray:
         return self.task.fresh(self.name, number)

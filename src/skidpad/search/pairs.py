@@ -84,20 +84,20 @@ class Greedy:
         ]
         return list(self._asked)
 
-    def tell(self, feedback: Sequence[bool]) -> int | None:
-        """Takes whether each mutant would raise coverage; returns the position of the first that does.
+    def tell(self, feedback: Sequence[bool]) -> tuple[int, ...]:
+        """Takes whether each mutant would raise coverage; keeps the first that does.
 
         The coverage to compare with is the one before this batch; up to the first success nothing changes it.
         """
         check_feedback(len(self._asked), len(feedback))
-        accepted = next((position for position, increase in enumerate(feedback) if increase), None)
+        accepted = next(((position,) for position, increase in enumerate(feedback) if increase), ())
         used = taken(len(self._asked), accepted)
         for _ in range(min(used, len(self._queue))):
             self._queue.popleft()
-        if accepted is not None:
-            self._queue.extend(step.stimulus for step in self._asked[accepted].steps)
+        for position in accepted:
+            self._queue.extend(step.stimulus for step in self._asked[position].steps)
         self._tries += used
-        self._failed_tries += used if accepted is None else accepted
+        self._failed_tries += used - len(accepted)
         self._asked = []
         return accepted
 

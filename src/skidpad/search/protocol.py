@@ -24,8 +24,9 @@ class Search(Protocol[Candidate_co, Feedback_contra]):
     Candidates are recipes here, style vectors or scenarios elsewhere; feedback is whether coverage grew, or a fitness.
 
     Searches are sequential, but evaluating is cheaper in batches, so `ask` may run ahead: candidate i of an answer is
-    what the search would try next if candidates 0 to i - 1 were all rejected. `tell` takes results up to the first that
-    it accepts; what was drawn after that is void and must leave no trace in coverage or records (see `taken`).
+    what the search would try next if candidates 0 to i - 1 were all rejected. A search that learns from one candidate at a
+    time takes results up to the first that it keeps; what was drawn after that is void and must leave no trace in coverage
+    or records (see `kept` and `taken`).
     """
 
     @property
@@ -37,8 +38,12 @@ class Search(Protocol[Candidate_co, Feedback_contra]):
         """Returns 1 to `width` candidates, none where the search is done; asking again without telling is free."""
         ...
 
-    def tell(self, feedback: Sequence[Feedback_contra]) -> int | None:
-        """Takes the feedback on each candidate of the last `ask`; returns the accepted position, None: all are taken."""
+    def tell(self, feedback: Sequence[Feedback_contra]) -> Sequence[int] | None:
+        """Takes the feedback on each candidate of the last `ask`; returns the places of those that are kept, in order.
+
+        None, as of a function that returns nothing: all are kept. Empty: all were tried, and none is kept. Otherwise what was drawn
+        after the last one that is kept is void.
+        """
         ...
 
 
@@ -78,12 +83,28 @@ class SearchTask:
                 raise BadParametersError(f"{setting} must be 0 or more; got {value}")
 
 
-SEARCHES: Registry[Callable[[SearchTask], RecipeSearch]] = Registry("search", "searches", ("skidpad.search.pairs", "skidpad.search.pairs"))
+SEARCHES: Registry[Callable[[SearchTask], RecipeSearch]] = Registry("search", "searches", ("skidpad.search.pairs",))
 
 
-def taken(asked: int, accepted: int | None) -> int:
+def kept(asked: int, told: Sequence[int] | None) -> list[int]:
+    """Returns the places of the candidates that are kept, given what `tell` answered to `asked` of them."""
+    places = list(range(asked) if told is None else told)
+    if places != sorted(set(places)) or not all(0 <= place < asked for place in places):
+        raise ValueError(f"tell() answers with places of the {asked} candidates of the last ask(), in order, or with None; got {told!r}")
+    return places
+
+
+def taken(asked: int, told: Sequence[int] | None) -> int:
     """Returns how many of `asked` candidates count as tried, given what `tell` answered; the rest is void."""
-    return asked if accepted is None else accepted + 1
+    return max(kept(asked, told), default=asked - 1) + 1
+
+
+def asked_of(search: Search[Candidate_co, Feedback_contra], width: int, name: str) -> Sequence[Candidate_co]:
+    """Asks a search that is not done; one that has nothing to try then would never end."""
+    candidates = search.ask(width)
+    if not candidates:
+        raise BadParametersError(f"the search {name!r} is not done, and ask() returned nothing to try; make `done` true at its end")
+    return candidates
 
 
 def check_feedback(asked: int, told: int) -> None:

@@ -13,7 +13,7 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.crews import crew_for
-from skidpad.kinds.drives.loop import Condition, Wheel, conditions_of
+from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
@@ -22,6 +22,7 @@ from skidpad.kinds.kind import CAMPAIGNS, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.search.vectors import VECTOR_SEARCHES
+from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
 from skidpad.subjects.recorded import subject_record
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
@@ -109,9 +110,9 @@ class Online:
 
     @property
     def hashes(self) -> Mapping[str, str]:
-        """The hashes of the subject and of all scenarios."""
+        """The hashes of the subject, of all scenarios, and of the models behind stimuli."""
         text = "\n".join(scenario_json(scenario.scenario) for scenario in self.scenarios)
-        return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest()}
+        return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **model_hashes(self.stimuli)}
 
     @cached_property
     def cases(self) -> tuple[Case, ...]:

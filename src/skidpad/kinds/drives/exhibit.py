@@ -54,7 +54,7 @@ class DriveExhibit(Exhibit):
     @cached_property
     def stage(self) -> Stage:
         """The world and the transforms that the config names."""
-        from skidpad.kinds.drives.loop import conditions_of  # noqa: PLC0415  worlds and torch are loaded for the first film only
+        from skidpad.stimuli.grammar import conditions_of  # noqa: PLC0415  stimuli are loaded for the first film only
 
         texts = self.config.get("stimuli", ())
         return Stage(str(self.config.get("world", "built-in")), conditions_of([str(text) for text in texts])[1])

@@ -20,7 +20,7 @@ import numpy as np
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.core.stimuli import Recipe, Stimulus, grid_recipes
 from skidpad.coverage.criterion import CRITERIA, neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
@@ -48,7 +48,7 @@ from skidpad.kinds.pictures.work import (
     together,
     tries_cut,
 )
-from skidpad.oracles.relations import RELATIONS, DecidesAlike
+from skidpad.oracles.relations import RELATIONS
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS
@@ -56,6 +56,7 @@ from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.protocol import SEARCHES
+from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.recorded import subject_record
 
@@ -86,7 +87,7 @@ class DeepTest:
         for name in settings.searches:
             SEARCHES.get(name)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
-        chosen = stimuli(settings.transforms or None)
+        chosen = stimuli_of(settings.transforms) if settings.transforms else stimuli()
         if settings.relation:
             RELATIONS.get(settings.relation)
         subject = subject_of(seen, settings.subject, settings.device)
@@ -105,6 +106,12 @@ class DeepTest:
     def profile_drive(self) -> Drive:
         """The drive that gives the neurons their bounds."""
         return open_drive(self.settings.profile_drive)
+
+    @cached_property
+    def grid(self) -> tuple[Recipe, ...]:
+        """The recipes that every frame is shown under: those that the settings name, else every row of every stimulus."""
+        named = [recipe for text in self.settings.transforms for recipe in read(text, self.stimuli).grid(self.stimuli)]
+        return tuple(dict.fromkeys(named)) or grid_recipes(self.stimuli)
 
     @property
     def shard_frames(self) -> int:
@@ -126,8 +133,8 @@ class DeepTest:
 
     @property
     def hashes(self) -> Mapping[str, str]:
-        """The hashes of subject and drive."""
-        return {"subject": self.subject.sha256, "drive": self.drive.sha256}
+        """The hashes of subject and drive, and of the models behind stimuli."""
+        return {"subject": self.subject.sha256, "drive": self.drive.sha256, **model_hashes(self.stimuli)}
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
@@ -303,8 +310,7 @@ def _resolved(settings: DeepTestSettings, subject: Subject, drive: Drive) -> Dee
     output = JudgedOutput.of(subject.description, settings.output)
     relation = settings.relation or default_relation(output, drive)
     check_relation(relation, output, drive)
-    decides = relation == DecidesAlike.name
-    tolerance = settings.tolerance if settings.tolerance is not None or decides else default_tolerance(relation, output)
+    tolerance = default_tolerance(relation, output) if settings.tolerance is None else settings.tolerance
     return replace(
         settings,
         relation=relation,

@@ -11,7 +11,7 @@ import numpy as np
 
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
-from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.core.stimuli import Recipe
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.exhibits import EXHIBITS, Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, picture_rule
@@ -51,11 +51,6 @@ class PairExhibit(Exhibit):
             # A run folder may come from a stranger: looking at it must not make this machine ask addresses that it names.
             raise BadRunError("the run's drive lies on a server, and the page fetches nothing; `skidpad replay` renders its pictures")
         return open_drive(text)
-
-    @cached_property
-    def stimuli(self) -> Mapping[str, Stimulus]:
-        """What recipes name."""
-        return stimuli(None)
 
     def title(self, row: Row) -> str:
         """The recipe and the frame."""
@@ -100,7 +95,8 @@ class PairExhibit(Exhibit):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
         if side is Side.ORIGINAL:
             return frame
-        changed: NumpyFrames = as_numpy(self._recipe(row).apply(frame[np.newaxis], self.stimuli))[0]
+        recipe = self._recipe(row)
+        changed: NumpyFrames = as_numpy(recipe.apply(frame[np.newaxis], stimuli(step.stimulus for step in recipe.steps)))[0]
         return changed
 
     def _recipe(self, row: Row) -> Recipe:

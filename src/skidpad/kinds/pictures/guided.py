@@ -20,7 +20,7 @@ from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.workers.performing import patiently
 from skidpad.search.pairs import stack_order
-from skidpad.search.protocol import SEARCHES, SearchTask
+from skidpad.search.protocol import SEARCHES, SearchTask, asked_of, kept
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
@@ -66,8 +66,8 @@ def seed_frame_shard(
 ) -> ShardResult:
     """Searches on one seed frame.
 
-    Records of `greedy` are the tests that Algorithm 1 returns: the mutants that raised coverage. `random` keeps every try, as many on
-    a frame as `greedy` made there, where both are in one run.
+    Records are the tries that the search keeps. Those of `greedy` are the tests that Algorithm 1 returns: the mutants that raised
+    coverage. `random` keeps every try, as many on a frame as `greedy` made there, where both are in one run.
 
     accepted: how many tests `greedy` kept on the frame. covered: what the guide starts from; it takes in what is kept.
     """
@@ -83,27 +83,21 @@ def seed_frame_shard(
     )
     asked = SEARCHES.get(search)(task)
     while not asked.done:
-        recipes = asked.ask(WIDTH)
+        recipes = asked_of(asked, WIDTH, search)
         observation = look(recipes)
-        kept = _kept(search, len(recipes), asked.tell(_raises(campaign, covered, observation)))
-        if not kept:
+        places = kept(len(recipes), asked.tell(_raises(campaign, covered, observation)))
+        if not places:
             continue
-        values = observation.values[kept]
+        values = observation.values[places]
         if covered is not None:
             covered.update(values)
         activity = found.update(values, packed=settings.keep_activations)
-        indices = np.repeat(seed.batch.indices, len(kept))
-        chosen = [recipes[place] for place in kept]
-        answers = originals.answers(indices, observation.answers[kept, campaign.judged.column])
+        indices = np.repeat(seed.batch.indices, len(places))
+        chosen = [recipes[place] for place in places]
+        answers = originals.answers(indices, observation.answers[places, campaign.judged.column])
         mutants = np.concatenate([as_numpy(campaign.mutate(seed.batch.frames, recipe)) for recipe in chosen])
-        columns.add(judged(relation, answers, mutants), chosen, indices, seed.batch.frame_ids * len(kept), activity)
+        columns.add(judged(relation, answers, mutants), chosen, indices, seed.batch.frame_ids * len(places), activity)
     return ShardResult(search, seed.index, columns.table(), {search: found.pack()}, seed.batch.problems)
-
-
-def _kept(search: str, tries: int, accepted: int | None) -> list[int]:
-    if search == "random":
-        return list(range(tries))
-    return [] if accepted is None else [accepted]
 
 
 def _raises(campaign: DeepTest, covered: CoverageTracker | None, observation: Observation) -> list[bool]:

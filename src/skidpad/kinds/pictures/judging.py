@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from math import degrees
 from typing import TYPE_CHECKING, Self
 
@@ -135,12 +136,12 @@ def default_relation(judged: JudgedOutput, drive: Drive) -> str:
     return DecidesAlike.name if judged.output.unit is PlainUnit.PROBABILITY else AnswersAlike.name
 
 
-def default_tolerance(relation: str, judged: JudgedOutput) -> float:
-    """Returns the tolerance of a relation where nobody names one."""
+def default_tolerance(relation: str, judged: JudgedOutput) -> float | None:
+    """Returns the tolerance of a relation where nobody names one; None for one that has none, or is not ours to know."""
     if relation == AnswersAlike.name and judged.output.unit not in {PlainUnit.FRACTION, PlainUnit.PROBABILITY}:
         unit = judged.shown_unit or "the unit of its answers"
         raise SkidpadError(f"the relation {relation} needs a tolerance for {judged.name!r}; give --within in {unit}")
-    return {LabelMse.name: LAMBDA, SteersAlike.name: WITHIN_DEG}.get(relation, WITHIN_FRACTION)
+    return {LabelMse.name: LAMBDA, SteersAlike.name: WITHIN_DEG, AnswersAlike.name: WITHIN_FRACTION}.get(relation)
 
 
 def check_relation(relation: str, judged: JudgedOutput, drive: Drive) -> None:
@@ -166,15 +167,18 @@ def relation_of(settings: DeepTestSettings, judged: JudgedOutput, drive: Drive, 
     if name == DecidesAlike.name:
         return DecidesAlike(threshold=settings.threshold)
     tolerance = default_tolerance(name, judged) if settings.tolerance is None else settings.tolerance
-    if name == SteersAlike.name:
-        return SteersAlike(within_deg=tolerance)
-    if name == AnswersAlike.name:
-        return AnswersAlike(within=tolerance)
     if name == LabelMse.name:
         if originals.labelled == 0:
             raise lacks_labels(drive)
-        return LabelMse(lambda_=tolerance, mse_original_rad2=originals.mse_rad2)
-    return RELATIONS.get(name)()
+        return LabelMse(originals.mse_rad2, LAMBDA if tolerance is None else tolerance)
+    make = RELATIONS.get(name)
+    if tolerance is None:
+        return make()
+    try:
+        signature(make).bind(tolerance)
+    except TypeError as error:
+        raise SkidpadError(f"the relation {name!r} takes no tolerance, and {tolerance:g} was given; leave it out") from error
+    return make(tolerance)
 
 
 def lacks_labels(drive: Drive) -> SkidpadError:

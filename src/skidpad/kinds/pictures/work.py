@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 
 from skidpad.core.images import Frames
-from skidpad.core.stimuli import Recipe, grid_recipes
+from skidpad.core.stimuli import Recipe
 from skidpad.coverage.criterion import neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
@@ -232,7 +232,7 @@ class DeepTestWork:
         if device != "cpu" and len(campaign.block(part.block + 1)):
             self.last_read.begin(part.block + 1, partial(self._block, part.block + 1))
         covered: dict[str, CoverageTracker] = {}
-        recipes = grid_recipes(campaign.stimuli)[part.rows]
+        recipes = campaign.grid[part.rows]
         cuts = cut(len(batch), lead, device, clip.shape[1] * clip.shape[2])
         found: dict[tuple[int, int], tuple[Judged, Activity]] = {}
         for number, some in enumerate(cuts):
@@ -295,7 +295,7 @@ class DeepTestWork:
 
 def grid_cut(campaign: DeepTest, block: int) -> list[GridPart]:
     """Cuts the grid on a block into parts."""
-    rows = len(grid_recipes(campaign.stimuli))
+    rows = len(campaign.grid)
     pictures = _PART_PICTURES if campaign.settings.device == "cpu" else _GPU_PART_PICTURES
     size = max(1, pictures // max(len(campaign.block(block)), 1))
     return [GridPart(block, slice(start, min(start + size, rows))) for start in range(0, rows, size)]

@@ -1,11 +1,12 @@
-"""Where transforms are registered; a new one is a file, a `register` line and a row in `agreement`."""
+"""Where stimuli are registered; a new one is a file, a `register` line and a row in `agreement`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.registry import Registry
-from skidpad.core.stimuli import Stimulus
+from skidpad.core.stimuli import Space, Stimulus
 
-TRANSFORMS: Registry[type[Stimulus]] = Registry(
+TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
     "transform",
     "transforms",
     (
@@ -15,6 +16,7 @@ TRANSFORMS: Registry[type[Stimulus]] = Registry(
         "skidpad.stimuli.pictures.fog",
         "skidpad.stimuli.pictures.rain",
     ),
+    {"weather": "skidpad.stimuli.weather.stimulus:named_weather"},
 )
 
 
@@ -26,8 +28,23 @@ COMPOSITE = ("fog", "rain")
 
 
 def stimuli(names: Iterable[str] | None = None) -> Mapping[str, Stimulus]:
-    """Makes the named transforms, or all, with their default settings, as `Recipe.apply` takes them."""
-    return {name: TRANSFORMS.get(name)() for name in _names(names)}
+    """Makes the named stimuli, or all registered ones, with their default settings, as `Recipe.apply` takes them."""
+    return {name: _made(name) for name in _names(names)}
+
+
+def _made(name: str) -> Stimulus:
+    try:
+        row = TRANSFORMS.get(name)
+    except UnknownNameError as error:
+        from skidpad.stimuli.weather.pretrained import pretrained_names  # noqa: PLC0415  only to help
+
+        if name in pretrained_names():
+            raise UnknownNameError(f"no transform named {name!r}; did you mean 'weather:{name}'?") from error
+        raise
+    made = row() if callable(row) else row
+    if not isinstance(getattr(made, "space", None), Space) or not callable(getattr(made, "apply", None)):
+        raise BadParametersError(f"{name!r} is no stimulus: one has a `space` (a Space) and `apply(frames, params)`; got {made!r}")
+    return made
 
 
 def _names(names: Iterable[str] | None) -> tuple[str, ...]:

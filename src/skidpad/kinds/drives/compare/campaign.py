@@ -6,7 +6,7 @@ Reference: offline and online testing, sections III-B (RQ0) and III-C (RQ1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -17,18 +17,18 @@ import numpy as np
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Recipe
+from skidpad.core.stimuli import Stimulus
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
-from skidpad.kinds.drives.settings import ORIGINAL
 from skidpad.kinds.drives.work import Phase, Rides, check_unchanged, command
 from skidpad.kinds.kind import CAMPAIGNS, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
+from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
 from skidpad.subjects.recorded import subject_record
 from skidpad.worlds.world import WORLDS
 
@@ -54,6 +54,7 @@ class Comparing:
     drive: Drive | None
     scenarios: tuple[Case, ...]
     restricted: tuple[Case, ...]
+    stimuli: Mapping[str, Stimulus] = field(default_factory=dict)
 
     @classmethod
     def load(cls, settings: ComparingSettings, seen: Manifest | None = None) -> Self:
@@ -64,20 +65,23 @@ class Comparing:
             raise SkidpadError(f"no frame of {drive.name!r} has a label, so that simulated steering cannot be matched; give another drive")
         subject = subject_of(seen, settings.subject, settings.device)
         _ = subject.description.steering_column  # a subject without steering ends the work here
-        restricted = _cases("restricted", settings.matched, settings) if drive is not None else ()
-        return cls(settings, subject, drive, _cases(settings.domain, settings.scenarios, settings), restricted)
+        (condition,), stimuli = conditions_of((settings.stimulus,))
+        # Simulated pictures are matched with recorded ones as they are.
+        restricted = _cases("restricted", settings.matched, settings, conditions_of(())[0][0], {}) if drive is not None else ()
+        cases = _cases(settings.domain, settings.scenarios, settings, condition, stimuli)
+        return cls(settings, subject, drive, cases, restricted, stimuli)
 
     @property
     def hashes(self) -> Mapping[str, str]:
         """The hashes of the subject, the drive and all scenarios."""
         text = "\n".join(scenario_json(case.scenario) for case in (*self.restricted, *self.scenarios))
         drive = {"drive": self.drive.sha256} if self.drive is not None else {}
-        return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **drive}
+        return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **drive, **model_hashes(self.stimuli)}
 
     @cached_property
     def rides(self) -> Rides:
         """What makes the drives."""
-        return Rides(self.subject, self.settings.world, {}, self.settings.width, self.settings.device)
+        return Rides(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
@@ -152,9 +156,12 @@ class Comparing:
         return range(start, min(start + self._block_frames, len(self._recording)))
 
 
-def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, ...]:
+def _cases(domain: str, count: int, settings: ComparingSettings, condition: Condition, stimuli: Mapping[str, Stimulus]) -> tuple[Case, ...]:
     drawn = scenarios_of(domain, count, (), settings.seconds, settings.seed)
-    return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe(), slot=slot) for slot, each in enumerate(drawn.scenarios))
+    return tuple(
+        Case(each.name, each.scenario, condition.text, condition.recipe(stimuli, settings.seed, slot), slot=slot)
+        for slot, each in enumerate(drawn.scenarios)
+    )
 
 
 @CAMPAIGNS.register("compare")

@@ -21,7 +21,8 @@ class ComparingSettings(CampaignSettings):
     """One comparison of a subject's results offline and online.
 
     drive: text for `open_drive`, a recorded drive with labels for RQ0; "" leaves RQ0 out. matched: scenarios of the restricted domain
-    that are matched with it. scenarios: of `domain`, for RQ1. epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
+    that are matched with it. scenarios: of `domain`, for RQ1. stimulus: what sits in front of the camera in RQ1 (see
+    `stimuli.grammar`). epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
     Udacity's file holds (the paper computes with those), or `scaled25` for the degrees that the paper reads them as. mdcl_limit: of the
     normalised distance.
 
@@ -36,6 +37,7 @@ class ComparingSettings(CampaignSettings):
     domain: str = "extended"
     scenarios: Count = 50
     matched: Count = 100
+    stimulus: str = "original"
     seconds: float = 20.0
     unit: Annotated[str, OneOf("unit of angles", AngleUnit)] = AngleUnit.RAD.value
     epsilon: Positive = EPSILON

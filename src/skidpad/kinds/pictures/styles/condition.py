@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from skidpad.search.evolution import STYLE_SEARCHES, OneAtATime, StyleFitness, StyleTask
 from skidpad.search.populations import Generations
-from skidpad.search.protocol import taken
+from skidpad.search.protocol import asked_of, taken
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, Looked
@@ -109,7 +109,7 @@ def find(name: str, task: StyleTask, evaluator: Evaluator, goal: Goal, at_once: 
     best: Looked | None = None
     tries: list[Try] = []
     while not search.done:
-        styles = search.ask(width)
+        styles = asked_of(search, width, name)
         looked = evaluator.look(styles, goal, best if _races(search) else None)
         accepted = search.tell([StyleFitness(each.value, each.measures) for each in looked])
         for place in range(taken(len(looked), accepted)):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +15,7 @@ import torch
 from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.images import Frames, as_numpy
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Params, Recipe, Space, Stimulus
+from skidpad.core.stimuli import Params, Recipe, Stimulus
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.kind import CAMPAIGNS, subject_of
@@ -31,7 +29,8 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard, load_weather
 from skidpad.stimuli.weather.settings import Method
-from skidpad.stimuli.weather.translation import STYLE_LIMIT, Weather, WeatherStimulus
+from skidpad.stimuli.weather.stimulus import WeatherLooks, style_params
+from skidpad.stimuli.weather.translation import Weather
 from skidpad.subjects.base import Observation
 from skidpad.subjects.network import usable_device
 from skidpad.subjects.recorded import subject_record
@@ -45,64 +44,6 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Frames)
-
-_SMALL_PX = 128
-"""On a CPU, larger pictures are translated as fast one by one, and one picture to show is one picture to make."""
-
-_COMPILED = Lock()
-"""On a GPU parts of the networks are compiled when they first meet a shape, and torch's compiler minds other threads."""
-
-
-class WeatherLooks:
-    """A weather in front of the camera under a few styles, which are the grid of its space.
-
-    Frames go through the networks in groups of one size, the last group filled up with its last frame: how a convolution
-    rounds may hang on the size of the batch, and a finding's picture must come out the same when it is made alone.
-    """
-
-    def __init__(self, weather: Weather, styles: Sequence[Params]) -> None:
-        self.weather = weather
-        by_one = weather.device.type == "cpu" and weather.card.size_px > _SMALL_PX
-        self.group_frames = 1 if by_one else weather.batch_size
-        self._stimulus = WeatherStimulus(weather)
-        self._alone: AbstractContextManager[object] = _COMPILED if weather.device.type == "cuda" else nullcontext()
-        self.space = Space(self._stimulus.space.parameters, tuple(styles))
-
-    @property
-    def is_halved(self) -> bool:
-        """Whether a GPU ran out of memory, so that fewer frames are translated at a time than were meant to."""
-        return self.weather.batch_size < self.group_frames
-
-    def apply(self, frames: F, params: Params) -> F:
-        """Returns the frames in the weather, of the same shape and kind."""
-        return self.decoded(self._groups(frames), frames, params) if len(frames) else frames
-
-    def encoded(self, frames: Frames) -> list[torch.Tensor]:
-        """Returns the content codes of frames group by group, for `decoded` under one style after the other."""
-        return list(self._groups(frames))
-
-    def decoded(self, contents: Iterable[torch.Tensor], frames: F, params: Params) -> F:
-        """Returns the frames that gave the contents in the weather, of the same shape and kind."""
-        style = self._stimulus.style(params)
-        if style is not None:
-            style = style.to(self.weather.device, self.weather.dtype)  # which waits for a GPU, and so before others are kept waiting
-        size = (int(frames.shape[1]), int(frames.shape[2]))
-        parts: list[torch.Tensor] = []
-        for content in contents:
-            with self._alone:
-                parts.append(self.weather.decode(content, style, size))
-        pictures = torch.cat(parts)[: len(frames)]
-        return pictures.to(frames.device) if isinstance(frames, torch.Tensor) else pictures.cpu().numpy()  # type: ignore[return-value] # the kind that came in
-
-    def _groups(self, frames: Frames) -> Iterator[torch.Tensor]:
-        places = np.minimum(np.arange(-(-len(frames) // self.group_frames) * self.group_frames), len(frames) - 1)
-        filled = frames
-        if len(places) > len(frames):
-            filled = frames[torch.from_numpy(places).to(frames.device)] if isinstance(frames, torch.Tensor) else frames[places]
-        for start in range(0, len(places), self.group_frames):
-            with self._alone:
-                content = self.weather.encode(filled[start : start + self.group_frames])
-            yield content
 
 
 class InWeathers:
@@ -160,8 +101,7 @@ def drawn_styles(card: WeatherCard, choice: StyleChoice, count: int, seed: int) 
         rows = rng.normal(card.styles.mean, card.styles.deviation, (count, size))
     else:
         rows = np.array([card.styles.mean])
-    kept = np.clip(rows, -STYLE_LIMIT, STYLE_LIMIT).astype(np.float32).astype(np.float64)
-    return tuple(Params(**{f"style_{place}": float(number) for place, number in enumerate(row)}) for row in kept)
+    return tuple(map(style_params, rows))
 
 
 def _stem(file: str) -> str:

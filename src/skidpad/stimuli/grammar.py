@@ -1,0 +1,140 @@
+"""How stimuli are written, wherever they can be given: on the command line, in a campaign's TOML, in a test.
+
+fog                                 a name; its parameters are drawn from its grid
+fog(density=0.3)                    with parameters; those left out have their usual value
+rotation(angle_deg=5)+fog           one after the other
+weather:demo-rain(style=3)          a learned weather, by name or by the path of its card
+my_module:MyStimulus                a class of your own
+original                            nothing
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.seeding import child_rng
+from skidpad.core.stimuli import F, Params, Recipe, Space, Step, Stimulus, Value
+from skidpad.stimuli.pictures.registry import TRANSFORMS, stimuli
+
+ORIGINAL = Recipe().name
+_OUTSIDE_BRACKETS = r"(?![^()]*\))"
+_STEP = re.compile(r"\s*(?P<name>[^()+]*[^()+\s])\s*(?:\((?P<pairs>[^()]+)\))?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One stimulus as it was written: steps, with None for parameters that are to be drawn."""
+
+    text: str
+    steps: tuple[tuple[str, Params | None], ...]
+
+    def recipe(self, stimuli: Mapping[str, Stimulus], seed: int, scenario: int) -> Recipe:
+        """Draws the parameters that were left open from the grids, for one scenario."""
+        rng = child_rng(seed, "camera", self.text, scenario)
+        return Recipe(tuple(Step(name, stimuli[name].space.pick(rng) if params is None else params) for name, params in self.steps))
+
+    def grid(self, stimuli: Mapping[str, Stimulus]) -> tuple[Recipe, ...]:
+        """Returns the grid: each row of what was left open, several steps row by row."""
+        rows = min((len(stimuli[name].space.grid) for name, params in self.steps if params is None), default=1)
+        return tuple(
+            Recipe(tuple(Step(name, stimuli[name].space.grid[row] if params is None else params) for name, params in self.steps))
+            for row in range(rows)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """A stimulus of which some rows alone are tried."""
+
+    stimulus: Stimulus
+    space: Space
+
+    def apply(self, frames: F, params: Params) -> F:
+        """Returns the changed frames."""
+        return self.stimulus.apply(frames, params)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the model behind the stimulus, "" where there is none."""
+        return str(getattr(self.stimulus, "sha256", ""))
+
+
+def conditions_of(texts: Sequence[str]) -> tuple[tuple[Condition, ...], Mapping[str, Stimulus]]:
+    """Reads stimuli, and makes what they name; without any, the one condition in which nothing is changed."""
+    conditions = tuple(map(_read, texts or (ORIGINAL,)))
+    if len({condition.text for condition in conditions}) != len(conditions):
+        raise BadParametersError(f"each stimulus is named once; got {', '.join(texts)}")
+    made = stimuli(dict.fromkeys(name for condition in conditions for name, _ in condition.steps))
+    return tuple(read(condition.text, made) for condition in conditions), made
+
+
+def stimuli_of(texts: Sequence[str]) -> Mapping[str, Stimulus]:
+    """Makes the stimuli that texts name, each with the rows that it is to be tried with: its own grid, or what was given for it."""
+    conditions, made = conditions_of(texts)
+    if any(not condition.steps for condition in conditions):
+        raise BadParametersError(f"{ORIGINAL!r} changes nothing, so that there is nothing to compare; name a stimulus, as fog")
+    rows: dict[str, dict[Params, None]] = {name: {} for name in made}
+    for condition in conditions:
+        for name, params in condition.steps:
+            rows[name] |= dict.fromkeys(made[name].space.grid if params is None else (params,))
+    spaces = {name: Space(made[name].space.parameters, tuple(rows[name])) for name in made}
+    return {name: stimulus if spaces[name] == stimulus.space else Narrowed(stimulus, spaces[name]) for name, stimulus in made.items()}
+
+
+def read(text: str, stimuli: Mapping[str, Stimulus]) -> Condition:
+    """Reads one stimulus and checks its parameters; those that were left out beside others have their usual value."""
+    condition = _read(text)
+    steps: list[tuple[str, Params | None]] = []
+    for name, given in condition.steps:
+        space = stimuli[name].space
+        params = given
+        if given is not None:
+            params = space.filled(name, given)
+            space.check(name, params)
+        steps.append((name, params))
+    return Condition(condition.text, tuple(steps))
+
+
+def split_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Returns the stimuli of texts that may hold several, separated by commas outside brackets."""
+    return tuple(part.strip() for text in texts for part in re.split("," + _OUTSIDE_BRACKETS, text) if part.strip())
+
+
+def allow_typed(texts: Iterable[str]) -> None:
+    """Takes the word of a person who typed these stimuli: code that they name may run."""
+    TRANSFORMS.allow(name for text in texts for name, _ in _read(text).steps)
+
+
+def model_hashes(stimuli: Mapping[str, Stimulus]) -> Mapping[str, str]:
+    """Returns the hashes of the models behind stimuli, for a manifest."""
+    found = {f"stimulus {name}": str(getattr(stimulus, "sha256", "")) for name, stimulus in stimuli.items()}
+    return {name: sha256 for name, sha256 in found.items() if sha256}
+
+
+def _read(text: str) -> Condition:
+    if text.strip() == ORIGINAL:
+        return Condition(ORIGINAL, ())
+    steps, words = [], []
+    for part in re.split(r"\+" + _OUTSIDE_BRACKETS, text):
+        match = _STEP.fullmatch(part)
+        pairs = [tuple(map(str.strip, pair.partition("=")[::2])) for pair in (match["pairs"] or "").split(",")] if match else []
+        if match is None or (match["pairs"] and not all(key and value for key, value in pairs)):
+            raise BadParametersError(
+                f"a stimulus is a name, or a name with parameters as blur(kind=gaussian,size_px=5), joined by +; got {text!r}"
+            )
+        given = match["pairs"] is not None
+        steps.append((match["name"], Params(**{key: _value(value) for key, value in pairs}) if given else None))
+        words.append(match["name"] + (f"({','.join(f'{key}={value}' for key, value in pairs)})" if given else ""))
+    return Condition("+".join(words), tuple(steps))
+
+
+def _value(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -265,7 +265,7 @@ def test_settings_survive_a_config_and_wrong_ones_are_refused() -> None:
         ({"thresholds_deg": [20, 10]}, "ascending"),
         ({"thresholds_deg": []}, "got none"),
         ({"thresholds_deg": "10"}, "must be a list of numbers"),
-        ({"thresholds_deg": [True]}, "must be a list of numbers"),
+        ({"thresholds_deg": [True]}, "thresholds_deg.1 must be a number; got True"),
         ({"weathers": []}, "needs a weather"),
         ({"weathers": "w"}, "must be a list of texts"),
         ({"styles": -1}, "^styles must be at least 1; got -1$"),

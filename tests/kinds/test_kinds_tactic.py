@@ -222,16 +222,16 @@ def test_settings_survive_being_written_and_unknown_ones_are_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"conditions": 0}, "conditions is at least 1"),
-        ({"frames": -1}, "frames must not be negative"),
+        ({"conditions": 0}, "conditions must be at least 1; got 0"),
+        ({"frames": -1}, "frames must be at least 0"),
         ({"criterion": "nc"}, "no criterion that can guide"),
         ({"searches": ()}, "at least one search"),
         ({"searches": ("es", "es")}, "each once"),
         ({"searches": ("ess",)}, "did you mean 'es'"),
-        ({"risk": 0.5}, "risk of dropping a winner"),
+        ({"risk": 0.5}, "risk must be at least 0 and below 0.5"),
         ({"bounds_deg": (20.0, 10.0)}, "the smallest first"),
         ({"bounds_deg": (0.0,)}, "above 0"),
-        ({"style_limit": -1.0}, "style_limit must not be negative"),
+        ({"style_limit": -1.0}, "style_limit must be at least 0"),
         ({"coverage_weight": 0.0, "divergence_weight": 0.0}, "not both 0"),
     ],
 )

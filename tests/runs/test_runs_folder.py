@@ -65,7 +65,7 @@ def test_settings_and_manifest_come_back(tmp_path):
 
 @pytest.mark.parametrize("value", [Path("x"), b"x", {1, 2}, [None]])
 def test_settings_are_plain(tmp_path, value):
-    with pytest.raises(TypeError, match=r"config\.a\.b.* must be a plain value"):
+    with pytest.raises(TypeError, match=r"^a\.b must be a plain value"):
         make(tmp_path / "run", {"a": {"b": value}})
     assert not (tmp_path / "run").exists()
 

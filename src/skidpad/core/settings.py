@@ -7,7 +7,7 @@ suggests the key that was meant, so each needs a layer for its messages that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -79,7 +79,7 @@ def read(type_: type[T], table: object, whole: str, error: type[SkidpadError] = 
 def check(made: object, error: type[SkidpadError] = SkidpadError) -> None:
     """Refuses a dataclass made in Python whose fields are not what their annotations say; for `__post_init__`."""
     reader = _Reader("", error, "setting")
-    for name, kind in _kinds(type(made)).items():
+    for name, kind in _schema(type(made))[0].items():
         reader.value(kind, getattr(made, name), name)
 
 
@@ -88,7 +88,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):
-        kinds = _kinds(type(value))
+        kinds, _ = _schema(type(value))
         table = {name: _written(kind, getattr(value, name)) for name, kind in kinds.items()}
         return plain(table | {name: getattr(value, name) for name in getattr(value, "DERIVED", ())})
     if isinstance(value, Mapping):
@@ -105,15 +105,15 @@ def _written(kind: Any, value: Any) -> Any:
 
 
 @cache
-def _kinds(type_: Any) -> dict[str, Any]:
+def _schema_of(type_: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Returns the annotation of each field of a dataclass, and the fields that a file must have."""
     hints = get_type_hints(type_, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(type_)}
-
-
-@cache
-def _needed(type_: Any) -> tuple[str, ...]:
+    kinds = {field.name: hints[field.name] for field in fields(type_)}
     without = {each.name for each in fields(type_) if each.default is MISSING and each.default_factory is MISSING}
-    return tuple(name for name, kind in _kinds(type_).items() if name in without or Mark.REQUIRED in getattr(kind, "__metadata__", ()))
+    return kinds, tuple(name for name, kind in kinds.items() if name in without or Mark.REQUIRED in getattr(kind, "__metadata__", ()))
+
+
+_schema: Callable[[Any], tuple[dict[str, Any], tuple[str, ...]]] = _schema_of  # mypy does not take a class for hashable
 
 
 def _is_pairs(kind: Any) -> bool:
@@ -163,12 +163,12 @@ class _Reader:
         name = f"[{path}]" if path else self.whole
         if not isinstance(table, Mapping):
             raise self.error(f"{name} must be a table of keys; got {_shown(table)}")
-        kinds, derived = _kinds(type_), getattr(type_, "DERIVED", ())
+        (kinds, needed), derived = _schema(type_), getattr(type_, "DERIVED", ())
         for key in table:
             if key not in kinds and key not in derived:
                 raise self._unknown(f"{self.noun} of {name}", key, (*kinds, *derived))
         inside = f"{path}." if path else ""
-        for key in _needed(type_):
+        for key in needed:
             if key not in table:
                 example = _example(kinds[key], inside + key)
                 how = f"add {example}" if example.startswith("a ") else f"write, for example, {key} = {example}"

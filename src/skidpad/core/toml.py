@@ -42,7 +42,7 @@ def dumps(table: Mapping[str, object]) -> str:
 
 
 def _lines(table: Mapping[str, object], path: tuple[str, ...]) -> list[str]:
-    lines = [f"{_key(name)} = {_value(value)}" for name, value in table.items() if not _is_table(value)]
+    lines = [f"{_key(name)} = {_value(value, '.'.join((*path, name)))}" for name, value in table.items() if not _is_table(value)]
     for name, value in table.items():
         inner = (*path, name)
         heading = ".".join(map(_key, inner))
@@ -63,7 +63,7 @@ def _key(name: str) -> str:
     return name if _BARE_KEY.fullmatch(name) else _text(name)
 
 
-def _value(value: object) -> str:
+def _value(value: object, where: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -73,10 +73,10 @@ def _value(value: object) -> str:
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(name)} = {_value(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(name)} = {_value(item, f'{where}.{name}')}" for name, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    raise TypeError(f"TOML holds text, numbers, truth values, lists and tables; got {value!r}")
+        return "[" + ", ".join(_value(item, where) for item in value) + "]"
+    raise TypeError(f"{where} must be a plain value (text, number, truth value, list or table); got {value!r}")
 
 
 def _text(text: str) -> str:

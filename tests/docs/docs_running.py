@@ -36,7 +36,7 @@ IS_INSTALLED = any(each.name == "skidpad" for each in entry_points(group="pytest
 PLUGIN = () if IS_INSTALLED else ("-p", "skidpad.pytest_plugin.plugin")
 """An installation from before the entry point loads the plugin by name."""
 
-REGISTRIES: Mapping[str, Registry] = {"skidpad.stimuli.pictures": TRANSFORMS, "skidpad.worlds": WORLDS}
+REGISTRIES: Mapping[str, Registry] = {"skidpad.transforms": TRANSFORMS, "skidpad.worlds": WORLDS}
 """What packages on pages add to, by the group of their entry point."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)

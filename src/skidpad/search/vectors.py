@@ -42,7 +42,7 @@ class VectorTask:
 
 VectorSearch = Search[FloatArray, Fitness]
 VECTOR_SEARCHES: Registry[Callable[[VectorTask], VectorSearch]] = Registry(
-    "search over scenarios", "vector-searches", ("skidpad.search.vectors", "skidpad.search.vectors")
+    "search over scenarios", "scenario-searches", ("skidpad.search.vectors",)
 )
 
 

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray
-from skidpad.drives.remote import cache_folder
 from skidpad.subjects.boxes.protocol import AnswerScanner, BoxFailureError, Inputs, Tail, longest_answer, question, read_answers
 
 _CHUNK_BYTES = 1 << 20
@@ -90,14 +89,8 @@ class _Running:
                 bufsize=0,
                 cwd=folder,
                 start_new_session=True,
-                # The commonest mistake is an answer that stays in Python's buffer. And a program in Python is to run the sources that a
-                # person has looked at, not what __pycache__ beside them holds.
-                env={
-                    "PYTHONPYCACHEPREFIX": str(cache_folder() / "bytecode"),
-                    **os.environ,
-                    "PYTHONUNBUFFERED": "1",
-                    _MARK: self._mark,
-                },
+                # The commonest mistake is an answer that stays in Python's buffer.
+                env={**os.environ, "PYTHONUNBUFFERED": "1", _MARK: self._mark},
             )
         except (OSError, ValueError) as error:
             raise BadSubjectError(

@@ -1,5 +1,6 @@
 """A stranger's folder on the command line: nothing in it runs unsaid, and what needs no subject works without one."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -107,3 +108,28 @@ def test_a_policy_named_in_a_runs_settings_is_asked_for_and_one_typed_is_not(
     assert reported.code == 0, reported.err
     assert not marks(tmp_path)
     assert "Not drawn: this would import the Python code" in (run / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("untrusting")
+@pytest.mark.parametrize(("place", "said"), [("/gone", "no folder"), ("http://127.0.0.1:9/drive", "allow it once with --trust")])
+def test_a_run_is_reported_without_its_drive_and_asks_no_server(
+    skidpad: Skidpad, folder: Path, drive: Path, place: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, frames = folder / "run", folder / "frames"
+    shutil.copytree(drive, frames)
+    text = f"folder:{frames}?csv=angles.csv&id=frame&steering=angle&unit=deg"
+    first = skidpad("test", folder / "box.toml", text, "--transforms", "brightness", "--criteria", "", "--out", run, "--json", "--trust")
+    assert first.code == 0, first.err
+    shutil.rmtree(frames)
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace(str(frames), place))
+    monkeypatch.setattr("skidpad.drives.opening.mirror_of", lambda url: pytest.fail(f"{url} was asked"))
+    again = skidpad("report", run, "--json")
+    assert again.code == 0, again.err
+    kept, found = json.loads(first.out), json.loads(again.out)
+    assert found["overall"] == kept["overall"]
+    assert found["overall"]["findings"] > 0
+    assert found["frames"] == kept["frames"]
+    page = (run / "report.html").read_text()
+    assert "pictures cannot be drawn" in page
+    assert said in page

@@ -1,4 +1,4 @@
-"""Loads mutated copies of one model file, in a process of its own: `python mutating.py FOLDER FILE FIRST COUNT`.
+"""Loads mutated copies of model files, in a process of its own: `python mutating.py COUNT FOLDER/FILE ...`.
 
 FOLDER holds FILE and seed.toml, which describes a subject; FILE is mutated, be it the description or a file that it names. Every
 copy must load or end in one sentence, within bounds on time and memory; a traceback ends this program with code 1, and whatever is
@@ -84,14 +84,18 @@ def _move(data: bytes, rng: random.Random) -> bytes:
 
 
 def main() -> None:
-    folder, name, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     warnings.simplefilter("ignore")
     taken = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
     resource.setrlimit(resource.RLIMIT_AS, (taken + MOST_BYTES, taken + MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for file in map(Path, sys.argv[2:]):
+        load_mutated(file.parent, file.name, int(sys.argv[1]))
+
+
+def load_mutated(folder: Path, name: str, count: int) -> None:
     seed, toml = (folder / name).read_bytes(), folder / "seed.toml"
     loaded = 0
-    for number in range(first, first + count):
+    for number in range(count):
         (folder / name).write_bytes(mutated(seed, random.Random(f"{name} {number}")))
         (folder / "number").write_text(str(number))
         signal.alarm(MOST_S)
@@ -105,7 +109,7 @@ def main() -> None:
                 print(f"mutation {number} of {name}, {look.__name__}:\n{traceback.format_exc()}", flush=True)  # noqa: T201 - for the parent
                 sys.exit(1)
         signal.alarm(0)
-    print(f"loaded {loaded}")  # noqa: T201 - see above
+    print(f"{name}: loaded {loaded}", flush=True)  # noqa: T201 - see above
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.formats.exported import read_exported
+from skidpad.subjects.formats.exported import ExportedNetwork, read_exported
 from skidpad.subjects.formats.exported_operations import resolve
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export warns about its own insides
@@ -252,6 +252,26 @@ def test_a_weight_beyond_its_bytes_is_refused(layout: dict[str, object], copy: P
 
     with pytest.raises(BadSubjectError, match=r"the exported weight '0\.weight' lies outside of its \d+ numbers"):
         read_exported(rewritten(copy, change))
+
+
+class Doubles(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(24):
+            x = torch.cat([x, x], 3)
+        return x.mean((1, 2, 3))
+
+
+def test_a_graph_that_grows_without_measure_is_refused_before_it_takes_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = exported(Doubles(), tmp_path / "doubles.pt2", 1)
+    network = read_exported(path)
+    devices: set[str] = set()
+    run = ExportedNetwork._run
+    monkeypatch.setattr(
+        ExportedNetwork, "_run", lambda self, values, inputs: (devices.add(inputs.device.type), run(self, values, inputs))[1]
+    )
+    with pytest.raises(BadSubjectError, match="numbers at once for an input of"):
+        network(torch.zeros(1, *SHAPE))
+    assert devices == {"meta"}
 
 
 def test_sizes_stay_numbers_of_64_bits() -> None:

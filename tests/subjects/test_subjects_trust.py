@@ -1,5 +1,7 @@
 """A stranger's model file runs nothing until a person trusts it. The traps are harmless: each leaves a file in the test's own folder."""
 
+import os
+import py_compile
 import sys
 import zipfile
 from collections.abc import Callable
@@ -15,12 +17,13 @@ from script_traps import CAN_SCRIPT, TRAPS
 from torch import nn
 
 from skidpad.core import trust
-from skidpad.core.errors import BadSubjectError, UntrustedError
+from skidpad.core.errors import BadSubjectError, SkidpadError, UntrustedError
 from skidpad.subjects.boxes import BoxSubject
 from skidpad.subjects.description import Box, Description, Format, InputSpec
 from skidpad.subjects.description_toml import write_description
 from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject, subject_code
+from skidpad.subjects.own_code import named_code
 from skidpad.subjects.zoo import ARCHITECTURES
 
 pytestmark = [
@@ -136,6 +139,56 @@ def test_a_persons_word_is_kept_until_anything_changes(tmp_path: Path) -> None:
     trust.forget(subject_code(toml))
     with pytest.raises(UntrustedError):
         load_subject(toml)
+
+
+@pytest.mark.parametrize("box", [Box(command=(sys.executable, "-S", "serve.py")), Box(function="deep_box:drive")])
+@pytest.mark.parametrize("place", ["inner/__init__.py", "inner/further/code.py", "json.pyc", "linked/code.py", "struct.abi3.so"])
+def test_the_word_holds_for_every_module_that_is_reached(box: Box, place: str, tmp_path: Path) -> None:
+    program(tmp_path, before="# inner")
+    (tmp_path / "deep_box.py").write_text("import inner.further\n")
+    (tmp_path / "inner" / "further").mkdir(parents=True)
+    (tmp_path / "inner" / "__init__.py").write_text("import linked.code\n")
+    (tmp_path / "elsewhere-1").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "elsewhere-1")
+    (tmp_path / "inner" / "round").symlink_to(tmp_path / "inner")
+    toml = write_toml(tmp_path, box)
+    trust.remember(subject_code(toml))
+    (tmp_path / "unnamed").mkdir()
+    (tmp_path / "unnamed" / "code.py").touch()
+    assert all(map(trust.is_remembered, subject_code(toml)))
+    (tmp_path / place).write_text("import changed\n")
+    assert not any(map(trust.is_remembered, subject_code(toml)))
+
+
+def test_the_sources_are_imported_and_not_the_bytecode_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "shown_inner").mkdir()
+    for file in (tmp_path / "shown_box.py", tmp_path / "shown_inner" / "code.py"):
+        file.write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
+        py_compile.compile(str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        file.write_text("")
+    (tmp_path / "shown_box.py").write_text("import shown_inner.code\ndrive = len\n")
+    with trust.trusting():
+        named_code("shown_box:drive", tmp_path, "the function")
+    assert not (tmp_path / "marker").exists()
+
+
+def test_the_store_of_words_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path)
+    codes = subject_code(write_toml(tmp_path, Box(command=(sys.executable, "-S", "serve.py"))))
+    before = os.umask(0)
+    try:
+        trust.remember(codes)
+    finally:
+        os.umask(before)
+    assert all(map(trust.is_remembered, codes))
+    assert trust.store().stat().st_mode & 0o777 == 0o600
+    trust.store().chmod(0o620)
+    with pytest.raises(SkidpadError, match="others can write to it"):
+        trust.is_remembered(codes[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "config")
+    assert not trust.store().is_relative_to(tmp_path)
+    assert trust.store().is_absolute()
 
 
 def test_the_word_does_not_hold_for_a_copy_elsewhere(tmp_path: Path) -> None:

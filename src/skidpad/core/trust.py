@@ -106,7 +106,9 @@ def is_remembered(code: Code) -> bool:
 
 def store() -> Path:
     """Returns the file that keeps a person's word."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "skidpad" / "trusted.json"
+    own = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    # a relative one is to be ignored, and would be in whichever folder we look at
+    return (own if own.is_absolute() else Path.home() / ".config") / "skidpad" / "trusted.json"
 
 
 def _remembered() -> frozenset[str]:
@@ -115,7 +117,9 @@ def _remembered() -> frozenset[str]:
 
 def _read() -> dict[str, str]:
     try:
-        found = json.loads(store().read_text(encoding="utf-8"))
+        with store().open("rb") as file:
+            _check_own(os.fstat(file.fileno()))
+            found = json.load(file)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -123,10 +127,15 @@ def _read() -> dict[str, str]:
     return {str(key): str(words) for key, words in found.items()} if isinstance(found, dict) else {}
 
 
+def _check_own(status: os.stat_result) -> None:
+    if hasattr(os, "getuid") and (status.st_mode & 0o022 or status.st_uid not in {0, os.getuid()}):
+        raise PermissionError("others can write to it, so it may not be your word")
+
+
 def _write(words: dict[str, str]) -> None:
     file = store()
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(file, (json.dumps(words, indent=2, sort_keys=True) + "\n").encode())
+        write_atomically(file, (json.dumps(words, indent=2, sort_keys=True) + "\n").encode(), mode=0o600)
     except OSError as error:
         raise SkidpadError(f"cannot write {file}, which keeps what you trust: {error}; use --trust") from error

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import unquote
 
-from skidpad.core.errors import BadDriveError, UnknownNameError
+import numpy as np
+
+from skidpad.core.errors import BadDriveError, SkidpadError, UnknownNameError
 from skidpad.core.files import NotAFileError
+from skidpad.core.trust import Code, require
 from skidpad.drives.adjusting import adjusted
-from skidpad.drives.drive import Drive
+from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, real_option, whole_option
 from skidpad.drives.remote import Mirror, is_url, mirror_of
 
@@ -38,6 +43,50 @@ def open_drive(text: str) -> Drive:
         raise BadDriveError(f"cannot read {error.filename!r}: {error.strerror}") from error
     except OSError as error:
         raise BadDriveError(f"cannot read the drive {text!r}: {error}; check the path and its permissions") from error
+
+
+@dataclass(frozen=True, eq=False)
+class LostDrive(Drive):
+    """Stands for the drive of a run that is only looked at, where it cannot or must not be opened; no frame of it can be read.
+
+    why: what to say in place of pictures. known_sha256: the drive's, as far as the run remembers it.
+    """
+
+    why: str = ""
+    known_sha256: str = ""
+
+    @cached_property
+    def sha256(self) -> str:
+        """What the run remembers."""
+        return self.known_sha256
+
+    def frame(self, position: int) -> Problem:  # noqa: ARG002 - none is there
+        """Says why there is none."""
+        return Problem(ProblemKind.MISSING_FILE, self.name, self.why)
+
+
+class _Nowhere:
+    """The source of frames that is never asked."""
+
+    def read(self, index: int) -> NoReturn:
+        raise IndexError(index)
+
+    def fingerprint(self, index: int) -> NoReturn:
+        raise IndexError(index)
+
+
+def look_at_drive(text: str, known_sha256: str) -> Drive:
+    """Opens the drive of a run that is only looked at, or gives a LostDrive that says why not.
+
+    A run may come from a stranger: what it names on a server is fetched only where a person allows it.
+    """
+    try:
+        if "://" in text:
+            require(Code(f"fetch pictures from {text}, which the run names,", Path.cwd(), remedy=""))
+        return open_drive(text)
+    except SkidpadError as error:
+        name = text.partition("?")[0].rstrip("/").rpartition("/")[2] or text
+        return LostDrive(name, (), np.zeros(0), None, _Nowhere(), why=str(error), known_sha256=known_sha256)
 
 
 def is_recording(path: Path) -> bool:

@@ -145,6 +145,9 @@ class RemoteFiles:
 
     def _system(self) -> tuple[AbstractFileSystem | HttpFiles, str]:
         scheme = self.url.partition("://")[0]
+        if "::" in self.url:
+            # one file system within another reads, caches and fills in templates as the inner files say
+            raise SkidpadError(f"{self.url!r} chains several addresses; give one, as s3://bucket/folder")
         if scheme in {"http", "https"}:
             return HttpFiles(), self.url
         try:

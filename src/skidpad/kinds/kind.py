@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import Registry
+from skidpad.drives.opening import look_at_drive, open_drive
 from skidpad.runs.manifest import Manifest
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.recorded import RecordedSubject
 
 if TYPE_CHECKING:
+    from skidpad.drives.drive import Drive
     from skidpad.runs.folder import Run
     from skidpad.runs.workers.protocol import Work, Workers
     from skidpad.subjects.base import Subject
@@ -122,3 +124,8 @@ def subject_of(seen: Manifest | None, path: str, device: str) -> Subject:
     if seen is None or not seen.subject:
         return load_subject(path, device)
     return RecordedSubject(seen.subject, partial(load_subject, path, device))
+
+
+def drive_of(seen: Manifest | None, text: str) -> Drive:
+    """Opens the drive of a campaign; for a run that is only looked at, a stand-in where it is gone or lies on a server."""
+    return open_drive(text) if seen is None else look_at_drive(text, seen.hashes.get("drive", ""))

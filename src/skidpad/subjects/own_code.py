@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+    all_suffixes,
+)
 from inspect import Parameter, signature
 from pathlib import Path
+from types import CodeType
 
 from torch import nn
 
@@ -30,10 +43,74 @@ def is_code_name(text: str) -> bool:
 
 
 def trusted_code(text: str, folder: Path) -> trust.Code:
-    """Returns what importing `module:name` would run; a module may import its neighbours, so all Python files beside it count."""
-    package = folder / text.partition(":")[0].partition(".")[0]
-    files = (*folder.glob("*.py"), *package.rglob("*.py"))
-    return trust.Code(f"import the Python code {text!r}", folder, tuple(filter(Path.is_file, files)))
+    """Returns what importing `module:name` would run; a module may import its neighbours, so they count."""
+    return trust.Code(f"import the Python code {text!r}", folder, python_beside(folder, text))
+
+
+def python_beside(folder: Path, text: str) -> tuple[Path, ...]:
+    """Returns what `text` may import from a folder: all modules in it, and the packages that the text or any of these files names."""
+    files = [file for file in folder.glob("*") if file.name.endswith(_IMPORTED) and file.is_file()]
+    packages = {path.name: path for path in folder.glob("*") if path.name.isidentifier() and path.name != _CACHE and path.is_dir()}
+    words = _words(text.encode()).union(*map(_words_of, files))
+    while named := words & packages.keys():
+        found = [file for name in named for file in _modules_under(packages.pop(name))]
+        files += found
+        words = words.union(*map(_words_of, found))
+    return tuple(files)
+
+
+_IMPORTED = tuple(all_suffixes())
+_CACHE = "__pycache__"
+
+
+def _modules_under(package: Path) -> list[Path]:
+    files: list[Path] = []
+    known: set[str] = set()
+    for place, folders, names in os.walk(package, followlinks=True):  # as Python does, but no folder twice
+        is_new = (real := os.path.realpath(place)) not in known
+        known.add(real)
+        folders[:] = [name for name in folders if name != _CACHE] if is_new else []
+        files += [Path(place, name) for name in names if name.endswith(_IMPORTED)]
+    return [file for file in files if file.is_file()]
+
+
+def _words(text: bytes) -> set[str]:
+    return {word.decode("utf-8", "replace") for word in re.findall(rb"[\w\x80-\xff]+", text)}
+
+
+def _words_of(file: Path) -> set[str]:
+    return _words(file.read_bytes())
+
+
+class _Source(SourceFileLoader):
+    """Compiles the source that a person has looked at; what `__pycache__` of a stranger's folder holds may be anything."""
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - as importlib calls it
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
+_homes: set[Path] = set()
+"""The folders that code was imported from."""
+
+
+def _finder(place: str) -> FileFinder:
+    """Finds modules in those folders and their packages; a hook of Python's import."""
+    homes = [home for home in _homes if Path(place).is_relative_to(home)]
+    if not any(all(part.isidentifier() for part in Path(place).relative_to(home).parts) for home in homes):
+        raise ImportError(f"{place} is imported as usual")
+    kinds = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
+    return FileFinder(place, *kinds)
+
+
+def _add_home(folder: Path) -> None:
+    if _finder not in sys.path_hooks:
+        sys.path_hooks.insert(0, _finder)
+    if folder not in _homes:
+        _homes.add(folder)
+        sys.path_importer_cache.pop(str(folder), None)
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def named_code(text: str, folder: Path, purpose: str) -> NamedCode:
@@ -47,8 +124,7 @@ def named_code(text: str, folder: Path, purpose: str) -> NamedCode:
         raise BadSubjectError(f'{purpose} is named as "module:name", where module.py lies beside the description; got {text!r}')
     trust.require(trusted_code(text, folder))
     folder = folder.resolve()
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+    _add_home(folder)
     try:
         module = import_module(module_name)
     except (Exception, SystemExit) as error:  # the user's own code may raise anything

@@ -25,9 +25,9 @@ from skidpad.coverage.criterion import CRITERIA, neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
-from skidpad.drives.opening import open_drive
+from skidpad.drives.opening import LostDrive, open_drive
 from skidpad.kinds.crews import crew_for, mapped, mapped_parts
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
 from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.guided import GuidedPhase
 from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
@@ -94,8 +94,9 @@ class DeepTest:
         if needy and subject.layers and not settings.profile_drive:
             raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
         _check_guide(settings, subject)
-        drive = open_drive(settings.drive)
-        return cls(_resolved(settings, subject, drive), subject, drive, chosen)
+        drive = drive_of(seen, settings.drive)
+        resolved = settings if isinstance(drive, LostDrive) else _resolved(settings, subject, drive)
+        return cls(resolved, subject, drive, chosen)
 
     @cached_property
     def judged(self) -> JudgedOutput:

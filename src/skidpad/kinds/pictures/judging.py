@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from skidpad.core.errors import SkidpadError
+from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.core.units import PlainUnit
+from skidpad.kinds.kind import MOST
 from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.runs.records import ORIGINALS
 from skidpad.subjects.description import STEERING
@@ -86,10 +87,18 @@ class Originals:
 
     @classmethod
     def of(cls, run: Run, frames: int) -> Self:
-        """Reads the phase from a run over a drive of `frames` frames."""
+        """Reads the phase from a run over a drive of `frames` frames, or of more where the drive is no longer whole."""
+        tables = list(run.iter_records(ORIGINALS, ("frame_index", "original", "label")))
+        places = [table["frame_index"].to_numpy() for table in tables if table.num_rows]
+        first, last = min((int(each.min()) for each in places), default=0), max((int(each.max()) for each in places), default=-1)
+        if first < 0 or last >= max(frames, MOST):
+            raise BadRunError(
+                f"{run.path} has a record of frame {first if first < 0 else last}, which no drive has; restore it from a copy"
+            )
+        frames = max(frames, last + 1)
         answer, label = np.full(frames, np.nan), np.full(frames, np.nan)
         seen = np.zeros(frames, np.bool_)
-        for table in run.iter_records(ORIGINALS, ("frame_index", "original", "label")):
+        for table in tables:
             index = table["frame_index"].to_numpy()
             answer[index] = table["original"].to_numpy()
             label[index] = table["label"].to_numpy()

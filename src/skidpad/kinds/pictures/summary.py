@@ -56,14 +56,18 @@ def untested_frames(summary: Summary, originals: Originals, drive: Drive, relati
         reasons[NO_LABEL] = int(np.isnan(originals.label[seen]).sum())
     else:
         reasons[NO_ANSWER] = int((~np.isfinite(originals.answer[seen])).sum())
-    rest = len(drive) - summary.frames - reasons.total()
+    frames = len(originals.seen)
+    rest = frames - summary.frames - reasons.total()
     reasons[NOT_DRAWN if finished else NOT_REACHED] = max(rest, 0)
     if not _is_sliced(drive.origin):
         # a slice carries the problems of the whole recording, most of which lie outside it
         unlisted = sum(problem.kind is ProblemKind.UNLISTED for problem in drive.problems)
         reasons[ProblemKind.UNLISTED.value] += unlisted
-    frames = len(drive) + reasons[ProblemKind.UNLISTED.value]
-    return Untested(summary.frames, frames, tuple((why, number) for why, number in reasons.most_common() if number))
+    return Untested(
+        summary.frames,
+        frames + reasons[ProblemKind.UNLISTED.value],
+        tuple((why, number) for why, number in reasons.most_common() if number),
+    )
 
 
 def _is_sliced(origin: str) -> bool:

@@ -21,7 +21,7 @@ from skidpad.subjects.boxes.program import ProgramChannel
 from skidpad.subjects.boxes.protocol import Channel, Failures, PatientBox
 from skidpad.subjects.description import Box, Description, History, HistoryKind
 from skidpad.subjects.description_toml import description_hash
-from skidpad.subjects.own_code import named_code, trusted_code
+from skidpad.subjects.own_code import named_code, python_beside, trusted_code
 from skidpad.subjects.windows import Assembler, sliding
 
 if TYPE_CHECKING:
@@ -165,8 +165,9 @@ def box_code(box: Box, folder: Path) -> trust.Code:
         return trusted_code(box.function, folder)
     if box.url is not None:
         return trust.Code(f"send pictures to {box.url}, which a description names", folder)
-    named = [folder / word for word in box.command]
-    return trust.Code(f"run the program {shlex.join(box.command)!r}", folder, tuple(filter(Path.is_file, (*named, *folder.glob("*.py")))))
+    named = [file for word in box.command if (file := folder / word).is_file()]
+    words = " ".join(box.command)
+    return trust.Code(f"run the program {shlex.join(box.command)!r}", folder, (*named, *python_beside(folder, words)))
 
 
 def _default_batch(history: History) -> int:

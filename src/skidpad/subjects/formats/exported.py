@@ -12,6 +12,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.archives import check_archive
@@ -40,6 +42,8 @@ _SCALAR_TYPES = {
 _MEMORY_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d, 4: torch.preserve_format}
 _MOST_REPEATED = 2**24
 """How many numbers a weight may have whose buffer has fewer, since strides of 0 repeat them."""
+_MOST_NUMBERS, _MOST_GROWTH = 2**28, 128
+"""How many numbers a graph may hold at once besides its weights: so many, or so many for each number of its input."""
 _PLAIN = frozenset(("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_string", "as_strings", "as_int_lists"))
 _BROKEN = (
     KeyError,
@@ -92,6 +96,7 @@ class ExportedNetwork(nn.Module):
         self._user_input = user_input
         self._answers = tuple(answers)
         self._weight_names = tuple(weights)
+        self._measured: set[torch.Size] = set()
         for number, tensor in enumerate(weights.values()):
             if tensor.is_floating_point():
                 self.register_parameter(f"weight_{number}", nn.Parameter(tensor, requires_grad=False))
@@ -100,7 +105,18 @@ class ExportedNetwork(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the graph's outputs in order."""
-        values: dict[str, Any] = {name: getattr(self, f"weight_{number}") for number, name in enumerate(self._weight_names)}
+        weights = {name: getattr(self, f"weight_{number}") for number, name in enumerate(self._weight_names)}
+        if inputs.shape not in self._measured:
+            # unheard by a probe, to which these are no activations
+            with _disable_current_modes(), suppress(NotImplementedError):  # sizes that hang on numbers are looked at when they are there
+                self._run({name: weight.to("meta") for name, weight in weights.items()}, inputs.to("meta"))
+            self._measured.add(inputs.shape)
+        return self._run(weights, inputs)
+
+    def _run(self, values: dict[str, Any], inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Computes; on the device `meta`, which has sizes and no numbers, only how much memory that takes."""
+        most = max(_MOST_NUMBERS, _MOST_GROWTH * inputs.numel())
+        sizes: dict[str, int] = {}
         values[self._user_input] = inputs
         for step in self._steps:
             keywords = {name: _value(argument, values, inputs.device) for name, argument in step.keywords}
@@ -110,8 +126,15 @@ class ExportedNetwork(nn.Module):
             elif step.results:
                 for names, part in zip(step.results, result, strict=True):
                     _bind(names, part, values)
+            for name in _flat(step.results):
+                sizes[name] = values[name].numel() if isinstance(values[name], torch.Tensor) else 0
+            if sum(sizes.values()) > most:
+                raise BadSubjectError(
+                    f"the exported graph keeps {sum(sizes.values())} numbers at once for an input of {inputs.numel()}; that is refused"
+                )
             for name in step.last_uses:
                 del values[name]
+                sizes.pop(name, None)
         return tuple(values[name] for name in self._answers)
 
 
@@ -235,7 +258,7 @@ def _steps(nodes: Sequence[Mapping[str, Any]], kept: set[str]) -> list[_Step]:
                 positional.append(argument)
         results = tuple(_result_names(_filled(output)) for output in node["outputs"])
         names = _names([*positional, *(argument for _, argument in keywords)])
-        names.update(name for result in results for name in ((result,) if isinstance(result, str) else result))
+        names.update(_flat(results))
         steps.append(_Step(call, tuple(positional), tuple(keywords), results, tuple(sorted(names - seen))))
         seen |= names
     return steps[::-1]
@@ -248,6 +271,10 @@ def _result_names(output: Mapping[str, Any]) -> tuple[str, ...] | str:
     if kind == "as_none":
         return ()
     return str(value["as_name"] if "as_name" in value else value["name"])
+
+
+def _flat(results: Sequence[tuple[str, ...] | str]) -> list[str]:
+    return [name for result in results for name in ((result,) if isinstance(result, str) else result)]
 
 
 def _bind(names: tuple[str, ...] | str, value: Any, values: dict[str, Any]) -> None:

@@ -18,14 +18,14 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
-from skidpad.drives.opening import open_drive
+from skidpad.drives.opening import LostDrive
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.work import Phase, Rides, check_unchanged, command
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
@@ -47,7 +47,7 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class Comparing:
-    """A campaign with everything loaded; `drive` is None where RQ0 is left out."""
+    """A campaign with everything loaded; `drive` is None where RQ0 is left out, and a LostDrive where it is gone."""
 
     settings: ComparingSettings
     subject: Subject
@@ -60,8 +60,8 @@ class Comparing:
     def load(cls, settings: ComparingSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and draws the scenarios, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
-        drive = open_drive(settings.drive) if settings.drive else None
-        if drive is not None and not drive.has_labels:
+        drive = drive_of(seen, settings.drive) if settings.drive else None
+        if drive is not None and not isinstance(drive, LostDrive) and not drive.has_labels:
             raise SkidpadError(f"no frame of {drive.name!r} has a label, so that simulated steering cannot be matched; give another drive")
         subject = subject_of(seen, settings.subject, settings.device)
         _ = subject.description.steering_column  # a subject without steering ends the work here

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.core.units import AngleUnit
+from skidpad.drives.opening import LostDrive
 from skidpad.kinds.drives.campaign import features_of
 from skidpad.kinds.drives.compare.summary import CONSISTENT, Comparison, Matching, ScenarioResult, summarise
 from skidpad.kinds.drives.page import films
@@ -300,11 +301,11 @@ def _matching_tables(found: Comparison) -> list[Table]:
 
 
 def _recorded(campaign: Comparing) -> str:
-    return (
-        "none: RQ0 was left out"
-        if campaign.drive is None
-        else f"{plain(campaign.drive.name, 120)}, {counted(len(campaign.drive), 'frame')}"
-    )
+    if campaign.drive is None:
+        return "none: RQ0 was left out"
+    if isinstance(campaign.drive, LostDrive):
+        return plain(f"{campaign.drive.name}, without which there is no RQ0: {campaign.drive.why}", 600)
+    return f"{plain(campaign.drive.name, 120)}, {counted(len(campaign.drive), 'frame')}"
 
 
 def _plain(value: object) -> str:

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from skidpad.core.images import FloatArray
 from skidpad.core.units import AngleUnit
+from skidpad.drives.opening import LostDrive
 from skidpad.kinds.drives.compare.campaign import MATCHED, OFFLINE, ONLINE, Comparing
 from skidpad.kinds.drives.records import unpack
 from skidpad.oracles.agreement import Agreement
@@ -265,7 +266,7 @@ def summarise(campaign: Comparing, run: Run) -> Comparison:
 
 
 def _matching(campaign: Comparing, run: Run) -> tuple[Matching | None, float]:
-    if campaign.drive is None:
+    if campaign.drive is None or isinstance(campaign.drive, LostDrive):
         return None, float("nan")
     unit_rad = campaign.settings.unit_rad
     rows = [row for row in run.records(MATCHED, _COLUMNS).to_pylist() if not row["problem"]]

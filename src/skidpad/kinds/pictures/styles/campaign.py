@@ -26,7 +26,7 @@ from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.work import check_unchanged
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
 from skidpad.kinds.pictures.styles.condition import Condition, find
@@ -94,7 +94,7 @@ class Tactic:
                 "test it with `skidpad weather test`"
             )
         filter_of(settings.validity, card)
-        return cls(settings, subject, open_drive(settings.drive), Weather(card, weights, settings.device), decoder)
+        return cls(settings, subject, drive_of(seen, settings.drive), Weather(card, weights, settings.device), decoder)
 
     @cached_property
     def column(self) -> int:

@@ -13,6 +13,7 @@ import torch
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.drives.drive import Problem
+from skidpad.drives.opening import LostDrive
 from skidpad.kinds.pictures.styles.applying import picture, recipe_of
 from skidpad.kinds.pictures.styles.campaign import phase_name
 from skidpad.kinds.pictures.styles.settings import GUIDES
@@ -50,6 +51,8 @@ def tactic_warnings(campaign: Tactic, summary: TacticSummary) -> tuple[str, ...]
             "The filter refused every scene under every condition, so that nothing was judged. Look at the scenes: where the weather "
             "destroys them, learn it for longer; where it does not, search with --validity off."
         )
+    if isinstance(campaign.drive, LostDrive):
+        warnings.append(f"Pictures cannot be drawn: {campaign.drive.why}")
     return tuple(warnings)
 
 

@@ -17,8 +17,7 @@ from skidpad.core.images import Frames, as_numpy
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe, Stimulus
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.drives.opening import open_drive
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.settings import DeepTestSettings
@@ -123,7 +122,7 @@ class DeepRoad(DeepTest):
         """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
         weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
         subject, subject_device = _load_subject(road, seen)
-        drive = open_drive(road.drive)
+        drive = drive_of(seen, road.drive)
         if not JudgedOutput.of(subject.description, road.output).output.is_angle:
             angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
             raise SkidpadError(

@@ -80,8 +80,7 @@ class Assembled:
     @property
     def found(self) -> Found:
         """What was covered so far, and found by the last run."""
-        covered = (int(bits.sum()) for bits in (self._covered_nc, self._covered_kmnc, self._covered_nbc))
-        return Found(*covered, findings=self._findings)
+        return Found(int(self._covered_nc.sum()), int(self._covered_kmnc.sum()), int(self._covered_nbc.sum()), self._findings)
 
     def run(self, setting: Setting, *, nc_only: bool) -> None:
         """Tests all mutants."""

@@ -65,7 +65,7 @@ class Floor:
         self._frames = frames
         blocks = range(ceil(len(frames) / campaign.shard_frames))
         recipes = grid_recipes(campaign.stimuli)
-        self._parts = [(block, (Recipe(),)) for block in blocks]
+        self._parts: list[tuple[int, tuple[Recipe, ...]]] = [(block, (Recipe(),)) for block in blocks]
         self._parts += [(block, recipes[part.rows]) for block in blocks for part in grid_cut(campaign, block)]
 
     @property

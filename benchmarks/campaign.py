@@ -1,19 +1,22 @@
-"""How many images a second a DeepTest campaign tests, beside the ways it would be done without skidpad.
+"""How many images a second a DeepTest campaign tests, beside the ways it would be done without skidpad, and how much of it is overhead.
 
 Every way gets the same frames, mutants (the grids of all nine transforms), network (PilotNet), neuron bounds and tolerance, and
-does the same work: transform, predict, coverage (NC, KMNC with 1000 sections, NBC), oracle.
+does the same work: transform, predict, coverage (NC, KMNC with 1000 sections, NBC), oracle. Before the clock starts, every way tests a
+few frames; where one covers or finds something else than skidpad does, the benchmark fails.
 
 (a) DeepTest's way: one image at a time, a Python loop over layers and neurons; measured on fewer images. The authors' program
     made a pass through the network for each layer; that is a row of its own, and the headline spares it those.
-(b) assembled: OpenCV in a DataLoader, batched torch with hooks, dnn-tip; a trial before each round finds its fastest setting.
-bare: transform, resize and forward alone, each over all images and all cores; their sum is what no way can be under.
+(b) assembled: OpenCV in a DataLoader, batched torch with hooks, dnn-tip.
+floor: skidpad's own transforms, preprocessing and network on the batches of the campaign, and nothing else.
 
-The ways take turns in rounds, so that a busy machine disturbs all of them alike; a figure is the median over rounds.
-Where a way can use one thread or all, both are tried in each round and the faster counts.
-overhead_share = (time of skidpad - sum of the bare times) / time of skidpad, each the median of its wall time an image.
+The ways take turns in rounds. A way that can use more or fewer threads or processes does what was fastest in a trial before.
+images_per_s and how much faster skidpad is go by wall time, overhead_share by processor time of this process and its children:
+overhead_share = (campaign - floor) / campaign, round by round. A figure is the median over rounds, with their range beside it.
 Frames are in memory for every way but skidpad, which reads its drive of JPEGs from disk and writes its run to disk.
 
-Run: python benchmarks/campaign.py [--quick] [--frames 64] [--rounds 3] [--drive DRIVE] [--subject SUBJECT]
+A run that other programs disturb ends with `disturbed: ...` and without figures.
+
+Run: python benchmarks/campaign.py [--quick] [--frames 64] [--rounds 7] [--drive DRIVE] [--subject SUBJECT]
 """
 
 from __future__ import annotations
@@ -22,12 +25,11 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from math import radians
-from multiprocessing import active_children
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -42,76 +44,107 @@ from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.pretrained import pretrained
 from ways.assembled import Assembled, Setting
-from ways.case import Case, threads
+from ways.case import Case, Found, threads
 from ways.deeptest_way import DeepTestWay, Passes
-from ways.drive_on_disk import jpeg_drive
-from ways.skidpad_way import BareKernels, SkidpadWay
+from ways.drives import jpeg_drive
+from ways.family import processor_s
+from ways.skidpad_way import Floor, SkidpadWay
 
 WITHIN_DEG = 10.0
-TICKS = os.sysconf("SC_CLK_TCK")
+COMPARED_FRAMES = 4
+"""Frames that every way tests before the clock starts: seconds for (a)."""
 
+BEYOND = 1e-5
+"""How much wider than the frames gave them the neurons' bounds are, as a share; rounding changes a tenth of that."""
 
-@dataclass
-class Timing:
-    """Wall and processor seconds an image, one entry a round."""
+APART = 0.005
+"""By which share of what skidpad covered a way may differ: batches of another size round the last bits of an activation otherwise."""
 
-    wall_s: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
+LEAST_CORES = 0.85
+"""The share of its cores that the floor gets on a machine of its own; it reads nothing and waits for nobody."""
 
-    @property
-    def image_s(self) -> float:
-        """The median wall time of an image."""
-        return median(self.wall_s)
+WIDEST = 0.15
+"""The range of the rounds' processor times, as a share of their median, that a machine of one's own stays within."""
+
+OURS, OURS_NC, FLOOR = "skidpad", "skidpad, NC only", "floor"
+THEIRS = {
+    "vs_deeptest_way": ("(a) DeepTest's way", OURS),
+    "vs_best_assembled": ("(b) assembled", OURS),
+    "vs_deeptest_way_nc": ("(a) DeepTest's way, NC only", OURS_NC),
+    "vs_deeptest_program_nc": ("(a) NC only, a pass a layer", OURS_NC),
+    "vs_best_assembled_nc": ("(b) assembled, NC only", OURS_NC),
+}
+"""How much faster skidpad is: the other way, and what of skidpad it is compared with."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One contender: each of `runs` tests images and returns how many; the fastest of a round is its figure."""
+class Rounds:
+    """One contender: `run` tests images and returns how many; wall and processor seconds an image, one entry a round."""
 
-    name: str
-    runs: tuple[Callable[[], int], ...]
-    timing: Timing = field(default_factory=Timing)
+    run: Callable[[], int]
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
 
     def measure(self) -> None:
-        """Runs once in every setting and notes the time an image of the fastest."""
-        wall_s, cpu_s = min(_timed(run) for run in self.runs)
-        self.timing.wall_s.append(wall_s)
-        self.timing.cpu_s.append(cpu_s)
+        """Runs once and notes the time an image."""
+        cpu, wall = processor_s(), time.perf_counter()
+        images = self.run()
+        self.wall_s.append((time.perf_counter() - wall) / images)
+        self.cpu_s.append((processor_s() - cpu) / images)
 
 
-def _timed(run: Callable[[], int]) -> tuple[float, float]:
-    cpu, wall = processor_s(), time.perf_counter()
-    images = run()
-    return (time.perf_counter() - wall) / images, (processor_s() - cpu) / images
+@dataclass(frozen=True)
+class Spread:
+    """The median over rounds, and their range."""
 
+    middle: float
+    least: float
+    most: float
 
-def processor_s() -> float:
-    """Returns the processor time of this process and its living children (Linux; elsewhere of this process alone)."""
-    used = time.process_time()
-    for child in active_children():
-        stat = Path(f"/proc/{child.pid}/stat")
-        if stat.exists():
-            user, system = stat.read_text().rpartition(")")[2].split()[11:13]
-            used += (int(user) + int(system)) / TICKS
-    return used
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Sums up one value a round."""
+        return cls(median(values), min(values), max(values))
+
+    def text(self, form: str) -> str:
+        """Writes the median and, in brackets, the range."""
+        return f"{self.middle:{form}} ({self.least:{form}} to {self.most:{form}})"
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Images a second through a DeepTest campaign, against the other ways.")
     parser.add_argument("--quick", action="store_true", help="a few small frames and one round: does it run?")
     parser.add_argument("--frames", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--drive", default="", help="as `skidpad test` takes it; by default a rendered one of 320 x 240")
     parser.add_argument("--subject", default="", help="a PilotNet's description; by default the one that comes along")
     parser.add_argument("--transforms", default="", help="comma-separated; all nine by default")
     given = parser.parse_args()
     if given.quick:
-        given.frames, given.rounds, given.transforms = 2, 1, given.transforms or "contrast,rotation"
+        given.frames, given.rounds, given.transforms = 4, 1, given.transforms or "contrast,rotation"
     given.drive = given.drive or f"rendered?frames={given.frames}&seed=7&width=320&height={80 if given.quick else 240}"
     return given
 
 
-def prepare(given: argparse.Namespace, folder: Path) -> tuple[Case, DeepTest, Path]:
+@dataclass(frozen=True)
+class Prepared:
+    """The campaign and the same as the other ways take it; profile: the file with the neuron bounds."""
+
+    case: Case
+    campaign: DeepTest
+    subject: NetworkSubject
+    profile: Path
+
+    def head(self, frames: int) -> Prepared:
+        """Returns the same with the first frames alone."""
+        return replace(
+            self,
+            case=replace(self.case, frames=self.case.frames[:frames]),
+            campaign=replace(self.campaign, drive=self.campaign.drive.head(frames)),
+        )
+
+
+def prepare(given: argparse.Namespace, folder: Path) -> Prepared:
     drive = jpeg_drive(open_drive(given.drive).head(given.frames), folder / "drive")
     settings = DeepTestSettings(
         subject=given.subject or str(pretrained("pilotnet-rendered")),
@@ -123,59 +156,71 @@ def prepare(given: argparse.Namespace, folder: Path) -> tuple[Case, DeepTest, Pa
         profile_drive=drive,
     )
     campaign = DeepTest.load(settings)
-    if not isinstance(campaign.subject, NetworkSubject) or not isinstance(campaign.subject.module, torch.nn.Sequential):
+    subject = campaign.subject
+    if not isinstance(subject, NetworkSubject) or not isinstance(subject.module, torch.nn.Sequential):
         raise SystemExit("the other ways know PilotNet of the zoo alone; give --subject such a one")
     # every second frame gives the bounds, so that the others reach beyond them and NBC has something to count
     half = campaign.drive[::2]
-    profile = profile_of(campaign.subject, half.batches(64), campaign.drive.sha256)
+    profile = profile_of(subject, half.batches(64), campaign.drive.sha256)
+    # no value may lie on a bound: there its last bits decide, and dnn-tip counts it as outside, which covers all of NBC at once
+    margin = BEYOND * torch.maximum(profile.low.abs(), profile.high.abs()) + BEYOND
+    profile.low, profile.high = profile.low - margin, profile.high + margin
     profile.save(folder / "profile.safetensors")
     case = Case(
         frames=campaign.drive.read(range(len(campaign.drive))).frames,
         recipes=grid_recipes(campaign.stimuli),
-        module=campaign.subject.module,
+        module=subject.module,
         profile=profile,
-        layer_widths=tuple(layer.stop - layer.start for layer in campaign.subject.layers),
+        layer_widths=tuple(layer.stop - layer.start for layer in subject.layers),
         within_rad=radians(WITHIN_DEG),
     )
-    return case, campaign, folder / "profile.safetensors"
+    return Prepared(case, campaign, subject, folder / "profile.safetensors")
 
 
-class TunedAssembled:
-    """The assembled way, in the setting that a trial on a part of the images found fastest just before."""
-
-    def __init__(self, case: Case, cores: int, *, trials: bool) -> None:
-        counts = sorted({1, max(1, cores // 2), cores}) if trials else [1]
-        few = replace(case, frames=case.frames[:16], recipes=case.recipes[:: max(1, len(case.recipes) // 16)])
-        self._images = case.images
-        self._small = {workers: Assembled(few, workers) for workers in counts} if trials else {}
-        self.whole = {workers: Assembled(case, workers) for workers in counts}
-        self.settings = [Setting(*chosen) for chosen in product(counts, counts)]
-        self.chosen = [self.settings[0]]
-        for way in self._small.values():
-            way.run(self.settings[0], nc_only=True)  # starts its workers
-
-    def choose(self) -> None:
-        """Tries every setting on a few images."""
-        if self._small:
-            entries = [Entry("", (partial(self._try, setting),)) for setting in self.settings]
-            take_turns(entries, 2)
-            self.chosen.append(min(zip(self.settings, entries, strict=True), key=lambda pair: min(pair[1].timing.wall_s))[0])
-
-    def run(self, *, nc_only: bool) -> int:
-        """Tests all mutants."""
-        self.whole[self.chosen[-1].workers].run(self.chosen[-1], nc_only=nc_only)
-        return self._images
-
-    def _try(self, setting: Setting) -> int:
-        self._small[setting.workers].run(setting, nc_only=True)
-        return 1
+def found_by_each(few: Prepared) -> dict[str, Found]:
+    """Lets every way test a few frames."""
+    alone = DeepTestWay(few.case, nc_only=False)
+    together = Assembled(few.case, workers=1)
+    with threads(1, 1):
+        alone.run(range(len(few.case.frames)))
+    together.run(Setting(1, 1), nc_only=False)
+    return {OURS: SkidpadWay(few.campaign, few.profile).found(), "(a)": alone.found, "(b)": together.found}
 
 
-def take_turns(entries: Iterable[Entry], rounds: int, before: Callable[[], None] = lambda: None) -> None:
-    for _ in range(rounds):
-        before()
-        for entry in entries:
-            entry.measure()
+def check_same_work(found: Mapping[str, Found]) -> None:
+    """Ends the benchmark where a way did other work than skidpad."""
+    ours = asdict(found[OURS])
+    for name, theirs in found.items():
+        for what, count in asdict(theirs).items():
+            if abs(count - ours[what]) > max(1.0, APART * ours[what]):
+                raise SystemExit(
+                    f"{name} does other work than skidpad: it counts {count:,} {what}, skidpad {ours[what]:,}; they may be {APART:.1%} "
+                    "apart. Compare the mutants and the activations of the two before you believe any timing."
+                )
+
+
+def fastest(runs: Sequence[Callable[[], int]]) -> int:
+    """Returns which of several runs is the fastest; each runs twice, in turns."""
+    trials = [Rounds(run) for run in runs]
+    if len(trials) > 1:
+        for trial in trials * 2:
+            trial.measure()
+    return min(range(len(trials)), key=lambda place: min(trials[place].wall_s, default=0.0))
+
+
+def tuned_assembled(case: Case, cores: int, *, trials: bool) -> tuple[Assembled, Setting]:
+    """Returns the assembled way with the setting that was fastest on a part of the images."""
+    counts = sorted({1, max(1, cores // 2), cores}) if trials else [1]
+    few = replace(case, frames=case.frames[:16], recipes=case.recipes[:: max(1, len(case.recipes) // 16)])
+    small = {workers: Assembled(few, workers) for workers in counts}
+    settings = [Setting(*chosen) for chosen in product(counts, counts)]
+    chosen = settings[fastest([partial(_assembled, small[setting.workers], setting, few.images, nc_only=True) for setting in settings])]
+    return Assembled(case, chosen.workers), chosen
+
+
+def _assembled(way: Assembled, setting: Setting, images: int, *, nc_only: bool) -> int:
+    way.run(setting, nc_only=nc_only)
+    return images
 
 
 def _deeptest(case: Case, torch_threads: int, images: int, *, nc_only: bool, passes: Passes = "one") -> int:
@@ -187,82 +232,102 @@ def _deeptest(case: Case, torch_threads: int, images: int, *, nc_only: bool, pas
     return way.images
 
 
-def _whole(work: Callable[[], object], images: int) -> Callable[[], int]:
-    def run() -> int:
-        work()
-        return images
+def _skidpad(way: SkidpadWay, images: int, *, nc_only: bool) -> int:
+    way.run(nc_only=nc_only)
+    return images
 
-    return run
+
+def disturbance(rounds: Mapping[str, Rounds], usable_cores: float) -> str:
+    """Says how other programs disturbed the rounds so far; empty where they did not."""
+    floor = rounds[FLOOR]
+    share = min(cpu_s / wall_s for cpu_s, wall_s in zip(floor.cpu_s, floor.wall_s, strict=True)) / usable_cores
+    if share < LEAST_CORES:
+        return f"in one round the floor had {share:.0%} of its cores; a machine of its own gives it {LEAST_CORES:.0%} or more"
+    for name in (OURS, OURS_NC, FLOOR):
+        cpu = Spread.of(rounds[name].cpu_s)
+        if cpu.most - cpu.least > WIDEST * cpu.middle:
+            span = f"{cpu.least * 1e3:.2f} to {cpu.most * 1e3:.2f} CPU ms an image"
+            return f"the rounds of '{name}' took {span}; a machine of its own stays within {WIDEST:.0%} of the median"
+    return ""
+
+
+def figures_of(rounds: Mapping[str, Rounds]) -> dict[str, Spread]:
+    """Returns the headline figures: rates and ratios by wall time, the overhead by processor time, all round by round."""
+
+    def ratios(theirs: Sequence[float], ours: Sequence[float]) -> list[float]:
+        return [other / own for other, own in zip(theirs, ours, strict=True)]
+
+    found = {key: ratios(rounds[other].wall_s, rounds[own].wall_s) for key, (other, own) in THEIRS.items()}
+    found["floor_vs_deeptest_way"] = ratios(rounds[THEIRS["vs_deeptest_way"][0]].wall_s, rounds[FLOOR].wall_s)
+    for key, own in (("", OURS), ("_nc", OURS_NC)):
+        found[f"overhead_share{key}"] = [1.0 - share for share in ratios(rounds[FLOOR].cpu_s, rounds[own].cpu_s)]
+        found[f"images_per_s{key}"] = [1.0 / wall_s for wall_s in rounds[own].wall_s]
+        found[f"cpu_ms_per_image{key}"] = [cpu_s * 1e3 for cpu_s in rounds[own].cpu_s]
+    return {key: Spread.of(values) for key, values in found.items()}
+
+
+def report(rounds: Mapping[str, Rounds], disturbed: str) -> dict[str, float | bool | None]:
+    """Prints the table, or what disturbed it, and returns what programs read: no figure of a disturbed run."""
+    figures = figures_of(rounds)
+    if disturbed:
+        print(f"\ndisturbed: {disturbed}.\nNo figure of this run is worth anything; run it again when nothing else runs.")
+        return {"disturbed": True} | dict.fromkeys(figures)
+    print(f"\n{'median (range of the rounds)':30}{'images/s':>26}{'CPU ms an image':>26}   skidpad is faster")
+    times = {other: figures[key].text(".1f") + "x" for key, (other, _) in THEIRS.items()}
+    for name, each in rounds.items():
+        rate = Spread.of([1.0 / wall_s for wall_s in each.wall_s]).text(",.0f")
+        cpu_ms = Spread.of([cpu_s * 1e3 for cpu_s in each.cpu_s]).text(".2f")
+        print(f"{name:30}{rate:>26}{cpu_ms:>26}   {times.get(name, '')}")
+    print(f"\noverhead: {figures['overhead_share'].text('.1%')} of skidpad's processor time lies above the floor", end="")
+    print(f", {figures['overhead_share_nc'].text('.1%')} with NC alone")
+    print(f"the floor is {figures['floor_vs_deeptest_way'].text('.1f')}x as fast as (a): no way with this network on these cores is faster")
+    return {"disturbed": False} | {key: round(spread.middle, 4) for key, spread in figures.items()}
 
 
 def main() -> None:
     given = arguments()
     cores = torch.get_num_threads()
+    print(f"load at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; torch {torch.__version__}")
     with TemporaryDirectory() as temporary:
-        case, campaign, profile = prepare(given, Path(temporary))
-        load = os.getloadavg()
-        print(f"{len(case.frames)} frames of {case.frames.shape[2]} x {case.frames.shape[1]}, {case.images:,} images, {cores} cores")
-        print(f"load at the start: {load[0]:.1f} of {os.cpu_count()}; torch {torch.__version__}")
-        theirs = TunedAssembled(case, cores, trials=not given.quick)
-        ours = SkidpadWay(campaign, profile)
-        bare = BareKernels(case, cores)
+        prepared = prepare(given, Path(temporary))
+        case = prepared.case
+        print(f"{len(case.frames)} frames of {case.frames.shape[2]} x {case.frames.shape[1]}, {case.images:,} images, {cores} threads")
+        found = found_by_each(prepared.head(COMPARED_FRAMES))
+        print(f"covered and found on the first {min(COMPARED_FRAMES, len(case.frames))} frames:")
+        for name, what in found.items():
+            print(f"  {name:8} " + ", ".join(f"{key} {count:,}" for key, count in asdict(what).items()), flush=True)
+        check_same_work(found)
+        theirs, setting = tuned_assembled(case, cores, trials=not given.quick)
         alone = partial(_deeptest, case, images=1 if given.quick else 100)
         counts = sorted({1, cores})
-        entries = {
-            "ours": Entry("skidpad", (_whole(lambda: ours.run(nc_only=False), case.images),)),
-            "ours_nc": Entry("skidpad, NC only", (_whole(lambda: ours.run(nc_only=True), case.images),)),
-            "transform": Entry("bare: transform", (_whole(bare.transform, case.images),)),
-            "resize": Entry("bare: resize, colour, floats", (_whole(bare.resize, case.images),)),
-            "forward": Entry("bare: forward", (_whole(bare.forward, case.images),)),
-            "assembled": Entry("(b) assembled", (partial(theirs.run, nc_only=False),)),
-            "assembled_nc": Entry("(b) assembled, NC only", (partial(theirs.run, nc_only=True),)),
-            "deeptest": Entry("(a) DeepTest's way", tuple(partial(alone, count, nc_only=False) for count in counts)),
-            "deeptest_nc": Entry("(a) DeepTest's way, NC only", tuple(partial(alone, count, nc_only=True) for count in counts)),
-            "program_nc": Entry(
-                "(a) NC only, a pass a layer", tuple(partial(alone, count, nc_only=True, passes="each layer") for count in counts)
-            ),
+        count = counts[fastest([partial(alone, each, nc_only=True) for each in counts])]
+        print(f"fastest settings: (a) {count} torch threads; (b) {setting}", flush=True)
+        ours = SkidpadWay(prepared.campaign, prepared.profile)
+        floor = Floor(prepared.campaign, prepared.subject, case.frames)
+        runs: dict[str, Callable[[], int]] = {
+            OURS: partial(_skidpad, ours, case.images, nc_only=False),
+            FLOOR: floor.run,
+            OURS_NC: partial(_skidpad, ours, case.images, nc_only=True),
+            "(b) assembled": partial(_assembled, theirs, setting, case.images, nc_only=False),
+            "(b) assembled, NC only": partial(_assembled, theirs, setting, case.images, nc_only=True),
+            "(a) DeepTest's way": partial(alone, count, nc_only=False),
+            "(a) DeepTest's way, NC only": partial(alone, count, nc_only=True),
+            "(a) NC only, a pass a layer": partial(alone, count, nc_only=True, passes="each layer"),
         }
-        ours.look()
-        take_turns(entries.values(), given.rounds, theirs.choose)
-        report(entries, case, ours, theirs, given)
-
-
-def report(entries: dict[str, Entry], case: Case, ours: SkidpadWay, theirs: TunedAssembled, given: argparse.Namespace) -> None:
-    image_s = {name: entry.timing.image_s for name, entry in entries.items()}
-    print(f"\n{'':30}{'images/s':>9}{'ms/image':>10}{'CPU ms':>8}{'skidpad is':>15}  images/s in each round")
-    for name, entry in entries.items():
-        ratio = image_s[name] / image_s["ours_nc" if name.endswith("_nc") else "ours"]
-        rounds = " ".join(f"{1 / wall_s:.0f}" for wall_s in entry.timing.wall_s)
-        cpu_ms = median(entry.timing.cpu_s) * 1e3
-        faster = "" if name.startswith("ours") or name in {"transform", "resize", "forward"} else f"{ratio:.1f}x faster"
-        print(f"{entry.name:30}{1 / image_s[name]:9.0f}{image_s[name] * 1e3:10.3f}{cpu_ms:8.2f}{faster:>15}  {rounds}")
-    bare_s = image_s["transform"] + image_s["resize"] + image_s["forward"]
-    overhead = {name: (image_s[name] - bare_s) / image_s[name] for name in ("ours", "ours_nc")}
-    print(f"\nsum of the bare kernels: {bare_s * 1e3:.3f} ms an image; skidpad spends {overhead['ours']:.1%} of its time above it")
-    print(f"on these cores, no way with this network could be more than {image_s['deeptest'] / bare_s:.1f}x faster than (a)")
-    print(f"settings of (b), fastest in its round: {'; '.join(map(str, theirs.chosen[1:] or theirs.chosen))}")
-    way = theirs.whole[theirs.chosen[-1].workers]
-    counted = {"nc": int(way.nc.sum()), "kmnc": int(way.kmnc.sum()), "nbc": int(way.nbc.sum())}
-    print("covered regions, skidpad / assembled: " + ", ".join(f"{name} {ours.covered[name]} / {counted[name]}" for name in counted))
-    print(f"findings, skidpad / assembled: {ours.findings} / {way.findings} of {case.images:,} (they differ where the resizing does)")
-    print(f"load at the end: {os.getloadavg()[0]:.1f} of {os.cpu_count()}")
-    figures = {
-        "vs_deeptest_way": image_s["deeptest"] / image_s["ours"],
-        "vs_best_assembled": image_s["assembled"] / image_s["ours"],
-        "overhead_share": overhead["ours"],
-        "images_per_s": 1 / image_s["ours"],
-        "images_per_s_nc": 1 / image_s["ours_nc"],
-        "vs_deeptest_way_nc": image_s["deeptest_nc"] / image_s["ours_nc"],
-        "vs_deeptest_program_nc": image_s["program_nc"] / image_s["ours_nc"],
-        "vs_best_assembled_nc": image_s["assembled_nc"] / image_s["ours_nc"],
-        "overhead_share_nc": overhead["ours_nc"],
-        "bare_vs_deeptest_way": image_s["deeptest"] / bare_s,
-        "cpu_ms_per_image": median(entries["ours"].timing.cpu_s) * 1e3,
-        "images": case.images,
-        "rounds": given.rounds,
-        "load": os.getloadavg()[0],
-    }
-    print(json.dumps({name: round(value, 4) for name, value in figures.items()}))
+        for run in (runs[OURS], runs[FLOOR], runs["(b) assembled, NC only"]):
+            run()  # workers begin and caches fill before the clock starts
+        rounds = {name: Rounds(run) for name, run in runs.items()}
+        disturbed = ""
+        for _ in range(given.rounds):
+            for each in rounds.values():
+                each.measure()
+            disturbed = disturbance(rounds, floor.usable_cores)
+            if disturbed:
+                break  # more rounds cannot take it back
+        figures = report(rounds, disturbed)
+    load = os.getloadavg()[0]
+    print(f"load at the end: {load:.1f} on {os.cpu_count()} cores")
+    print(json.dumps(figures | {"images": case.images, "rounds": given.rounds, "load": round(load, 2)}))
 
 
 if __name__ == "__main__":

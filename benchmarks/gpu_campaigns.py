@@ -52,7 +52,7 @@ from skidpad.subjects.loading import load_subject
 from skidpad.subjects.pretrained import pretrained
 from style_search import random_weather
 from ways.campaign_stages import Stages, staged
-from ways.drive_on_disk import jpeg_drive
+from ways.drives import jpeg_drive
 from ways.roofline import Cost, busy_s, copied_bytes_per_s, cost_of, data_sheet, now
 
 SUBJECT = str(pretrained("pilotnet-rendered"))

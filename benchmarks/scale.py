@@ -45,9 +45,8 @@ from skidpad.runs.workers.processes import Processes
 from skidpad.runs.workers.protocol import Workers
 from skidpad.runs.workers.ray_cluster import RayCluster
 from skidpad.subjects.pretrained import pretrained
-from ways.drive_on_disk import jpeg_drive
+from ways.drives import AtWork, jpeg_drive
 from ways.family import business, processor_s
-from ways.scale_drive import AtWork
 
 MEMORY = Path(__file__).parent / "ways" / "scale_memory.py"
 ONE, TWO, RAY = "1 worker", "2 local processes", "Ray, 2 workers"

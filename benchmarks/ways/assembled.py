@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from ways.case import NC_THRESHOLD, SECTIONS, Case, observed, threads, to_input
-from ways.plain import HEIGHT_PX, WIDTH_PX, plain_input
+from ways.case import HEIGHT_PX, NC_THRESHOLD, SECTIONS, WIDTH_PX, Case, Found, observed, plain_input, threads, to_input
 
 BATCH = 64
 
@@ -73,10 +72,15 @@ class Assembled:
         self._kmnc = KMNC(low, high, SECTIONS)
         self._nbc = NBC(low, high, std, 0.0)
         neurons = sum(widths)
-        self.nc = np.zeros(neurons, np.bool_)
-        self.kmnc = np.zeros((neurons, SECTIONS), np.bool_)
-        self.nbc = np.zeros((neurons, 2), np.bool_)
-        self.findings = 0
+        self._covered_nc = np.zeros(neurons, np.bool_)
+        self._covered_kmnc = np.zeros((neurons, SECTIONS), np.bool_)
+        self._covered_nbc = np.zeros((neurons, 2), np.bool_)
+        self._findings = 0
+
+    @property
+    def found(self) -> Found:
+        """What was covered so far, and found by the last run."""
+        return Found(int(self._covered_nc.sum()), int(self._covered_kmnc.sum()), int(self._covered_nbc.sum()), self._findings)
 
     def run(self, setting: Setting, *, nc_only: bool) -> None:
         """Tests all mutants."""
@@ -88,7 +92,7 @@ class Assembled:
         together = np.concatenate(answers)
         original_rad = together[: len(self._case.frames)]
         deviation_rad = np.abs(together.reshape(-1, len(original_rad)) - original_rad)
-        self.findings = int((deviation_rad[1:] >= self._case.within_rad).sum())
+        self._findings = int((deviation_rad[1:] >= self._case.within_rad).sum())
 
     def _forward(self) -> Iterator[tuple[NDArray[np.float32], list[NDArray[np.float32]]]]:
         layers: list[NDArray[np.float32]] = []
@@ -108,10 +112,10 @@ class Assembled:
                 hook.remove()
 
     def _cover(self, layers: list[NDArray[np.float32]], *, nc_only: bool) -> None:
-        self.nc |= self._nac([_scaled(layer) for layer in layers])[1].any(axis=0)
+        self._covered_nc |= self._nac([_scaled(layer) for layer in layers])[1].any(axis=0)
         if not nc_only:
-            self.kmnc |= self._kmnc(layers)[1].any(axis=0)
-            self.nbc |= self._nbc(layers)[1].any(axis=0)
+            self._covered_kmnc |= self._kmnc(layers)[1].any(axis=0)
+            self._covered_nbc |= self._nbc(layers)[1].any(axis=0)
 
 
 def _scaled(layer: NDArray[np.float32]) -> NDArray[np.float32]:

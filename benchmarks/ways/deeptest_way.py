@@ -17,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ways.case import NC_THRESHOLD, SECTIONS, Case, observed, to_input
-from ways.plain import plain_input
+from ways.case import NC_THRESHOLD, SECTIONS, Case, Found, observed, plain_input, to_input
 
 Passes = Literal["one", "each layer"]
 
@@ -59,6 +58,11 @@ class DeepTestWay:
                     original_rad = answer_rad
                 elif abs(answer_rad - original_rad) >= self._case.within_rad:
                     self.findings += 1
+
+    @property
+    def found(self) -> Found:
+        """What was covered and found so far."""
+        return Found(len(self.covered.nc), len(self.covered.kmnc), len(self.covered.nbc), self.findings)
 
     def _test(self, mutant: NDArray[np.uint8]) -> float:
         self.images += 1

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from skidpad.runs.workers.processes import Processes
+from ways.drives import reloading, repeating_campaign, tiny_subject
 from ways.family import peaks, processor_s
-from ways.scale_drive import reloading, repeating_campaign, tiny_subject
 
 
 def main() -> None:

@@ -1,27 +1,23 @@
-"""Ours: the campaign itself, from the drive on disk to a finished run folder; and the bare kernels within it."""
+"""Ours: the campaign itself, from the drive on disk to a finished run folder; and the floor that it stands on."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import cv2
-import numpy as np
-import torch
-from torch.nn import functional
-
+from skidpad.core.images import NumpyFrames
+from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.summary import coverage_gains
+from skidpad.kinds.pictures.work import cut, grid_cut
 from skidpad.runs.folder import Run
-from ways.case import Case, threads, to_input
-from ways.plain import CROP_TOP, HEIGHT_PX, WIDTH_PX
-
-BATCH = 32
-"""Frames a batch of the bare kernels, as in the campaign."""
+from skidpad.runs.workers.here import open_lanes
+from skidpad.runs.workers.performing import default_lanes
+from skidpad.subjects.network_subject import NetworkSubject
+from ways.case import Found
 
 
 class SkidpadWay:
@@ -33,22 +29,20 @@ class SkidpadWay:
             True: replace(campaign, settings=replace(campaign.settings, criteria=("nc",))),
         }
         self._profile = profile
-        self.covered: dict[str, int] = {}
-        self.findings = 0
 
     def run(self, *, nc_only: bool) -> None:
         """Makes the folder, computes every record and commits it."""
         with TemporaryDirectory() as folder:
             self._execute(Path(folder) / "run", nc_only=nc_only)
 
-    def look(self) -> None:
-        """Runs once and notes what was covered and found."""
+    def found(self) -> Found:
+        """Runs once and tells what was covered and found."""
         campaign = self._campaigns[False]
         with TemporaryDirectory() as folder:
             run = self._execute(Path(folder) / "run", nc_only=False)
             gains = coverage_gains(run, campaign.blank_tracker(campaign.profile(run)))
-            self.covered = {gain.criterion: gain.together for gain in gains if not gain.stimulus}
-            self.findings = run.findings(columns=("case_id",)).num_rows
+            covered = {gain.criterion: gain.together for gain in gains if not gain.stimulus}
+            return Found(covered["nc"], covered["kmnc"], covered["nbc"], run.findings(columns=("case_id",)).num_rows)
 
     def _execute(self, path: Path, *, nc_only: bool) -> Run:
         campaign = self._campaigns[nc_only]
@@ -58,49 +52,39 @@ class SkidpadWay:
         return run
 
 
-class BareKernels:
-    """The kernels that no way can do without, one after the other over all images, spread over cores as ours are.
+class Floor:
+    """The campaign's own kernels on the campaign's own batches, spread over cores as the campaign spreads them, and nothing else.
 
-    transform: the plain OpenCV calls. resize: crop, antialiased resize, colour, floats. forward: the network alone. Nothing is
-    kept, counted, judged or written. The same images in number and size; resize and forward take the originals, since neither
-    depends on what is on the pictures.
+    Each batch is transformed, brought to the network's input and run through the network. The frames are in memory; nothing is
+    observed, covered, judged, hashed or written.
     """
 
-    def __init__(self, case: Case, lanes: int) -> None:
-        self._case = case
-        self._lanes = lanes
-        self._transforms = case.transforms()
+    def __init__(self, campaign: DeepTest, subject: NetworkSubject, frames: NumpyFrames) -> None:
+        self._campaign = campaign
+        self._subject = subject
+        self._frames = frames
+        blocks = range(ceil(len(frames) / campaign.shard_frames))
+        recipes = grid_recipes(campaign.stimuli)
+        self._parts: list[tuple[int, tuple[Recipe, ...]]] = [(block, (Recipe(),)) for block in blocks]
+        self._parts += [(block, recipes[part.rows]) for block in blocks for part in grid_cut(campaign, block)]
 
-    def transform(self) -> None:
-        """Transforms every frame under every recipe."""
-        self._spread(lambda number, start: [self._transforms[number](frame) for frame in self._frames(start)])
+    @property
+    def usable_cores(self) -> float:
+        """How many cores the floor can keep busy on average: less than all where its parts do not come out even."""
+        return len(self._parts) / ceil(len(self._parts) / default_lanes())
 
-    def resize(self) -> None:
-        """Makes the network's input of every frame, once for each recipe."""
-        self._spread(lambda _number, start: _network_input(self._frames(start)))
+    def run(self) -> int:
+        """Computes all batches and returns how many images they had."""
+        with open_lanes() as lanes:
+            return sum(lanes.map(self._part, self._parts))
 
-    def forward(self) -> None:
-        """Runs the network on every input, once for each recipe."""
-        inputs = [_network_input(self._frames(start)) for start in range(0, len(self._case.frames), BATCH)]
-        self._spread(lambda _number, start: self._case.module(inputs[start // BATCH]))
-
-    def _frames(self, start: int) -> np.ndarray:
-        return self._case.frames[start : start + BATCH]
-
-    def _spread(self, work: Callable[[int, int], object]) -> None:
-        def one(task: tuple[int, int]) -> None:
-            with torch.inference_mode():
-                work(*task)
-
-        tasks = [(number, start) for number in range(len(self._transforms)) for start in range(0, len(self._case.frames), BATCH)]
-        with threads(1, 1), ThreadPoolExecutor(self._lanes) as pool:
-            for _ in pool.map(one, tasks):
-                pass
-
-
-def _network_input(frames: np.ndarray) -> torch.Tensor:
-    pixels = torch.from_numpy(frames[:, round(CROP_TOP * frames.shape[1]) :]).permute(0, 3, 1, 2)
-    small = functional.interpolate(pixels, (HEIGHT_PX, WIDTH_PX), mode="bilinear", antialias=True)
-    tall = small.permute(0, 2, 3, 1).contiguous().numpy().reshape(-1, WIDTH_PX, 3)
-    yuv = np.asarray(cv2.cvtColor(tall, cv2.COLOR_RGB2YUV))
-    return to_input(torch.from_numpy(yuv.reshape(len(frames), HEIGHT_PX, WIDTH_PX, 3)))
+    def _part(self, part: tuple[int, tuple[Recipe, ...]]) -> int:
+        block, recipes = part
+        assembler, network = self._subject.assembler, self._subject.network
+        places = self._campaign.block(block)
+        clip = self._frames[places.start : places.stop]
+        for some in cut(len(clip)):
+            for recipe in recipes:
+                mutants = recipe.apply(clip[some], self._campaign.stimuli)
+                network.answer(assembler.normalise(assembler.shrink(mutants)))
+        return len(clip) * len(recipes)

@@ -18,9 +18,9 @@ import scale
 from skidpad.kinds.pictures.summary import summarise
 from skidpad.runs.workers.here import Here
 from ways.campaign_stages import Stages
+from ways.drives import repeating_campaign, repeating_drive, tiny_subject
 from ways.family import business, descendants, peaks, processor_s
 from ways.roofline import cost_of
-from ways.scale_drive import repeating_campaign, repeating_drive, tiny_subject
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

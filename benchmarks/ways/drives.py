@@ -1,7 +1,8 @@
-"""A drive of any length that repeats a few pictures, a network of a few numbers, and a campaign of both that workers can load."""
+"""Drives for benchmarks: JPEG files in a folder, and one of any length that repeats a few pictures; with a campaign over the latter."""
 
 from __future__ import annotations
 
+import csv
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.core.images import NumpyFrames, decode, encode
+from skidpad.core.images import NumpyFrames, decode, encode, write_image
 from skidpad.core.stimuli import Params, Space
 from skidpad.drives.drive import Drive
 from skidpad.drives.names import Names
@@ -43,6 +44,19 @@ unit = "rad"
 """
 
 
+def jpeg_drive(drive: Drive, folder: Path) -> str:
+    """Writes the frames and labels as the reader `udacity` takes them, and returns the text that opens them."""
+    (folder / "center").mkdir(parents=True)
+    with (folder / "steering.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("frame_id", "steering_angle"))
+        for batch in drive.batches(64):
+            for frame_id, frame, steering_rad in zip(batch.frame_ids, batch.frames, batch.steering_rad.tolist(), strict=True):
+                write_image(folder / "center" / f"{frame_id}.jpg", frame)
+                table.writerow((frame_id, repr(steering_rad)))
+    return f"udacity:{folder}"
+
+
 @dataclass(frozen=True, eq=False)
 class Repeating:
     """A source of the same few pictures over and over, each decoded when it is read, as a folder's are."""
@@ -68,11 +82,11 @@ class Brighter(Brightness):
     space: ClassVar[Space] = Space(Brightness.space.parameters, (Params(shift=20),))
 
 
-def repeating_drive(count: int) -> Drive:
+def repeating_drive(count: int, width_px: int = WIDTH_PX, height_px: int = HEIGHT_PX) -> Drive:
     """Makes a drive of `count` frames: soft noise, since memory does not care what is on a picture."""
     rng = np.random.default_rng(7)
     coarse = rng.integers(0, 256, (_DISTINCT, 3, 4, 3), dtype=np.uint8)
-    pictures = tuple(encode(cv2.resize(each, (WIDTH_PX, HEIGHT_PX), interpolation=cv2.INTER_CUBIC), ".jpg") for each in coarse)
+    pictures = tuple(encode(cv2.resize(each, (width_px, height_px), interpolation=cv2.INTER_CUBIC), ".jpg") for each in coarse)
     places = np.arange(count)
     ids = Names.of(f"{place:09d}" for place in range(count))
     return Drive("repeating", ids, rng.normal(0.0, 0.1, _DISTINCT)[places % _DISTINCT], places / 20.0, Repeating(pictures))
@@ -95,7 +109,7 @@ def repeating_campaign(subject: str, frames: int) -> DeepTest:
     settings = DeepTestSettings(
         subject=subject, drive="repeating", transforms=("brighter",), relation="steers-alike", tolerance=10.0, shard_frames=512
     )
-    return DeepTest(settings, load_subject(subject), repeating_drive(frames), {"brighter": Brighter()})
+    return DeepTest(settings, load_subject(subject, trust=True), repeating_drive(frames), {"brighter": Brighter()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.files import NotAFileError
+from skidpad.core.given import given
 from skidpad.drives.adjusting import adjusted
 from skidpad.drives.drive import Drive
 from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, real_option, whole_option
@@ -31,6 +32,9 @@ def open_drive(text: str) -> Drive:
     Examples: `drives/ch2`, `simulator:track1?camera=left`, `rendered?frames=600&seed=3`,
     `folder:my/frames?csv=angles.csv&id=frame&steering=angle&unit=deg`, `drive.bag?image=/camera&steering=/steering_report`.
     """
+    handed = given(text, Drive)
+    if handed is not None:
+        return handed
     address = _Address.parse(text)
     try:
         return address.open()

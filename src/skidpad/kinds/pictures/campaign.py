@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.core.stimuli import F, Params, Recipe, Space, Stimulus
 from skidpad.coverage.criterion import CRITERIA, neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.crews import crew_for, mapped, mapped_parts
+from skidpad.kinds.drives.loop import conditions_of
 from skidpad.kinds.kind import CAMPAIGNS, subject_of
 from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.guided import GuidedPhase
@@ -86,7 +87,7 @@ class DeepTest:
         for name in settings.searches:
             SEARCHES.get(name)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
-        chosen = stimuli(settings.transforms or None)
+        chosen = _chosen(settings.transforms)
         if settings.relation:
             RELATIONS.get(settings.relation)
         subject = subject_of(seen, settings.subject, settings.device)
@@ -296,6 +297,32 @@ class DeepTest:
         if known.originals is None:
             raise ValueError("the originals come first")
         return one_by_one(GuidedPhase(self, run, search, known.originals, blank, look))
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """A transform whose grid is what a setting says, as `fog(density=0.3)`."""
+
+    whole: Stimulus
+    space: Space
+
+    def apply(self, frames: F, params: Params) -> F:
+        """Returns the changed frames."""
+        return self.whole.apply(frames, params)
+
+
+def _chosen(texts: Sequence[str]) -> Mapping[str, Stimulus]:
+    """Makes the transforms of a setting: names, for the whole grid of each, or names with parameters, for these alone."""
+    if not any("(" in text or "+" in text for text in texts):
+        return stimuli(texts or None)
+    conditions, made = conditions_of(texts)
+    grids: dict[str, list[Params]] = {}
+    for condition in conditions:
+        if len(condition.steps) != 1:
+            raise BadParametersError(f"a test takes one transform at a time; got {condition.text!r}")
+        ((name, params),) = condition.steps
+        grids.setdefault(name, []).extend(made[name].space.grid if params is None else [params])
+    return {name: _Narrowed(made[name], replace(made[name].space, grid=tuple(dict.fromkeys(grid)))) for name, grid in grids.items()}
 
 
 def _resolved(settings: DeepTestSettings, subject: Subject, drive: Drive) -> DeepTestSettings:

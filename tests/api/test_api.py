@@ -51,7 +51,7 @@ def test_objects_in_memory_are_tested_without_a_file(net, recorded) -> None:
     assert result.findings.to_arrow().num_rows == 2
     assert result.worst.row["frame_id"] == "000003"
     assert result.replay()["reproduced"]
-    assert result.report().read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert result.report().read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert not sp.gate(result, max_rate=0.4).is_passed
     assert sp.gate(result, max_rate={"brightness": 0.6}).is_passed
 
@@ -81,7 +81,8 @@ def test_names_and_objects_give_the_same_run(tmp_path: Path, write_driver, write
     first, second = (Run.open(result.path) for result in (by_name, by_object))
     assert first.config == second.config
     assert first.config["subject"] == str(toml)
-    assert first.records().equals(second.records())
+    # the name of a segment carries the hash of its content
+    assert [each.path.name for each in first.segments()] == [each.path.name for each in second.segments()]
     assert by_name.rates["fog"].n == 80
     assert by_name.rates["brightness"].n == 8
 

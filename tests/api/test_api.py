@@ -52,7 +52,7 @@ def test_objects_in_memory_are_tested_without_a_file(net, recorded) -> None:
     assert result.worst.row["frame_id"] == "000003"
     assert result.replay()["reproduced"]
     assert result.report().read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert not sp.gate(result, max_rate=0.4).is_passed
+    assert not sp.gate(result, max_rate=0.1).is_passed
     assert sp.gate(result, max_rate={"brightness": 0.6}).is_passed
 
 

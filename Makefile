@@ -3,16 +3,25 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Without --no-compile, pip would compile every file of torch and scipy; Python compiles the few that are imported.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
+
 .PHONY: setup demo test check test-slow bench docs clean
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.ready-test
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+# What skidpad itself needs, and the demo with it.
+$(VENV)/.ready-demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) .
 	touch $@
 
-demo: setup
+# All extras, and what tests, checks and pages need.
+$(VENV)/.ready-test: $(VENV)/.ready-demo
+	$(INSTALL) '.[dev]'
+	touch $@
+
+demo: $(VENV)/.ready-demo
 	$(BIN)/skidpad demo
 
 check: setup

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from docs_running import DOCS, ROOT, Shell, blocks_of, lines_of
 
+import skidpad
+
 
 @dataclass(frozen=True)
 class PageCase:
@@ -49,6 +51,7 @@ CASES = (
     PageCase("replay.md", either=("pytest",)),
     PageCase("gate.md", either=("skidpad gate",)),
     PageCase("pytest.md"),
+    PageCase("api.md", {"frames=40": "frames=4"}),
     PageCase("scenarios.md", {"--count 50": "--count 2"}, python=False),
     PageCase("duels.md", {"--ego my_policy:drive": "--ego my_policy:drive --rewards '' --test-episodes 4"}, python=False),
 )
@@ -75,11 +78,18 @@ def test_what_a_page_says_works(case: PageCase, shell: Shell) -> None:
     shell.follow(DOCS / case.name, case.smaller, case.either, python=case.python)
 
 
-def test_the_python_of_the_readme_runs(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = blocks_of(ROOT / "README.md", "python")
-    settings = 'transforms=("brightness",), '
-    exec(compile(block.text.replace("DeepTestSettings(", f"DeepTestSettings({settings}"), "README.md", "exec"), {"__name__": "page"})
-    assert "brightness" in capsys.readouterr().out
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "api.md"], ids=lambda page: page.name)
+def test_the_python_of_a_page_prints_what_stands_below_it(page: Path, shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    (block, *_), (shown, *_) = blocks_of(page, "python"), [each for each in blocks_of(page, "") if each.text.lstrip().startswith("cases")]
+    exec(compile(block.text.replace("frames=40", "frames=4"), page.name, "exec"), {"__name__": "page"})
+    printed = capsys.readouterr().out.splitlines()
+    # the figures are of more frames, and hang on the network that comes along
+    assert [line.split()[0] for line in printed] == [line.split()[0] for line in shown.text.splitlines()]
+
+
+def test_the_page_about_python_has_every_public_name() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert [name for name in skidpad.__all__ if f"`{name}" not in page] == []
 
 
 @pytest.mark.slow

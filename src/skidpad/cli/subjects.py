@@ -333,21 +333,15 @@ def evaluate(
 
 
 def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, int]":
+    from skidpad.oracles.error import steering_answers
     from skidpad.subjects.loading import load_subject
     from skidpad.subjects.pretrained import subject_path
 
     network = load_subject(subject_path(subject), device)
     for warning in frame_warnings(network.description.input, drive):
         warn(warning)
-    answers_rad = np.full(len(drive), np.nan)
-    broken = 0
     with progress_bar("predicting") as progress:
-        # The frames of a lead are looked at again in every batch, so a long lead wants longer batches.
-        for batch in drive.batches(max(64, 2 * network.lead), lead=network.lead):
-            answers_rad[batch.indices] = network.predict(batch.clip)[:, network.description.steering_column]
-            broken += len(batch.problems)
-            progress(int(batch.indices[-1]) + 1, len(drive))
-    return answers_rad, broken
+        return steering_answers(network, drive, progress)
 
 
 def _figures(part: "PredictionError", drive: "Drive | None") -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from skidpad.core.errors import BadDriveError, SkidpadError, UnknownNameError
 from skidpad.core.files import NotAFileError
+from skidpad.core.given import given
 from skidpad.core.trust import Code, require
 from skidpad.drives.adjusting import adjusted
 from skidpad.drives.drive import Drive, Problem, ProblemKind
@@ -36,6 +37,9 @@ def open_drive(text: str) -> Drive:
     Examples: `drives/ch2`, `simulator:track1?camera=left`, `rendered?frames=600&seed=3`,
     `folder:my/frames?csv=angles.csv&id=frame&steering=angle&unit=deg`, `drive.bag?image=/camera&steering=/steering_report`.
     """
+    handed = given(text, Drive)
+    if handed is not None:
+        return handed
     address = _Address.parse(text)
     try:
         return address.open()

@@ -9,7 +9,10 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
+from skidpad.core.progress import Progress, silent
 from skidpad.core.units import AngleUnit
+from skidpad.drives.drive import Drive
+from skidpad.subjects.base import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +150,15 @@ def _times(factor: float) -> str:
         # just beyond what is tolerated, or just within: one digit would not tell which
         return next((f"{factor:.{digits}f}×" for digits in (2, 3) if f"{factor:.{digits}f}" != f"{1:.{digits}f}"), f"{factor:.4f}×")
     return f"{factor:.1f}×" if factor < 1000 else f"{factor:.1e}×"
+
+
+def steering_answers(subject: Subject, drive: Drive, progress: Progress = silent) -> tuple[FloatArray, int]:
+    """Asks for the steering on every frame; returns radians, NaN where a frame is broken, and how many are."""
+    answers_rad = np.full(len(drive), np.nan)
+    broken = 0
+    # The frames of a lead are looked at again in every batch, so a long lead wants longer batches.
+    for batch in drive.batches(max(64, 2 * subject.lead), lead=subject.lead):
+        answers_rad[batch.indices] = subject.predict(batch.clip)[:, subject.description.steering_column]
+        broken += len(batch.problems)
+        progress(int(batch.indices[-1]) + 1, len(drive))
+    return answers_rad, broken

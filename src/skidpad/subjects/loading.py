@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
+from skidpad.core.given import given
 from skidpad.core.trust import Code, require, trusting
 from skidpad.subjects.base import Subject
 from skidpad.subjects.boxes import BoxSubject, box_code
@@ -66,6 +67,9 @@ def load_subject(
 
     trust: run the code that it names, a black box, a class of its own or TorchScript; refused otherwise, see `core.trust`.
     """
+    handed: Subject | None = given(str(path))
+    if handed is not None:
+        return handed
     if trust:
         with trusting():
             return load_subject(path, device, batch_size=batch_size, unit=unit)

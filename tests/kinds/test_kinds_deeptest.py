@@ -190,7 +190,7 @@ def test_bounds_come_from_the_profile_drive(tmp_path: Path, monkeypatch: pytest.
     nbc = next(gain for gain in gains if gain.criterion == "nbc" and not gain.stimulus)
     assert nbc.originals == 0
     assert nbc.together >= 4  # brightening lifts every quarter above its bounds
-    monkeypatch.setattr("skidpad.kinds.kind.load_subject", lambda *_: BarSubject())
+    monkeypatch.setattr("skidpad.subjects.loading.load_subject", lambda *_: BarSubject())
     with pytest.raises(SkidpadError, match="--profile-drive"):
         DeepTest.load(bar_campaign(BarSubject(), criteria=("kmnc",)).settings)
 

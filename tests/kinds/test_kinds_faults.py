@@ -29,10 +29,9 @@ from skidpad.kinds.drives.loop import conditions_of
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.drives.settings import ORIGINAL, OnlineSettings
 from skidpad.kinds.duels.campaign import Duel
-from skidpad.kinds.kind import Campaign, campaign_name
+from skidpad.kinds.kind import Campaign, kind_of
 from skidpad.kinds.pictures.weather.campaign import DeepRoad, WeatherLooks, drawn_styles
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
-from skidpad.kinds.presenting import PRESENTERS
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Workers
@@ -176,7 +175,7 @@ def test_a_damaged_segment_is_computed_again(kind: str, place: int, harm, whole:
 @kinds
 def test_the_page_of_a_damaged_run_says_so(kind: str, whole: Callable[[str], Whole], tmp_path: Path) -> None:
     run, page = harmed(whole(kind), tmp_path / "run", -1, truncated), tmp_path / "page.html"
-    PRESENTERS.get(campaign_name(run.config, "the run"))(KINDS[kind](), run).write_report(page)
+    kind_of(run).presenter(KINDS[kind](), run).write_report(page)
     assert f"1 file of findings was damaged; `skidpad resume {run.path}` computes it again." in page.read_text(encoding="utf-8")
 
 

@@ -265,10 +265,9 @@ def _campaign(run: "Run", *, seen: bool = False) -> "Campaign":
 
 
 def _presenter(campaign: "Campaign", run: "Run") -> "Presenter":
-    from skidpad.kinds.kind import campaign_name
-    from skidpad.kinds.presenting import PRESENTERS
+    from skidpad.kinds.kind import kind_of
 
-    return PRESENTERS.get(campaign_name(run.config, str(run.path)))(campaign, run)
+    return kind_of(run).presenter(campaign, run)
 
 
 _RELATION_OF = {"lambda": "label-mse", "within-deg": "steers-alike", "within": "answers-alike", "threshold": "decides-alike"}

@@ -1,16 +1,14 @@
-"""How a kind of campaign speaks on the command line: one presenter for each row of CAMPAIGNS, under the same name."""
+"""How a kind of campaign speaks on the command line: one presenter for each kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from skidpad.core.registry import Registry
 from skidpad.page.terminal import say
 
 if TYPE_CHECKING:
-    from skidpad.runs.folder import Run
     from skidpad.runs.replay import Reproduction
 
 
@@ -32,21 +30,6 @@ class Presenter(Protocol):
     def replay(self, finding: str, picture: Path | None, json: bool) -> bool:
         """Computes a case again, prints how it compares, and tells whether it is the same; writes a picture where asked."""
         ...
-
-
-PRESENTERS: Registry[Callable[[Any, Run], Presenter]] = Registry(
-    "campaign",
-    "presenters",
-    (
-        "skidpad.kinds.pictures.presenter",
-        "skidpad.kinds.pictures.weather.presenter",
-        "skidpad.kinds.pictures.styles.presenter",
-        "skidpad.kinds.duels.presenter",
-        "skidpad.kinds.drives.presenter",
-        "skidpad.kinds.drives.compare.presenter",
-    ),
-)
-"""A row makes the presenter of (campaign, run); the campaign is of the kind of the same name."""
 
 
 def show_reproduction(found: Reproduction) -> None:

@@ -18,7 +18,7 @@ from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import Drives, Phase, Rides, check_unchanged, command
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.search.vectors import VECTOR_SEARCHES
@@ -170,7 +170,6 @@ class Online:
         return tuple(ScenarioSearch(name, domain, s.scenarios, s.seed, self.rides) for name in s.searches)
 
 
-@CAMPAIGNS.register("online")
 def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:
     """Drives a network through scenarios in a closed loop, judged by how far it strays from its lane."""
     return Online.load(OnlineSettings.from_config(config), seen)

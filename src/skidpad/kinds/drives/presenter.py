@@ -8,7 +8,7 @@ from functools import cached_property
 from math import degrees, isfinite
 from typing import TYPE_CHECKING
 
-from skidpad.kinds.presenting import PRESENTERS, reproduction_json, show_reproduction
+from skidpad.kinds.presenting import reproduction_json, show_reproduction
 from skidpad.page.terminal import print_json, say, table
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _SHOWN = ("steps", "mdcl", "max_lateral_m", "departed_at_s", "collided_at_s", "mae_rad", "violated", "problem")
 
 
-@PRESENTERS.register("online")
 @dataclass(frozen=True)
 class OnlinePresenter:
     """Shows a run of `skidpad drive`."""

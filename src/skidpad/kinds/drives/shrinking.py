@@ -15,7 +15,7 @@ from skidpad.core.stimuli import Parameter, Real, Recipe, Value
 from skidpad.kinds.drives.loop import BATCH, Wheel
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.pictures.shrinking import Ladder, changed, dials_of, ladder, recipe_changes
-from skidpad.kinds.shrinking import LEFT_OUT, SHRINKERS, Change, Dial, Shrunk, minimise
+from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Shrunk, minimise
 from skidpad.runs.workers.performing import cores, pinned
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
@@ -192,7 +192,3 @@ def _told(scenario: Scenario, group: str, number: int) -> str:
 
 def _worded(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-for _name in ("online", "compare"):
-    SHRINKERS.register(_name)(shrink_drive)

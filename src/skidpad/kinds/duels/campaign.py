@@ -22,7 +22,6 @@ from skidpad.kinds.duels.drivers import Drivers, Kept, KeptShards, learned
 from skidpad.kinds.duels.phases import DuelWork
 from skidpad.kinds.duels.records import SCHEMA
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
-from skidpad.kinds.kind import CAMPAIGNS
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.shards import run_shards
@@ -105,7 +104,6 @@ class Duel:
         return DuelWork(self.settings, self.arena, self.drivers.within(kept), kept)
 
 
-@CAMPAIGNS.register("duel")
 def load_duel(config: Mapping[str, Any], seen: Manifest | None = None) -> Duel:
     """Trains a front vehicle to make an ego crash, tests who crashes against whom, and retrains the ego."""
     return Duel.load(DuelSettings.from_config(config), seen)

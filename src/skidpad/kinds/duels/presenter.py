@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.core.errors import SkidpadError
-from skidpad.kinds.presenting import PRESENTERS, reproduction_json, show_reproduction
+from skidpad.kinds.presenting import reproduction_json, show_reproduction
 from skidpad.page.terminal import print_json, say, table
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _SHOWN = ("outcome", "steps", "ego_actions", "front_actions", "ego_mps", "front_mps", "impact_s", "avoidable_until_s", "first_break")
 
 
-@PRESENTERS.register("duel")
 @dataclass(frozen=True)
 class DuelPresenter:
     """Shows a run of `skidpad duel`."""

@@ -27,7 +27,7 @@ from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.crews import crew_for, mapped, mapped_parts
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import subject_of
 from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.guided import GuidedPhase
 from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
@@ -325,7 +325,6 @@ def _check_guide(settings: DeepTestSettings, subject: Subject) -> None:
         raise SkidpadError("the search greedy is guided by coverage and needs a criterion; give one, as --criteria nc")
 
 
-@CAMPAIGNS.register("deeptest")
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepTest:
     """Tests a network on a drive under transformations, judged by a metamorphic relation."""
     return DeepTest.load(DeepTestSettings.from_config(config), seen)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.presenting import PRESENTERS, reproduction_json, show_reproduction
+from skidpad.kinds.presenting import reproduction_json, show_reproduction
 from skidpad.oracles.error import scale_of, times_tolerated
 from skidpad.page.terminal import print_json, say, table
 from skidpad.runs.replay import ReplayResult, replay
@@ -42,7 +42,6 @@ def replay_case(campaign: DeepTest, run: Run, prefix: str) -> ReplayResult:
     return replay(record, run.manifest, render, predict, relation)
 
 
-@PRESENTERS.register("deeptest")
 @dataclass(frozen=True)
 class DeepTestPresenter:
     """Shows a run of `skidpad test`."""

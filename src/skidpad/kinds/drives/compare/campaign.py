@@ -26,7 +26,7 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.settings import ORIGINAL
 from skidpad.kinds.drives.work import Phase, Rides, check_unchanged, command
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.subjects.recorded import subject_record
@@ -156,7 +156,6 @@ def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, 
     return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe(), slot=slot) for slot, each in enumerate(drawn.scenarios))
 
 
-@CAMPAIGNS.register("compare")
 def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> Comparing:
     """Tests a network offline and online on the same scenarios, and simulated against recorded drives."""
     return Comparing.load(ComparingSettings.from_config(config), seen)

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.drives.presenter import replay_and_show
-from skidpad.kinds.presenting import PRESENTERS
 from skidpad.page.terminal import say, table
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from skidpad.statistics.intervals import Interval
 
 
-@PRESENTERS.register("compare")
 @dataclass(frozen=True)
 class ComparingPresenter:
     """Shows a run of `skidpad compare`."""

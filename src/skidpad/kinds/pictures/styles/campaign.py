@@ -26,7 +26,7 @@ from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.work import check_unchanged
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import subject_of
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
 from skidpad.kinds.pictures.styles.condition import Condition, find
@@ -285,7 +285,6 @@ def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:
         return subject_of(seen, settings.subject, "cpu")
 
 
-@CAMPAIGNS.register("tactic")
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> Tactic:
     """Searches a learned weather for the conditions under which a network errs most."""
     return Tactic.load(TacticSettings.from_config(config), seen)

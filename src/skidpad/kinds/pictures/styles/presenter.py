@@ -8,7 +8,7 @@ from functools import cached_property
 from math import degrees, isfinite, isnan
 from typing import TYPE_CHECKING
 
-from skidpad.kinds.presenting import PRESENTERS, reproduction_json, show_reproduction
+from skidpad.kinds.presenting import reproduction_json, show_reproduction
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.terminal import print_json, say, table
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from skidpad.runs.replay import ReplayResult
 
 
-@PRESENTERS.register("tactic")
 @dataclass(frozen=True)
 class TacticPresenter:
     """Shows a run of `skidpad weather search`."""

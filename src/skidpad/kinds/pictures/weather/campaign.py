@@ -20,7 +20,7 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe, Space, Stimulus
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.kind import subject_of
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.settings import DeepTestSettings
@@ -273,7 +273,6 @@ def _load_subject(road: DeepRoadSettings, seen: Manifest | None) -> tuple[Subjec
         return subject_of(seen, road.subject, "cpu"), "cpu"
 
 
-@CAMPAIGNS.register("deeproad")
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepRoad:
     """Tests a network on a drive under learned weathers, counted at several error bounds."""
     return DeepRoad.load_road(DeepRoadSettings.from_config(config), seen)

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.pictures.presenter import DeepTestPresenter
-from skidpad.kinds.presenting import PRESENTERS
 from skidpad.page.terminal import print_json, say, table
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.weather.summary import BoundCount, Conditions, Ranked, RoadSummary
 
 
-@PRESENTERS.register("deeproad")
 @dataclass(frozen=True)
 class DeepRoadPresenter(DeepTestPresenter):
     """Shows a run of `skidpad weather test`."""

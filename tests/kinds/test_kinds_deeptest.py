@@ -12,7 +12,7 @@ from skidpad.core.images import pixel_hash
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.presenter import replay_case
+from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import Rate, Summary, summarise
 from skidpad.runs.folder import Run

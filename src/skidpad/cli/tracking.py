@@ -28,8 +28,7 @@ def track(
     from skidpad.kinds.tracking import track as write
 
     opened, campaign = open_with_campaign(run, seen=True)
-    presenter = kind_of(opened).presenter(campaign, opened)
-    tracked = write(opened, presenter.payload(), uri=to, experiment=experiment)
+    tracked = write(opened, kind_of(opened).figures(campaign, opened), uri=to, experiment=experiment)
     if json:
         print_json(asdict(tracked))
     else:

@@ -175,7 +175,7 @@ def _keys(table: pa.Table, names: tuple[str, ...]) -> Texts:
 
 
 def _texts(column: pa.ChunkedArray) -> Texts:
-    return np.array([text.encode("utf-8", "surrogatepass") for text in column.to_pylist()], np.bytes_)
+    return np.array([str(value).encode("utf-8", "surrogatepass") for value in column.to_pylist()], np.bytes_)
 
 
 def _worst_of_each(cases: Cases) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,17 +11,20 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import Registry
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from skidpad.kinds.bundles import Check, Exporter
     from skidpad.kinds.exhibits import Exhibit
-    from skidpad.kinds.presenting import Presenter
     from skidpad.kinds.shrinking import Shrunk
+    from skidpad.page.build import Page
     from skidpad.runs.folder import Run
     from skidpad.runs.manifest import Manifest
+    from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Work, Workers
     from skidpad.subjects.base import Subject
 
@@ -95,14 +99,17 @@ class Kind:
 
     summary: one sentence for `skidpad list campaigns`. load: takes a config and the manifest of a run that is only looked at, else None:
     what the user brought to such a run may be gone, or not be trusted, so that what the manifest says of it must do (see `subject_of`).
-    The others take the campaign and its run: presenter shows a run, shrink (with a finding's row and a progress) finds the smallest case
-    that fails, exporter writes cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
+    The others take the campaign and its run: page is what any reader sees, figures is for `--json`, replay (with a case and the picture to
+    draw, or None) computes a case again, shrink (with a finding's row and a progress) finds the smallest case that fails, exporter writes
+    cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
     reads the records. checks: what judges exported findings, by the name in their files. A kind without a part says so when asked.
     """
 
     summary: str
     load: Callable[[Mapping[str, Any], Manifest | None], Campaign]
-    presenter: Callable[[Any, Run], Presenter]
+    page: Callable[[Any, Run], Page]
+    figures: Callable[[Any, Run], Mapping[str, object]]
+    replay: Callable[[Any, Run, str, Path | None], Replayed] | None = None
     shrink: Callable[[Any, Run, Mapping[str, Any], Progress], Shrunk] | None = None
     exporter: Callable[[Any, Run], Exporter] | None = None
     exhibit: Callable[[Mapping[str, Any]], Exhibit] | None = None
@@ -180,6 +187,37 @@ def load_campaign(config: Mapping[str, Any], where: str, seen: Manifest | None =
     kind = _kind(config, where)
     _check_sizes(config, where)
     return kind.load(config, seen)
+
+
+def start_run(campaign: Campaign, out: Path, config: Mapping[str, Any], schema: pa.Schema | None = None) -> Run:
+    """Makes the run folder of a campaign: its config, and a manifest of what it depends on; schema: the columns of its records."""
+    from skidpad.runs.folder import Run  # noqa: PLC0415  what only looks up a kind needs no store
+    from skidpad.runs.manifest import Manifest  # noqa: PLC0415  see above
+    from skidpad.subjects.recorded import subject_record  # noqa: PLC0415  see above
+
+    subject = getattr(campaign, "subject", None)
+    manifest = Manifest.collect(
+        device=str(config.get("device", "cpu")),
+        seed=int(config.get("seed", 0)),
+        hashes=campaign.hashes,
+        command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+        subject=None if subject is None else subject_record(subject),
+    )
+    return Run.create(out, config, manifest) if schema is None else Run.create(out, config, manifest, schema)
+
+
+def check_unchanged(campaign: Campaign, run: Run, schema: pa.Schema | None = None) -> None:
+    """Refuses to go on with a run whose subject, drive or scenarios are not those it began with, or that an older version began."""
+    if schema is not None and not run.schema.equals(schema):
+        raise BadRunError(
+            f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out"
+        )
+    for what, now in campaign.hashes.items():
+        if run.manifest.hashes.get(what) != now:
+            raise BadRunError(
+                f"the {what} has changed since the run {run.path} began, so its findings would not belong together; "
+                "put it back, or start a new run with another --out"
+            )
 
 
 def subject_of(seen: Manifest | None, path: str, device: str) -> Subject:

@@ -15,7 +15,9 @@ KINDS.register("online")(
     Kind(
         summary="Drives a network through scenarios in a closed loop, judged by how far it strays from its lane.",
         load=lazy(f"{__name__}.campaign:load_online"),
-        presenter=lazy(f"{__name__}.presenter:OnlinePresenter"),
+        page=lazy(f"{__name__}.page:online_page"),
+        figures=lazy(f"{__name__}.page:online_figures"),
+        replay=lazy(f"{__name__}.replaying:replay_finding"),
         shrink=lazy(f"{__name__}.shrinking:shrink_drive"),
         exporter=lazy(f"{__name__}.evidence:DriveExporter"),
         exhibit=lazy(f"{__name__}.exhibit:DriveExhibit"),

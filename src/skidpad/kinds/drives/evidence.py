@@ -19,7 +19,7 @@ from skidpad.kinds.drives.campaign import features_of
 from skidpad.kinds.drives.filmstrip import DriveFilm, film_of, moving, strip, told
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case, build_records, unpack
-from skidpad.kinds.drives.work import Rides
+from skidpad.kinds.drives.work import ClosedLoopRunner
 from skidpad.kinds.duels.film import standalone
 from skidpad.runs.workers.performing import pinned
 from skidpad.stimuli.pictures import stimuli
@@ -39,7 +39,7 @@ class JudgedDrive:
 
     suffix: ClassVar[str] = ".svg"
 
-    rides: Rides
+    rides: ClosedLoopRunner
     row: Mapping[str, Any]
 
     def draw(self, title: str, path: Path) -> None:
@@ -62,7 +62,7 @@ class DriveCheck:
         """Lets the subject steer; it must neither leave its lane nor touch anything."""
         asked, recipe = loaded(subject), Recipe.from_json(self.recipe)
         case = Case("bundle", read_scenario(folder / self.scenario), recipe.name, recipe, slot=self.slot)
-        rides = Rides(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
+        rides = ClosedLoopRunner(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
         with pinned():
             courses = rides.courses([case], Wheel.SUBJECT)
         row = build_records([case], courses, Wheel.SUBJECT, self.world, asked.sha256).to_pylist()[0]

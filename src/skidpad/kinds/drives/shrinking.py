@@ -22,7 +22,7 @@ from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario.tables import scenario_from, values_of
 
 if TYPE_CHECKING:
-    from skidpad.kinds.drives.work import Rides
+    from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
 
 
@@ -35,7 +35,7 @@ class DriveCampaign(Protocol):
     """A campaign whose findings are closed-loop drives."""
 
     @property
-    def rides(self) -> Rides:
+    def rides(self) -> ClosedLoopRunner:
         """What makes the drives."""
         ...
 
@@ -57,7 +57,7 @@ class DriveProblem:
     A smaller scenario is one nearer to the domain's base: a straight road with one lane each way, in sunshine, alone.
     """
 
-    rides: Rides
+    rides: ClosedLoopRunner
     case: Case
     fails_after_s: float
     width: int = BATCH

@@ -6,7 +6,9 @@ KINDS.register("deeptest")(
     Kind(
         summary="Tests a network on a drive under transformations, judged by a metamorphic relation.",
         load=lazy(f"{__name__}.campaign:from_config"),
-        presenter=lazy(f"{__name__}.presenter:DeepTestPresenter"),
+        page=lazy(f"{__name__}.page:deeptest_page"),
+        figures=lazy(f"{__name__}.page:deeptest_figures"),
+        replay=lazy(f"{__name__}.replaying:replay_finding"),
         shrink=lazy(f"{__name__}.shrinking:shrink_recipe"),
         exporter=lazy(f"{__name__}.evidence:PictureExporter"),
         exhibit=lazy(f"{__name__}.exhibit:DeepTestExhibit"),

@@ -5,7 +5,6 @@ Reference: DeepTest, sections 3 and 5.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,7 +26,7 @@ from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.crews import crew_for, mapped, mapped_parts
-from skidpad.kinds.kind import subject_of
+from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.guided import GuidedPhase
 from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
@@ -57,7 +56,6 @@ from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.protocol import SEARCHES
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.recorded import subject_record
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
@@ -131,18 +129,11 @@ class DeepTest:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(
-            device=self.settings.device,
-            seed=self.settings.seed,
-            hashes=self.hashes,
-            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
-            subject=subject_record(self.subject),
-        )
-        return Run.create(out, {**self.settings.to_config(), "unit": self.judged.stored_unit}, manifest)
+        return start_run(self, out, {**self.settings.to_config(), "unit": self.judged.stored_unit})
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        self._check_unchanged(run)
+        check_unchanged(self, run)
         with run.lock(), self._crew(run, workers) as crew:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
@@ -236,15 +227,6 @@ class DeepTest:
                 progress(measured.pictures, len(drive), "neuron bounds")
             measured.save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
-
-    def _check_unchanged(self, run: Run) -> None:
-        for what, now in self.hashes.items():
-            then = run.manifest.hashes.get(what)
-            if then != now:
-                raise BadRunError(
-                    f"the {what} has changed since the run {run.path} began ({then} then, {now} now), so its findings would not "
-                    "belong together; put it back, or start a new run with another --out"
-                )
 
     @property
     def _last_alone(self) -> bool:

@@ -25,11 +25,10 @@ from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.settings import ORIGINAL
-from skidpad.kinds.drives.work import Phase, Rides, check_unchanged, command
-from skidpad.kinds.kind import subject_of
+from skidpad.kinds.drives.work import ClosedLoopRunner, Phase
+from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.subjects.recorded import subject_record
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _BATCH = 64
 
 
 @dataclass(frozen=True)
-class Comparing:
+class OfflineVsOnline:
     """A campaign with everything loaded; `drive` is None where RQ0 is left out."""
 
     settings: ComparingSettings
@@ -75,24 +74,17 @@ class Comparing:
         return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **drive}
 
     @cached_property
-    def rides(self) -> Rides:
+    def rides(self) -> ClosedLoopRunner:
         """What makes the drives."""
-        return Rides(self.subject, self.settings.world, {}, self.settings.width, self.settings.device)
+        return ClosedLoopRunner(self.subject, self.settings.world, {}, self.settings.width, self.settings.device)
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(
-            device=self.settings.device,
-            seed=self.settings.seed,
-            hashes=self.hashes,
-            command=command(),
-            subject=subject_record(self.subject),
-        )
-        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+        return start_run(self, out, self.settings.to_config(), SCHEMA)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(run, self.hashes, SCHEMA)
+        check_unchanged(self, run, SCHEMA)
         phases = [Phase(OFFLINE, Wheel.TRUTH, self.scenarios), Phase(ONLINE, Wheel.SUBJECT, self.scenarios)]
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.drive is not None:
@@ -156,6 +148,6 @@ def _cases(domain: str, count: int, settings: ComparingSettings) -> tuple[Case, 
     return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe(), slot=slot) for slot, each in enumerate(drawn.scenarios))
 
 
-def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> Comparing:
+def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> OfflineVsOnline:
     """Tests a network offline and online on the same scenarios, and simulated against recorded drives."""
-    return Comparing.load(ComparingSettings.from_config(config), seen)
+    return OfflineVsOnline.load(ComparingSettings.from_config(config), seen)

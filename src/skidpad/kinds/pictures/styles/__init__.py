@@ -6,7 +6,9 @@ KINDS.register("tactic")(
     Kind(
         summary="Searches a learned weather for the conditions under which a network errs most.",
         load=lazy(f"{__name__}.campaign:from_config"),
-        presenter=lazy(f"{__name__}.presenter:TacticPresenter"),
+        page=lazy(f"{__name__}.page:tactic_page"),
+        figures=lazy(f"{__name__}.replaying:tactic_figures"),
+        replay=lazy(f"{__name__}.replaying:replay_style"),
         shrink=lazy(f"{__name__}.shrinking:shrink_style"),
         exporter=lazy(f"{__name__}.shrinking:style_exporter"),
         exhibit=lazy("skidpad.kinds.pictures.weather.exhibit:TacticExhibit"),

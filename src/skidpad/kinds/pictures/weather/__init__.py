@@ -6,7 +6,9 @@ KINDS.register("deeproad")(
     Kind(
         summary="Tests a network on a drive under learned weathers, counted at several error bounds.",
         load=lazy(f"{__name__}.campaign:from_config"),
-        presenter=lazy(f"{__name__}.presenter:DeepRoadPresenter"),
+        page=lazy(f"{__name__}.page:deeproad_page"),
+        figures=lazy(f"{__name__}.page:deeproad_figures"),
+        replay=lazy("skidpad.kinds.pictures.replaying:replay_finding"),
         shrink=lazy("skidpad.kinds.pictures.shrinking:shrink_recipe"),
         exporter=lazy("skidpad.kinds.pictures.evidence:PictureExporter"),
         exhibit=lazy(f"{__name__}.exhibit:DeepRoadExhibit"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,7 +19,7 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe, Space, Stimulus
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.kind import subject_of
+from skidpad.kinds.kind import start_run, subject_of
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.settings import DeepTestSettings
@@ -34,7 +33,6 @@ from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.translation import STYLE_LIMIT, Weather, WeatherStimulus
 from skidpad.subjects.base import Observation
 from skidpad.subjects.network import usable_device
-from skidpad.subjects.recorded import subject_record
 
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe
@@ -223,14 +221,7 @@ class DeepRoad(DeepTest):
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(
-            device=self.road.device,
-            seed=self.road.seed,
-            hashes=self.hashes,
-            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
-            subject=subject_record(self.subject),
-        )
-        return Run.create(out, {**self.road.to_config(), "unit": self.judged.stored_unit}, manifest)
+        return start_run(self, out, {**self.road.to_config(), "unit": self.judged.stored_unit})
 
     def looker(self, clip: Frames) -> Look:
         """Returns a way to show the subject a clip in one weather after the other; frames are encoded once a weather.

@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, type] = {
     "online": OnlineSettings,
     "compare": ComparingSettings,
 }
-"""The settings of each row of CAMPAIGNS."""
+"""The settings of each row of KINDS."""
 
 _SUBJECT: Mapping[str, type] = {
     "The file": Description,

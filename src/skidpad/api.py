@@ -5,16 +5,13 @@ Networks, drives, transforms and relations are given as objects or by name. Func
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary, finalize
@@ -30,16 +27,17 @@ from skidpad.drives import Drive
 from skidpad.drives import open_drive as open_named_drive
 from skidpad.kinds.exhibits import Motion, Side, Sight, exhibit_of
 from skidpad.kinds.gating import check_gate, judged_cases
-from skidpad.kinds.kind import campaign_name, load_campaign
-from skidpad.kinds.presenting import PRESENTERS
+from skidpad.kinds.kind import Campaign, kind_of, load_campaign
 from skidpad.oracles.error import PredictionError, prediction_error, steering_answers
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike
 from skidpad.page.arrows import pair_picture
+from skidpad.page.html import render_page, write_text_whole
 from skidpad.page.pictures import embed
 from skidpad.page.wording import counted, percent, plain
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits, Verdict
+from skidpad.runs.replay import Replayed
 from skidpad.runs.workers.choosing import workers_of
 from skidpad.runs.worst import worst_finding
 from skidpad.statistics.intervals import Interval, wilson
@@ -403,7 +401,7 @@ class Result:
         """Writes the HTML page, `report.html` in the run's folder by default, and returns where it is."""
         page = Path(path) if path is not None else self.path / "report.html"
         with giving(self._objects):
-            self._presenter(seen=True).write_report(page)
+            write_text_whole(page, render_page(kind_of(self.run).page(self._campaign(seen=True), self.run)))
         return page
 
     def replay(self, finding: str = "worst") -> Mapping[str, Any]:
@@ -411,18 +409,16 @@ class Result:
         case = worst_finding(self.run) if finding == "worst" else finding
         if case is None:
             raise SkidpadError(f"there are no findings in {self.path}, so none is the worst; name a case by its id")
-        with giving(self._objects), redirect_stdout(StringIO()) as printed:
-            self._presenter(seen=False).replay(case, None, json=True)
-        found: Mapping[str, Any] = json.loads(printed.getvalue())
-        return found
+        with giving(self._objects):
+            again: Replayed = kind_of(self.run).part("replay", "replayed")(self._campaign(seen=False), self.run, case, None)
+        return again.to_json()
 
     @cached_property
     def _exhibit(self) -> Exhibit:
         return exhibit_of(self.run.config)
 
-    def _presenter(self, *, seen: bool) -> Any:
-        campaign = load_campaign(self.run.config, str(self.path), self.run.manifest if seen else None)
-        return PRESENTERS.get(campaign_name(self.run.config, str(self.path)))(campaign, self.run)
+    def _campaign(self, *, seen: bool) -> Campaign:
+        return load_campaign(self.run.config, str(self.path), self.run.manifest if seen else None)
 
     def _rows(self) -> list[tuple[str, str, str, str, str]]:
         """Returns the rows of the table: all first, then the groups that fail most."""

@@ -69,7 +69,7 @@ def test_an_own_ego_is_tested_replayed_and_drawn(skidpad, policies, tmp_path) ->
     assert "film.svg" in refused.err
     resumed = skidpad("resume", run)
     assert resumed.code == 0
-    assert "failure rates" in resumed.out
+    assert "Failure rates" in resumed.out
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,7 @@ from shutil import copytree
 
 import pytest
 
-from skidpad.kinds.evidence import WITNESSES
-from skidpad.kinds.kind import CAMPAIGNS
-from skidpad.kinds.presenting import PRESENTERS
-from skidpad.kinds.shrinking import SHRINKERS
+from skidpad.kinds.kind import KINDS
 
 pytest_plugins = ["pytester"]
 
@@ -24,10 +21,9 @@ PLUGIN = () if IS_INSTALLED else ("-p", "skidpad.pytest_plugin.plugin")
 @pytest.fixture(scope="module", autouse=True)
 def registries() -> None:
     """Fills them here: what a test with an inner run imports first is forgotten at its end, but not by the registries."""
-    for name in ("skidpad.pytest_plugin.assertions", "skidpad.kinds.bundle_folder"):
+    for name in ("skidpad.pytest_plugin.assertions", "skidpad.kinds.bundles"):
         import_module(name)
-    for registry in (CAMPAIGNS, PRESENTERS, SHRINKERS, WITNESSES):
-        registry.names()
+    KINDS.names()
 
 
 @pytest.fixture(scope="module")

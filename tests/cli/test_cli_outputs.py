@@ -71,9 +71,9 @@ def test_a_black_box_is_inspected_tested_reported_and_replayed(skidpad, box: Pat
     options = ("--transforms", "brightness", "--output", "brake", "--within", "0.15", "--out")
     done = skidpad("test", box, drive_text, *options, tmp_path / "run")
     assert done.code == 0, done.err
-    assert "a black box: no coverage" in done.out
-    assert "relation: answers brake within 0.15 of its answer on the original" in done.out
-    assert "coverage:" not in done.out
+    assert "The subject is a black box: its neurons cannot be seen, so there is no coverage." in done.out
+    assert "a case breaks it unless it answers brake within 0.15 of its answer on the original." in done.out
+    assert "Coverage" not in done.out
     worst = done.out.rpartition("skidpad replay ")[2].split()[1]
     again = json.loads(skidpad("replay", tmp_path / "run", worst, "--json", "--picture", tmp_path / "pair.png").out)
     assert (again["reproduced"], again["output"], again["unit"], again["stimulus_on"]) == (True, "brake", "fraction", None)
@@ -137,7 +137,7 @@ def test_a_proposed_description_is_kept_and_tested_with_its_memory(skidpad, driv
     options = ("--transforms", "brightness", "--within-deg", "1e-6", "--stimulus-on", "last-frame", "--out", tmp_path / "run")
     done = skidpad("test", tmp_path / "stack.toml", drive_text, *options)
     assert done.code == 0, done.err
-    assert "memory: each stimulus is applied on the last of 3 frames alone" in done.out
+    assert "each transform is applied on the last of 3 frames alone" in done.out
     worst = done.out.rpartition("skidpad replay ")[2].split()[1]
     again = skidpad("replay", tmp_path / "run", worst)
     assert again.code == 0

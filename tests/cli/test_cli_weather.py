@@ -77,7 +77,7 @@ def test_a_weather_is_learned_tested_under_and_ranked(
     assert "What the subject is shown" in (run / "report.html").read_text()
 
     resumed = skidpad("resume", run)
-    assert "styles of MUNIT weathers: 2 styles drawn from N(0, 1), seed 0" in resumed.out
+    assert "MUNIT weathers are under 2 styles drawn from N(0, 1), seed 0" in resumed.out
     worst = resumed.out.split(f"skidpad replay {run} ")[1].split()[0]
     replayed = skidpad("replay", run, worst, "--picture", tmp_path / "pair.png")
     assert replayed.code == 0
@@ -123,7 +123,7 @@ def test_a_rendered_weather_on_another_drive_is_warned_of_wherever_figures_stand
     warning = "demo-rain was learned from rendered pictures, and this drive is not rendered"
     tested = skidpad("weather", "test", subject, drive_text, "--weather", "demo-rain", "--out", tmp_path / "run")
     assert f"warning: {warning}" in tested.out
-    assert "styles of MUNIT weathers: the mean style of rendered pictures" in tested.out
+    assert "MUNIT weathers are under the mean style of rendered pictures" in tested.out
     words = ("replicate", "deeproad", subject, "--drive", drive_text, "--weather", "demo-rain", "--frames", 2, "--out", tmp_path / "rep")
     for _ in range(2):
         shown = skidpad(*words)

@@ -18,7 +18,7 @@ from making.reference import commands, pages
 
 from skidpad.coverage.criterion import CRITERIA
 from skidpad.drives import READERS
-from skidpad.kinds.kind import CAMPAIGNS
+from skidpad.kinds.kind import KINDS
 from skidpad.oracles.relations import RELATIONS
 from skidpad.search.protocol import SEARCHES
 from skidpad.stimuli.pictures import TRANSFORMS
@@ -38,13 +38,13 @@ def test_every_command_and_option_is_in_the_reference() -> None:
 
 def test_every_row_of_every_registry_is_in_the_reference() -> None:
     text = pages()["reference/lists.md"]
-    for registry in (TRANSFORMS, CRITERIA, RELATIONS, SEARCHES, CAMPAIGNS, READERS):
+    for registry in (TRANSFORMS, CRITERIA, RELATIONS, SEARCHES, KINDS, READERS):
         for name in registry.names():
             assert f"| `{name}` |" in text, f"{registry.noun} {name}"
 
 
 def test_every_campaign_has_its_settings_in_the_reference() -> None:
-    assert set(SETTINGS) == set(CAMPAIGNS.names()), "add the settings of a new campaign to docs/making/formats.py"
+    assert set(SETTINGS) == set(KINDS.names()), "add the settings of a new campaign to docs/making/formats.py"
     text = pages()["reference/file-formats.md"]
     for kind in SETTINGS.values():
         assert keys(kind) in text

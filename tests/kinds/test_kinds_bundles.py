@@ -11,13 +11,14 @@ from bar_world import BarSubject, bar_campaign, described
 from duel_toys import made, only_tested
 from online_toys import online, tampered
 
-from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.errors import SkidpadError
 from skidpad.core.images import decode, pixel_hash
 from skidpad.core.units import AngleUnit, PlainUnit
-from skidpad.kinds.bundle_folder import draw_scene, export_finding, suffix_of
-from skidpad.kinds.bundles import FINDING, Judgement, _worded, judge_bundle, read_check
+from skidpad.kinds.bundles import FINDING, Judgement, export_finding, judge_bundle, read_check
 from skidpad.kinds.duels.campaign import Duel
-from skidpad.kinds.shrunk import shrink_finding, write_shrunk
+from skidpad.kinds.kind import KINDS
+from skidpad.kinds.pictures.evidence import _worded
+from skidpad.kinds.shrinking import shrink_finding, write_shrunk
 from skidpad.runs.folder import Run
 from skidpad.subjects.description import Output
 from skidpad.worlds.scenario.files import NamedScenario
@@ -69,8 +70,8 @@ def test_the_bundle_fails_until_the_subject_is_mended(dazzled, tmp_path: Path) -
 def drawn(judgement: Judgement, stem: Path) -> str:
     """Draws what was judged, and returns the drawing."""
     assert judgement.scene is not None
-    path = stem.with_suffix(suffix_of(judgement.scene))
-    draw_scene(judgement.scene, "title", path)
+    path = stem.with_suffix(judgement.scene.suffix)
+    judgement.scene.draw("title", path)
     return path.read_text() if path.suffix == ".svg" else ""
 
 
@@ -212,13 +213,18 @@ def test_a_crash_is_bundled_with_the_front_vehicles_actions(tmp_path: Path) -> N
     assert [path.name for path in files] == ["shrunk.json", "before.svg", "before.moving.svg", "after.svg", "after.moving.svg"]
 
 
-def test_campaigns_without_a_witness_are_told(dazzled, tmp_path: Path) -> None:
+def test_a_kind_without_an_exporter_says_so(dazzled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign, run, row = dazzled
     foreign = Run(run.path, {**run.config, "campaign": "somebody-elses"}, run.manifest, run.schema)
     foreign.refresh()
+    with pytest.raises(SkidpadError, match="no campaign named 'somebody-elses'"):
+        export_finding(campaign, foreign, row["case_id"], tmp_path / "bundle")
+    known = KINDS.get("deeptest")
+    monkeypatch.setitem(KINDS._rows, "somebody-elses", replace(known, exporter=None))
+    with pytest.raises(SkidpadError, match="cannot be exported"):
+        export_finding(campaign, foreign, row["case_id"], tmp_path / "bundle")
+    monkeypatch.setitem(KINDS._rows, "somebody-elses", known)
     assert export_finding(campaign, foreign, row["case_id"], tmp_path / "bundle").test is not None
-    with pytest.raises(UnknownNameError, match="can be exported"):
-        export_finding(object(), foreign, row["case_id"], tmp_path / "other")
 
 
 def test_an_answer_of_zero_has_no_side() -> None:

@@ -10,7 +10,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import AngleUnit
 from skidpad.drives.memory import drive_from_arrays
-from skidpad.kinds.drives.compare.campaign import OFFLINE, Comparing
+from skidpad.kinds.drives.compare.campaign import OFFLINE, OfflineVsOnline
 from skidpad.kinds.drives.compare.page import tone_of, verdict
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.compare.summary import Comparison, ScenarioResult, best_part, match, summarise
@@ -118,7 +118,7 @@ def test_a_bias_that_offline_testing_tolerates_is_unsafe_online(tmp_path) -> Non
     # The truth corrects 0.37 rad a metre, so that a constant 0.6 rad leads 1.6 m astray.
     changes = {"mae_limit": 0.7, "mdcl_limit": 0.7, "scenarios": 2, "matched": 1, "seconds": 3.6}
     longer = tuple(case(each) for each in LONGER[:2])
-    campaign = Comparing(ComparingSettings(subject=DEMO, **changes), tampered(bias_rad=0.6), None, longer, ())
+    campaign = OfflineVsOnline(ComparingSettings(subject=DEMO, **changes), tampered(bias_rad=0.6), None, longer, ())
     run = campaign.start(tmp_path / "run")
     campaign.execute(run)
     found = summarise(campaign, run)
@@ -134,7 +134,7 @@ def test_a_bias_that_offline_testing_tolerates_is_unsafe_online(tmp_path) -> Non
 def test_a_simulated_drive_matches_itself_and_a_stopped_run_goes_on(tmp_path) -> None:
     drive = recorded_drive()
     settings_ = ComparingSettings(subject=DEMO, drive="memory", scenarios=1, matched=2)
-    campaign = Comparing(settings_, demo(), drive, (case(ROADS[0]),), (case(ROADS[1]), case(ROADS[2])))
+    campaign = OfflineVsOnline(settings_, demo(), drive, (case(ROADS[0]),), (case(ROADS[1]), case(ROADS[2])))
     run = campaign.start(tmp_path / "run")
     campaign.execute(run)
     found = summarise(campaign, Run.open(tmp_path / "run"))

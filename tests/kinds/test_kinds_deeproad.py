@@ -14,7 +14,7 @@ from skidpad.core.images import pixel_hash
 from skidpad.core.stimuli import Params, Real, Recipe, Space
 from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.kinds.kind import load_campaign
-from skidpad.kinds.pictures.presenter import replay_case
+from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.weather import campaign as deeproad
 from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles, open_weathers
 from skidpad.kinds.pictures.weather.page import deeproad_page, style_words, verdict
@@ -206,14 +206,14 @@ def test_a_finding_is_made_again_and_hashes_the_same(tmp_path: Path) -> None:
 
 def test_a_page_has_counts_pictures_and_scenes(tmp_path: Path) -> None:
     campaign = road(FAULTY, 10.0, 30.0)
-    page = deeproad_page(run_of(campaign, tmp_path / "run"), campaign)
+    page = deeproad_page(campaign, run_of(campaign, tmp_path / "run"))
     assert page.tone.value == "alarm"
     assert page.verdict == "7 of 24 answers move by 2° or more under glare."
-    assert any(note.startswith("MUNIT weathers are under 2 styles drawn from N(0, 1)") for note in page.notes)
+    assert any(note.startswith("MUNIT weathers are under 2 styles drawn from N(0, 1)") for note in page.remarks)
     assert page.pictures[0].recipe == "glare, style 2 of 2"
     assert [row.label for row in page.galleries[0].rows] == ["as recorded", "glare"]
     assert [table.key for table in page.tables] == ["weathers", "styles", "learned"]
-    calm = deeproad_page(run_of(road(BarSubject(), 30.0), tmp_path / "calm"), road(BarSubject(), 30.0))
+    calm = deeproad_page(road(BarSubject(), 30.0), run_of(road(BarSubject(), 30.0), tmp_path / "calm"))
     assert calm.tone.value == "calm"
 
 
@@ -338,7 +338,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subject: BarSubject,
             raise BadSubjectError(f"not on {device}")
         return subject
 
-    monkeypatch.setattr("skidpad.kinds.kind.load_subject", load)
+    monkeypatch.setattr("skidpad.subjects.loading.load_subject", load)
     monkeypatch.setattr(deeproad, "open_drive", lambda _text: bar_drive(5))
     settings = DeepRoadSettings(subject="toy", drive="toy", weathers=(write_weather(tmp_path / "w"),), **changes)
     return load_campaign(settings.to_config(), "test")

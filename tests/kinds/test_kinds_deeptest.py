@@ -12,7 +12,7 @@ from skidpad.core.images import pixel_hash
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.presenter import replay_case
+from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import Rate, Summary, summarise
 from skidpad.runs.folder import Run
@@ -190,7 +190,7 @@ def test_bounds_come_from_the_profile_drive(tmp_path: Path, monkeypatch: pytest.
     nbc = next(gain for gain in gains if gain.criterion == "nbc" and not gain.stimulus)
     assert nbc.originals == 0
     assert nbc.together >= 4  # brightening lifts every quarter above its bounds
-    monkeypatch.setattr("skidpad.kinds.kind.load_subject", lambda *_: BarSubject())
+    monkeypatch.setattr("skidpad.subjects.loading.load_subject", lambda *_: BarSubject())
     with pytest.raises(SkidpadError, match="--profile-drive"):
         DeepTest.load(bar_campaign(BarSubject(), criteria=("kmnc",)).settings)
 

@@ -23,15 +23,15 @@ from skidpad.coverage.profile import Profile
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.drives.campaign import Online
-from skidpad.kinds.drives.compare.campaign import Comparing
+from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.campaign import Duel
-from skidpad.kinds.kind import Campaign, campaign_name
+from skidpad.kinds.kind import Campaign, kind_of
 from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
-from skidpad.kinds.presenting import PRESENTERS
+from skidpad.page.html import render_page, write_text_whole
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Workers
@@ -70,7 +70,7 @@ def tactic(drive: Drive) -> Campaign:
 def compare(drive: Drive) -> Campaign:
     first, second = (Case(each.name, each.scenario, ORIGINAL, Recipe()) for each in BRIEF[:2])
     settings = ComparingSettings(subject=DEMO, drive="toy", scenarios=1, matched=1)
-    return Comparing(settings, demo(), drive, (first,), (second,))
+    return OfflineVsOnline(settings, demo(), drive, (first,), (second,))
 
 
 def search() -> Campaign:
@@ -177,7 +177,7 @@ def test_a_damaged_segment_is_computed_again(kind: str, place: int, harm, whole:
 @kinds
 def test_the_page_of_a_damaged_run_says_so(kind: str, whole: Callable[[str], Whole], tmp_path: Path) -> None:
     run, page = harmed(whole(kind), tmp_path / "run", -1, truncated), tmp_path / "page.html"
-    PRESENTERS.get(campaign_name(run.config, "the run"))(KINDS[kind](), run).write_report(page)
+    write_text_whole(page, render_page(kind_of(run).page(KINDS[kind](), run)))
     assert f"1 file of findings was damaged; `skidpad resume {run.path}` computes it again." in page.read_text(encoding="utf-8")
 
 

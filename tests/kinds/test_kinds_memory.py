@@ -19,7 +19,7 @@ from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.guided import merged_coverage
-from skidpad.kinds.pictures.presenter import replay_case
+from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.work import cut, default_shard_frames
 from skidpad.runs.folder import Run
 from skidpad.runs.records import ORIGINALS

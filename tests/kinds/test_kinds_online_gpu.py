@@ -13,7 +13,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.kinds.drives.loop import BATCHES, Eyes, Wheel, seen
 from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.replaying import frames_at, replay_drive
-from skidpad.kinds.drives.work import GPU_WIDTH, WIDTH, Rides
+from skidpad.kinds.drives.work import GPU_WIDTH, WIDTH, ClosedLoopRunner
 from skidpad.runs.workers.performing import pinned
 from skidpad.stimuli.grammar import conditions_of
 from skidpad.subjects.loading import load_subject
@@ -108,9 +108,9 @@ def test_what_sits_in_front_of_the_camera_takes_tensors_and_leaves_them_as_they_
 def test_shards_hang_on_the_settings_and_not_on_the_machine(monkeypatch) -> None:
     for obstacle in ("", "no GPU"):
         monkeypatch.setattr(builtin, "obstacle", lambda said=obstacle: said)
-        assert len(Rides(demo(), "built-in", {}, device="cuda").cut(GPU_WIDTH)) == 1
-        assert len(Rides(demo(), "built-in", {}, width=16, device="cuda").cut(GPU_WIDTH)) == GPU_WIDTH // 16
-        assert len(Rides(demo(), "metadrive", {}, device="cuda").cut(2 * WIDTH)) == 2
+        assert len(ClosedLoopRunner(demo(), "built-in", {}, device="cuda").cut(GPU_WIDTH)) == 1
+        assert len(ClosedLoopRunner(demo(), "built-in", {}, width=16, device="cuda").cut(GPU_WIDTH)) == GPU_WIDTH // 16
+        assert len(ClosedLoopRunner(demo(), "metadrive", {}, device="cuda").cut(2 * WIDTH)) == 2
     assert GPU_WIDTH % BATCHES["cuda"] == 0
 
 

@@ -12,7 +12,7 @@ from bar_world import BAR_PX, WIDTH_PX, BarSubject, bar_campaign, bar_drive, des
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.units import AngleUnit, PlainUnit
-from skidpad.kinds.kind import CAMPAIGNS, campaign_name, load_campaign
+from skidpad.kinds.kind import KINDS, campaign_name, load_campaign
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.page import deeptest_report, relation_sentence
@@ -34,7 +34,7 @@ def run_of(campaign: DeepTest, path: Path) -> Run:
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, subject: BarSubject, drive=None, **settings: object) -> DeepTest:
-    monkeypatch.setattr("skidpad.kinds.kind.load_subject", lambda *_: subject)
+    monkeypatch.setattr("skidpad.subjects.loading.load_subject", lambda *_: subject)
     monkeypatch.setattr("skidpad.kinds.pictures.campaign.open_drive", lambda _text: bar_drive() if drive is None else drive)
     return DeepTest.load(DeepTestSettings(subject="toy", drive="toy", transforms=("brightness",), **settings))
 
@@ -177,7 +177,7 @@ def test_a_black_box_cannot_be_searched_greedily(monkeypatch: pytest.MonkeyPatch
 
 
 def test_campaigns_are_found_by_name() -> None:
-    assert "deeptest" in CAMPAIGNS.names()
+    assert "deeptest" in KINDS.names()
     assert campaign_name({"campaign": "deeptest"}, "run") == "deeptest"
     with pytest.raises(SkidpadError, match=r"a\.toml: no campaign named 'deeptst'; did you mean 'deeptest'"):
         load_campaign({"campaign": "deeptst"}, "a.toml")

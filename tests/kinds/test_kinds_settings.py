@@ -13,7 +13,7 @@ from skidpad.highway.scenario import Scenario
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.settings import DuelSettings
-from skidpad.kinds.kind import CAMPAIGNS
+from skidpad.kinds.kind import KINDS as REGISTERED
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
@@ -82,7 +82,7 @@ def cases(give: Any) -> list[Any]:
 
 
 def test_every_kind_is_covered() -> None:
-    assert {kind.campaign for kind in KINDS} == set(CAMPAIGNS.names())
+    assert {kind.campaign for kind in KINDS} == set(REGISTERED.names())
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), cases(wrong_types))

@@ -12,13 +12,13 @@ from bar_world import BAR, BarSubject, bar_campaign, bar_drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Choice, Params, Real, Recipe, Step, Whole
 from skidpad.drives.memory import drive_from_arrays
+from skidpad.kinds.kind import KINDS
 from skidpad.kinds.pictures.shrinking import RecipeProblem, ladder, recipe_changes, shrink_recipe
 from skidpad.kinds.pictures.styles.shrinking import StyleCampaign, shrink_style
-from skidpad.kinds.shrinking import Change, Dial, NothingFailsError, minimise, unchanged_words
-from skidpad.kinds.shrunk import shrink_finding
+from skidpad.kinds.shrinking import Change, Dial, NothingFailsError, minimise, shrink_finding, unchanged_words
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
 
@@ -220,14 +220,17 @@ def test_a_mended_subject_and_a_passed_case_have_nothing_to_shrink(dazzled) -> N
         shrink_finding(campaign, run, passed["case_id"])
 
 
-def test_campaigns_over_pictures_need_no_row_of_their_own(dazzled) -> None:
+def test_a_kind_of_another_name_shrinks_with_the_part_that_it_names(dazzled, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign, run = dazzled
     renamed = Run(run.path, {**run.config, "campaign": "somebody-elses"}, run.manifest, run.schema)
     renamed.refresh()
     case = run.findings(limit=1).to_pylist()[0]["case_id"]
+    known = KINDS.get("deeptest")
+    monkeypatch.setitem(KINDS._rows, "somebody-elses", known)
     assert shrink_finding(campaign, renamed, case).smallest == shrink_finding(campaign, run, case).smallest
-    with pytest.raises(UnknownNameError, match="no campaign whose findings can be shrunk named 'somebody-elses'"):
-        shrink_finding(object(), renamed, case)
+    monkeypatch.setitem(KINDS._rows, "somebody-elses", replace(known, shrink=None))
+    with pytest.raises(SkidpadError, match="cannot be shrunk"):
+        shrink_finding(campaign, renamed, case)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.records import Case, build_records, scenario_json
 from skidpad.kinds.drives.shrinking import DriveProblem, DriveStimulus, scenario_changes
-from skidpad.kinds.shrinking import minimise
-from skidpad.kinds.shrunk import shrink_finding
+from skidpad.kinds.shrinking import minimise, shrink_finding
 from skidpad.stimuli.pictures import stimuli
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.files import NamedScenario

@@ -12,7 +12,7 @@ from skidpad.highway.layout import CRASH, Action
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.records import LETTERS, actions_of
 from skidpad.kinds.duels.shrinking import play_scripts
-from skidpad.kinds.shrunk import shrink_finding
+from skidpad.kinds.shrinking import shrink_finding
 
 
 @pytest.fixture(scope="module")

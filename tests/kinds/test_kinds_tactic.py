@@ -14,7 +14,7 @@ from tactic_toys import CARD, run_of, toy_campaign, toy_drive, toy_subject
 
 from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.kinds.gating import check_gate
-from skidpad.kinds.kind import CAMPAIGNS
+from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.styles.applying import recipe_of, replay_scene, reproduction, style_of
 from skidpad.kinds.pictures.styles.campaign import Tactic, covered_by, phase_name
 from skidpad.kinds.pictures.styles.fitness import file_and_class, filter_of
@@ -242,10 +242,10 @@ def test_bad_settings_end_in_clear_words(changes: dict[str, object], words: str)
 
 def test_a_missing_weather_ends_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadWeatherError, match="there is no weather"):
-        CAMPAIGNS.get("tactic")({"campaign": "tactic", "subject": "a.toml", "drive": "rendered", "weather": str(tmp_path / "none")})
+        load_campaign({"campaign": "tactic", "subject": "a.toml", "drive": "rendered", "weather": str(tmp_path / "none")}, "here")
     save_weather(tmp_path / "unit", replace(CARD, method=Method.UNIT), Unit(CARD.sizes).state_dict())
     with pytest.raises(BadWeatherError, match="knows no styles"):
-        CAMPAIGNS.get("tactic")({"campaign": "tactic", "subject": "a.toml", "drive": "rendered", "weather": str(tmp_path / "unit")})
+        load_campaign({"campaign": "tactic", "subject": "a.toml", "drive": "rendered", "weather": str(tmp_path / "unit")}, "here")
 
 
 def test_filters_are_named_by_a_word_or_a_file(tmp_path: Path) -> None:

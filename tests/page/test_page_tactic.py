@@ -15,7 +15,7 @@ from tactic_toys import run_of, toy_campaign, toy_drive
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.kinds.pictures.styles.campaign import Tactic
-from skidpad.kinds.pictures.styles.page import PAIRS, RANDOM, SCENES, notes, tactic_page, tactic_warnings, tone, verdict
+from skidpad.kinds.pictures.styles.page import PAIRS, RANDOM, SCENES, filter_words, notes, tactic_page, tactic_warnings, tone, verdict
 from skidpad.kinds.pictures.styles.summary import summarise
 from skidpad.page.html import render_page
 from skidpad.page.model import Tone
@@ -45,7 +45,7 @@ def test_figures_curves_and_tests_are_on_the_page(finished: tuple[Tactic, Run]) 
     assert [chart.title for chart in page.charts] == ["Fitness", "Answers that move by 0.5° or more"]
     assert [table.title for table in page.tables] == ["Conditions found", "Means over repeats", "(1+1)-ES against random styles (R_c)"]
     assert page.tables[2].rows[-1][3:5] == ("FAILED", "FAILED")  # nothing moves by 90 degrees
-    assert "No filter of scenes was used" in " ".join(page.notes)
+    assert "No filter of scenes was used" in " ".join(page.remarks)
     html = render_page(page)
     assert "Critical conditions" in html
     assert "skidpad replay" in html
@@ -139,7 +139,7 @@ def test_notes_say_what_was_set_and_what_happened(finished: tuple[Tactic, Run], 
     campaign, run = finished
     patient = {"patience": 4 if changes.get("iterations") == 0 else 100, "profile_drive": "toy"}
     set_so = replace(campaign, settings=replace(campaign.settings, **{**patient, **changes}))
-    words = " ".join(notes(set_so, summarise(campaign, run)))
+    words = " ".join((*notes(set_so, summarise(campaign, run)), filter_words(set_so, summarise(campaign, run))))
     assert said in words
     assert unsaid not in words
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from ui_runs import Server, serve
 
-from skidpad.kinds.bundle_folder import export_finding
+from skidpad.kinds.bundles import export_finding
 from skidpad.kinds.exhibits import Side
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
-from skidpad.kinds.shrunk import shrink_finding
+from skidpad.kinds.shrinking import shrink_finding
 from skidpad.runs.folder import Run
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.subjects.pretrained import subject_path

@@ -24,9 +24,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a finding as a bundle: frames, recipe, answers, hashes, versions, a film strip, and a ready pytest file."""
-    from skidpad.kinds.bundle_folder import export_finding
-    from skidpad.kinds.shrinking import unchanged_words
-    from skidpad.kinds.shrunk import shrink_finding
+    from skidpad.kinds.bundles import export_finding
+    from skidpad.kinds.shrinking import shrink_finding, unchanged_words
 
     opened, campaign = open_with_campaign(run)
     case = case_named(opened, finding)

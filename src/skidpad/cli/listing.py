@@ -89,9 +89,9 @@ def _searches() -> Rows:
 
 
 def _campaigns() -> Rows:
-    from skidpad.kinds.kind import CAMPAIGNS
+    from skidpad.kinds.kind import KINDS
 
-    return [(name, _summary(CAMPAIGNS.get(name))) for name in CAMPAIGNS.names()]
+    return [(name, KINDS.get(name).summary) for name in KINDS.names()]
 
 
 def _units() -> Rows:

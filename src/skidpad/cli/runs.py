@@ -9,14 +9,15 @@ import typer
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 from skidpad.core.errors import SkidpadError
-from skidpad.page.terminal import print_json, progress_bar, say, tell, warn
+from skidpad.page.terminal import print_json, progress_bar, say, table, tell, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skidpad.kinds.kind import Campaign, Settings
-    from skidpad.kinds.presenting import Presenter
+    from skidpad.page.build import Page
     from skidpad.runs.folder import Run
+    from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Workers as CampaignWorkers
 
 
@@ -153,6 +154,8 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the self-contained HTML page of a run."""
+    from skidpad.kinds.kind import kind_of
+    from skidpad.page.html import render_page, write_text_whole
     from skidpad.runs.tags import Tags
 
     opened = _open(run)
@@ -160,11 +163,11 @@ def report(
         if trouble:
             warn(trouble)
     page = out or opened.path / "report.html"
-    presenter = _presenter(_campaign(opened, seen=True), opened)
-    presenter.write_report(page)
+    campaign = _campaign(opened, seen=True)
+    write_text_whole(page, render_page(kind_of(opened).page(campaign, opened)))
     opened.publish(page)
     if json:
-        print_json(_payload(presenter, opened, page))
+        print_json(_payload(campaign, opened, page))
     else:
         say_doubts(opened)
         say(f"report: {page}")
@@ -177,8 +180,19 @@ def replay(
     json: Json = False,
 ) -> None:
     """Compute a finding again and compare: identical, within a stated bound on another processor, or different (exit code 1)."""
+    from skidpad.kinds.kind import kind_of
+
     opened = _open(run)
-    if not _presenter(_campaign(opened), opened).replay(case_named(opened, finding), picture, json):
+    again: Replayed = kind_of(opened).part("replay", "replayed")(_campaign(opened), opened, case_named(opened, finding), picture)
+    if json:
+        print_json(again.to_json())
+    else:
+        table(again.title, ("", "in the run", "now"), again.rows)
+        for line in (*again.remarks, *(f"changed since: {change}" for change in again.reproduction.changes), again.reproduction.said):
+            say(line)
+        if again.pictures:
+            say("film strip: {}; moving: {}".format(*again.pictures) if len(again.pictures) > 1 else f"picture: {again.pictures[0]}")
+    if not again.reproduction.is_reproduced:
         raise typer.Exit(1)
 
 
@@ -222,26 +236,41 @@ def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None"
 
 
 def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
-    from skidpad.page.html import UnwrittenError
+    from skidpad.kinds.kind import kind_of
+    from skidpad.page.html import UnwrittenError, render_page, write_text_whole
 
     tell(f"run: {run.place}")
     with progress_bar("testing") as progress:
         campaign.execute(run, progress, workers)
-    presenter = _presenter(campaign, run)
+    shown = kind_of(run).page(campaign, run)
     page = run.path / "report.html"
     if not json:
         say_doubts(run)
-        presenter.show()  # before the page, which may find no room
+        _show(shown, run)  # before the page is written, which may find no room
     try:
-        presenter.write_report(page)
+        write_text_whole(page, render_page(shown))
     except UnwrittenError as error:
         again = f"skidpad report {shlex.quote(run.place)}"
         raise UnwrittenError(f"{error}; all findings are kept, and the page is written by: {again}") from error
     run.publish(page)
     if json:
-        print_json(_payload(presenter, run, page))
+        print_json(_payload(campaign, run, page))
     else:
         say(f"report: {page}")
+
+
+def _show(page: "Page", run: "Run") -> None:
+    """Prints the page, and what shows the worst finding again; doubts are told before."""
+    from dataclasses import replace
+
+    from skidpad.page.terminal import show_page
+    from skidpad.runs.doubts import run_doubts
+    from skidpad.runs.worst import worst_finding
+
+    told = {doubt.said for doubt in run_doubts(run)}
+    show_page(replace(page, warnings=tuple(warning for warning in page.warnings if warning not in told)))
+    if worst := worst_finding(run):
+        say(f"worst finding: skidpad replay {run.place} {worst}")
 
 
 def say_doubts(run: "Run") -> None:
@@ -252,14 +281,15 @@ def say_doubts(run: "Run") -> None:
         say(f"doubt: {doubt.said}")
 
 
-def _payload(presenter: "Presenter", run: "Run", page: Path) -> "Mapping[str, object]":
+def _payload(campaign: "Campaign", run: "Run", page: Path) -> "Mapping[str, object]":
+    from skidpad.kinds.kind import kind_of
     from skidpad.oracles.doubts import doubts_payload
     from skidpad.page.tags import looked_at, tags_payload
     from skidpad.runs.doubts import run_doubts
     from skidpad.runs.tags import Tags
 
     evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}
-    return {"run": run.place, "report": str(page), **evidence, **presenter.payload(), **tags_payload(looked_at(run))}
+    return {"run": run.place, "report": str(page), **evidence, **kind_of(run).figures(campaign, run), **tags_payload(looked_at(run))}
 
 
 def _open(path: Path) -> "Run":
@@ -279,13 +309,6 @@ def _campaign(run: "Run", *, seen: bool = False) -> "Campaign":
         if run.manifest.hashes.get(what) != now:
             tell(f"note: the {what} is not the one that the run was made with")
     return campaign
-
-
-def _presenter(campaign: "Campaign", run: "Run") -> "Presenter":
-    from skidpad.kinds.kind import campaign_name
-    from skidpad.kinds.presenting import PRESENTERS
-
-    return PRESENTERS.get(campaign_name(run.config, str(run.path)))(campaign, run)
 
 
 _RELATION_OF = {"lambda": "label-mse", "within-deg": "steers-alike", "within": "answers-alike", "threshold": "decides-alike"}

@@ -23,8 +23,7 @@ def shrink(
     json: Json = False,
 ) -> None:
     """Find the smallest stimulus that still fails: fewer steps, parameters nearer to where they change nothing, a shorter scenario."""
-    from skidpad.kinds.shrinking import unchanged_words
-    from skidpad.kinds.shrunk import shrink_finding, shrunk_table, write_shrunk
+    from skidpad.kinds.shrinking import shrink_finding, shrunk_table, unchanged_words, write_shrunk
     from skidpad.oracles.error import scale_of_run, times_tolerated
     from skidpad.page.wording import counted
 

@@ -24,13 +24,11 @@ def track(
     """Write a run to MLflow: settings, figures, hashes and the report; a run written before is brought up to date."""
     from dataclasses import asdict
 
-    from skidpad.kinds.kind import campaign_name
-    from skidpad.kinds.presenting import PRESENTERS
+    from skidpad.kinds.kind import kind_of
     from skidpad.kinds.tracking import track as write
 
     opened, campaign = open_with_campaign(run, seen=True)
-    presenter = PRESENTERS.get(campaign_name(opened.config, opened.place))(campaign, opened)
-    tracked = write(opened, presenter.payload(), uri=to, experiment=experiment)
+    tracked = write(opened, kind_of(opened).figures(campaign, opened), uri=to, experiment=experiment)
     if json:
         print_json(asdict(tracked))
     else:

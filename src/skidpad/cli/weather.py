@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,12 @@ from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.page.terminal import print_json, say, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skidpad.kinds.pictures.weather.summary import BoundCount, Ranked
 
 Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
 
@@ -80,7 +87,6 @@ def rank(
 ) -> None:
     """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first."""
     from skidpad.kinds.pictures.weather.campaign import DeepRoad
-    from skidpad.kinds.pictures.weather.presenter import show_ranking
     from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
     from skidpad.kinds.pictures.weather.summary import check_comparable, ranked, summarise_road
     from skidpad.runs.folder import Run
@@ -96,7 +102,7 @@ def rank(
     for run in opened:
         campaign = DeepRoad.load_road(DeepRoadSettings.from_config(run.config), run.manifest)
         results.append((campaign.subject.description.name, [summarise_road(run, campaign)]))
-    show_ranking(ranked(results), json=json)
+    _show_ranking(ranked(results), json=json)
 
 
 def degrees_of(text: str) -> tuple[float, ...]:
@@ -105,3 +111,35 @@ def degrees_of(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise SkidpadError(f"thresholds are degrees, as 10,20,30,40; got {text!r}") from error
+
+
+def _show_ranking(rows: Sequence[Ranked], *, json: bool) -> None:
+    """Prints subjects, the most consistent first."""
+    if json:
+        print_json({"ranking": [{**asdict(row), "moved_in_spreads": row.moved, "rank": place} for place, row in enumerate(rows, 1)]})
+        return
+    bounds = [f"{bound.threshold_deg:g} deg" for bound in rows[0].counts]
+    cells = [
+        (
+            place,
+            row.subject,
+            *(bound.inconsistent for bound in row.counts),
+            row.counts[0].cases,
+            _share(row.counts[0]),
+            row.mean_deg,
+            row.spread_deg,
+            row.moved,
+        )
+        for place, row in enumerate(rows, 1)
+    ]
+    columns = ("rank", "subject", *bounds, "cases", f"share at {bounds[0]}", "mean change (deg)", "spread (deg)", "change / spread")
+    table("subjects by robustness, the most consistent first", columns, cells)
+    say(
+        "spread is the standard deviation of a subject's answers on the frames as they are: one that hardly steers is consistent without "
+        "being robust; where change / spread is 1, the answer says as little as one to another frame"
+    )
+
+
+def _share(bound: BoundCount) -> str:
+    """Words a share with its interval."""
+    return f"{bound.rate:.1%} ({bound.low:.1%} to {bound.high:.1%})" if bound.cases else "-"

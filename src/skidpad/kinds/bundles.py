@@ -1,27 +1,30 @@
-"""What a bundle checks: one case, kept so that any later subject can be asked about it again, without the run that found it."""
+"""Findings as folders: what is written of a case, and how any later subject is asked about it again without the run that found it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from importlib import import_module
-from math import isfinite
+import math
+import os
+import shlex
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from hashlib import file_digest
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
-
+from skidpad import __version__
 from skidpad.core.errors import SkidpadError, UnknownNameError
-from skidpad.core.images import NumpyFrames, decode
-from skidpad.core.units import side_of
-from skidpad.kinds.pictures.judging import JudgedOutput
-from skidpad.oracles.error import scale_of, times_tolerated
-from skidpad.oracles.relations import RELATIONS, Answers
-from skidpad.runs.workers.performing import pinned
+from skidpad.core.files import write_atomically
+from skidpad.kinds.kind import KINDS, campaign_name, kind_of
+from skidpad.page.wording import plain
 from skidpad.subjects.base import Subject
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.pretrained import subject_path
+
+if TYPE_CHECKING:
+    from skidpad.kinds.shrinking import Shrunk
+    from skidpad.runs.folder import Run
 
 FINDING = "finding.json"
 FORMAT = 1
@@ -29,19 +32,13 @@ FORMAT = 1
 
 
 class Scene(Protocol):
-    """What can be drawn of a judgement: a dataclass of its own for each kind of check, see `report/bundle_pictures.py`."""
+    """What can be drawn of a judgement; suffix: how the file ends, as pairs are pixels and films are drawings."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    suffix: ClassVar[str]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedPair:
-    """The last frames that a subject was asked about, (height, width, 3) each, with its answers and the label as shown."""
-
-    original: NumpyFrames
-    mutant: NumpyFrames
-    answers: tuple[float, float, float]
-    unit: str
+    def draw(self, title: str, path: Path) -> None:
+        """Draws what the subject did."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +51,10 @@ class Judgement:
 
 
 class Check(Protocol):
-    """A bundled case that judges subjects: a dataclass of plain values."""
+    """A bundled case that judges subjects: a dataclass of plain values. kind: its name in the file, as among `Kind.checks`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    kind: ClassVar[str]
 
     def judge(self, folder: Path, subject: str | Path | Subject) -> Judgement:
         """Asks a subject, loaded or by the text that names it, about the case whose files lie in `folder`."""
@@ -64,62 +62,32 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PictureCheck:
-    """A frame as it is and changed: files of pictures, the window of a subject with memory in order of time.
+class Evidence:
+    """What was written of a case into a folder.
 
-    relation, settings: the row of RELATIONS and what it is made with. label: in the unit of the records; None for none.
+    title: the case in one line. said: what went wrong, in a sentence. subject: the text that names whom to ask, "" where there is none.
+    files: what was written, with what each is, by its name within the folder. recipe: the stimulus as plain values.
     """
 
-    originals: tuple[str, ...]
-    mutants: tuple[str, ...]
-    output: str
-    relation: str
-    settings: Mapping[str, float]
-    label: float | None
-
-    def judge(self, folder: Path, subject: str | Path | Subject) -> Judgement:
-        """Asks about both pictures and applies the relation."""
-        asked = loaded(subject)
-        if asked.lead >= len(self.originals):
-            raise SkidpadError(
-                f"this subject looks back at {asked.lead} frames and the bundle holds {len(self.originals)}; export the finding anew for it"
-            )
-        judged = JudgedOutput.of(asked.description, self.output)
-        clips = [_frames(folder, files[-1 - asked.lead :]) for files in (self.originals, self.mutants)]
-        with pinned():
-            original, mutant = (float(asked.predict(clip)[-1, judged.column]) for clip in clips)
-        relation = RELATIONS.get(self.relation)(**self.settings)
-        label = float("nan") if self.label is None else self.label
-        excess = float(relation.excess(Answers(np.array([original]), np.array([mutant]), np.array([label])))[0])
-        answers = f"{judged.name} {_worded(original, judged)} on the original, {_worded(mutant, judged)} on the mutant"
-        human = f"; the human steers {_worded(label, judged)}" if isfinite(label) else ""
-        unchanged = float(relation.excess(Answers(np.array([original]), np.array([original]), np.array([label])))[0])
-        words = times_tolerated(excess, scale_of(self.relation)) if isfinite(excess) else "that cannot be accepted"
-        tolerated = f"{human}; {self.relation}: {words}" + ("; the original breaks it without any change" if unchanged > 1.0 else "")
-        shown = (judged.shown(original), judged.shown(mutant), judged.shown(label))
-        return Judgement(not excess > 1.0, answers + tolerated, JudgedPair(clips[0][-1], clips[1][-1], shown, judged.shown_unit))
+    title: str
+    said: str
+    subject: str
+    files: Mapping[str, str]
+    recipe: object
+    answers: Mapping[str, object]
+    check: Check | None
 
 
-def _worded(value: float, judged: JudgedOutput) -> str:
-    """Words an answer; an angle has a side, positive is left."""
-    shown = judged.shown(value)
-    if judged.output.is_angle and isfinite(shown):
-        return f"{abs(shown):.1f} {judged.shown_unit} {side_of(shown)}"
-    return f"{shown:.4g} {judged.shown_unit}".strip()
+class Exporter(Protocol):
+    """Shows the cases of one run; rows have the columns of the run, and need not be among its records."""
 
+    def draw(self, row: Mapping[str, Any], folder: Path, stem: str) -> tuple[Path, ...]:
+        """Draws a case as one picture or film strip (and what moves), named after the stem."""
+        ...
 
-CHECKS: Mapping[str, tuple[str, str]] = {
-    "pictures": (__name__, "PictureCheck"),
-    "drive": ("skidpad.kinds.drives.evidence", "DriveCheck"),
-    "duel": ("skidpad.kinds.duels.evidence", "DuelCheck"),
-}
-"""The kinds of checks: module and class; a bundle imports nothing that another kind needs."""
-
-
-def check_to_table(check: Check) -> dict[str, Any]:
-    """Writes a check as plain values."""
-    kind = next(name for name, (_, row) in CHECKS.items() if row == type(check).__name__)
-    return {"kind": kind, **{field.name: getattr(check, field.name) for field in fields(check)}}
+    def export(self, row: Mapping[str, Any], folder: Path) -> Evidence:
+        """Writes everything that there is of a case."""
+        ...
 
 
 def read_check(folder: Path) -> Check:
@@ -133,10 +101,11 @@ def read_check(folder: Path) -> Check:
         raise SkidpadError(f"{folder} is no bundle: {FINDING} cannot be read ({error}); `skidpad export RUN FINDING` writes one") from error
     if version != FORMAT:
         raise SkidpadError(f"the bundle {folder} has format {version}, and this skidpad reads {FORMAT}; export the finding anew")
-    if kind not in CHECKS:
-        raise UnknownNameError.among("kind of bundle", str(kind), CHECKS)
+    checks = {name: check for each in KINDS.names() for name, check in KINDS.get(each).checks.items()}
+    if kind not in checks:
+        raise UnknownNameError.among("kind of bundle", str(kind), checks)
     try:
-        made: Check = _class_of(kind)(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        made: Check = checks[kind](**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
     except TypeError as error:
         raise SkidpadError(f"the check in {path} is damaged ({error}); export the finding anew") from error
     return made
@@ -147,27 +116,139 @@ def judge_bundle(folder: Path, subject: str | Path | Subject) -> Judgement:
     return read_check(folder).judge(folder, subject)
 
 
-def _class_of(kind: str) -> Callable[..., Check]:
-    module, name = CHECKS[kind]
-    row: Callable[..., Check] = getattr(import_module(module), name)
-    return row
-
-
 def loaded(subject: str | Path | Subject) -> Subject:
     """Returns a subject, read from its description where only that is named (`demo` comes along)."""
     return load_subject(subject_path(str(subject))) if isinstance(subject, str | Path) else subject
 
 
-def _frames(folder: Path, files: tuple[str, ...]) -> NumpyFrames:
-    pictures = []
-    for name in files:
-        if not (folder / name).resolve().is_relative_to(folder.resolve()):
-            raise SkidpadError(f"the bundle names a picture outside of its folder: {name!r}; export the finding anew")
-        try:
-            picture = decode((folder / name).read_bytes())
-        except OSError as error:
-            raise SkidpadError(f"the bundle lacks the picture {name!r} ({error.strerror}); export the finding anew") from error
-        if picture is None:
-            raise SkidpadError(f"the picture {name!r} of the bundle is damaged; export the finding anew")
-        pictures.append(picture)
-    return np.stack(pictures)
+README, SUMS = "README.md", "SHA256SUMS"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """An exported finding; `test` is None where nobody can be asked about the case again."""
+
+    folder: Path
+    case_id: str
+    evidence: Evidence
+    test: Path | None
+    files: tuple[Path, ...]
+
+
+def export_finding(campaign: Any, run: Run, prefix: str, folder: Path, shrunk: Shrunk | None = None) -> Bundle:
+    """Writes the case whose id begins with `prefix` into a new or empty folder; with `shrunk`, its smallest case instead.
+
+    campaign: of the kind that the run names, as `load_campaign` gives it.
+    """
+    _check_free(folder)
+    row = run.find_row(prefix) if shrunk is None else shrunk.smallest
+    exporter = kind_of(run).part("exporter", "exported")(campaign, run)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        evidence = exporter.export(row, folder)
+        evidence = replace(evidence, subject=_seen_from(folder, evidence.subject))
+        case: str = row["case_id"]
+        test = folder / f"test_finding_{case}.py" if evidence.check is not None and row["violated"] else None
+        if test is not None:
+            write_atomically(test, _test_source(case, evidence, test.name).encode())
+            evidence = replace(evidence, files={**evidence.files, test.name: "fails until the subject is mended"})
+        found = run.find_row(prefix)["case_id"]
+        about = _about(run, row, evidence, found)
+        write_atomically(folder / FINDING, (json.dumps(_plain(about), indent=2, ensure_ascii=False) + "\n").encode())
+        evidence = replace(evidence, files={**evidence.files, FINDING: "recipe, answers, hashes, versions, settings"})
+        write_atomically(folder / README, _readme(run, case, found, evidence, test).encode())
+        files = tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
+        sums = "".join(f"{_sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+        write_atomically(folder / SUMS, sums.encode())
+    except OSError as error:
+        raise SkidpadError(f"cannot write the bundle to {folder}: {error.strerror}; choose another --out") from error
+    return Bundle(folder, case, evidence, test, (*files, folder / SUMS))
+
+
+def _values(check: Check) -> dict[str, Any]:
+    return {field.name: getattr(check, field.name) for field in fields(check)}
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SkidpadError(f"{folder} is in use; name an empty or a new folder with --out")
+
+
+def _seen_from(folder: Path, subject: str) -> str:
+    """Returns a path as it is from the bundle, so that both can move together; `demo` for the network that comes along."""
+    if not Path(subject).is_absolute():
+        return subject
+    return "demo" if Path(subject) == subject_path("demo") else Path(os.path.relpath(subject, folder.absolute())).as_posix()
+
+
+def _about(run: Run, row: Mapping[str, Any], evidence: Evidence, found: str) -> dict[str, Any]:
+    return {
+        "skidpad_bundle": FORMAT,
+        "case_id": row["case_id"],
+        "shrunk_from": found if found != row["case_id"] else None,
+        "campaign": campaign_name(run.config, run.place),
+        "title": evidence.title,
+        "said": evidence.said,
+        "subject": evidence.subject,
+        "recipe": evidence.recipe,
+        "answers": evidence.answers,
+        "check": None if evidence.check is None else {"kind": evidence.check.kind, **_values(evidence.check)},
+        "hashes": run.manifest.hashes,
+        "versions": run.manifest.versions,
+        "exported_by": __version__,
+        "seed": run.manifest.seed,
+        "settings": run.config,
+        "record": row,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Returns what JSON can hold: bytes as base64, what is no finite number as null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _test_source(case: str, evidence: Evidence, name: str) -> str:
+    said = f"{evidence.said[:1].upper()}{evidence.said[1:]}."
+    lines = [f"Finding {case}: {evidence.title}.", "", said, "", "Fails until the subject is mended:", ""]
+    lines += [f"    pytest {name}", f"    pytest {name} --skidpad-subject mended.toml"]
+    text = "\n".join(_harmless(line) for line in lines)
+    return (
+        f'"""{text}\n"""\n\n'
+        "from pathlib import Path\n\n"
+        "from skidpad.pytest_plugin import assert_mended\n\n"
+        f"SKIDPAD_SUBJECT = {evidence.subject!r}\n"
+        '"""Who is asked where --skidpad-subject names nobody else; a path is seen from this file."""\n\n\n'
+        f"def test_finding_{case}(skidpad_subject_name):\n"
+        "    assert_mended(skidpad_subject_name, Path(__file__).parent)\n"
+    )
+
+
+def _harmless(line: str) -> str:
+    """Returns a line that cannot end the text it stands in: names of frames and scenarios are foreign."""
+    return plain(line, 300).replace("\\", "/").replace('"', "'")
+
+
+def _readme(run: Run, case: str, found: str, evidence: Evidence, test: Path | None) -> str:
+    at = shlex.quote(run.place)
+    lines = [f"# Finding {case}", "", f"{plain(evidence.title, 300)}: {plain(evidence.said, 400)}.", ""]
+    lines += ["| file | what it is |", "| --- | --- |"]
+    lines += [f"| `{name}` | {what} |" for name, what in evidence.files.items()]
+    if found != case:
+        lines += ["", f"This is the smallest case that shrinking made of the finding {found}."]
+    lines += ["", "Look again in the run, which must still be there:", "", f"    skidpad replay {at} {found}"]
+    if test is not None:
+        lines += ["", "Is the subject mended? Nothing but this folder is needed:", "", f"    pytest {test.name}"]
+        lines += [f"    pytest {test.name} --skidpad-subject mended.toml"]
+    lines += ["", f"The files are whole if `sha256sum --check {SUMS}` says so.", ""]
+    return "\n".join(lines)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

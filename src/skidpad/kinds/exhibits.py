@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import degrees, isfinite, isnan, nan, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from skidpad.core.errors import UnknownNameError
-from skidpad.core.registry import Registry
 from skidpad.core.stimuli import Recipe
+from skidpad.kinds.kind import KINDS
 from skidpad.oracles.error import Scale, scale_of, scale_of_run, times_tolerated
 from skidpad.page.wording import NOTHING, plain, with_unit
 
@@ -290,22 +290,8 @@ class Exhibit:
         return UnknownNameError(f"{self.title(row)} has nothing to look at")
 
 
-EXHIBITS: Registry[Callable[[Mapping[str, Any]], Exhibit]] = Registry(
-    "campaign",
-    "exhibits",
-    (
-        "skidpad.kinds.pictures.exhibit",
-        "skidpad.kinds.pictures.weather.exhibit",
-        "skidpad.kinds.drives.exhibit",
-        "skidpad.kinds.duels.exhibit",
-    ),
-)
-"""A row makes the exhibit of a run's config; a campaign without a row is shown as a table."""
-
-
 def exhibit_of(config: Mapping[str, Any]) -> Exhibit:
-    """Returns the exhibit of a run; a kind that nobody registered is shown as a table."""
-    kind = config.get("campaign")
-    if not isinstance(kind, str) or kind not in EXHIBITS.names():
-        return Exhibit(config)
-    return EXHIBITS.get(kind)(config)
+    """Returns the exhibit of a run; a kind that is unknown here, or has none, is shown as a table."""
+    name = config.get("campaign")
+    kind = KINDS.get(name) if isinstance(name, str) and name in KINDS.names() else None
+    return Exhibit(config) if kind is None or kind.exhibit is None else kind.exhibit(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.core.errors import BadRunError
-from skidpad.kinds.kind import campaign_name
+from skidpad.kinds.kind import KINDS, CaseColumns, campaign_name
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
 from skidpad.runs.manifest import ROUNDING
@@ -28,56 +28,11 @@ _SAME_ANYWAY = frozenset({"subject", "drive", "seed", "device", "subject_device"
 """Settings that may differ between runs that are compared; the drive is compared by its hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaseColumns:
-    """Which columns of a kind of records say what. key: what names a case whoever is tested; by default its id.
-
-    group: cases that belong together in a table; "" for the phase. cluster: cases that are not independent. only: rows that count.
-    led: whether the phases are searches, the first of the run's and others that it is compared with; the first alone counts.
-    free, free_hashes: settings and hashes that may differ between runs that are compared, beside those that always may.
-    """
-
-    key: tuple[str, ...] = ("case_id",)
-    group: str = ""
-    cluster: str = "case_id"
-    only: tuple[str, str] | None = None
-    led: bool = False
-    free: frozenset[str] = frozenset()
-    free_hashes: frozenset[str] = frozenset()
-
-
-PICTURES = CaseColumns(
-    group="stimulus",
-    cluster="frame_id",
-    free=frozenset({"transforms", "searches", "seeds", "max_failed_tries", "criteria", "profile_drive"}),
-)
-_DRIVES = CaseColumns(
-    key=("mode", "scenario", "recipe"),
-    group="condition",
-    cluster="scenario",
-    only=("mode", "online"),
-    free=frozenset({"scenarios", "files", "stimuli", "searches", "repeats", "matched"}),
-    free_hashes=frozenset({"scenarios"}),
-)
-KINDS: Mapping[str, CaseColumns] = {
-    "deeptest": PICTURES,
-    "online": _DRIVES,
-    "compare": _DRIVES,
-    "duel": CaseColumns(
-        key=("family", "column", "training", "test", "seed", "episode"),
-        group="column",
-        free=frozenset({"ego", "egos", "train_episodes", "validation_episodes", "keep_episodes", "test_episodes", "test_runs"}),
-        free_hashes=frozenset({"ego"}),
-    ),
-    "tactic": CaseColumns(group="stimulus", cluster="frame_id", led=True),
-}
-"""By the name of the campaign. Others whose records are those of pictures are read like these, and the rest by its case ids."""
-
-
 def columns_of(run: Run) -> CaseColumns:
-    """Returns how the records of a run are read."""
-    default = CaseColumns(group="stimulus", cluster="frame_id") if run.schema.equals(SCHEMA) else CaseColumns()
-    return KINDS.get(campaign_name(run.config, str(run.path)), default)
+    """Returns how the records of a run are read; where its kind does not say: as pictures or by case ids."""
+    name = campaign_name(run.config, str(run.path))
+    columns = KINDS.get(name).columns if name in KINDS.names() else None
+    return columns or (CaseColumns(group="stimulus", cluster="frame_id") if run.schema.equals(SCHEMA) else CaseColumns())
 
 
 def judged_cases(run: Run) -> Cases:
@@ -220,7 +175,7 @@ def _keys(table: pa.Table, names: tuple[str, ...]) -> Texts:
 
 
 def _texts(column: pa.ChunkedArray) -> Texts:
-    return np.array([text.encode("utf-8", "surrogatepass") for text in column.to_pylist()], np.bytes_)
+    return np.array([str(value).encode("utf-8", "surrogatepass") for value in column.to_pylist()], np.bytes_)
 
 
 def _worst_of_each(cases: Cases) -> IntArray:

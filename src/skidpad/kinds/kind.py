@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import Registry
-from skidpad.drives.opening import look_at_drive, open_drive
-from skidpad.runs.manifest import Manifest
-from skidpad.subjects.loading import load_subject
-from skidpad.subjects.recorded import RecordedSubject
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from skidpad.drives.drive import Drive
+    from skidpad.kinds.bundles import Check, Exporter
+    from skidpad.kinds.exhibits import Exhibit
+    from skidpad.kinds.shrinking import Shrunk
+    from skidpad.page.build import Page
     from skidpad.runs.folder import Run
+    from skidpad.runs.manifest import Manifest
+    from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Work, Workers
     from skidpad.subjects.base import Subject
 
@@ -59,23 +66,78 @@ class Campaign(Protocol):
         ...
 
 
-CAMPAIGNS: Registry[Callable[[Mapping[str, Any], Manifest | None], Campaign]] = Registry(
+@dataclass(frozen=True, slots=True)
+class CaseColumns:
+    """Which columns of a kind of records say what. key: what names a case whoever is tested; by default its id.
+
+    group: cases that belong together in a table; "" for the phase. cluster: cases that are not independent. only: rows that count.
+    led: whether the phases are searches, the first of the run's and others that it is compared with; the first alone counts.
+    free, free_hashes: settings and hashes that may differ between runs that are compared, beside those that always may.
+    """
+
+    key: tuple[str, ...] = ("case_id",)
+    group: str = ""
+    cluster: str = "case_id"
+    only: tuple[str, str] | None = None
+    led: bool = False
+    free: frozenset[str] = frozenset()
+    free_hashes: frozenset[str] = frozenset()
+
+
+def lazy(where: str) -> Callable[..., Any]:
+    """Returns the function or class `module:name`, which is imported when it is first called: a command imports what it needs alone."""
+    module, _, name = where.partition(":")
+
+    def call(*given: Any, **named: Any) -> Any:
+        return getattr(import_module(module), name)(*given, **named)
+
+    return call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of campaign: everything that the commands, the gate and the pages ask about its runs.
+
+    summary: one sentence for `skidpad list campaigns`. load: takes a config and the manifest of a run that is only looked at, else None:
+    what the user brought to such a run may be gone, or not be trusted, so that what the manifest says of it must do (see `subject_of`).
+    The others take the campaign and its run: page is what any reader sees, figures is for `--json`, replay (with a case and the picture to
+    draw, or None) computes a case again, shrink (with a finding's row and a progress) finds the smallest case that fails, exporter writes
+    cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
+    reads the records. checks: what judges exported findings, by the name in their files. A kind without a part says so when asked.
+    """
+
+    summary: str
+    load: Callable[[Mapping[str, Any], Manifest | None], Campaign]
+    page: Callable[[Any, Run], Page]
+    figures: Callable[[Any, Run], Mapping[str, object]]
+    replay: Callable[[Any, Run, str, Path | None], Replayed] | None = None
+    shrink: Callable[[Any, Run, Mapping[str, Any], Progress], Shrunk] | None = None
+    exporter: Callable[[Any, Run], Exporter] | None = None
+    exhibit: Callable[[Mapping[str, Any]], Exhibit] | None = None
+    columns: CaseColumns | None = None
+    checks: Mapping[str, Callable[..., Check]] = field(default_factory=dict)
+
+    def part(self, name: str, done: str) -> Callable[..., Any]:
+        """Returns a part that a kind may lack, or says what then cannot be done, as "exported"."""
+        found: Callable[..., Any] | None = getattr(self, name)
+        if found is None:
+            raise SkidpadError(f"findings of this kind of campaign cannot be {done}: whoever registers it must give its Kind a {name!r}")
+        return found
+
+
+KINDS: Registry[Kind] = Registry(
     "campaign",
     "campaigns",
     (
-        "skidpad.kinds.pictures.campaign",
-        "skidpad.kinds.pictures.weather.campaign",
-        "skidpad.kinds.pictures.styles.campaign",
-        "skidpad.kinds.duels.campaign",
-        "skidpad.kinds.drives.campaign",
-        "skidpad.kinds.drives.compare.campaign",
+        "skidpad.kinds.pictures",
+        "skidpad.kinds.pictures.weather",
+        "skidpad.kinds.pictures.styles",
+        "skidpad.kinds.duels",
+        "skidpad.kinds.drives",
+        "skidpad.kinds.drives.compare",
     ),
 )
-"""The kinds of campaigns by the name that stands in a config; a row reads the config and loads what it names.
-
-It is given the manifest of a run that is only looked at, else None: what the user brought to such a run may be gone, or not be
-trusted, so the row takes what the manifest says of it (see `subject_of`).
-"""
+"""The kinds of campaigns by the name that stands in a config; each is registered by one line in its folder's `__init__.py`."""
 
 
 MOST = 10_000_000
@@ -86,7 +148,7 @@ def campaign_name(config: Mapping[str, Any], where: str) -> str:
     """Returns the kind of campaign that a config names; `where` says whose config it is."""
     name = config.get("campaign")
     if not isinstance(name, str):
-        known = ", ".join(f'"{kind}"' for kind in CAMPAIGNS.names())
+        known = ", ".join(f'"{kind}"' for kind in KINDS.names())
         raise SkidpadError(f"{where} does not say what campaign it is; write campaign = one of {known}")
     return name
 
@@ -108,19 +170,67 @@ def _shortened(number: int) -> str:
     return str(number) if number.bit_length() < 100 else f"a number of {number.bit_length()} bits"
 
 
-def load_campaign(config: Mapping[str, Any], where: str, seen: Manifest | None = None) -> Campaign:
-    """Loads the campaign that a config describes; seen: the manifest of a run that is only looked at, which needs no subject."""
+def kind_of(run: Run) -> Kind:
+    """Returns the kind of campaign that a run is of."""
+    return _kind(run.config, str(run.path))
+
+
+def _kind(config: Mapping[str, Any], where: str) -> Kind:
     name = campaign_name(config, where)
-    _check_sizes(config, where)
     try:
-        kind = CAMPAIGNS.get(name)
+        return KINDS.get(name)
     except UnknownNameError as error:
         raise SkidpadError(f"{where}: {error}") from error
-    return kind(config, seen)
+
+
+def load_campaign(config: Mapping[str, Any], where: str, seen: Manifest | None = None) -> Campaign:
+    """Loads the campaign that a config describes; seen: the manifest of a run that is only looked at, which needs no subject."""
+    kind = _kind(config, where)
+    _check_sizes(config, where)
+    return kind.load(config, seen)
+
+
+def start_run(
+    campaign: Campaign, out: Path, config: Mapping[str, Any], schema: pa.Schema | None = None, *frame_shapes: Sequence[int]
+) -> Run:
+    """Makes the run folder of a campaign: its config, and a manifest of what it depends on.
+
+    schema: the columns of its records. frame_shapes: of the frames that the subject is shown, where they are known.
+    """
+    from skidpad.runs.folder import Run  # noqa: PLC0415  what only looks up a kind needs no store
+    from skidpad.runs.manifest import Manifest  # noqa: PLC0415  see above
+    from skidpad.subjects.recorded import subject_record  # noqa: PLC0415  see above
+
+    subject = getattr(campaign, "subject", None)
+    manifest = Manifest.collect(
+        device=str(config.get("device", "cpu")),
+        seed=int(config.get("seed", 0)),
+        hashes=campaign.hashes,
+        command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+        subject=None if subject is None else subject_record(subject, *frame_shapes),
+    )
+    return Run.create(out, config, manifest) if schema is None else Run.create(out, config, manifest, schema)
+
+
+def check_unchanged(campaign: Campaign, run: Run, schema: pa.Schema | None = None) -> None:
+    """Refuses to go on with a run whose subject, drive or scenarios are not those it began with, or that an older version began."""
+    if schema is not None and not run.schema.equals(schema):
+        raise BadRunError(
+            f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out"
+        )
+    for what, now in campaign.hashes.items():
+        if run.manifest.hashes.get(what) != now:
+            raise BadRunError(
+                f"the {what} has changed since the run {run.path} began, so its findings would not belong together; "
+                "put it back, or start a new run with another --out"
+            )
 
 
 def subject_of(seen: Manifest | None, path: str, device: str) -> Subject:
     """Loads the subject of a campaign; for a run that is only looked at, what the run remembers of it, where it does."""
+    from skidpad.subjects.loading import load_subject  # noqa: PLC0415  torch is for those who load a subject
+    from skidpad.subjects.recorded import RecordedSubject  # noqa: PLC0415  see above
+
     if seen is None or not seen.subject:
         return load_subject(path, device)
     return RecordedSubject(seen.subject, partial(load_subject, path, device))
@@ -128,4 +238,6 @@ def subject_of(seen: Manifest | None, path: str, device: str) -> Subject:
 
 def drive_of(seen: Manifest | None, text: str) -> Drive:
     """Opens the drive of a campaign; for a run that is only looked at, a stand-in where it is gone or lies on a server."""
+    from skidpad.drives.opening import look_at_drive, open_drive  # noqa: PLC0415  see above
+
     return open_drive(text) if seen is None else look_at_drive(text, seen.hashes.get("drive", ""))

@@ -13,15 +13,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
+from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
-from skidpad.core.registry import Registry
+from skidpad.kinds.kind import kind_of
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
@@ -227,17 +230,54 @@ def unchanged_words(shrunk: Shrunk) -> str:
     )
 
 
-Shrinker = Callable[[Any, "Run", Mapping[str, Any], Progress], Shrunk]
+def shrink_finding(campaign: Any, run: Run, prefix: str, progress: Progress = silent) -> Shrunk:
+    """Finds the smallest case that still fails, from the finding whose case id begins with `prefix`.
 
-SHRINKERS: Registry[Shrinker] = Registry(
-    "campaign whose findings can be shrunk",
-    "shrinkers",
-    (
-        "skidpad.kinds.pictures.shrinking",
-        "skidpad.kinds.pictures.styles.shrinking",
-        "skidpad.kinds.drives.shrinking",
-        "skidpad.kinds.duels.shrinking",
-    ),
-)
-"""By the name of the campaign; a row takes (campaign, run, row of the finding, progress). A campaign that answers to `PictureCampaign`
-(`shrinking_recipes`) needs no row."""
+    campaign: of the kind that the run names, as `load_campaign` gives it; its subject may be a newer one.
+    """
+    row = run.find_row(prefix)
+    if not row["violated"]:
+        raise SkidpadError(f"the case {row['case_id']} is no finding, so there is nothing to shrink; `skidpad report` lists findings")
+    found: Shrunk = kind_of(run).part("shrink", "shrunk")(campaign, run, row, progress)
+    return found
+
+
+SHRUNK = "shrunk.json"
+_STIMULI = ("recipe", "scenario", "front_actions")
+
+
+def write_shrunk(campaign: Any, run: Run, shrunk: Shrunk, folder: Path) -> tuple[Path, ...]:
+    """Writes `shrunk.json` and pictures of before and after; returns the files. Files of an earlier shrinking are replaced."""
+    exporter = kind_of(run).part("exporter", "exported")(campaign, run)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / SHRUNK, (json.dumps(shrunk_table(shrunk), indent=2, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        raise SkidpadError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
+    drawn = [path for stem, row in (("before", shrunk.row), ("after", shrunk.smallest)) for path in exporter.draw(row, folder, stem)]
+    return (folder / SHRUNK, *drawn)
+
+
+def shrunk_table(shrunk: Shrunk) -> dict[str, Any]:
+    """Returns a shrunk finding as plain values: both stimuli, the changes and what it took."""
+    return {
+        "case_id": shrunk.row["case_id"],
+        "smallest_case_id": shrunk.smallest["case_id"],
+        "changes": [asdict(change) for change in shrunk.changes],
+        "before": _stimulus(shrunk.row),
+        "after": _stimulus(shrunk.smallest),
+        "excess_before": _number(shrunk.row["excess"]),
+        "excess_after": _number(shrunk.smallest["excess"]),
+        "fails_unchanged": shrunk.fails_unchanged,
+        "judged": shrunk.judged,
+        "batches": shrunk.batches,
+    }
+
+
+def _stimulus(row: Any) -> dict[str, Any]:
+    texts = {name: row[name] for name in _STIMULI if name in row}
+    return {name: json.loads(text) if text[:1] in {"[", "{"} else text for name, text in texts.items()}
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None

@@ -56,7 +56,10 @@ class Film:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Everything on the page, in its order; a part that is empty is left out. warnings stand right below the verdict."""
+    """Everything on the page, in its order; a part that is empty is left out. warnings stand right below the verdict.
+
+    remarks: what happened in this run. notes: how its figures are to be read, which a terminal leaves out.
+    """
 
     title: str
     tone: Tone
@@ -74,6 +77,7 @@ class Page:
     films: tuple[Film, ...] = ()
     galleries: tuple[Gallery, ...] = ()
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def commands_of(run: Run) -> tuple[str, ...]:

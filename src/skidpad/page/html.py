@@ -55,6 +55,7 @@ def lay_out(model: ReportModel, max_pairs: int = 24) -> Page:
         manifest=_facts(model.manifest),
         commands=tuple(plain(command, 1000) for command in model.commands),
         warnings=tuple(plain(warning, 1000) for warning in model.warnings),
+        remarks=tuple(plain(remark, 1000) for remark in model.remarks),
     )
     return with_tags(page, model.looked)
 
@@ -99,11 +100,15 @@ def _charts(model: ReportModel) -> list[Chart]:
 
 def _rate_bars(rates: Sequence[RateRow]) -> Chart:
     title = "Failure rate by transform"
-    order = sorted(rates, key=lambda row: row.rate if isfinite(row.rate) else -1.0, reverse=True)
+    order = _worst_first(rates)
     rows = [Bar(plain(row.stimulus, 80), row.rate, row.low, row.high, _rate_note(row)) for row in order[:MAX_BARS]]
     more = f" The {MAX_BARS} highest of {count(len(rates))}; the table has more." if len(rates) > MAX_BARS else ""
     said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
     return Chart(title, f"Share of cases that break the relation; whiskers are 95 % intervals.{more}", bars("rates", title, said, rows))
+
+
+def _worst_first(rates: Sequence[RateRow]) -> list[RateRow]:
+    return sorted(rates, key=lambda row: row.rate if isfinite(row.rate) else -1.0, reverse=True)
 
 
 def _rate_note(row: RateRow) -> str:
@@ -215,7 +220,7 @@ def _tables(model: ReportModel) -> list[Table]:
             "rates",
             "Failure rate by transform",
             ("Transform", *rate_columns),
-            [(plain(r.stimulus, 120), *_rate_words(r, already=already)) for r in model.rates],
+            [(plain(r.stimulus, 120), *_rate_words(r, already=already)) for r in _worst_first(model.rates)],
         ),
         _table("parameters", "Failure rate by transform and parameters", ("Transform", "Parameters", *rate_columns), by_parameters, 2),
         _coverage_table(coverage, cut=cut),

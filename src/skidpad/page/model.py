@@ -199,6 +199,7 @@ class ReportModel:
     commands: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     looked: Looked | None = None
     undecided: bool = False
 

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -15,6 +15,9 @@ from rich.table import Table
 
 from skidpad.core.errors import InterruptedRunError
 from skidpad.core.progress import Progress as ProgressCallback
+
+if TYPE_CHECKING:
+    from skidpad.page.build import Page
 
 OUT = Console(highlight=False)
 ERR = Console(stderr=True, highlight=False)
@@ -69,13 +72,16 @@ _LONGEST_WORD = 40
 
 def say_bold(text: str) -> None:
     """Prints a heading, taken literally; one that is longer than a line goes on beyond it."""
-    OUT.print(escape(harmless(text)), style="bold", soft_wrap=True)
+    OUT.print(escape(harmless(text.replace(_GROUPING, ""))), style="bold", soft_wrap=True)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints a table; numbers stand right, and no id, name or number is broken, if need be beyond the width of the terminal."""
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], numbers_from: int | None = None) -> None:
+    """Prints a table; numbers stand right, and no id, name or number is broken, if need be beyond the width of the terminal.
+
+    numbers_from: the first of the columns that stand right although they are worded already; None for those that are numbers.
+    """
     say_bold(title)
-    texts = [[harmless(cell(value)) for value in row] for row in rows]
+    texts = [[harmless(cell(value).replace(_GROUPING, "")) for value in row] for row in rows]
     columns = [harmless(column) for column in columns]
     down = [[column, *(row[index] for row in texts)] for index, column in enumerate(columns)]
     whole = [max(map(len, cells)) for cells in down]
@@ -87,6 +93,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     widths = _shared(OUT.width - between, least, whole)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        numeric = numeric or (numbers_from is not None and index >= numbers_from)
         width = widths[index]
         grid.add_column(escape(column), justify="right" if numeric else "left", overflow="fold", min_width=width, max_width=width)
     for row in texts:
@@ -100,6 +107,25 @@ def _shared(room: int, least: Sequence[int], whole: Sequence[int]) -> list[int]:
     left = max(room - sum(least), 0)
     share = 1.0 if sum(wishes) <= left else left / sum(wishes)
     return [few + int(share * wish) for few, wish in zip(least, wishes, strict=True)]
+
+
+_ROWS, _TABLES = 20, 3
+"""What a terminal shows of a page: so many of its tables, each of at most so many rows; the report has the rest."""
+
+
+def show_page(page: "Page") -> None:
+    """Prints what matters of a page: the verdict, what to know before believing it, figures, what happened, and the first tables."""
+    say_bold(page.verdict)
+    for warning in page.warnings:
+        say(f"warning: {warning}")
+    for line in page.headlines:
+        say(f"{line.label}: {line.value}{f' ({line.detail})' if line.detail else ''}")
+    for remark in page.remarks:
+        say(remark)
+    for each in [found for found in page.tables if len(found.rows) <= _ROWS][:_TABLES]:
+        table(each.title, each.columns, each.rows, each.numbers_from)
+        if each.note:
+            say(each.note)
 
 
 def facts(title: str, rows: Sequence[tuple[str, object]]) -> None:

@@ -99,10 +99,8 @@ def assert_mended(subject: str | Path | Subject, bundle: str | Path) -> None:
 
 
 def _scene(scene: Scene, title: str) -> Path:
-    from skidpad.kinds.bundle_folder import draw_scene, suffix_of  # noqa: PLC0415 - films import worlds and duels
-
-    path = current().next_picture(suffix_of(scene))
-    draw_scene(scene, title, path)
+    path = current().next_picture(scene.suffix)
+    scene.draw(title, path)
     return path
 
 

@@ -1,9 +1,10 @@
 """Computing a record again from its recipe, to see whether it still holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import isnan
+from pathlib import Path
 
 import numpy as np
 
@@ -69,6 +70,34 @@ class Reproduction:
         if PROCESSOR in changed:
             return f"on another processor: {changed[PROCESSOR].then} in the run, {changed[PROCESSOR].now} now"
         return f"with another {', '.join(changed)}" if changed else self.rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A case computed again, for any reader.
+
+    rows: a name, the value in the run, and the value now. figures: the same for programs. remarks: what to know before comparing.
+    pictures: the files that were drawn.
+    """
+
+    title: str
+    rows: tuple[tuple[str, object, object], ...]
+    figures: Mapping[str, object]
+    reproduction: Reproduction
+    remarks: tuple[str, ...] = ()
+    pictures: tuple[Path, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Returns what a program reads."""
+        found = self.reproduction
+        return {
+            **self.figures,
+            "replay": found.outcome.value,
+            "reproduced": found.is_reproduced,
+            "said": found.said,
+            "differences": list(found.differences),
+            "version_changes": [str(change) for change in found.changes],
+        }
 
 
 class PictureMatch(Enum):

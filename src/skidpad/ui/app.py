@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
-from skidpad.kinds.exhibits import EXHIBITS
+from skidpad.kinds.kind import KINDS
 from skidpad.page.wording import plain
 from skidpad.ui.rows import FAILURES
 from skidpad.ui.run_pages import run_routes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def make_app(library: Library, study: Study | None = None) -> FastAPI:
     """Makes the application over a library of runs, with a questionnaire where there is one."""
-    EXHIBITS.names()  # imported now, so that the first screen need not wait for it
+    KINDS.names()  # imported now, so that the first screen need not wait for it
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:

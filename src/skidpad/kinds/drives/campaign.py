@@ -17,13 +17,12 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
-from skidpad.kinds.drives.work import Drives, Phase, Rides, check_unchanged, command
-from skidpad.kinds.kind import CAMPAIGNS, subject_of
+from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
+from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.search.vectors import VECTOR_SEARCHES
 from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
-from skidpad.subjects.recorded import subject_record
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
 from skidpad.worlds.scenario.sampling import sample
@@ -132,24 +131,17 @@ class Online:
         )
 
     @property
-    def rides(self) -> Rides:
+    def rides(self) -> ClosedLoopRunner:
         """What makes the drives."""
-        return Rides(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
+        return ClosedLoopRunner(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(
-            device=self.settings.device,
-            seed=self.settings.seed,
-            hashes=self.hashes,
-            command=command(),
-            subject=subject_record(self.subject, self.rides.frame_shape),
-        )
-        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+        return start_run(self, out, self.settings.to_config(), SCHEMA, self.rides.frame_shape)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(run, self.hashes, SCHEMA)
+        check_unchanged(self, run, SCHEMA)
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.settings.searches:
                 run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})
@@ -171,7 +163,6 @@ class Online:
         return tuple(ScenarioSearch(name, domain, s.scenarios, s.seed, self.rides) for name in s.searches)
 
 
-@CAMPAIGNS.register("online")
 def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:
     """Drives a network through scenarios in a closed loop, judged by how far it strays from its lane."""
     return Online.load(OnlineSettings.from_config(config), seen)

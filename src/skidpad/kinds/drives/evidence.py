@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import degrees, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.errors import MissingExtraError
 from skidpad.core.files import write_atomically
 from skidpad.core.images import write_image
 from skidpad.core.stimuli import Recipe
-from skidpad.kinds.bundles import Judgement, loaded
+from skidpad.kinds.bundles import Evidence, Judgement, loaded
 from skidpad.kinds.drives.campaign import features_of
 from skidpad.kinds.drives.filmstrip import DriveFilm, film_of, moving, strip, told
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case, build_records, unpack
-from skidpad.kinds.drives.work import Rides
+from skidpad.kinds.drives.work import ClosedLoopRunner
 from skidpad.kinds.duels.film import standalone
-from skidpad.kinds.evidence import WITNESSES, Evidence
 from skidpad.runs.workers.performing import pinned
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.base import Subject
@@ -38,13 +37,21 @@ if TYPE_CHECKING:
 class JudgedDrive:
     """A drive that was made for a judgement, as a row of the records."""
 
-    rides: Rides
+    suffix: ClassVar[str] = ".svg"
+
+    rides: ClosedLoopRunner
     row: Mapping[str, Any]
+
+    def draw(self, title: str, path: Path) -> None:
+        """Draws the drive as a film strip."""
+        write_atomically(path, standalone(strip("strip", title, film_of(self.rides, self.row))).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class DriveCheck:
     """A closed-loop drive: a scenario file, the recipe in front of the camera as JSON, the world, and the slot of the case."""
+
+    kind: ClassVar[str] = "drive"
 
     scenario: str
     recipe: str
@@ -55,7 +62,7 @@ class DriveCheck:
         """Lets the subject steer; it must neither leave its lane nor touch anything."""
         asked, recipe = loaded(subject), Recipe.from_json(self.recipe)
         case = Case("bundle", read_scenario(folder / self.scenario), recipe.name, recipe, slot=self.slot)
-        rides = Rides(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
+        rides = ClosedLoopRunner(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
         with pinned():
             courses = rides.courses([case], Wheel.SUBJECT)
         row = build_records([case], courses, Wheel.SUBJECT, self.world, asked.sha256).to_pylist()[0]
@@ -72,7 +79,7 @@ _SCENARIO, _RECIPE, _COURSE = "scenario.toml", "recipe.json", "course.csv"
 
 
 @dataclass(frozen=True)
-class DriveWitness:
+class DriveExporter:
     """Shows the drives of a run."""
 
     campaign: DriveCampaign
@@ -82,7 +89,7 @@ class DriveWitness:
         """Draws a film strip and the same moving."""
         return _draw(film_of(self.campaign.rides, row), row, folder, stem)
 
-    def testify(self, row: Mapping[str, Any], folder: Path) -> Evidence:
+    def export(self, row: Mapping[str, Any], folder: Path) -> Evidence:
         """Writes the film, the frames of its strip, the scenario, the road and the course."""
         case = Case.from_row(row)
         film = film_of(self.campaign.rides, row)
@@ -135,7 +142,3 @@ def _write_course(row: Mapping[str, Any], path: Path) -> None:
         table = csv.writer(file)
         table.writerow(("time_s", "lateral_m", "answer_rad", "truth_rad"))
         table.writerows((f"{step * STEP_S:.2f}", *map(repr, values)) for step, values in enumerate(zip(*series, strict=True)))
-
-
-for _name in ("online", "compare"):
-    WITNESSES.register(_name)(DriveWitness)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Stimulus
-from skidpad.kinds.exhibits import EXHIBITS, Exhibit, Form, Motion, Row, Rule, Sight
+from skidpad.kinds.exhibits import Exhibit, Form, Motion, Row, Rule, Sight
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.wording import plain
 
@@ -33,7 +33,6 @@ class Stage:
     stimuli: Mapping[str, Stimulus]
 
 
-@EXHIBITS.register("online")
 class DriveExhibit(Exhibit):
     """Runs of `skidpad drive`."""
 
@@ -101,7 +100,6 @@ class DriveExhibit(Exhibit):
             raise BadRunError(f"the record of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
 
 
-@EXHIBITS.register("compare")
 class ComparingExhibit(DriveExhibit):
     """Runs of `skidpad compare`: only the drives that the subject steered are judged."""
 

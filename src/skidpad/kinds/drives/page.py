@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from math import degrees, isfinite, nan
 from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from skidpad.statistics.intervals import none_failed
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
-    from skidpad.kinds.drives.work import Rides
+    from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
 
 
@@ -45,7 +46,8 @@ def online_page(campaign: Online, run: Run) -> Page:
         verdict=_verdict(run, summary, name, failed, judged),
         headlines=_headlines(summary, failed, judged),
         context=(Fact("Subject", name), Fact("World", campaign.settings.world), Fact("Scenarios", _scenarios(campaign))),
-        notes=_notes(summary, campaign),
+        notes=_notes(campaign),
+        remarks=_remarks(summary, campaign),
         pictures=(),
         pictures_note=(
             "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
@@ -62,7 +64,51 @@ def online_page(campaign: Online, run: Run) -> Page:
     return with_tags(page, looked_at(run))
 
 
-def films(rides: Rides, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
+    """Returns the rates and every case's verdict as plain values."""
+    summary = summarise(run)
+    reached = [reach_of(summary, name) for name in campaign.settings.searches]
+    return {
+        "drives": summary.drives,
+        "failure_rate": summary.rate.estimate,
+        "low": summary.rate.low,
+        "high": summary.rate.high,
+        "searches": [asdict(reach) for reach in reached],
+        "skipped": [{"scenario": each.name, "reason": each.reason} for each in campaign.skipped],
+        "conditions": [
+            {
+                "condition": row.condition,
+                **{name: getattr(row, name) for name in ("passed", "failed", "flaky", "errors", "departed", "collided", "median_mdcl")},
+                "failure_rate": row.rate.estimate,
+                "low": row.rate.low,
+                "high": row.rate.high,
+            }
+            for row in summary.conditions
+        ],
+        "cases": [
+            {
+                "case_id": case.case_id,
+                "scenario": case.scenario_name,
+                "condition": case.condition,
+                "verdict": case.verdict.value,
+                "failed": case.failed,
+                "judged": case.judged,
+                "errors": case.errors,
+                "low": case.failures.low,
+                "high": case.failures.high,
+                "mdcl": case.mdcl,
+                "max_lateral_m": case.max_lateral_m,
+                "departed_at_s": case.departed_at_s,
+                "collided_at_s": case.collided_at_s,
+                "mae_rad": case.mae_rad,
+                "problem": case.problem,
+            }
+            for case in summary.cases
+        ],
+    }
+
+
+def films(rides: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
     """Drives recorded cases again and draws them."""
     drawn = []
     for number, case in enumerate(case_ids, 1):
@@ -121,7 +167,7 @@ def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headli
     )
 
 
-def _notes(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
+def _notes(campaign: Online) -> tuple[str, ...]:
     notes = [
         (
             "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it; a car "
@@ -133,7 +179,11 @@ def _notes(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
             else "Every case was driven once; intervals are Wilson's, over cases."
         ),
     ]
-    notes += [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 300)}" for each in campaign.skipped[:20]]
+    return tuple(notes)
+
+
+def _remarks(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
+    notes = [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 300)}" for each in campaign.skipped[:20]]
     lost = next((case for case in summary.cases if case.problem), None)
     if lost is not None:
         number = sum(bool(case.problem) for case in summary.cases)

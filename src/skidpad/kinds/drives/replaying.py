@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import degrees, isfinite, isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from skidpad.core.errors import SkidpadError
+from skidpad.core.files import write_atomically
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.loop import Wheel, seen
 from skidpad.kinds.drives.records import Case, unpack
 from skidpad.runs.manifest import VersionChange
-from skidpad.runs.replay import Reproduction
+from skidpad.runs.replay import Replayed, Reproduction
 from skidpad.runs.workers.performing import pinned
 from skidpad.worlds.world import STEP_S, WORLDS
 
 if TYPE_CHECKING:
-    from skidpad.kinds.drives.work import Rides
+    from skidpad.kinds.drives.campaign import Online
+    from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
+    from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
 
 
@@ -35,7 +40,7 @@ comes along, under AVX2 and SSE4.1 instead of AVX-512: at most 0.004 m and 0.005
 
 
 class Stage(Protocol):
-    """What it takes to show a recorded drive again; `Rides` has it, and so has one who never loads the subject."""
+    """What it takes to show a recorded drive again; `ClosedLoopRunner` has it, and so has one who never loads the subject."""
 
     @property
     def world(self) -> str:
@@ -86,12 +91,59 @@ def _is_near(row: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
     return all(np.allclose(now, then, rtol=0.0, atol=bounds[name], equal_nan=True) for name, (then, now) in series.items())
 
 
-def replay_drive(rides: Rides, run: Run, prefix: str) -> OnlineReplay:
+def replay_drive(rides: ClosedLoopRunner, run: Run, prefix: str) -> OnlineReplay:
     """Makes the drive whose case id begins with `prefix` again, with nobody beside it."""
     row = run.find_row(prefix)
     with pinned():  # as in the run: torch on one thread, or the last bits would differ
         again = rides.records([Case.from_row(row)], Wheel(row["mode"])).to_pylist()[0]
     return OnlineReplay(row, again, run.manifest.changes())
+
+
+_SHOWN = ("steps", "mdcl", "max_lateral_m", "departed_at_s", "collided_at_s", "mae_rad", "violated", "problem")
+
+
+def replay_finding(campaign: Online | OfflineVsOnline, run: Run, finding: str, picture: Path | None = None) -> Replayed:
+    """Makes a recorded drive again and compares everything; draws it where asked."""
+    result = replay_drive(campaign.rides, run, finding)
+    row = result.row
+    drawn: tuple[Path, ...] = () if picture is None else _write_film(campaign.rides, result, picture)
+    remarks = [f"scenario: {row['scenario']}"]
+    if isfinite(row["mae_rad"]):
+        remarks.append(f"mean distance of its answers from the truth: {degrees(row['mae_rad']):.2f} degrees of the steering wheel")
+    return Replayed(
+        title=f"{row['case_id']}: {row['mode']}, {row['scenario_name']}, {row['condition']}",
+        rows=tuple((name, _known(row[name]), _known(result.again[name])) for name in _SHOWN),
+        figures={
+            "case_id": row["case_id"],
+            "scenario": row["scenario"],
+            "recipe": row["recipe"],
+            **{name: result.again[name] for name in _SHOWN},
+            "pictures": [str(path) for path in drawn],
+        },
+        reproduction=result.reproduction,
+        remarks=tuple(remarks),
+        pictures=drawn,
+    )
+
+
+def _known(value: object) -> object:
+    """Returns what a table shows of a value: nothing where it never happened or was not measured."""
+    return None if value == "" or (isinstance(value, float) and not isfinite(value)) else value
+
+
+def _write_film(rides: ClosedLoopRunner, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
+    """Writes the strip and the same moving; returns both paths."""
+    from skidpad.kinds.drives.filmstrip import film_of, moving, strip  # noqa: PLC0415  film strips are drawn from replays
+    from skidpad.kinds.duels.film import standalone  # noqa: PLC0415  see above
+
+    if path.suffix != ".svg":
+        raise SkidpadError(f"a film is drawn as SVG, which any browser opens; name the file {path.with_suffix('.svg').name}")
+    film = film_of(rides, result.row)
+    title = f"{result.row['scenario_name']}, {result.row['condition']}"
+    beside = path.with_name(f"{path.stem}.moving.svg")
+    for target, drawn in ((path, strip("strip", title, film)), (beside, moving("moving", title, film))):
+        write_atomically(target, standalone(drawn).encode())
+    return (path, beside)
 
 
 def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:

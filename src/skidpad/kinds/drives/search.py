@@ -25,7 +25,7 @@ from skidpad.worlds.scenario.scenario import RoadKind, Weather
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.summary import OnlineSummary
-    from skidpad.kinds.drives.work import Rides
+    from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
     from skidpad.runs.workers.protocol import Crew
     from skidpad.worlds.scenario.domain import Domain
@@ -101,7 +101,7 @@ class ScenarioSearch:
     domain: Domain
     budget: int
     seed: int
-    rides: Rides
+    rides: ClosedLoopRunner
 
     @property
     def generations(self) -> int:

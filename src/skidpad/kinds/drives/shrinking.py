@@ -15,14 +15,14 @@ from skidpad.core.stimuli import Parameter, Real, Recipe, Value
 from skidpad.kinds.drives.loop import BATCH, Wheel
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.pictures.shrinking import Ladder, changed, dials_of, ladder, recipe_changes
-from skidpad.kinds.shrinking import LEFT_OUT, SHRINKERS, Change, Dial, Shrunk, minimise
+from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Shrunk, minimise
 from skidpad.runs.workers.performing import cores, pinned
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario.tables import scenario_from, values_of
 
 if TYPE_CHECKING:
-    from skidpad.kinds.drives.work import Rides
+    from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
 
 
@@ -35,7 +35,7 @@ class DriveCampaign(Protocol):
     """A campaign whose findings are closed-loop drives."""
 
     @property
-    def rides(self) -> Rides:
+    def rides(self) -> ClosedLoopRunner:
         """What makes the drives."""
         ...
 
@@ -57,7 +57,7 @@ class DriveProblem:
     A smaller scenario is one nearer to the domain's base: a straight road with one lane each way, in sunshine, alone.
     """
 
-    rides: Rides
+    rides: ClosedLoopRunner
     case: Case
     fails_after_s: float
     width: int = BATCH
@@ -192,7 +192,3 @@ def _told(scenario: Scenario, group: str, number: int) -> str:
 
 def _worded(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-for _name in ("online", "compare"):
-    SHRINKERS.register(_name)(shrink_drive)

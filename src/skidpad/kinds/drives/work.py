@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.crews import Meter, mapped_parts
@@ -62,7 +59,7 @@ class Drives:
 
 
 @dataclass(frozen=True, eq=False)
-class Rides:
+class ClosedLoopRunner:
     """Makes the drives of one subject in one world; what comes out does not depend on width, threads or the order of the shards.
 
     To the last bit that holds where torch, its instruction set and its one thread are the same; see `online_loop.Eyes`.
@@ -167,22 +164,3 @@ def _unusable(world: World, cases: Sequence[Case]) -> dict[int, str]:
                 found[place] = str(error)
         return found
     return {}
-
-
-def check_unchanged(run: Run, hashes: Mapping[str, str], schema: pa.Schema | None = None) -> None:
-    """Refuses to go on with a run whose subject or scenarios are not those it began with, or that an older version began."""
-    if schema is not None and not run.schema.equals(schema):
-        raise BadRunError(
-            f"the run {run.path} was begun by an older skidpad, whose records have other columns; start it anew with another --out"
-        )
-    for what, now in hashes.items():
-        if run.manifest.hashes.get(what) != now:
-            raise BadRunError(
-                f"the {what} has changed since the run {run.path} began, so its drives would not belong together; "
-                "put it back, or start a new run with another --out"
-            )
-
-
-def command() -> tuple[str, ...]:
-    """Returns the command line for the manifest."""
-    return (Path(sys.argv[0]).name, *sys.argv[1:])

@@ -6,13 +6,11 @@ was stopped goes on with the next; the shards of a phase run side by side.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.highway.rewards import REWARDS
 from skidpad.highway.scenes import scene
@@ -22,7 +20,7 @@ from skidpad.kinds.duels.drivers import Drivers, Kept, KeptShards, learned
 from skidpad.kinds.duels.phases import DuelWork
 from skidpad.kinds.duels.records import SCHEMA
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
-from skidpad.kinds.kind import CAMPAIGNS
+from skidpad.kinds.kind import check_unchanged, start_run
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.shards import run_shards
@@ -69,17 +67,11 @@ class Duel:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        command = (Path(sys.argv[0]).name, *sys.argv[1:])
-        manifest = Manifest.collect(device="cpu", seed=self.settings.seed, hashes=self.hashes, command=command)
-        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+        return start_run(self, out, self.settings.to_config(), SCHEMA)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        for what, now in self.hashes.items():
-            if run.manifest.hashes.get(what) != now:
-                raise BadRunError(
-                    f"the {what} has changed since the run {run.path} began; put it back, or start a new run with another --out"
-                )
+        check_unchanged(self, run)
         phases = self.work(run).phases()
         meter = Meter(progress, sum(phase.shards * phase.weight for phase in phases))
         # highway-env holds the interpreter all the time, so that threads would only be in each other's way
@@ -105,7 +97,6 @@ class Duel:
         return DuelWork(self.settings, self.arena, self.drivers.within(kept), kept)
 
 
-@CAMPAIGNS.register("duel")
 def load_duel(config: Mapping[str, Any], seen: Manifest | None = None) -> Duel:
     """Trains a front vehicle to make an ego crash, tests who crashes against whom, and retrains the ego."""
     return Duel.load(DuelSettings.from_config(config), seen)

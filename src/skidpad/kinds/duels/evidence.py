@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,15 +19,14 @@ from skidpad.highway.layout import CRASH, EGO, ERROR, FRONT, HEADING, SPEED, Sid
 from skidpad.highway.opponents import ConstantActions, Idm
 from skidpad.highway.scenario import Scenario as Highway
 from skidpad.highway.tracing import Trace, trace
-from skidpad.kinds.bundles import Judgement
+from skidpad.kinds.bundles import Evidence, Judgement
 from skidpad.kinds.duels.drivers import open_policy
-from skidpad.kinds.duels.film import animation, film_strip, standalone
+from skidpad.kinds.duels.film import Film, animation, film_strip, standalone
 from skidpad.kinds.duels.films import film_of
 from skidpad.kinds.duels.records import LETTERS
 from skidpad.kinds.duels.replaying import trace_of
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.shrinking import play_scripts
-from skidpad.kinds.evidence import WITNESSES, Evidence
 from skidpad.subjects.base import Subject
 
 if TYPE_CHECKING:
@@ -42,7 +41,14 @@ if TYPE_CHECKING:
 class JudgedDuel:
     """The one episode that was driven for a judgement."""
 
+    suffix: ClassVar[str] = ".svg"
+
     driven: Episodes
+
+    def draw(self, title: str, path: Path) -> None:
+        """Draws the episode as a film strip."""
+        drawn = film_strip("strip", title, Film(self.trace(), self.driven.scenario.lanes, *self.actions))
+        write_atomically(path, standalone(drawn).encode())
 
     def trace(self) -> Trace:
         """Returns the states along what both did."""
@@ -59,6 +65,8 @@ class JudgedDuel:
 @dataclass(frozen=True, slots=True)
 class DuelCheck:
     """A start and the front vehicle's actions, one letter a policy step; the ego is a policy file or `module:function`."""
+
+    kind: ClassVar[str] = "duel"
 
     scenario: str
     start: tuple[float, ...]
@@ -85,9 +93,8 @@ class DuelCheck:
 _SCENARIO, _COURSE, _EGO = "scenario.json", "course.csv", "ego.safetensors"
 
 
-@WITNESSES.register("duel")
 @dataclass(frozen=True)
-class DuelWitness:
+class DuelExporter:
     """Shows the episodes of a run."""
 
     campaign: Duel
@@ -107,7 +114,7 @@ class DuelWitness:
             write_atomically(path, standalone(drawn).encode())
         return paths
 
-    def testify(self, row: Mapping[str, Any], folder: Path) -> Evidence:
+    def export(self, row: Mapping[str, Any], folder: Path) -> Evidence:
         """Writes the film, the scenario, the course and the ego's policy."""
         self.draw(row, folder, "strip")
         (folder / _SCENARIO).write_text(self._scenario(row).to_json() + "\n", encoding="utf-8")

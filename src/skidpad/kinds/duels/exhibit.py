@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, ClassVar
 
 from skidpad.core.errors import BadRunError
-from skidpad.kinds.exhibits import EXHIBITS, Exhibit, Form, Motion, Row, Rule, Sight
+from skidpad.kinds.exhibits import Exhibit, Form, Motion, Row, Rule, Sight
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ _MAX_STEPS = 5_000
 _NEEDED = ("start", "ego_actions", "front_actions", "steps", "front", "ego")
 
 
-@EXHIBITS.register("duel")
 class DuelExhibit(Exhibit):
     """Runs of `skidpad duel`; no policy is loaded, for one may be a function of somebody's module."""
 

@@ -12,6 +12,7 @@ from skidpad.kinds.duels.charts import duel_charts
 from skidpad.kinds.duels.drivers import IDM, RANDOM
 from skidpad.kinds.duels.films import films
 from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, repair_family
+from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.summary import Column, DuelSummary, can_decide, summarise
 from skidpad.kinds.duels.words import ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
 from skidpad.page.build import Page, Table, commands_of, run_warnings
@@ -20,9 +21,11 @@ from skidpad.page.tags import looked_at, with_tags
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 
 if TYPE_CHECKING:
+    from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.kinds.duels.settings import DuelSettings
     from skidpad.kinds.duels.summary import Column, Crashes, DuelSummary
+    from skidpad.runs.folder import Run
     from skidpad.statistics.effects import Effect
     from skidpad.statistics.ranks import RankTest
 
@@ -48,7 +51,8 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
             count(column.episodes),
             count(column.errors),
         )
-        for column in summary.columns
+        for found in summary.columns
+        for column in (found, *(summary.each_given if (found.family, found.column) == (EGO, GIVEN) else ()))
     ]
     names = (
         "Ego against front",
@@ -152,6 +156,11 @@ def _label(settings: DuelSettings, family: str, column: str) -> str:
     return f"{ego_words(settings, family)} against {front_words(column)}"
 
 
+def run_page(campaign: Duel, run: Run) -> Page:
+    """Returns the page of a run."""
+    return duel_page(campaign.work(run))
+
+
 def duel_page(work: DuelWork) -> Page:
     """Counts the run, drives some of its episodes again and words the verdict."""
     summary = summarise(work)
@@ -166,6 +175,7 @@ def duel_page(work: DuelWork) -> Page:
         headlines=_headlines(work, summary),
         context=(Fact("Ego", _ego(work, summary)), Fact("Scene", _scene(work))),
         notes=_notes(work, summary),
+        remarks=_remarks(work, summary),
         pictures=(),
         pictures_note=_PICTURES,
         charts=tuple(duel_charts(work, summary)),
@@ -277,12 +287,18 @@ def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
         )
     else:
         notes.append("Avoidability and safe distances are judged only on the built-in highway, not in scenes of highway-env.")
+    return tuple(notes)
+
+
+def _remarks(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
+    remarks = [summary.unmeasured] if summary.unmeasured else []
     problem = next((column.problem for column in summary.columns if column.problem), "")
     if problem:
-        notes.append(
+        remarks.append(
             f"{counted(summary.errors, 'episode')} ended as an error and count in no rate; the first failure: {plain(problem, 300)}"
         )
-    return tuple(notes)
+    policies = work.run.path / "policies"
+    return (*remarks, f"Policies: {policies}") if policies.is_dir() else tuple(remarks)
 
 
 def _by_failure(summary: DuelSummary, groups: Sequence[str]) -> list[str]:

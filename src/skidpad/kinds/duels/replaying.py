@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isclose, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skidpad.core.errors import SkidpadError
+from skidpad.core.files import write_atomically
 from skidpad.highway.evaluation import scenario_against
 from skidpad.highway.layout import Side
 from skidpad.highway.opponents import Idm
 from skidpad.highway.tracing import Trace, trace
 from skidpad.kinds.duels.records import Bout, actions_of, build_records
 from skidpad.runs.manifest import VersionChange
-from skidpad.runs.replay import Reproduction
+from skidpad.runs.replay import Replayed, Reproduction
 
 if TYPE_CHECKING:
     from skidpad.highway.scenario import Scenario
+    from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
+    from skidpad.runs.folder import Run
 
 
 _MEASURED = ("ego_mps", "front_mps", "impact_s", "avoidable_until_s")
@@ -66,6 +71,48 @@ def replay_episode(work: DuelWork, prefix: str) -> DuelReplay:
     again = build_records(bout, episodes, *hashes).to_pylist()[0]
     scenario = scenario_against(work.arena.pretraining if isinstance(front, Idm) else work.arena.scenario, front)
     return DuelReplay(row, again, scenario, trace_of(row, scenario), work.run.manifest.changes())
+
+
+_SHOWN = ("outcome", "steps", "ego_actions", "front_actions", "ego_mps", "front_mps", "impact_s", "avoidable_until_s", "first_break")
+
+
+def replay_finding(campaign: Duel, run: Run, finding: str, picture: Path | None = None) -> Replayed:
+    """Drives an episode again, from its actions and by asking both drivers, and compares everything; draws it where asked."""
+    work = campaign.work(run)
+    result = replay_episode(work, finding)
+    row = result.row
+    drawn: tuple[Path, ...] = () if picture is None else _write_film(work, result, picture)
+    return Replayed(
+        title=f"{row['case_id']}: {row['ego']} against {row['front']}",
+        rows=tuple((name, row[name], result.again[name]) for name in _SHOWN),
+        figures={
+            "case_id": row["case_id"],
+            "ego": row["ego"],
+            "front": row["front"],
+            **{name: result.again[name] for name in _SHOWN},
+            "pictures": [str(path) for path in drawn],
+        },
+        reproduction=result.reproduction,
+        remarks=("this episode ended without a crash",) if drawn and not row["violated"] else (),
+        pictures=drawn,
+    )
+
+
+def _write_film(work: DuelWork, result: DuelReplay, path: Path) -> tuple[Path, Path]:
+    """Writes the film strip and the animation; returns both paths."""
+    from skidpad.kinds.duels.film import animation, film_strip, standalone  # noqa: PLC0415  films are drawn from replays
+    from skidpad.kinds.duels.films import film_of  # noqa: PLC0415  see above
+
+    if path.suffix != ".svg":
+        raise SkidpadError(f"films are written as SVG; name the file {path.with_suffix('.svg').name}")
+    if result.trace is None:
+        raise SkidpadError("episodes in a scene of highway-env cannot be drawn; choose one from the built-in highway")
+    film = film_of(work, result.row, result.trace)
+    title = f"{result.row['ego']} against {result.row['front']}"
+    moving = path.with_name(f"{path.stem}.moving.svg")
+    for target, drawn in ((path, film_strip("strip", title, film)), (moving, animation("moving", title, film))):
+        write_atomically(target, standalone(drawn).encode())
+    return (path, moving)
 
 
 def trace_of(row: Mapping[str, Any], scenario: Scenario) -> Trace | None:

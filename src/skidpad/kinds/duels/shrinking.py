@@ -19,7 +19,7 @@ from skidpad.highway.evaluation import scenario_against
 from skidpad.highway.layout import CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Side
 from skidpad.highway.opponents import ConstantActions, Driver
 from skidpad.kinds.duels.records import LETTERS, Bout, actions_of, build_records
-from skidpad.kinds.shrinking import SHRINKERS, Change, Dial, Shrunk, minimise
+from skidpad.kinds.shrinking import Change, Dial, Shrunk, minimise
 
 if TYPE_CHECKING:
     from skidpad.highway.scenario import Scenario
@@ -140,6 +140,3 @@ def shrink_duel(campaign: Duel, run: Run, row: Mapping[str, Any], progress: Prog
     before = "".join(LETTERS[action] for action in script)
     changes = (Change("front actions", before, letters or "none"),) if letters != before else ()
     return Shrunk(row, records.to_pylist()[0], changes, found.judged, found.batches)
-
-
-SHRINKERS.register("duel")(shrink_duel)

@@ -6,7 +6,7 @@ random front vehicle is made over the tests of each training, as in Table I, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb, isfinite, nan
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from skidpad.statistics.intervals import Interval, MeanError, mean_error, wilson
 from skidpad.statistics.ranks import RankTest, mann_whitney
 
 if TYPE_CHECKING:
+    from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.kinds.duels.settings import DuelSettings
     from skidpad.runs.folder import Run
@@ -299,3 +300,60 @@ def _crash_column(name: tuple[str, str], rows: Sequence[dict[str, object]]) -> C
         undecided=kinds.count(Avoidable.UNDECIDED.value),
         broken_by=tuple((kind.value, who.count(kind.value)) for kind in FirstBreak),
     )
+
+
+def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
+    """Returns the failure rates, the comparisons with chance, the trainings and the crashes as plain values."""
+    summary = summarise(campaign.work(run))
+    return {
+        "unmeasured": summary.unmeasured,
+        "ego": summary.best_ego,
+        "columns": [_column_json(column) for column in summary.columns],
+        "each_given": [_column_json(column) for column in summary.each_given],
+        "versus_random": [
+            {
+                "group": versus.group,
+                "p_value": test.p_value if can_decide(test) else None,
+                "a12": effect.size if can_decide(test) else None,
+                "is_enough": can_decide(test),
+            }
+            for versus in summary.versus
+            for test, effect in (versus.over_trainings,)
+        ],
+        "trainings": [{"phase": found.phase, "failure_rates": list(found.failure_rates)} for found in summary.trainings],
+        "crashes": [
+            {
+                "family": found.family,
+                "column": found.column,
+                "kept": found.count,
+                "avoidable_1s_before": found.avoidable_before(1.0),
+                "avoidable_2s_before": found.avoidable_before(2.0),
+                "avoidable_3s_before": found.avoidable_before(3.0),
+                "never": found.never,
+                "undecided": found.undecided,
+                "broken_by": dict(found.broken_by),
+            }
+            for found in summary.crashes
+        ],
+        "policies": str(run.path / "policies"),
+    }
+
+
+def _column_json(column: Column) -> dict[str, object]:
+    return {
+        "family": column.family,
+        "column": column.column,
+        "failure_rate": column.across_trainings.mean,
+        "sem": column.across_trainings.sem,
+        "low": column.interval.low,
+        "high": column.interval.high,
+        "ego_mps": column.ego_mps,
+        "front_mps": column.front_mps,
+        "trainings": len(column.rates),
+        "episodes": column.episodes,
+        "crashes": column.crashes,
+        "overtaken": column.overtaken,
+        "timeouts": column.timeouts,
+        "errors": column.errors,
+        "problem": column.problem,
+    }

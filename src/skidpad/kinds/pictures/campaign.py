@@ -5,7 +5,6 @@ Reference: DeepTest, sections 3 and 5.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,7 +26,7 @@ from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import LostDrive, open_drive
 from skidpad.kinds.crews import crew_for, mapped, mapped_parts
-from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
+from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.guided import GuidedPhase
 from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
@@ -58,7 +57,6 @@ from skidpad.runs.workers.protocol import in_order
 from skidpad.search.protocol import SEARCHES
 from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.recorded import subject_record
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
@@ -139,18 +137,11 @@ class DeepTest:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(
-            device=self.settings.device,
-            seed=self.settings.seed,
-            hashes=self.hashes,
-            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
-            subject=subject_record(self.subject, self.drive.frame_shape),
-        )
-        return Run.create(out, {**self.settings.to_config(), "unit": self.judged.stored_unit}, manifest)
+        return start_run(self, out, {**self.settings.to_config(), "unit": self.judged.stored_unit}, None, self.drive.frame_shape)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        self._check_unchanged(run)
+        check_unchanged(self, run)
         with run.lock(), self._crew(run, workers) as crew:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
@@ -245,15 +236,6 @@ class DeepTest:
             measured.save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
 
-    def _check_unchanged(self, run: Run) -> None:
-        for what, now in self.hashes.items():
-            then = run.manifest.hashes.get(what)
-            if then != now:
-                raise BadRunError(
-                    f"the {what} has changed since the run {run.path} began ({then} then, {now} now), so its findings would not "
-                    "belong together; put it back, or start a new run with another --out"
-                )
-
     @property
     def _last_alone(self) -> bool:
         return self.subject.lead > 0 and self.settings.stimulus_on == StimulusOn.LAST_FRAME.value
@@ -332,7 +314,6 @@ def _check_guide(settings: DeepTestSettings, subject: Subject) -> None:
         raise SkidpadError("the search greedy is guided by coverage and needs a criterion; give one, as --criteria nc")
 
 
-@CAMPAIGNS.register("deeptest")
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepTest:
     """Tests a network on a drive under transformations, judged by a metamorphic relation."""
     return DeepTest.load(DeepTestSettings.from_config(config), seen)

@@ -8,34 +8,114 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skidpad.core.errors import BadRunError
-from skidpad.core.images import NumpyFrames, as_numpy, write_image
+from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.core.images import NumpyFrames, as_numpy, decode, write_image
 from skidpad.core.stimuli import Recipe
-from skidpad.kinds.bundles import PictureCheck
-from skidpad.kinds.evidence import WITNESSES, Evidence
-from skidpad.kinds.pictures.judging import Originals
+from skidpad.core.units import side_of
+from skidpad.kinds.bundles import Evidence, Judgement, loaded
+from skidpad.kinds.pictures.judging import JudgedOutput, Originals
 from skidpad.kinds.pictures.settings import StimulusOn
 from skidpad.oracles.error import scale_of, times_tolerated
+from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.page.arrows import pair_picture
 from skidpad.page.wording import answer
 from skidpad.runs.records import Record
+from skidpad.runs.workers.performing import pinned
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.shrinking import PictureCampaign
     from skidpad.oracles.relations import Relation
     from skidpad.runs.folder import Run
+    from skidpad.subjects.base import Subject
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedPair:
+    """The last frames that a subject was asked about, (height, width, 3) each, with its answers and the label as shown."""
+
+    original: NumpyFrames
+    mutant: NumpyFrames
+    answers: tuple[float, float, float]
+    unit: str
+
+    suffix: ClassVar[str] = ".png"
+
+    def draw(self, title: str, path: Path) -> None:
+        """Draws both pictures with the answers."""
+        write_image(path, pair_picture(self.original, self.mutant, *self.answers, caption=title, unit=self.unit))
+
+
+@dataclass(frozen=True, slots=True)
+class PictureCheck:
+    """A frame as it is and changed: files of pictures, the window of a subject with memory in order of time.
+
+    relation, settings: the row of RELATIONS and what it is made with. label: in the unit of the records; None for none.
+    """
+
+    kind: ClassVar[str] = "pictures"
+
+    originals: tuple[str, ...]
+    mutants: tuple[str, ...]
+    output: str
+    relation: str
+    settings: Mapping[str, float]
+    label: float | None
+
+    def judge(self, folder: Path, subject: str | Path | Subject) -> Judgement:
+        """Asks about both pictures and applies the relation."""
+        asked = loaded(subject)
+        if asked.lead >= len(self.originals):
+            raise SkidpadError(
+                f"this subject looks back at {asked.lead} frames and the bundle holds {len(self.originals)}; export the finding anew for it"
+            )
+        judged = JudgedOutput.of(asked.description, self.output)
+        clips = [_frames(folder, files[-1 - asked.lead :]) for files in (self.originals, self.mutants)]
+        with pinned():
+            original, mutant = (float(asked.predict(clip)[-1, judged.column]) for clip in clips)
+        relation = RELATIONS.get(self.relation)(**self.settings)
+        label = float("nan") if self.label is None else self.label
+        excess = float(relation.excess(Answers(np.array([original]), np.array([mutant]), np.array([label])))[0])
+        answers = f"{judged.name} {_worded(original, judged)} on the original, {_worded(mutant, judged)} on the mutant"
+        human = f"; the human steers {_worded(label, judged)}" if isfinite(label) else ""
+        unchanged = float(relation.excess(Answers(np.array([original]), np.array([original]), np.array([label])))[0])
+        words = times_tolerated(excess, scale_of(self.relation)) if isfinite(excess) else "that cannot be accepted"
+        tolerated = f"{human}; {self.relation}: {words}" + ("; the original breaks it without any change" if unchanged > 1.0 else "")
+        shown = (judged.shown(original), judged.shown(mutant), judged.shown(label))
+        return Judgement(not excess > 1.0, answers + tolerated, JudgedPair(clips[0][-1], clips[1][-1], shown, judged.shown_unit))
+
+
+def _worded(value: float, judged: JudgedOutput) -> str:
+    """Words an answer; an angle has a side, positive is left."""
+    shown = judged.shown(value)
+    if judged.output.is_angle and isfinite(shown):
+        return f"{abs(shown):.1f} {judged.shown_unit} {side_of(shown)}"
+    return f"{shown:.4g} {judged.shown_unit}".strip()
+
+
+def _frames(folder: Path, files: tuple[str, ...]) -> NumpyFrames:
+    pictures = []
+    for name in files:
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise SkidpadError(f"the bundle names a picture outside of its folder: {name!r}; export the finding anew")
+        try:
+            picture = decode((folder / name).read_bytes())
+        except OSError as error:
+            raise SkidpadError(f"the bundle lacks the picture {name!r} ({error.strerror}); export the finding anew") from error
+        if picture is None:
+            raise SkidpadError(f"the picture {name!r} of the bundle is damaged; export the finding anew")
+        pictures.append(picture)
+    return np.stack(pictures)
 
 
 _PAIR, _STRIP, _RECIPE = "pair.png", "strip.png", "recipe.json"
 
 
-@WITNESSES.register("deeptest")
 @dataclass(frozen=True)
-class PictureWitness:
+class PictureExporter:
     """Shows the cases of a run over pictures."""
 
     campaign: PictureCampaign
@@ -53,7 +133,7 @@ class PictureWitness:
         write_image(path, self._pair(record, original[-1], mutant[-1]))
         return (path,)
 
-    def testify(self, row: Mapping[str, Any], folder: Path) -> Evidence:
+    def export(self, row: Mapping[str, Any], folder: Path) -> Evidence:
         """Writes the frames (with those that the subject looks back at), the pair, the steps and the recipe."""
         record, judged = Record.from_row(row), self.campaign.judged
         clips = dict(zip(("original", "mutant"), self._clips(record), strict=True))

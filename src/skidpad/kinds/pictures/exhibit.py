@@ -14,7 +14,7 @@ from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.exhibits import EXHIBITS, Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, picture_rule
+from skidpad.kinds.exhibits import Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, picture_rule
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.wording import DEGREES, answer, how_far, plain
 from skidpad.stimuli.pictures import stimuli
@@ -117,7 +117,6 @@ class PairExhibit(Exhibit):
         return f"{plain(recipe.name, 120)}{which}"
 
 
-@EXHIBITS.register("deeptest")
 class DeepTestExhibit(PairExhibit):
     """Runs of `skidpad test`."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from math import degrees, nan, radians, sqrt
 from typing import TYPE_CHECKING
@@ -18,7 +20,8 @@ from skidpad.kinds.pictures.summary import EPSILON_RAD2, CoverageGain, Rate, Sum
 from skidpad.oracles.doubts import DoubtKind, doubts_of
 from skidpad.oracles.error import scale_of
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike, fails_unchanged
-from skidpad.page.build import commands_of, doubt_words, run_warnings
+from skidpad.page.build import Page, commands_of, doubt_words, run_warnings
+from skidpad.page.html import lay_out
 from skidpad.page.model import (
     CoverageRow,
     DeviationHistogram,
@@ -183,36 +186,41 @@ def warnings_of(relation: Relation, originals: Originals, summary: Summary) -> t
     return tuple(warnings)
 
 
-def notes_of(campaign: DeepTest, relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+def remarks_of(campaign: DeepTest, relation: Relation, originals: Originals, summary: Summary) -> tuple[str, ...]:
+    """Says how the run was judged, and what was out of the ordinary in it."""
+    sentence = relation_sentence(relation, campaign.judged)
+    unless = "" if isinstance(relation, LabelMse) else "a case breaks it unless it "
+    remarks = [f"Relation: {relation.name}; {unless}{sentence}."]
+    if not campaign.has_coverage:
+        remarks.append("The subject is a black box: its neurons cannot be seen, so there is no coverage.")
+    if campaign.window_words:
+        remarks.append(f"The subject has a memory: each transform is applied {campaign.window_words}; pictures show the last.")
+    if summary.unjudged:
+        why = "has no label" if isinstance(relation, LabelMse) else "has no finite answer on the original"
+        remarks.append(f"{counted(summary.unjudged, 'mutant')} could not be judged and count in no rate: the frame {why}.")
+    if summary.not_finite:
+        have = "has" if summary.not_finite == 1 else "have"
+        remarks.append(f"{counted(summary.not_finite, 'mutant')} {have} no finite answer on themselves or their original.")
+    if originals.labelled:
+        rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
+        remarks.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {counted(originals.labelled, 'labelled frame')}.")
+    return tuple(remarks)
+
+
+def notes_of(campaign: DeepTest, relation: Relation, summary: Summary) -> tuple[str, ...]:
     """Says how the figures are to be read."""
-    judged, sentence = campaign.judged, relation_sentence(relation, campaign.judged)
     notes = [
-        f"Relation: {relation.name}; {sentence}."
-        if isinstance(relation, LabelMse)
-        else f"Relation: {relation.name}; a case breaks it unless it {sentence}.",
-        f"{angles_sentence(judged.output)}Pictures are computed again from their recipes.",
+        f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes.",
         "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
-        "More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score."
-        if campaign.has_coverage
-        else "The subject is a black box: its neurons cannot be seen, so there is no coverage.",
     ]
+    if campaign.has_coverage:
+        notes.append("More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score.")
     if isinstance(relation, LabelMse):
         notes.insert(
-            1,
+            0,
             "The relation compares squares: a squared error of 9 times the tolerated one is an error of 3 times the tolerated angle. Both "
             "are said of each finding, and the excess in the records is the ratio of squares.",
         )
-    if campaign.window_words:
-        notes.append(f"The subject has a memory: each transform is applied {campaign.window_words}; pictures show the last.")
-    if summary.unjudged:
-        why = "has no label" if isinstance(relation, LabelMse) else "has no finite answer on the original"
-        notes.append(f"{counted(summary.unjudged, 'mutant')} could not be judged and count in no rate: the frame {why}.")
-    if summary.not_finite:
-        have = "has" if summary.not_finite == 1 else "have"
-        notes.append(f"{counted(summary.not_finite, 'mutant')} {have} no finite answer on themselves or their original.")
-    if originals.labelled:
-        rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
-        notes.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {counted(originals.labelled, 'labelled frame')}.")
     if isinstance(relation, LabelMse):
         near = summary.near_original()
         found = counted(sum(rate.findings for rate in near), "finding")
@@ -229,6 +237,42 @@ def _spaced(unit: str) -> str:
 
 PAIRS = 24
 """Pictures that a report shows; more would not be looked at."""
+
+
+def deeptest_page(campaign: DeepTest, run: Run) -> Page:
+    """Returns the page of a run."""
+    return lay_out(deeptest_report(run, campaign))
+
+
+def deeptest_figures(campaign: DeepTest, run: Run) -> Mapping[str, object]:
+    """Returns rates and coverage as plain values."""
+    originals = Originals.of(run, len(campaign.drive))
+    relation = campaign.relation(originals)
+    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged, relation)
+    untested = untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
+    return {
+        "output": campaign.judged.name,
+        "unit": campaign.judged.shown_unit,
+        "originals": summary.originals,
+        "frames": {"judged": untested.judged, "all": untested.frames, "untested": dict(untested.reasons)},
+        "overall": {**asdict(summary.overall), "rate": summary.overall.rate},
+        "by_stimulus": [{**asdict(rate), "rate": rate.rate} for rate in summary.by_stimulus],
+        "coverage": [_coverage_figures(gain) for gain in summary.coverage],
+        "black_box": not campaign.has_coverage,
+        "not_finite": summary.not_finite,
+        "unjudged": summary.unjudged,
+        "problems": len(summary.problems),
+        "warnings": [*drive_warnings(campaign.drive), *warnings_of(relation, originals, summary)],
+    }
+
+
+def _coverage_figures(gain: CoverageGain) -> dict[str, object]:
+    """Returns the regions, and the shares: as the papers divide, and of the reachable regions, which deviates from them."""
+    return {
+        **asdict(gain),
+        "share": gain.together / gain.total if gain.total else None,
+        "share_of_reachable": gain.together / gain.reachable if gain.reachable else None,
+    }
 
 
 def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
@@ -267,7 +311,8 @@ def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
         configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
         manifest=tuple(Fact(name, _plain(value)) for name, value in run.manifest.facts().items()),
         commands=commands_of(run),
-        notes=(*notes_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
+        remarks=(*remarks_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
+        notes=notes_of(campaign, relation, summary),
         warnings=(
             *run_warnings(run),
             *undrawn,

@@ -16,7 +16,7 @@ from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_n
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Choice, Parameter, Params, Real, Recipe, Step, Stimulus, Value, Whole
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.shrinking import LEFT_OUT, SHRINKERS, Change, Dial, Minimum, Shrunk, minimise
+from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Minimum, Shrunk, minimise
 from skidpad.oracles.relations import Answers, Relation
 from skidpad.runs.records import Record, case_id
 from skidpad.runs.workers.performing import pinned
@@ -290,6 +290,3 @@ def _must_come_later(before: Recipe, after: Recipe, step: Step, place: int) -> b
 
 def _worded(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-SHRINKERS.register("deeptest")(shrink_recipe)

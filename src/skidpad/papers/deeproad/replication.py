@@ -259,7 +259,7 @@ def _measured(settings: DeepRoadSettings, path: Path, progress: Progress) -> Cel
     else:
         run = campaign.start(path)
     campaign.execute(run, progress)
-    write_text_whole(path / "report.html", render_page(deeproad_page(run, campaign)))
+    write_text_whole(path / "report.html", render_page(deeproad_page(campaign, run)))
     cell = Cell.of(campaign, summarise_road(run, campaign))
     write_atomically(path / FILE, cell.to_json().encode())
     return cell

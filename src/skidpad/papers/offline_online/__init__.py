@@ -1,1 +1,1 @@
-"""Comparing offline and online testing (ICST 2020): RQ0, RQ1 and what lies beyond them."""
+"""OfflineVsOnline offline and online testing (ICST 2020): RQ0, RQ1 and what lies beyond them."""

@@ -12,7 +12,7 @@ from typing import Any
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
-from skidpad.kinds.drives.compare.campaign import Comparing
+from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
 from skidpad.kinds.drives.compare.page import comparison_page, verdict
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.compare.summary import Comparison, summarise
@@ -231,7 +231,7 @@ def _measured(name: str, settings: ComparingSettings, path: Path, progress: Prog
     def told(done: int, total: int, note: str = "") -> None:
         progress(done, total, f"{name}: {note}")
 
-    campaign = Comparing.load(settings)
+    campaign = OfflineVsOnline.load(settings)
     if (path / "manifest.json").exists():
         run = Run.open(path)
         if ComparingSettings.from_config(run.config) != settings:

@@ -24,12 +24,11 @@ from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
-from skidpad.kinds.drives.work import Phase, Rides, check_unchanged, command
-from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
+from skidpad.kinds.drives.work import ClosedLoopRunner, Phase
+from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
-from skidpad.subjects.recorded import subject_record
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _BATCH = 64
 
 
 @dataclass(frozen=True)
-class Comparing:
+class OfflineVsOnline:
     """A campaign with everything loaded; `drive` is None where RQ0 is left out, and a LostDrive where it is gone."""
 
     settings: ComparingSettings
@@ -79,25 +78,18 @@ class Comparing:
         return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **drive, **model_hashes(self.stimuli)}
 
     @cached_property
-    def rides(self) -> Rides:
+    def rides(self) -> ClosedLoopRunner:
         """What makes the drives."""
-        return Rides(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
+        return ClosedLoopRunner(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
         recorded = () if self.drive is None else (self.drive.frame_shape,)
-        manifest = Manifest.collect(
-            device=self.settings.device,
-            seed=self.settings.seed,
-            hashes=self.hashes,
-            command=command(),
-            subject=subject_record(self.subject, self.rides.frame_shape, *recorded),
-        )
-        return Run.create(out, self.settings.to_config(), manifest, SCHEMA)
+        return start_run(self, out, self.settings.to_config(), SCHEMA, self.rides.frame_shape, *recorded)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(run, self.hashes, SCHEMA)
+        check_unchanged(self, run, SCHEMA)
         phases = [Phase(OFFLINE, Wheel.TRUTH, self.scenarios), Phase(ONLINE, Wheel.SUBJECT, self.scenarios)]
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.drive is not None:
@@ -164,7 +156,6 @@ def _cases(domain: str, count: int, settings: ComparingSettings, condition: Cond
     )
 
 
-@CAMPAIGNS.register("compare")
-def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> Comparing:
+def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> OfflineVsOnline:
     """Tests a network offline and online on the same scenarios, and simulated against recorded drives."""
-    return Comparing.load(ComparingSettings.from_config(config), seen)
+    return OfflineVsOnline.load(ComparingSettings.from_config(config), seen)

@@ -23,7 +23,7 @@ from skidpad.page.wording import NOTHING, count, counted, interval, percent, pla
 from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
-    from skidpad.kinds.drives.compare.campaign import Comparing
+    from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
     from skidpad.runs.folder import Run
 
 
@@ -128,7 +128,7 @@ def telling_charts(result: ScenarioResult, unit: AngleUnit) -> Sequence[Chart]:
 _MAX_ROWS = 500
 
 
-def comparison_page(campaign: Comparing, run: Run) -> Page:
+def comparison_page(campaign: OfflineVsOnline, run: Run) -> Page:
     """Compares, draws one disagreement and words the verdict."""
     found = summarise(campaign, run)
     name = plain(campaign.subject.description.name, 80)
@@ -153,6 +153,7 @@ def comparison_page(campaign: Comparing, run: Run) -> Page:
         ),
         context=(Fact("Subject", name), Fact("World", campaign.settings.world), Fact("Recorded", _recorded(campaign))),
         notes=_notes(found, campaign),
+        remarks=_remarks(found),
         pictures=(),
         pictures_note="A scenario on which offline and online testing differ, as the subject drove it.",
         charts=tuple(_charts(found)),
@@ -193,7 +194,7 @@ def verdict(found: Comparison) -> str:
     return f"Offline and online testing differ on {count(table.disagreeing)} of {counted(table.total, 'scenario')}. {tail}"
 
 
-def _notes(found: Comparison, campaign: Comparing) -> tuple[str, ...]:
+def _notes(found: Comparison, campaign: OfflineVsOnline) -> tuple[str, ...]:
     unit = unit_words(found.unit)
     limit_deg = degrees(found.mae_limit * found.unit.rad)
     notes = [
@@ -218,6 +219,23 @@ def _notes(found: Comparison, campaign: Comparing) -> tuple[str, ...]:
             f"{campaign.settings.epsilon:g} on average; their errors are consistent if they differ by at most {CONSISTENT:g}."
         )
     return tuple(notes)
+
+
+def _remarks(found: Comparison) -> tuple[str, ...]:
+    remarks = []
+    if found.matching is not None:
+        matching, share = found.matching, found.matching.consistent
+        remarks.append(
+            f"RQ0: {len(matching.comparable)} of {len(matching.pairs)} simulated drives are comparable with a part of the recorded one; "
+            f"their errors differ by {matching.mean_difference:.3f} on average, and {percent(share.estimate)} are consistent "
+            f"({interval(share.low, share.high)}); MAE on the recorded drive {found.recorded_mae:.3f}."
+        )
+    lost = [each for each in found.results if each.problem]
+    if lost:
+        remarks.append(
+            f"{counted(len(lost), 'scenario')} met a problem; the first, {plain(lost[0].name, 60)}: {plain(lost[0].problem, 300)}"
+        )
+    return tuple(remarks)
 
 
 def _charts(found: Comparison) -> list[Chart]:
@@ -300,7 +318,7 @@ def _matching_tables(found: Comparison) -> list[Table]:
     return [Table("pairs", "Simulated drives and their recorded counterparts (RQ0)", columns, pairs)]
 
 
-def _recorded(campaign: Comparing) -> str:
+def _recorded(campaign: OfflineVsOnline) -> str:
     if campaign.drive is None:
         return "none: RQ0 was left out"
     if isinstance(campaign.drive, LostDrive):

@@ -5,7 +5,7 @@ Reference: offline and online testing, section III-B.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, isfinite, nan
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from skidpad.core.images import FloatArray
 from skidpad.core.units import AngleUnit
 from skidpad.drives.opening import LostDrive
-from skidpad.kinds.drives.compare.campaign import MATCHED, OFFLINE, ONLINE, Comparing
+from skidpad.kinds.drives.compare.campaign import MATCHED, OFFLINE, ONLINE, OfflineVsOnline
 from skidpad.kinds.drives.records import unpack
 from skidpad.oracles.agreement import Agreement
 from skidpad.oracles.lane_departure import mdcl
@@ -236,7 +236,7 @@ class Comparison:
         return np.array([getattr(each, name) for each in self.results], np.float64)
 
 
-def summarise(campaign: Comparing, run: Run) -> Comparison:
+def summarise(campaign: OfflineVsOnline, run: Run) -> Comparison:
     """Reads the drives of a run and compares."""
     settings = campaign.settings
     unit_rad = settings.unit_rad
@@ -265,7 +265,7 @@ def summarise(campaign: Comparing, run: Run) -> Comparison:
     return Comparison(AngleUnit(settings.unit), settings.mae_limit, settings.mdcl_limit, tuple(results), matching, recorded_mae)
 
 
-def _matching(campaign: Comparing, run: Run) -> tuple[Matching | None, float]:
+def _matching(campaign: OfflineVsOnline, run: Run) -> tuple[Matching | None, float]:
     if campaign.drive is None or isinstance(campaign.drive, LostDrive):
         return None, float("nan")
     unit_rad = campaign.settings.unit_rad
@@ -274,3 +274,51 @@ def _matching(campaign: Comparing, run: Run) -> tuple[Matching | None, float]:
     labels, answers = campaign.drive.steering_rad / unit_rad, campaign.recorded_answers(run) / unit_rad
     found = match([row["scenario_name"] for row in rows], simulated, labels, answers, campaign.settings.epsilon)
     return found, mean_error_of(answers, labels)
+
+
+def comparison_figures(campaign: OfflineVsOnline, run: Run) -> Mapping[str, object]:
+    """Returns RQ0 and RQ1 as plain values."""
+    found = summarise(campaign, run)
+    return {
+        "unit": found.unit.value,
+        "mae_limit": found.mae_limit,
+        "mdcl_limit": found.mdcl_limit,
+        "agreement": _agreement(found.agreement),
+        "disagreement": _rate(found.disagreement),
+        "false_safe": _rate(found.false_safe),
+        "false_alarm": _rate(found.false_alarm),
+        "more_optimistic": found.optimist,
+        "optimism_p": found.optimism_p,
+        "two_sided_p": found.two_sided_p,
+        "rank_correlation": found.rank_correlation,
+        "sensitivity": [
+            {"mae_limit": each.mae_limit, "mdcl_limit": each.mdcl_limit, **_agreement(each.agreement)} for each in found.sensitivity
+        ],
+        "scenarios": [
+            {"scenario": each.name, "mae": each.mae, "mdcl": each.mdcl, "offline": each.offline_id, "online": each.online_id}
+            for each in found.results
+        ],
+        "recorded": _recorded(found),
+    }
+
+
+def _recorded(found: Comparison) -> Mapping[str, object] | None:
+    matching = found.matching
+    if matching is None:
+        return None
+    return {
+        "mae": found.recorded_mae,
+        "pairs": len(matching.pairs),
+        "comparable": len(matching.comparable),
+        "mean_difference": matching.mean_difference,
+        "consistent": _rate(matching.consistent),
+        "inconsistent_and_worse_simulated": matching.worse_simulated,
+    }
+
+
+def _agreement(found: Agreement) -> Mapping[str, int]:
+    return {name: getattr(found, name) for name in ("both_safe", "false_safe", "false_alarm", "both_unsafe")}
+
+
+def _rate(rate: Interval) -> Mapping[str, float]:
+    return {"share": rate.estimate, "low": rate.low, "high": rate.high, "n": rate.n}

@@ -9,7 +9,6 @@ trace, so that the fitness of two tries of one search can be compared.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +24,7 @@ from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.crews import crew_for
-from skidpad.kinds.drives.work import check_unchanged
-from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
+from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
 from skidpad.kinds.pictures.styles.condition import Condition, find
@@ -44,7 +42,6 @@ from skidpad.search.evolution import StyleTask
 from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.translation import Weather
-from skidpad.subjects.recorded import subject_record
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
@@ -114,18 +111,11 @@ class Tactic:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(
-            device=self.settings.device,
-            seed=self.settings.seed,
-            hashes=self.hashes,
-            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
-            subject=subject_record(self.subject, self.drive.frame_shape),
-        )
-        return Run.create(out, self.settings.to_config(), manifest)
+        return start_run(self, out, self.settings.to_config(), None, self.drive.frame_shape)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(run, self.hashes)
+        check_unchanged(self, run)
         phases = self.phases()
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if any(len(run.completed(phase)) < self.settings.conditions for phase, _, _ in phases):
@@ -285,7 +275,6 @@ def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:
         return subject_of(seen, settings.subject, "cpu")
 
 
-@CAMPAIGNS.register("tactic")
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> Tactic:
     """Searches a learned weather for the conditions under which a network errs most."""
     return Tactic.load(TacticSettings.from_config(config), seen)

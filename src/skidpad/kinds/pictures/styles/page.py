@@ -143,7 +143,6 @@ def notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
         f"Styles are drawn from N(0, 1) {limit}; the farthest number of a condition found is {farthest:.1f}. "
         "Far from 0 a condition may be none that a camera meets: look at the pictures."
     )
-    said.append(filter_words(campaign, summary))
     cut = [f"{percent(share)} of {name.upper()}'s" for name, share in zip(GUIDES, summary.reachable, strict=True) if share < 1.0]
     if cut:
         said.append(
@@ -192,6 +191,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
         headlines=headlines(summary),
         context=_context(campaign, conditions),
         notes=tuple(plain(note, 1000) for note in notes(campaign, summary)),
+        remarks=(plain(filter_words(campaign, summary), 1000),),
         pictures=pictures,
         pictures_note=_pictures_note(len(pictures), campaign.settings.bounds_deg[0]),
         charts=tuple(_charts(summary, shown)),

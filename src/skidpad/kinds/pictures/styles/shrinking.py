@@ -12,13 +12,12 @@ import torch
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
-from skidpad.kinds.evidence import WITNESSES
-from skidpad.kinds.pictures.evidence import PictureWitness
+from skidpad.kinds.pictures.evidence import PictureExporter
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.shrinking import Accepts, shrink_recipe
 from skidpad.kinds.pictures.styles.fitness import filter_of
 from skidpad.kinds.pictures.styles.scenes import at_working_size
-from skidpad.kinds.shrinking import SHRINKERS, Shrunk
+from skidpad.kinds.shrinking import Shrunk
 from skidpad.oracles.relations import SteersAlike
 from skidpad.stimuli.weather.translation import WeatherStimulus
 from skidpad.subjects.base import Observation
@@ -88,10 +87,6 @@ def accepted_by_search(campaign: Tactic) -> Accepts | None:
     return lambda sources, changed: scene_filter.accepts(at_working_size(sources, weather), changed)
 
 
-SHRINKERS.register("tactic")(shrink_style)
-
-
-@WITNESSES.register("tactic")
-def style_witness(campaign: Tactic, run: Run) -> PictureWitness:
+def style_exporter(campaign: Tactic, run: Run) -> PictureExporter:
     """Returns what shows the scenes of a search for conditions."""
-    return PictureWitness(StyleCampaign(campaign), run)
+    return PictureExporter(StyleCampaign(campaign), run)

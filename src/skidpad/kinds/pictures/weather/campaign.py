@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from skidpad.core.images import Frames, as_numpy
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe, Stimulus
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.kinds.kind import CAMPAIGNS, drive_of, subject_of
+from skidpad.kinds.kind import drive_of, start_run, subject_of
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.settings import DeepTestSettings
@@ -32,7 +31,6 @@ from skidpad.stimuli.weather.stimulus import WeatherLooks, style_params
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.subjects.base import Observation
 from skidpad.subjects.network import usable_device
-from skidpad.subjects.recorded import subject_record
 
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe
@@ -162,14 +160,7 @@ class DeepRoad(DeepTest):
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        manifest = Manifest.collect(
-            device=self.road.device,
-            seed=self.road.seed,
-            hashes=self.hashes,
-            command=(Path(sys.argv[0]).name, *sys.argv[1:]),
-            subject=subject_record(self.subject, self.drive.frame_shape),
-        )
-        return Run.create(out, {**self.road.to_config(), "unit": self.judged.stored_unit}, manifest)
+        return start_run(self, out, {**self.road.to_config(), "unit": self.judged.stored_unit}, None, self.drive.frame_shape)
 
     def looker(self, clip: Frames) -> Look:
         """Returns a way to show the subject a clip in one weather after the other; frames are encoded once a weather.
@@ -212,7 +203,6 @@ def _load_subject(road: DeepRoadSettings, seen: Manifest | None) -> tuple[Subjec
         return subject_of(seen, road.subject, "cpu"), "cpu"
 
 
-@CAMPAIGNS.register("deeproad")
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepRoad:
     """Tests a network on a drive under learned weathers, counted at several error bounds."""
     return DeepRoad.load_road(DeepRoadSettings.from_config(config), seen)

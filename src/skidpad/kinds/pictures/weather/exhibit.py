@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Stimulus
-from skidpad.kinds.exhibits import EXHIBITS, Row, Rule, Side, bound_rule
+from skidpad.kinds.exhibits import Row, Rule, Side, bound_rule
 from skidpad.kinds.pictures.exhibit import PairExhibit
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from skidpad.stimuli.weather.translation import Weather
 
 
-@EXHIBITS.register("deeproad")
 class DeepRoadExhibit(PairExhibit):
     """Runs of `skidpad weather test`."""
 
@@ -40,7 +39,6 @@ class DeepRoadExhibit(PairExhibit):
         return dict(open_weathers(road.weathers, "cpu", StyleChoice(road.style), road.styles, road.seed))
 
 
-@EXHIBITS.register("tactic")
 class TacticExhibit(PairExhibit):
     """Runs of `skidpad weather search`: every scene under the critical conditions that were found."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -167,7 +168,7 @@ def degrees_words(value: float) -> str:
 _SCENES = 5
 
 
-def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
+def deeproad_page(campaign: DeepRoad, run: Run) -> Page:
     """Counts the run, renders its worst findings again and words the verdict."""
     summary = summarise_road(run, campaign)
     relation = campaign.relation(Originals.of(run, len(campaign.drive)))
@@ -183,7 +184,8 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
         verdict=plain(doubtful + verdict(summary, finished=run.is_finished), 600),
         headlines=_headlines(summary),
         context=_context(campaign, summary),
-        notes=tuple(plain(note, 1000) for note in _notes(campaign, summary)),
+        notes=tuple(plain(note, 1000) for note in _notes(campaign)),
+        remarks=tuple(plain(remark, 1000) for remark in _remarks(campaign, summary)),
         pictures=pictures,
         pictures_note=_pictures_note(len(pictures), found, sentence),
         charts=tuple(charts(campaign, summary)),
@@ -195,6 +197,31 @@ def deeproad_page(run: Run, campaign: DeepRoad) -> Page:
         warnings=(*run_warnings(run), *undrawn, *(plain(warning, 1000) for warning in road_warnings(campaign))),
     )
     return with_tags(page, looked_at(run))
+
+
+def deeproad_figures(campaign: DeepRoad, run: Run) -> Mapping[str, object]:
+    """Returns the counts at every error bound as plain values."""
+    found = summarise_road(run, campaign)
+    return {
+        "output": campaign.judged.name,
+        "originals": found.originals,
+        "spread_deg": found.spread_deg,
+        "rmse_rad": found.rmse_rad,
+        "thresholds_deg": list(campaign.road.thresholds_deg),
+        "overall": _conditions(found.overall),
+        "by_weather": [_conditions(each) for each in found.by_weather],
+        "by_style": [_conditions(each) for each in found.by_style],
+        "problems": len(found.problems),
+        "warnings": list(road_warnings(campaign)),
+    }
+
+
+def _conditions(each: Conditions) -> dict[str, object]:
+    """Returns the figures of one weather or style as plain values."""
+    values = asdict(each)
+    for row, bound in zip(values["counts"], each.counts, strict=True):
+        row["rate"] = bound.rate
+    return values
 
 
 def road_warnings(campaign: DeepRoad) -> tuple[str, ...]:
@@ -268,17 +295,23 @@ def _context(campaign: DeepRoad, summary: RoadSummary) -> tuple[Fact, ...]:
     return (Fact("Subject", name), Fact("Drive", drive), Fact("Weather", plain(_weathers(campaign), 400)))
 
 
-def _notes(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
-    notes = [
+def _notes(campaign: DeepRoad) -> tuple[str, ...]:
+    return (
         (
             "The subject should steer as it does on the frame as it is: the weather changes, the road does not. "
             f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes."
         ),
+        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
+    )
+
+
+def _remarks(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
+    notes = [
         (
             f"The answers on the frames as they are have a standard deviation of {degrees_words(summary.spread_deg)}: a network that "
             "hardly steers is consistent without being robust, so read the counts beside it."
         ),
-        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
+        f"Tried: {tried_words(campaign, summary)}",
     ]
     words = style_words(campaign)
     if words:
@@ -292,6 +325,13 @@ def _notes(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
         notes.append(
             f"{counted(summary.overall.not_finite, 'answer')} under weather not finite, which counts as inconsistent at every bound."
         )
+    if campaign.road.subject_device != campaign.road.device:
+        notes.append(f"The subject cannot run on {campaign.road.device}, so it ran on {campaign.road.subject_device}.")
+    notes += [
+        f"The GPU ran out of memory, so {name} translated {looks.weather.batch_size} frames at a time."
+        for name, looks in campaign.weathers.items()
+        if looks.is_halved
+    ]
     if isfinite(summary.rmse_rad):
         notes.append(f"Against the labels: RMSE {summary.rmse_rad:.4f} rad on the frames as they are; the table has it by weather.")
     return notes

@@ -183,7 +183,7 @@ def _notes(campaign: Online) -> tuple[str, ...]:
 
 
 def _remarks(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
-    notes = [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 300)}" for each in campaign.skipped[:20]]
+    notes = [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 1000)}" for each in campaign.skipped[:20]]
     lost = next((case for case in summary.cases if case.problem), None)
     if lost is not None:
         number = sum(bool(case.problem) for case in summary.cases)

@@ -70,8 +70,11 @@ class Floor:
 
     @property
     def usable_cores(self) -> float:
-        """How many cores the floor can keep busy on average: less than all where its parts do not come out even."""
-        return len(self._parts) / ceil(len(self._parts) / default_lanes())
+        """How many cores the floor keeps busy on average where nobody else wants them: each part goes to the lane that is free first."""
+        ends = [0] * default_lanes()
+        for block, recipes in self._parts:
+            ends[ends.index(min(ends))] += len(self._campaign.block(block)) * len(recipes)
+        return sum(ends) / max(ends)
 
     def run(self) -> int:
         """Computes all batches and returns how many images they had."""

@@ -186,7 +186,7 @@ def test_bad_weathers_end_in_clear_words(skidpad: Callable, subject: Path, drive
     for words, message in (
         (("--weather", tmp_path / "fog"), "there is no weather"),
         (("--weather", tmp_path / "fog", "--thresholds", "ten"), "thresholds are degrees, as 10,20,30,40; got 'ten'"),
-        (("--weather", tmp_path / "fog", "--thresholds", "-1"), "thresholds are degrees above 0"),
+        (("--weather", tmp_path / "fog", "--thresholds", "-1"), "thresholds_deg.1 must be above 0; got -1.0"),
         (("--weather", tmp_path / "fog", "--thresholds", "20,10"), "ascending and each once, as 10,20,30,40; got 20, 10"),
         (("--weather", tmp_path / "fog", "--styles", "-1"), "styles must be at least 1; got -1"),
         (("--weather", tmp_path / "fog", "--style", "men"), "did you mean 'mean'"),

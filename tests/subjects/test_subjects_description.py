@@ -122,6 +122,7 @@ def test_a_file_is_written_whole_and_named_in_errors(tmp_path: Path) -> None:
         ("top = 0.4", "top = 0.95", "leave something over"),
         ("high = 1.0", "high = nan", "finite"),
         ('file = "car.safetensors"', 'file = ""', "file must not be empty"),
+        ('name = "car"', 'name = "car"\nlambdas = 3', "lambdas must be a table of names and texts; got 3"),
         ('architecture = "pilotnet"', 'architecture = ""', "architecture must not be empty"),
         ("high = 1.0", "high = -1.0", "must not be empty"),
         ("high = 1.0", "high = [1.0, 1.0]", "as many low as high"),

@@ -124,6 +124,7 @@ def _is_pairs(kind: Any) -> bool:
 
 _WORDS = {str: ("a text", "texts", '"..."'), int: ("a whole number", "whole numbers", "1"), float: ("a number", "numbers", "1.0")}
 _WORDS[bool] = ("true or false", "truth values", "true")
+_OTHERS = ("a value", "values", '"..."')
 
 
 def _bare(kind: Any) -> Any:
@@ -217,13 +218,17 @@ class _Reader:
         item, *rest = get_args(kind)
         if _is_pairs(kind):
             if not isinstance(value, Mapping):
-                raise self.error(f"{path} must be a table of names and {_WORDS[get_args(item)[1]][1]}; got {_shown(value)}")
+                raise self.error(
+                    f"{path} must be a table of names and {_WORDS.get(_bare(get_args(item)[1]), _OTHERS)[1]}; got {_shown(value)}"
+                )
             return tuple((name, self.value(get_args(item)[1], each, f"{path}.{name}")) for name, each in value.items())
         count = None if rest == [...] else 1 + len(rest)
         if not isinstance(value, list | tuple) or (count is not None and len(value) != count):
             bare = _bare(item)
             words = (
-                f"tables [[{path}]], one for each" if is_dataclass(bare) else f"a list of {f'{count} ' if count else ''}{_WORDS[bare][1]}"
+                f"tables [[{path}]], one for each"
+                if is_dataclass(bare)
+                else f"a list of {f'{count} ' if count else ''}{_WORDS.get(bare, _OTHERS)[1]}"
             )
             raise self.error(f"{path} must be {words}; got {_shown(value)}")
         return tuple(self.value(item, each, f"{path}.{number}") for number, each in enumerate(value, 1))

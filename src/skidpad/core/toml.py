@@ -1,4 +1,8 @@
-"""TOML: written, which the standard library cannot (plain values, lists, tables and lists of tables), and read with care."""
+"""TOML: written, which the standard library cannot (plain values, lists, tables and lists of tables), and read with care.
+
+The writer is our own: the hash of a description is that of its text, and tomli-w lays lists out otherwise, so every hash of a stored
+run that has a list would change.
+"""
 
 import json
 import math

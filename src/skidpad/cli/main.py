@@ -13,6 +13,7 @@ from skidpad.cli import (
     export,
     gate,
     listing,
+    referee,
     repair,
     replicate,
     scenarios,
@@ -53,6 +54,7 @@ for module in (
     tracking,
     ui,
     repair,
+    referee,
     replicate,
     listing,
 ):

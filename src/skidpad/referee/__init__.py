@@ -1,0 +1,1 @@
+"""Is a changed picture still the same scene, and one that a camera could take?"""

@@ -98,7 +98,7 @@ def test_another_process_can_look_at_a_run_of_objects_but_not_replay_it(net, rec
     sp.test(net, recorded, sp.Brightness(shift=60), sp.SteersAlike(within_deg=10), out=tmp_path / "run")
     opened = sp.open_run(tmp_path / "run")
     assert opened.rate == 0.5
-    assert opened.run.config["subject"] == f"memory:dazzled@{net.sha256[:12]}"
+    assert opened.run.config["subject"] == f"python:dazzled@{net.sha256[:12]}"
     with pytest.raises(sp.SkidpadError, match=r"'dazzled@.*was an object in the Python process that made the run"):
         opened.replay()
     with pytest.raises(sp.SkidpadError, match="cannot be handed to other processes"):
@@ -184,7 +184,7 @@ def test_a_bare_module_is_to_be_wrapped(recorded) -> None:
 
 
 def test_unknown_settings_are_named(net, recorded) -> None:
-    with pytest.raises(sp.SkidpadError, match="no setting named 'serches'; did you mean 'searches'"):
+    with pytest.raises(sp.SkidpadError, match="no setting of the campaign named 'serches'; did you mean 'searches'"):
         sp.test(net, recorded, "fog", serches=["grid"])
 
 

@@ -16,7 +16,7 @@ SHARDS = 2 + 2 + 4
 MOTHER = """
 import os, sys
 from skidpad.cli.main import main
-import skidpad.kinds.pictures.campaign, skidpad.kinds.pictures.presenter, skidpad.kinds.pictures.page
+import skidpad.kinds.pictures.campaign, skidpad.kinds.pictures.page
 import skidpad.page.html, skidpad.runs.folder
 import skidpad.drives, skidpad.subjects.pretrained
 from skidpad.stimuli.pictures import TRANSFORMS

@@ -339,7 +339,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subject: BarSubject,
         return subject
 
     monkeypatch.setattr("skidpad.subjects.loading.load_subject", load)
-    monkeypatch.setattr(deeproad, "open_drive", lambda _text: bar_drive(5))
+    monkeypatch.setattr("skidpad.drives.opening.open_drive", lambda _text: bar_drive(5))
     settings = DeepRoadSettings(subject="toy", drive="toy", weathers=(write_weather(tmp_path / "w"),), **changes)
     return load_campaign(settings.to_config(), "test")
 

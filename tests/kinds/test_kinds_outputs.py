@@ -35,7 +35,7 @@ def run_of(campaign: DeepTest, path: Path) -> Run:
 
 def loaded(monkeypatch: pytest.MonkeyPatch, subject: BarSubject, drive=None, **settings: object) -> DeepTest:
     monkeypatch.setattr("skidpad.subjects.loading.load_subject", lambda *_: subject)
-    monkeypatch.setattr("skidpad.kinds.pictures.campaign.open_drive", lambda _text: bar_drive() if drive is None else drive)
+    monkeypatch.setattr("skidpad.drives.opening.open_drive", lambda _text: bar_drive() if drive is None else drive)
     return DeepTest.load(DeepTestSettings(subject="toy", drive="toy", transforms=("brightness",), **settings))
 
 

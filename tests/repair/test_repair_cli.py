@@ -8,7 +8,7 @@ from repair_toys import Garage, run_of, write_drive
 from typer.testing import CliRunner
 
 from skidpad.cli.main import app
-from skidpad.core.errors import BadRunError, BadSubjectError, SkidpadError, UnknownNameError
+from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, UnknownNameError
 
 
 def command(garage: Garage, out: Path, *options: str) -> list[str]:
@@ -52,8 +52,8 @@ def test_the_table_shows_the_control_unless_it_is_switched_off(garage: Garage, t
         (["--split", "tme"], UnknownNameError, "did you mean 'time'"),
         (["--transforms", "fogg"], UnknownNameError, "did you mean 'fog'"),
         (["--transforms", "blur"], BadRunError, "it has fog, rain"),
-        (["--share", "1.5"], SkidpadError, "between 0 and 1"),
-        (["--epochs", "0"], BadSubjectError, "epochs"),
+        (["--share", "1.5"], SkidpadError, "above 0 and below 1"),
+        (["--epochs", "0"], BadParametersError, "epochs"),
         (["--train-drive", "nowhere"], SkidpadError, "nowhere"),
     ],
 )

@@ -14,7 +14,7 @@ from skidpad.core.errors import SkidpadError
 
 T = TypeVar("T")
 
-MEMORY = "memory:"
+MEMORY = "python:"
 """How the text of an object begins that has no file."""
 
 _given: ContextVar[Mapping[str, object]] = ContextVar("skidpad_given", default={})  # noqa: B039 - it is replaced, never changed

@@ -11,7 +11,7 @@ import numpy as np
 
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
-from skidpad.core.stimuli import Recipe
+from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.exhibits import Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, picture_rule
@@ -96,8 +96,12 @@ class PairExhibit(Exhibit):
         if side is Side.ORIGINAL:
             return frame
         recipe = self._recipe(row)
-        changed: NumpyFrames = as_numpy(recipe.apply(frame[np.newaxis], stimuli(step.stimulus for step in recipe.steps)))[0]
+        changed: NumpyFrames = as_numpy(recipe.apply(frame[np.newaxis], self.stimuli_of(recipe)))[0]
         return changed
+
+    def stimuli_of(self, recipe: Recipe) -> Mapping[str, Stimulus]:
+        """Makes what a recipe names."""
+        return stimuli(step.stimulus for step in recipe.steps)
 
     def _recipe(self, row: Row) -> Recipe:
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.images import as_numpy
-from skidpad.core.stimuli import Stimulus
+from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.kinds.exhibits import Row, Rule, Side, bound_rule
 from skidpad.kinds.pictures.exhibit import PairExhibit
 
@@ -37,6 +37,10 @@ class DeepRoadExhibit(PairExhibit):
 
         road = DeepRoadSettings.from_config(self.config)
         return dict(open_weathers(road.weathers, "cpu", StyleChoice(road.style), road.styles, road.seed))
+
+    def stimuli_of(self, recipe: Recipe) -> Mapping[str, Stimulus]:  # noqa: ARG002  all are of the config
+        """The weathers, whose names are the config's own."""
+        return self.stimuli
 
 
 class TacticExhibit(PairExhibit):

@@ -73,7 +73,7 @@ def test_a_failed_run_leaves_no_folder_behind(net, recorded, tmp_path: Path, mon
 
 
 def test_names_and_objects_give_the_same_run(tmp_path: Path, write_driver, write_drive) -> None:
-    toml, folder = write_driver(tmp_path, "my-net", 0.62), write_drive(tmp_path / "drive")
+    toml, folder = write_driver(tmp_path, "api-net", 0.62), write_drive(tmp_path / "drive")
     with sp.trusting():
         by_name = sp.test(toml, folder, ["brightness(shift=40)", "fog"], "steers-alike", out=tmp_path / "names", criteria=[])
     given = [sp.Brightness(shift=40), FogStimulus()]

@@ -33,8 +33,8 @@ Workers = Annotated[
     str,
     typer.Option(
         metavar="N|ray|ray:auto|ray:HOST:PORT|ray://HOST:PORT",
-        help="Who computes: so many processes (1: this one alone), or a Ray cluster: begun here, one that this machine is part of "
-        "(ray:), or one reached from outside (ray://); the result is the same.",
+        help="Number of worker processes (1: this process), or a Ray cluster: started here (ray), the one this machine belongs to "
+        "(ray:auto, ray:HOST:PORT), or one reached from outside (ray://). Results are identical.",
         callback=_refuse_empty,
     ),
 ]
@@ -126,7 +126,7 @@ def run_file(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
-    """Run a campaign that a TOML file describes; unknown keys are errors, and what was meant is copied into the run."""
+    """Run a campaign that a TOML file describes; unknown keys are errors, and the resolved settings are saved in the run."""
     from skidpad.core import toml
     from skidpad.kinds.kind import load_campaign
 

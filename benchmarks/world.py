@@ -23,8 +23,8 @@ from statistics import harmonic_mean, mean, median
 
 import numpy as np
 
+from skidpad.core.camera import Camera
 from skidpad.core.images import IntArray
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.scenario.scenario import RoadKind

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numba import cuda
 
+from skidpad.core.camera import Camera
 from skidpad.worlds.render import gpu as gpu_kernels
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.gpu import GpuRayCaster
 from skidpad.worlds.render.scene import build_scene
 from ways.world_ways import CONDITIONS, HEIGHT_PX, WIDTH_PX, everything, journey

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds.builtin import BuiltInWorld, sim, steps_of
 from skidpad.worlds.collision import touches
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.scenario.scenario import BadScenarioError, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side, Surroundings
 from skidpad.worlds.vehicle import Bicycle, Driver

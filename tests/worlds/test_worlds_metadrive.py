@@ -121,7 +121,7 @@ def fake(tmp_path, monkeypatch):
 
 
 def small_world() -> MetaDriveWorld:
-    from skidpad.worlds.render.camera import Camera
+    from skidpad.core.camera import Camera
 
     return MetaDriveWorld(Camera(64, 32))
 

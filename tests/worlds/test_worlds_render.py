@@ -6,9 +6,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worlds_truths import bend, straight
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds.recorded.journey import Renderer
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.scenery import Woodland, plant_trees, random_scene
 from skidpad.worlds.scenario.road import CrossSection, Road
 

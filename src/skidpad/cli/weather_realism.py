@@ -107,7 +107,7 @@ def render(
     json: Json = False,
 ) -> None:
     """Render pictures of a weather of the built-in world, to learn it from where no recorded set exists."""
-    from skidpad.worlds.render.camera import Camera
+    from skidpad.core.camera import Camera
     from skidpad.worlds.render.weather_sets import rendered_weather, write_set
 
     command = shlex.join(["skidpad", *sys.argv[1:]])

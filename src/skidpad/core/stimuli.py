@@ -1,14 +1,16 @@
 """What changes the frames a subject sees: parameter spaces, recipes, and the Stimulus protocol."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from math import log
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import Frames
+from skidpad.core.images import FloatArray, Frames
 
 Value = float | int | str
 F = TypeVar("F", bound=Frames)
@@ -185,6 +187,89 @@ class Stimulus(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Capture:
+    """How frames were taken, for stimuli that depend on it. times_s: (N,), seconds since the drive began, one a frame."""
+
+    camera: Camera
+    times_s: FloatArray
+
+    @classmethod
+    def guess(cls, frames: Frames, rate_hz: float = 20.0) -> Self:
+        """Assumes the usual camera, and that frames follow one another."""
+        return cls(Camera.guess(int(frames.shape[1]), int(frames.shape[2])), np.arange(len(frames)) / rate_hz)
+
+
+NO_PARAMS = Params()
+
+
+@dataclass(frozen=True, slots=True)
+class Severity:
+    """One way in which a condition gets harder: the parameter that grows harder, from where it is harmless to the worst that roads see.
+
+    name: of the row in a table of limits ("fog", "underexposure"). unit: as an engineer writes it ("m", "mm/h", "EV", "deg").
+    others: what the condition's other parameters are meanwhile. attribute: its name in ISO 34503 ("visibility", "rainfall", ...), or the
+    part of the camera system that it belongs to. source: where the scale and its worst end come from.
+    """
+
+    name: str
+    parameter: str
+    unit: str
+    harmless: float
+    worst: float
+    is_logarithmic: bool = False
+    others: Params = NO_PARAMS
+    attribute: str = ""
+    source: str = ""
+
+    def at(self, share: float) -> float:
+        """Returns the value at a share of the way from harmless (0) to worst (1)."""
+        if self.is_logarithmic:
+            return float(self.harmless * (self.worst / self.harmless) ** share)
+        return self.harmless + share * (self.worst - self.harmless)
+
+    def share(self, value: float) -> float:
+        """Returns how far along the way a value lies; the inverse of `at`."""
+        if self.is_logarithmic:
+            return log(value / self.harmless) / log(self.worst / self.harmless)
+        return (value - self.harmless) / (self.worst - self.harmless)
+
+    def params(self, share: float) -> Params:
+        """Returns all parameters of the condition at a share of the way."""
+        return Params(**(dict(self.others) | {self.parameter: self.at(share)}))
+
+
+@runtime_checkable
+class Condition(Stimulus, Protocol):
+    """A stimulus in physical units, which a camera on a road can meet; `apply` is `apply_at` with a guessed capture."""
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        """The ways in which it gets harder, one row of limits each."""
+        ...
+
+    def apply_at(self, frames: F, params: Params, capture: Capture) -> F:
+        """Returns the changed frames; a frame's result depends on its own pixels, time and camera, not on its neighbours."""
+        ...
+
+
+@runtime_checkable
+class CameraMove(Condition, Protocol):
+    """A condition that moves the camera, and with it the right answer."""
+
+    def reference(self, frames: F, params: Params, capture: Capture) -> F:
+        """Returns the unmoved pictures, cut as the moved ones are: the subject's answer to them is held against the moved one."""
+        ...
+
+    def pixel_map(self, params: Params, camera: Camera) -> FloatArray:
+        """Returns the (3, 3) homography from a pixel of `reference` to its place in the moved picture; exact on the road's plane."""
+        ...
+
+    def moved_rad(self, steering_rad: FloatArray, params: Params) -> FloatArray:
+        """Returns the right steering from the moved place where `steering_rad` was right, (N,), radians of the steering wheel."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One stimulus by name with its parameters."""
@@ -194,6 +279,14 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.stimulus}({self.params})"
+
+
+_FORMER: Mapping[tuple[str, str], str] = {}
+
+
+def current_name(stimulus: str, params: Iterable[str]) -> str:
+    """Returns today's name of a stimulus: DeepTest's fog and rain were once called as the weathers in physical units are now."""
+    return next((_FORMER[stimulus, name] for name in params if (stimulus, name) in _FORMER), stimulus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,18 +311,50 @@ class Recipe:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Reads what `to_json` wrote."""
-        return cls(tuple(Step(stimulus, Params(**params)) for stimulus, params in json.loads(text)))
+        """Reads what `to_json` wrote, also by a former version."""
+        return cls(tuple(Step(current_name(stimulus, params), Params(**params)) for stimulus, params in json.loads(text)))
 
-    def apply(self, frames: F, stimuli: Mapping[str, Stimulus]) -> F:
-        """Applies each step to the result of the one before it."""
+    def apply(self, frames: F, stimuli: Mapping[str, Stimulus], capture: Capture | None = None) -> F:
+        """Applies each step to the result of the one before it. capture: how the frames were taken; guessed where nobody says."""
+        for step, stimulus in self._with(stimuli):
+            stimulus.space.check(step.stimulus, step.params)
+            if isinstance(stimulus, Condition):
+                frames = stimulus.apply_at(frames, step.params, capture or Capture.guess(frames))
+            else:
+                frames = stimulus.apply(frames, step.params)
+        return frames
+
+    def reference(self, frames: F, stimuli: Mapping[str, Stimulus], capture: Capture | None = None) -> F:
+        """Returns what the mutants are compared with: the frames as they are, or cut as a moved camera's pictures are."""
+        for step, stimulus in self._with(stimuli):
+            if isinstance(stimulus, CameraMove):
+                frames = stimulus.reference(frames, step.params, capture or Capture.guess(frames))
+        return frames
+
+    def moves_camera(self, stimuli: Mapping[str, Stimulus]) -> bool:
+        """Tells whether a step moves the camera, so that the right answer moves too and `reference` differs from the frames."""
+        return any(isinstance(stimulus, CameraMove) for _, stimulus in self._with(stimuli))
+
+    def moved_rad(self, steering_rad: FloatArray, stimuli: Mapping[str, Stimulus]) -> FloatArray:
+        """Returns the right steering for the mutants where `steering_rad` was right for the frames, (N,), radians of the steering wheel."""
+        for step, stimulus in self._with(stimuli):
+            if isinstance(stimulus, CameraMove):
+                steering_rad = stimulus.moved_rad(steering_rad, step.params)
+        return steering_rad
+
+    def pixel_map(self, stimuli: Mapping[str, Stimulus], camera: Camera) -> FloatArray:
+        """Returns the (3, 3) homography from a pixel of `reference` to its place in the mutant."""
+        moved: FloatArray = np.eye(3)
+        for step, stimulus in self._with(stimuli):
+            if isinstance(stimulus, CameraMove):
+                moved = stimulus.pixel_map(step.params, camera) @ moved
+        return moved
+
+    def _with(self, stimuli: Mapping[str, Stimulus]) -> Iterator[tuple[Step, Stimulus]]:
         for step in self.steps:
             if step.stimulus not in stimuli:
                 raise UnknownNameError.among("stimulus", step.stimulus, stimuli)
-            stimulus = stimuli[step.stimulus]
-            stimulus.space.check(step.stimulus, step.params)
-            frames = stimulus.apply(frames, step.params)
-        return frames
+            yield step, stimuli[step.stimulus]
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.steps)) or "original"

@@ -13,10 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import F, Params, Recipe, Space, Step, Stimulus, Value
+from skidpad.core.stimuli import CameraMove, Capture, Condition, F, Params, Recipe, Severity, Space, Step, Stimulus, Value
 from skidpad.stimuli.pictures.registry import TRANSFORMS, stimuli
 
 ORIGINAL = Recipe().name
@@ -25,7 +30,7 @@ _STEP = re.compile(r"\s*(?P<name>[^()+]*[^()+\s])\s*(?:\((?P<pairs>[^()]+)\))?\s
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class WrittenStimulus:
     """One stimulus as it was written: steps, with None for parameters that are to be drawn."""
 
     text: str
@@ -49,12 +54,13 @@ class Condition:
 class Narrowed:
     """A stimulus of which some rows alone are tried."""
 
-    stimulus: Stimulus
+    stimulus: Any
     space: Space
 
     def apply(self, frames: F, params: Params) -> F:
         """Returns the changed frames."""
-        return self.stimulus.apply(frames, params)
+        changed: F = self.stimulus.apply(frames, params)
+        return changed
 
     @property
     def sha256(self) -> str:
@@ -62,7 +68,49 @@ class Narrowed:
         return str(getattr(self.stimulus, "sha256", ""))
 
 
-def conditions_of(texts: Sequence[str]) -> tuple[tuple[Condition, ...], Mapping[str, Stimulus]]:
+@dataclass(frozen=True, slots=True)
+class NarrowedCondition(Narrowed):
+    """A condition of which some rows alone are tried."""
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        """The ways in which the condition gets harder."""
+        found: tuple[Severity, ...] = self.stimulus.severities
+        return found
+
+    def apply_at(self, frames: F, params: Params, capture: Capture) -> F:
+        """Returns the changed frames."""
+        changed: F = self.stimulus.apply_at(frames, params, capture)
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowedCameraMove(NarrowedCondition):
+    """A move of the camera of which some rows alone are tried."""
+
+    def reference(self, frames: F, params: Params, capture: Capture) -> F:
+        """Returns the unmoved pictures, cut alike."""
+        cut: F = self.stimulus.reference(frames, params, capture)
+        return cut
+
+    def pixel_map(self, params: Params, camera: Camera) -> FloatArray:
+        """Returns the homography of the move."""
+        return np.asarray(self.stimulus.pixel_map(params, camera), np.float64)
+
+    def moved_rad(self, steering_rad: FloatArray, params: Params) -> FloatArray:
+        """Returns the right steering from the moved place."""
+        return np.asarray(self.stimulus.moved_rad(steering_rad, params), np.float64)
+
+
+def narrowed(stimulus: Stimulus, space: Space) -> Stimulus:
+    """Returns the stimulus with the rows of another grid."""
+    if space == stimulus.space:
+        return stimulus
+    kind = NarrowedCameraMove if isinstance(stimulus, CameraMove) else NarrowedCondition if isinstance(stimulus, Condition) else Narrowed
+    return kind(stimulus, space)
+
+
+def conditions_of(texts: Sequence[str]) -> tuple[tuple[WrittenStimulus, ...], Mapping[str, Stimulus]]:
     """Reads stimuli, and makes what they name; without any, the one condition in which nothing is changed."""
     conditions = tuple(map(_read, texts or (ORIGINAL,)))
     if len({condition.text for condition in conditions}) != len(conditions):
@@ -81,10 +129,10 @@ def stimuli_of(texts: Sequence[str]) -> Mapping[str, Stimulus]:
         for name, params in condition.steps:
             rows[name] |= dict.fromkeys(made[name].space.grid if params is None else (params,))
     spaces = {name: Space(made[name].space.parameters, tuple(rows[name])) for name in made}
-    return {name: stimulus if spaces[name] == stimulus.space else Narrowed(stimulus, spaces[name]) for name, stimulus in made.items()}
+    return {name: narrowed(stimulus, spaces[name]) for name, stimulus in made.items()}
 
 
-def read(text: str, stimuli: Mapping[str, Stimulus]) -> Condition:
+def read(text: str, stimuli: Mapping[str, Stimulus]) -> WrittenStimulus:
     """Reads one stimulus and checks its parameters; those that were left out beside others have their usual value."""
     condition = _read(text)
     steps: list[tuple[str, Params | None]] = []
@@ -95,7 +143,7 @@ def read(text: str, stimuli: Mapping[str, Stimulus]) -> Condition:
             params = space.filled(name, given)
             space.check(name, params)
         steps.append((name, params))
-    return Condition(condition.text, tuple(steps))
+    return WrittenStimulus(condition.text, tuple(steps))
 
 
 def split_texts(texts: Iterable[str]) -> tuple[str, ...]:
@@ -114,9 +162,9 @@ def model_hashes(stimuli: Mapping[str, Stimulus]) -> Mapping[str, str]:
     return {name: sha256 for name, sha256 in found.items() if sha256}
 
 
-def _read(text: str) -> Condition:
+def _read(text: str) -> WrittenStimulus:
     if text.strip() == ORIGINAL:
-        return Condition(ORIGINAL, ())
+        return WrittenStimulus(ORIGINAL, ())
     steps, words = [], []
     for part in re.split(r"\+" + _OUTSIDE_BRACKETS, text):
         match = _STEP.fullmatch(part)
@@ -128,7 +176,7 @@ def _read(text: str) -> Condition:
         given = match["pairs"] is not None
         steps.append((match["name"], Params(**{key: _value(value) for key, value in pairs}) if given else None))
         words.append(match["name"] + (f"({','.join(f'{key}={value}' for key, value in pairs)})" if given else ""))
-    return Condition("+".join(words), tuple(steps))
+    return WrittenStimulus("+".join(words), tuple(steps))
 
 
 def _value(text: str) -> Value:

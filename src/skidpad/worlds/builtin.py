@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
 from skidpad.worlds.collision import Obstacles
 from skidpad.worlds.departure import Lanes
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import Scene, build_scene

@@ -22,7 +22,7 @@ from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.search.vectors import VECTOR_SEARCHES
-from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
+from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
 from skidpad.worlds.scenario.sampling import sample
@@ -91,7 +91,7 @@ class Online:
     settings: OnlineSettings
     subject: Subject
     scenarios: tuple[NamedScenario, ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[WrittenStimulus, ...]
     stimuli: Mapping[str, Stimulus]
     skipped: tuple[SkippedScenario, ...] = ()
 

@@ -11,10 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from skidpad.core.camera import HORIZON
 from skidpad.core.stimuli import F, Params, Real, Space, Whole
 from skidpad.stimuli.pictures.kernels import kernels_of
 from skidpad.stimuli.pictures.registry import TRANSFORMS
-from skidpad.stimuli.pictures.veils import HORIZON, Veil, clouds, distance
+from skidpad.stimuli.pictures.veils import Veil, clouds, distance
 
 _LIGHT_RGB = (206.0, 210.0, 214.0)
 _FAR_THICKNESS = 4.2

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from skidpad.core.camera import HORIZON
 from skidpad.core.images import NumpyFrames
 from skidpad.core.seeding import child_rng
 
@@ -52,9 +53,6 @@ def _frozen(array: NumpyFrames) -> NumpyFrames:
     array.setflags(write=False)
     return array
 
-
-HORIZON = 0.42
-"""Where the horizon of a front camera lies, as a share of the height from above."""
 
 _NEAREST = 0.07
 """How quickly a flat road comes nearer below the horizon, as a share of the height."""

@@ -12,13 +12,13 @@ from dataclasses import asdict
 
 import numpy as np
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
 from skidpad.core.units import STEERING_RATIO
 from skidpad.worlds.departure import Lanes
 from skidpad.worlds.metadrive.process import Answer, MetaDriveProcess, borrow, give_back
 from skidpad.worlds.metadrive.roads import LaidRoad, lay
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.chunks import START_M
 from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
 from skidpad.worlds.vehicle import Bicycle, Driver

@@ -13,6 +13,7 @@ from threading import Lock
 
 import numpy as np
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng, child_seed
@@ -21,7 +22,6 @@ from skidpad.drives.names import Names
 from skidpad.worlds.recorded.frenet import FrenetGrid
 from skidpad.worlds.recorded.painting import paint_rows
 from skidpad.worlds.recorded.rendered import RATE_HZ, Settings
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.canvas import Canvas
 from skidpad.worlds.render.raycast import share
 from skidpad.worlds.render.scenery import Woodland, panorama, random_scene

@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.scenery import Sun
 from skidpad.worlds.render.texture import noise_levels, sample_many
 from skidpad.worlds.render.weather import Look

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.canvas import CHUNK, Scratch
 from skidpad.worlds.render.compiling import compiled, uncounted
 from skidpad.worlds.render.strips import BLUE, GREEN, PITCH, RED, WEIGHT

@@ -12,10 +12,10 @@ from math import cos, radians, sin
 
 import numpy as np
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.worlds.render.backdrop import backdrop
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.casting import Stage, cast_rows
 from skidpad.worlds.render.lightmap import light_map
 from skidpad.worlds.render.precipitation import bend_by_drops, precipitation_of

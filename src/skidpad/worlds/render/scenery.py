@@ -7,9 +7,9 @@ from math import cos, radians, sin, tan
 import numpy as np
 from numpy.typing import NDArray
 
+from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.canvas import HAZE_BLUE, HAZE_GREEN, HAZE_RED
 from skidpad.worlds.render.texture import SIZE, noise_levels, sample_many
 from skidpad.worlds.scenario.road import CrossSection, Road, random_road

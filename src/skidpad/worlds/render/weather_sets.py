@@ -13,12 +13,12 @@ import cv2
 import numpy as np
 
 from skidpad.core import toml
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import NumpyFrames, encode
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.core.stimuli import Choice, Real, Whole
-from skidpad.worlds.render.camera import Camera
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.scenario.domain import Domain

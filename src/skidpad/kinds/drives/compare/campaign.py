@@ -28,7 +28,7 @@ from skidpad.kinds.drives.work import ClosedLoopRunner, Phase
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
+from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
@@ -148,7 +148,9 @@ class OfflineVsOnline:
         return range(start, min(start + self._block_frames, len(self._recording)))
 
 
-def _cases(domain: str, count: int, settings: ComparingSettings, condition: Condition, stimuli: Mapping[str, Stimulus]) -> tuple[Case, ...]:
+def _cases(
+    domain: str, count: int, settings: ComparingSettings, condition: WrittenStimulus, stimuli: Mapping[str, Stimulus]
+) -> tuple[Case, ...]:
     drawn = scenarios_of(domain, count, (), settings.seconds, settings.seed)
     return tuple(
         Case(each.name, each.scenario, condition.text, condition.recipe(stimuli, settings.seed, slot), slot=slot)

@@ -1,12 +1,16 @@
 """The front camera: an ideal pinhole, level to the sides, looking slightly down."""
 
-from dataclasses import dataclass
-from math import cos, radians, sin, tan
+from dataclasses import dataclass, replace
+from math import atan, cos, degrees, radians, sin, tan
+from typing import Self
 
 import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
+
+HORIZON = 0.42
+"""Where the horizon of a front camera lies where nobody says, as a share of the height from above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,12 @@ class Camera:
     def horizon_px(self) -> float:
         """The vertical position of the horizon; may lie outside the picture."""
         return 0.5 * self.height_px - self.focal_px * tan(radians(self.pitch_deg))
+
+    @classmethod
+    def guess(cls, height_px: int, width_px: int) -> Self:
+        """Returns a front camera for pictures of which nothing else is known: the usual view, the horizon at HORIZON of the height."""
+        level = cls(width_px, height_px, pitch_deg=0.0)
+        return replace(level, pitch_deg=degrees(atan((0.5 - HORIZON) * height_px / level.focal_px)))
 
     def rays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Returns the direction of each pixel: forward and down by row, (height,), and left by column, (width,)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from skidpad.page.terminal import ERR, facts, print_json, progress_bar, say, tel
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress
+    from skidpad.kinds.pictures.weather.training_page import RoadRow
     from skidpad.stimuli.weather.learning import Lesson
     from skidpad.stimuli.weather.settings import WeatherSettings
     from skidpad.stimuli.weather.training import Training
@@ -31,13 +32,24 @@ def train(
     target: Annotated[str, typer.Option("--to", help="A folder of pictures, or a drive, in the weather.")],
     out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors, OUT.toml and OUT.html.")],
     method: Annotated[str, typer.Option(help="munit: any style of a space; unit: one look.")] = "munit",
-    preset: Annotated[str, typer.Option(help="paper: 256 px, 64 filters, for a GPU; small: 64 px, 12 filters, for CPUs.")] = "paper",
+    preset: Annotated[
+        str, typer.Option(help="road: keeps the road where it is, for a GPU; paper: as published; small: 64 px, for CPUs.")
+    ] = "road",
     steps: Annotated[int | None, typer.Option(help="Steps of the training; the preset's by default.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Pictures of each weather a step.")] = None,
     size: Annotated[int | None, typer.Option(help="Shorter side of pictures in pixels, while learning and translating.")] = None,
     crop: Annotated[int | None, typer.Option(help="Side of the squares that are cut from pictures; at most the size.")] = None,
+    filters: Annotated[
+        int | None, typer.Option(help="Filters of the first convolution; half as many make the files a quarter as large.")
+    ] = None,
     contrast: Annotated[
         float | None, typer.Option(help="Weight of a loss against scenes that come out as their own negative; not in the papers.")
+    ] = None,
+    road: Annotated[
+        float | None, typer.Option(help="Weight of a loss that keeps the road where it is; not in the papers. 0 turns it off.")
+    ] = None,
+    alike: Annotated[
+        float | None, typer.Option(help="Share of the weather's pictures to leave out because their road lies elsewhere.")
     ] = None,
     rendered: Annotated[
         bool | None, typer.Option(help="Say that the target pictures were rendered; by default what their folder says.")
@@ -51,13 +63,16 @@ def train(
 
     OUT.html grows as training goes on: losses, and the same scenes translated. Look at it before testing under the weather.
     """
+    from skidpad.referee.network import load_teacher
     from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
     from skidpad.stimuli.weather.scenes import load_scenes
     from skidpad.subjects.network import usable_device
 
     settings = _settings(preset, method, steps, batch_size, size, crop, seed, device)
-    if contrast is not None:
-        settings = replace(settings, weights=replace(settings.weights, contrast=contrast))
+    if filters is not None:
+        settings = replace(settings, sizes=replace(settings.sizes, filters=filters))
+    weights = {name: value for name, value in (("contrast", contrast), ("road", road)) if value is not None}
+    settings = replace(settings, weights=replace(settings.weights, **weights), alike=settings.alike if alike is None else alike)
     usable_device(device)
     check_out(out)
     command = shlex.join(["skidpad", *sys.argv[1:]])
@@ -68,6 +83,14 @@ def train(
     lesson = Lesson(scenes[0], scenes[1], source, target, _is_rendered(target) if rendered is None else rendered)
     for warning in lesson.warnings(settings.size_px):
         warn(warning)
+    roads: list[RoadRow] = []
+
+    def watch(training: Training) -> None:
+        roads.append(_road_row(training))
+        if roads[-1].is_lost:
+            warn(f"after {roads[-1].step} steps the road is no longer where it was in {roads[-1]}; look at {_page(out)}")
+        _write_page(out, lesson, training, command, roads, finished=False)
+
     with progress_bar(f"learning {out.name}", goes_on) as progress, stopping() as stop:
         card, training = learn(
             lesson,
@@ -75,16 +98,18 @@ def train(
             out,
             progress=progress if ERR.is_terminal else _in_lines(settings.steps),
             resumed=lambda step: tell(f"going on from {checkpoint_file(out)}, step {step} of {settings.steps}"),
-            watch=lambda training: _write_page(out, lesson, training, command, finished=False),
+            watch=watch,
             stop=stop,
+            teacher=load_teacher() if settings.weights.road or settings.alike else None,
         )
-    _write_page(out, lesson, training, command, finished=True)
+    _write_page(out, lesson, training, command, roads, finished=True)
     page = _page(out)
     if json:
         losses = training.curve[-1].losses
         names = ("name", "rendered", "steps", "batch_size", "size_px", "crop_px", "source_sha256", "target_sha256", "weights_sha256")
         shown = {"method": card.method.value, **{name: getattr(card, name) for name in names}}
-        print_json({**shown, "weather": str(out), "report": str(page), "losses": losses})
+        kept = {"road_iou": roads[-1].mean_iou} if roads else {}
+        print_json({**shown, "weather": str(out), "report": str(page), "losses": losses, **kept})
         return
     rows: list[tuple[str, object]] = [
         ("method", card.method.value.upper()),
@@ -97,6 +122,8 @@ def train(
         ("size", f"{card.size_px} px, squares of {card.crop_px} px"),
         ("losses", ", ".join(f"{name} {value:.3g}" for name, value in training.curve[-1].losses.items())),
     ]
+    if roads:
+        rows.append(("road", f"drivable area kept to {roads[-1].mean_iou:.2f} (IoU, by the referee); lost in {roads[-1]}"))
     facts(f"weather {card.name}", rows)
     if card.batch_size != settings.batch_size:
         say(f"note: the GPU ran out of memory with {settings.batch_size} pictures a step, so the batch was halved to {card.batch_size}")
@@ -166,9 +193,23 @@ def _page(out: Path) -> Path:
     return weather_file(out, ".html")
 
 
-def _write_page(out: Path, lesson: Lesson, training: Training, command: str, *, finished: bool) -> None:
+def _road_row(training: Training) -> RoadRow:
+    """Lets the referee, which took no part in the training, compare the sampled scenes with what they were."""
+    from skidpad.kinds.pictures.weather.training_page import RoadRow
+    from skidpad.referee.network import drivable_iou, load_road_net
+
+    judge = load_road_net()
+    pairs = [
+        (scene, made)
+        for row in range(len(training.samples[-1].rows))
+        for scene, made in zip(training.sampler.scenes, training.samples[-1].pictures(row), strict=True)
+    ]
+    return RoadRow(training.step, tuple(float(drivable_iou(judge, one[None], other[None])[0]) for one, other in pairs))
+
+
+def _write_page(out: Path, lesson: Lesson, training: Training, command: str, roads: Sequence[RoadRow], *, finished: bool) -> None:
     from skidpad.kinds.pictures.weather.training_page import TrainingView, training_page
     from skidpad.page.html import render_page, write_text_whole
 
     name = _page(out).stem
-    write_text_whole(_page(out), render_page(training_page(TrainingView(name, lesson, training, command, finished))))
+    write_text_whole(_page(out), render_page(training_page(TrainingView(name, lesson, training, command, tuple(roads), finished))))

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import FloatArray, NumpyFrames
 
 WIDTH_PX, HEIGHT_PX = 192, 128
 """The size at which the network looks at a picture."""
@@ -82,6 +82,18 @@ def load_road_net(path: Path | None = None) -> RoadNet:
         ) from error
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs know it of tensors alone
     return network.eval()
+
+
+def load_teacher() -> RoadNet:
+    """Reads a sister of the referee's network, taught on a part of its pictures: what is learned from the sister is judged by the other."""
+    return load_road_net(Path(__file__).with_name("teacher.safetensors"))
+
+
+def drivable_iou(network: RoadNet, originals: NumpyFrames, changed: NumpyFrames) -> FloatArray:
+    """Returns how much of the drivable area (road and markings) is where it was, (N,) within 0..1; 1 where neither picture has any."""
+    before, after = (segmented(network, frames) <= Class.MARKING for frames in (originals, changed))
+    either = np.sum(before | after, axis=(1, 2))
+    return np.where(either > 0, np.sum(before & after, axis=(1, 2)) / np.maximum(either, 1), 1.0)
 
 
 def segmented(network: RoadNet, frames: NumpyFrames) -> NumpyFrames:

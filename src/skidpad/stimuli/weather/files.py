@@ -57,7 +57,7 @@ class WeatherCard:
     """What a weather is, and what it was learned from.
 
     rendered: whether the target pictures were made by the built-in world. source_sha256 and target_sha256: of the pictures.
-    contrast: the weight of the loss that keeps light and dark apart.
+    contrast, road: the weights of the losses that keep light and dark apart, and the road where it is.
     """
 
     name: str
@@ -74,6 +74,7 @@ class WeatherCard:
     crop_px: int
     seed: int
     contrast: float = 0.0
+    road: float = 0.0
     weights_sha256: str = ""
     styles: Styles | None = None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from skidpad.core.errors import BadDriveError, SkidpadError
 from skidpad.core.progress import Progress, silent
@@ -62,13 +63,17 @@ def learn(
     watch: Callable[[Training], None] | None = None,
     stop: Callable[[], bool] | None = None,
     resumed: Callable[[int], None] | None = None,
+    teacher: nn.Module | None = None,
 ) -> tuple[WeatherCard, Training]:
-    """Trains, or goes on with a training that was stopped, and writes OUT.safetensors and OUT.toml; the checkpoint is then removed."""
+    """Trains, or goes on with a training that was stopped, and writes OUT.safetensors and OUT.toml; the checkpoint is then removed.
+
+    teacher: tells where the road is, for the loss that keeps it there; see `Training`.
+    """
     if lesson.source.sha256 == lesson.target.sha256:
         raise BadDriveError(f"{lesson.source_text!r} and {lesson.target_text!r} hold the same pictures; a weather is learned from two sets")
     check_out(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    training = Training(lesson.source, lesson.target, settings)
+    training = Training(lesson.source, lesson.target, settings, teacher)
     training.run(progress, checkpoint_file(out), watch=watch, stop=stop, resumed=resumed)
     weights = training.kept_weights()
     card = WeatherCard(
@@ -86,6 +91,7 @@ def learn(
         crop_px=settings.crop_px,
         seed=settings.seed,
         contrast=settings.weights.contrast,
+        road=settings.weights.road,
     )
     if settings.method is Method.MUNIT:
         card = replace(card, styles=real_styles(Weather(card, weights, settings.device), lesson.target))

@@ -54,7 +54,7 @@ class LossWeights:
     """The weights of the losses; a loss of weight 0 is not computed.
 
     Reference: MUNIT, section 5 (10, 1, 1) and its optional cycle loss (10); UNIT, section 4 (GAN 10, VAE 0.1 and 100, in its
-    published settings GAN 1, image 10, KL 0.01). `contrast` is ours (see `contrast.py`) and off in both papers.
+    published settings GAN 1, image 10, KL 0.01). `contrast` and `road` are ours (see `training.py`) and off in both papers.
     """
 
     gan: LossWeight = 1.0
@@ -64,6 +64,7 @@ class LossWeights:
     style: LossWeight = 1.0
     kl: LossWeight = 0.01
     contrast: LossWeight = 0.0
+    road: LossWeight = 0.0
 
     def __post_init__(self) -> None:
         check(self, BadParametersError)
@@ -75,7 +76,8 @@ class WeatherSettings:
 
     size_px: the shorter side of pictures while learning and translating. crop_px: the square that is cut from them at random.
     The learning rate is constant for the first half of the steps and then falls linearly to zero. ema: how slowly the kept
-    weights follow the trained ones.
+    weights follow the trained ones. alike: the share of the weather's pictures that is left out because their road lies elsewhere than the
+    drive's.
     """
 
     method: Method = Method.MUNIT
@@ -87,6 +89,7 @@ class WeatherSettings:
     batch_size: Count = 8
     learning_rate: Positive = 1e-4
     ema: Annotated[float, Within(least=0, below=1)] = 0.999
+    alike: Annotated[float, Within(least=0, most=1)] = 0.0
     seed: Natural = 0
     device: str = "cpu"
 
@@ -102,12 +105,20 @@ class WeatherSettings:
 
 
 PRESETS = {
+    "road": WeatherSettings(weights=LossWeights(contrast=1.0, road=4.0), crop_px=192, alike=0.3),
     "paper": WeatherSettings(),
     "small": WeatherSettings(
-        sizes=Sizes(filters=12, blocks=2, hidden=64, scales=2), size_px=64, crop_px=64, steps=1_500, batch_size=4, learning_rate=4e-4
+        sizes=Sizes(filters=12, blocks=2, hidden=64, scales=2),
+        weights=LossWeights(road=2.0),
+        size_px=64,
+        crop_px=64,
+        steps=1_500,
+        batch_size=4,
+        learning_rate=4e-4,
+        alike=0.3,
     ),
 }
-"""`paper`: MUNIT's and UNIT's sizes. `small`: for CPUs and the demo."""
+"""`road`: MUNIT's and UNIT's sizes, and losses that keep the road where it is. `paper`: without them. `small`: for CPUs."""
 
 
 def preset(name: str, method: Method, **changes: object) -> WeatherSettings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from io import BytesIO
 from math import isfinite
@@ -62,6 +62,46 @@ def _mean(light: torch.Tensor) -> torch.Tensor:
     return functional.avg_pool2d(light, min(_WINDOW, *light.shape[2:]), _WINDOW // 2)
 
 
+def road_loss(teacher: nn.Module, before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Returns how far the teacher's classes of each pixel change from one picture to the other: their divergence, 0 where they agree.
+
+    teacher: a frozen network from pictures (N, 3, height, width) within 0..1 to the logits of what each pixel shows. before, after:
+    (N, 3, height, width) within -1..1.
+
+    Deviates: neither UNIT nor MUNIT has it. Where the weather's pictures have grass in the place of the drive's road, both learn to
+    paint the road green; edges stay in place, so that no other loss objects.
+    """
+    side = max(_TEACHER_STRIDE, round(_TEACHER_SCALE * before.shape[-1] / _TEACHER_STRIDE) * _TEACHER_STRIDE)
+    small = [functional.interpolate(each, (side, side), mode="bilinear", antialias=True).add(1.0).mul(0.5) for each in (before, after)]
+    with torch.no_grad():
+        wanted = functional.log_softmax(teacher(small[0]).float(), 1)
+    found = functional.log_softmax(teacher(small[1]).float(), 1)
+    return (wanted.exp() * (wanted - found)).sum(1).mean()
+
+
+_TEACHER_STRIDE = 32
+_TEACHER_SCALE = 2 / 3
+"""The teacher looks at squares of this share of a crop's side: about as large as it saw roads while it learned."""
+
+
+def alike(target: Scenes, source: Scenes, teacher: nn.Module, left_out: float) -> Scenes:
+    """Returns the target's pictures without the share of them whose road lies elsewhere than the source's does on average."""
+    usual = torch.stack([_road_map(picture, teacher) for picture in source.pictures[:: max(1, len(source) // 128)]]).mean(0)
+    likeness = [
+        float(torch.minimum(found, usual).sum() / torch.maximum(found, usual).sum())
+        for found in (_road_map(picture, teacher) for picture in target.pictures)
+    ]
+    kept = sorted(np.argsort(likeness, kind="stable")[round(left_out * len(target)) :].tolist())
+    return replace(target, pictures=tuple(target.pictures[place] for place in kept))
+
+
+def _road_map(picture: torch.Tensor, teacher: nn.Module) -> torch.Tensor:
+    """Returns how likely each cell of a picture is road or marking, (12, 16) within 0..1."""
+    small = functional.interpolate(picture.permute(2, 0, 1)[None].float() / 255.0, (128, 192), mode="bilinear", antialias=True)
+    with torch.inference_mode():
+        return functional.adaptive_avg_pool2d(teacher(small).float().softmax(1)[:, :2].sum(1), (12, 16))[0]
+
+
 _REPORT_EVERY = 25
 """Steps between two readings of the losses at most: each one makes the processor wait for the GPU."""
 
@@ -83,16 +123,28 @@ class LossRow:
 class Training:
     """A training between two sets of scenes; `run` goes on from where it stands.
 
+    teacher: a network that tells what each pixel shows, the first two of its classes road and marking; it is frozen, and never the one
+    that judges the result.
+
     batch_size: that of the settings, or half of it and so on where a GPU ran out of memory. samples: translations of the same
     scenes as training went on.
     """
 
-    def __init__(self, source: Scenes, target: Scenes, settings: WeatherSettings) -> None:
+    def __init__(self, source: Scenes, target: Scenes, settings: WeatherSettings, teacher: nn.Module | None = None) -> None:
+        if teacher is None and (settings.weights.road or settings.alike):
+            raise BadParametersError(
+                "keeping the road where it is needs a teacher that tells where it is; give one, or use the preset paper"
+            )
         self.settings = settings
         self.device = torch.device(settings.device)
+        if teacher is not None:
+            teacher = teacher.to(self.device).eval().requires_grad_(requires_grad=False)
+        self._teacher = teacher
         self.batch_size = settings.batch_size
         self.sampler = Sampler(source, settings)
         self._source, self._target = source.to(self.device), target.to(self.device)
+        if teacher is not None and settings.alike:
+            self._target = alike(self._target, self._source, teacher, settings.alike)
         self._given = _given(source, target, settings)
         self._key = sha256(f"{source.sha256} {target.sha256} {_without_device(settings)}".encode()).hexdigest()
         self._follow = max(1.0 - settings.ema, min(1.0, _SLOWEST / settings.steps))
@@ -304,6 +356,8 @@ class Training:
             made = {"source": made_source, "target": made_target}
             if weights.contrast:
                 losses["contrast"] = contrast_loss(source, made_target) + contrast_loss(target, made_source)
+            if weights.road and self._teacher is not None:
+                losses["road"] = road_loss(self._teacher, source, made_target) + road_loss(self._teacher, target, made_source)
             losses["gan"] = torch.stack([self._critics[name].fooling_loss(made[name]) for name in made]).sum()  # type: ignore[operator] # modules are untyped
         total = torch.stack([getattr(weights, name) * loss for name, loss in losses.items()]).sum()
         torch.autograd.backward(total)

@@ -27,10 +27,41 @@ _MEANING = {
     "content": "the content of a translated picture, against that of its original",
     "style": "the style of a translated picture, against the one it was made with",
     "kl": "the latent codes, against N(0, 1)",
+    "road": "what each pixel shows, road, marking or else, before and after",
     "contrast": "what was lighter than its surroundings and no longer is",
     "gan": "translated pictures that the discriminators told from real ones",
     "critic": "the discriminators' own loss; 0.5 a scale and weather is a draw",
 }
+
+
+_LOST_IOU = 0.8
+_MANY = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class RoadRow:
+    """How much of the drivable area was where it had been after a step, by the referee: an IoU for each sampled picture."""
+
+    step: int
+    ious: tuple[float, ...]
+
+    @property
+    def mean_iou(self) -> float:
+        """The mean over the pictures."""
+        return float(np.mean(self.ious))
+
+    @property
+    def lost(self) -> int:
+        """The pictures in which the road is no longer where it was."""
+        return sum(iou < _LOST_IOU for iou in self.ious)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether that is so in many of them."""
+        return self.lost > _MANY * len(self.ious)
+
+    def __str__(self) -> str:
+        return f"{self.lost} of {len(self.ious)} pictures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +72,7 @@ class TrainingView:
     lesson: Lesson
     training: Training
     command: str
+    roads: tuple[RoadRow, ...]
     finished: bool
 
 
@@ -64,6 +96,10 @@ def training_page(view: TrainingView) -> Page:
                 for name in ("image", "cycle")
                 if training.curve and name in training.curve[-1].losses
             ),
+            *(
+                Headline("road kept", f"{row.mean_iou:.2f}", f"IoU of the drivable area by the referee; below {_LOST_IOU:g} in {row}")
+                for row in view.roads[-1:]
+            ),
             Headline("shorter side", f"{settings.size_px} px", f"squares of {settings.crop_px} px are learned from"),
         ),
         context=(
@@ -73,7 +109,7 @@ def training_page(view: TrainingView) -> Page:
         notes=_notes(view),
         pictures=(),
         pictures_note="",
-        charts=tuple(_charts(training)),
+        charts=(*_road_chart(view.roads), *_charts(training)),
         tables=(_table(training),) if training.curve else (),
         configuration=(
             Fact("method", settings.method.value),
@@ -139,6 +175,20 @@ def _charts(training: Training) -> list[Chart]:
         svg = curves(f"losses-{number}", title, said, ("step", "loss, unweighted"), lines)
         charts.append(Chart(title, f"{meaning}. Means over {_SMOOTH} readings.", svg))
     return charts
+
+
+def _road_chart(roads: tuple[RoadRow, ...]) -> list[Chart]:
+    if not roads:
+        return []
+    steps = tuple(float(row.step) for row in roads)
+    lines = [
+        Curve("mean", steps, tuple(row.mean_iou for row in roads)),
+        Curve("worst picture", steps, tuple(min(row.ious) for row in roads)),
+    ]
+    said = f"the mean ends at {roads[-1].mean_iou:.2f}"
+    svg = curves("road", "The road", said, ("step", "IoU of the drivable area"), lines)
+    words = "The drivable area of the sampled scenes, before and after, by the referee, which took no part in the training."
+    return [Chart("Is the road where it was?", words, svg)]
 
 
 def _line(training: Training, name: str) -> Curve:

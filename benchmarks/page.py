@@ -39,8 +39,8 @@ from skidpad.ui.shelf import Shelf
 
 FILTERS = {
     "words in any column": "q=0042",
-    "one transform": "is.stimulus=rain",
-    "one transform, by answer": "is.stimulus=fog&sort=mutant",
+    "one transform": "is.stimulus=deeptest-rain",
+    "one transform, by answer": "is.stimulus=deeptest-fog&sort=mutant",
     "excess from 5": "over=5",
     "by frame, page 400": "sort=frame_index&page=400",
     "not tagged": "tag=untagged&q=blur",

@@ -113,9 +113,9 @@ def plain_transform(recipe: Recipe, height: int, width: int) -> PlainTransform:
         case "blur":
             return _blur(str(params["kind"]), params.whole("size"))
         # a user has the layers of fog and rain as pictures; drawing them is not what is measured
-        case "fog":
+        case "deeptest-fog":
             return _laid(fog._veil(height, width, params.real("density"), params.whole("seed")))  # noqa: SLF001
-        case "rain":
+        case "deeptest-rain":
             return _laid(rain._veil(height, width, params.real("intensity"), params.real("slant_deg"), params.whole("seed")))  # noqa: SLF001
         case name:
             raise ValueError(f"the plain way has no transform {name!r}; leave it out with --transforms")

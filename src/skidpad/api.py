@@ -41,6 +41,7 @@ from skidpad.runs.replay import Replayed
 from skidpad.runs.workers.choosing import workers_of
 from skidpad.runs.worst import worst_finding
 from skidpad.statistics.intervals import Interval, wilson
+from skidpad.stimuli.conditions.base import PhysicalCondition
 from skidpad.stimuli.pictures import TRANSFORMS
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.subjects.description import STEERING, Colour, Crop, Description, Format, InputSpec, Output, Range
@@ -112,16 +113,19 @@ def open_drive(drive: str | Path) -> Drive:
 
 
 class Transform:
-    """A transform with its parameters, as `Fog(density=0.3)`; without any, its whole grid. `+` joins two to one stimulus."""
+    """A transform with its parameters, as `Brightness(shift=40)`; without any, its whole grid. `+` joins two to one stimulus."""
+
+    _name = ""
 
     def __init__(self, **params: Value) -> None:
         values = ",".join(f"{name}={value}" for name, value in params.items())
-        self._text = type(self).__name__.lower() + (f"({values})" if values else "")
+        self._text = (self._name or type(self).__name__.lower()) + (f"({values})" if values else "")
 
-    def __add__(self, other: Transform) -> Transform:
-        joined = Transform()
-        joined._text = f"{self}+{other}"
-        return joined
+    def __add__(self, other: object) -> str:
+        return f"{self}+{other}"
+
+    def __radd__(self, other: object) -> str:
+        return f"{other}+{self}"
 
     def __str__(self) -> str:
         return self._text
@@ -142,12 +146,16 @@ class Contrast(Transform):
     """Multiplies every channel by `gain`."""
 
 
-class Fog(Transform):
-    """`density`, 0 to 1; `seed` of its banks."""
+class DeepTestFog(Transform):
+    """DeepTest's fog: `density`, 0 to 1; `seed` of its banks. `Fog` is the one in metres of visibility."""
+
+    _name = "deeptest-fog"
 
 
-class Rain(Transform):
-    """`intensity`, 0 to 1; `slant_deg`; `seed` of its streaks."""
+class DeepTestRain(Transform):
+    """DeepTest's rain: `intensity`, 0 to 1; `slant_deg`; `seed` of its streaks. `Rain` is the one in mm an hour."""
+
+    _name = "deeptest-rain"
 
 
 class Rotation(Transform):
@@ -517,7 +525,7 @@ def _stimuli(stimulus: StimulusLike | Sequence[StimulusLike]) -> list[str]:
 
 
 def _stimulus_text(stimulus: Any) -> str:
-    if isinstance(stimulus, str | Transform):
+    if isinstance(stimulus, str | Transform | PhysicalCondition):
         return str(stimulus)
     name = next((row for row in TRANSFORMS.names() if TRANSFORMS.get(row) is type(stimulus)), None)
     if name is None:

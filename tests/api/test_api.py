@@ -13,7 +13,7 @@ from torch import nn
 import skidpad as sp
 from skidpad.core.stimuli import Params, Real, Space
 from skidpad.runs.folder import Run
-from skidpad.stimuli.pictures.fog import Fog as FogStimulus
+from skidpad.stimuli.pictures.fog import DeepTestFog as FogStimulus
 
 
 class Dazzled(nn.Module):
@@ -56,6 +56,13 @@ def test_objects_in_memory_are_tested_without_a_file(net, recorded) -> None:
     assert sp.gate(result, max_rate={"brightness": 0.6}).is_passed
 
 
+def test_a_condition_is_given_as_an_object(net, recorded) -> None:
+    result = sp.test(net, recorded, sp.Fog(visibility_m=100), sp.SteersAlike(within_deg=10))
+    assert result.run.config["transforms"] == ["fog(visibility_m=100)"]
+    assert result.rates["fog"].n == 4
+    assert len(sp.test(net, recorded, [sp.DeepTestFog(density=0.5), sp.Dusk()], "steers-alike").rates) == 3
+
+
 def test_a_run_without_a_place_goes_with_its_result(net, recorded) -> None:
     result = sp.test(net, recorded, "fog(density=0.5)")
     folder = result.path
@@ -75,7 +82,7 @@ def test_a_failed_run_leaves_no_folder_behind(net, recorded, tmp_path: Path, mon
 def test_names_and_objects_give_the_same_run(tmp_path: Path, write_driver, write_drive) -> None:
     toml, folder = write_driver(tmp_path, "api-net", 0.62), write_drive(tmp_path / "drive")
     with sp.trusting():
-        by_name = sp.test(toml, folder, ["brightness(shift=40)", "fog"], "steers-alike", out=tmp_path / "names", criteria=[])
+        by_name = sp.test(toml, folder, ["brightness(shift=40)", "deeptest-fog"], "steers-alike", out=tmp_path / "names", criteria=[])
     given = [sp.Brightness(shift=40), FogStimulus()]
     by_object = sp.test(sp.load(toml, trust=True), sp.open_drive(folder), given, sp.SteersAlike(10), out=tmp_path / "objects", criteria=[])
     first, second = (Run.open(result.path) for result in (by_name, by_object))
@@ -83,7 +90,7 @@ def test_names_and_objects_give_the_same_run(tmp_path: Path, write_driver, write
     assert first.config["subject"] == str(toml)
     # the name of a segment carries the hash of its content
     assert [each.path.name for each in first.segments()] == [each.path.name for each in second.segments()]
-    assert by_name.rates["fog"].n == 80
+    assert by_name.rates["deeptest-fog"].n == 80
     assert by_name.rates["brightness"].n == 8
 
 
@@ -197,9 +204,9 @@ def test_evaluating_scores_against_labels(net, recorded) -> None:
 
 
 def test_an_object_drives_in_a_closed_loop(net) -> None:
-    result = sp.drive(net, sp.Fog(density=0.2), scenarios=1, seconds=1.0)
-    assert result.run.config["stimuli"] == ["fog(density=0.2)"]
-    assert [group for group in result.rates if group != "all"] == ["fog(density=0.2)"]
+    result = sp.drive(net, sp.Fog(visibility_m=200), scenarios=1, seconds=1.0)
+    assert result.run.config["stimuli"] == ["fog(visibility_m=200)"]
+    assert [group for group in result.rates if group != "all"] == ["fog(visibility_m=200)"]
     assert result.report().stat().st_size > 1000
 
 

@@ -77,7 +77,18 @@ def test_killed_ten_times_and_resumed(subject: Path, drive: Path, tmp_path: Path
     pictures = sorted(drive.glob("*.png"))
     for number in range(66):  # two shards of 64
         (frames / f"{number:03d}.png").write_bytes(pictures[number % 8].read_bytes())
-    words = ("--transforms", "rotation,fog", "--search", "grid,greedy", "--seeds", "4", "--max-failed-tries", "3", "--within-deg", "0.5")
+    words = (
+        "--transforms",
+        "rotation,deeptest-fog",
+        "--search",
+        "grid,greedy",
+        "--seeds",
+        "4",
+        "--max-failed-tries",
+        "3",
+        "--within-deg",
+        "0.5",
+    )
     mother.start("test", subject, f"folder:{frames}", "--out", tmp_path / "whole", *words)
     assert mother.ended() == 0
     run = tmp_path / "killed"

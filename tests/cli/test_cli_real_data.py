@@ -44,7 +44,7 @@ def test_published_networks_run_through_a_whole_campaign(skidpad, shared_data: P
     if not (described.parent / "../../shared/data/models").resolve().is_dir():
         pytest.skip("the examples' files are looked for beside the repository, in ../shared/data/models")
     drive = f"{shared_data / 'udacity-ch2-test'}?start=2000&stop=2004"
-    chosen = ("--transforms", "brightness,rain", "--search", "grid,greedy", "--seeds", "1", "--max-failed-tries", "2")
+    chosen = ("--transforms", "brightness,deeptest-rain", "--search", "grid,greedy", "--seeds", "1", "--max-failed-tries", "2")
     done = skidpad("test", described, drive, *chosen, "--out", tmp_path / "run", "--json")
     summary = json.loads(done.out)
     assert (summary["originals"], summary["problems"]) == (4, 0)

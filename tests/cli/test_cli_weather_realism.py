@@ -29,15 +29,26 @@ def test_a_classifier_is_learned_and_judges(skidpad, sets: Path, tmp_path: Path)
     card = json.loads(done.out)
     assert card["classes"] == ["clear", "fog"]
     assert sum(map(sum, card["confusion"])) == 20
-    wishes = ("--from", sets / "clear", "--classifier", tmp_path / "judge", "--real", sets / "fog", "--transforms", "fog", "--frames", "10")
+    wishes = (
+        "--from",
+        sets / "clear",
+        "--classifier",
+        tmp_path / "judge",
+        "--real",
+        sets / "fog",
+        "--transforms",
+        "deeptest-fog",
+        "--frames",
+        "10",
+    )
     done = skidpad("weather", "realism", *wishes, "--json")
     assert done.code == 0, done.err
     rows = {row["name"]: row for row in json.loads(done.out)["rows"]}
-    assert set(rows) == {"real fog", "as it was", "DeepTest fog"}
-    assert rows["DeepTest fog"]["total"] == 10
+    assert set(rows) == {"real fog", "as it was", "deeptest-fog"}
+    assert rows["deeptest-fog"]["total"] == 10
     assert rows["as it was"]["share_low"] <= rows["as it was"]["share"] <= rows["as it was"]["share_high"]
     shown = skidpad("weather", "realism", *wishes)
-    assert "DeepTest fog" in shown.out
+    assert "deeptest-fog" in shown.out
     assert "50 % is not at all" in shown.out
 
 

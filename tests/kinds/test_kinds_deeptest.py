@@ -210,7 +210,7 @@ def test_eq_3_is_not_asked_about_fog_and_rain() -> None:
     def rate(name: str, mse_rad2: float) -> Rate:
         return Rate.of(name, "", 10, 2, mse_rad2)
 
-    rates = (rate("blur", 0.1), rate("shear", 9.0), rate("fog", 0.1), rate("rain", 9.0))
+    rates = (rate("blur", 0.1), rate("shear", 9.0), rate("deeptest-fog", 0.1), rate("deeptest-rain", 9.0))
     summary = Summary(4, 0.1, rate("all", 0.1), (), rates, (), np.zeros(1, np.int64), 0, 0, ())
     assert [each.name for each in summary.near_original()] == ["blur"]
     assert [each.name for each in summary.filtered] == ["blur", "shear"]

@@ -108,7 +108,7 @@ def test_drives_are_judged_where_the_truth_steers_and_nothing_is_changed(tmp_pat
     run = Run.create(tmp_path / "run", {"campaign": "compare"}, manifest(), SCHEMA)
     run.commit(drives(run, "online", -LABEL, Recipe()))
     assert run_doubts(run) == (), "a car that strays is told to steer back, which is no label"
-    run.commit(drives(run, "offline", np.zeros(40), Recipe.of("fog", Params(density=0.5))))
+    run.commit(drives(run, "offline", np.zeros(40), Recipe.of("deeptest-fog", Params(density=0.5))))
     assert run_doubts(run) == ()
     run.commit(drives(run, "offline", -LABEL, Recipe()))
     assert DoubtKind.ANTI_CORRELATED in [doubt.kind for doubt in run_doubts(run)]

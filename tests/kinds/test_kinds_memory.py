@@ -61,7 +61,7 @@ def window(drive: Drive, index: int) -> list[np.ndarray]:
 
 def expected(drive: Drive, index: int, recipe: Recipe, *, last_alone: bool) -> np.ndarray:
     """The answers on one frame: the mean of its window, every frame or the last under the recipe."""
-    known = stimuli(("brightness", "contrast", "blur", "rain"))
+    known = stimuli(("brightness", "contrast", "blur", "deeptest-rain"))
     frames = window(drive, index)
     changed = [
         recipe.apply(frame[np.newaxis], known)[0] if not last_alone or place == LEAD else frame for place, frame in enumerate(frames)
@@ -76,7 +76,7 @@ def test_every_phase_shows_the_window_that_the_setting_says(tmp_path: Path, stim
         REMEMBERS,
         drive=drive,
         stimulus_on=stimulus_on,
-        transforms=("brightness", "rain"),
+        transforms=("brightness", "deeptest-rain"),
         searches=("grid", "greedy", "random"),
         seeds=3,
         max_failed_tries=2,

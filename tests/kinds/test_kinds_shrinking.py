@@ -149,7 +149,7 @@ def known(recipe: Recipe) -> bool:
 
 def test_a_recipe_loses_its_steps_and_its_parameters_excess() -> None:
     steps = (
-        Step("fog", Params(density=0.7, seed=77)),
+        Step("deeptest-fog", Params(density=0.7, seed=77)),
         Step("brightness", Params(shift=88)),
         Step("rotation", Params(angle_deg=12.345)),
         Step("blur", Params(kind="median", size=9)),
@@ -158,7 +158,7 @@ def test_a_recipe_loses_its_steps_and_its_parameters_excess() -> None:
     found = minimise(problem, Recipe(steps)).stimulus
     assert found == Recipe((Step("brightness", Params(shift=13)), Step("blur", Params(kind="median", size=4))))
     assert recipe_changes(Recipe(steps), found) == (
-        Change("fog", "density=0.7 seed=77", "left out"),
+        Change("deeptest-fog", "density=0.7 seed=77", "left out"),
         Change("brightness shift", "88", "13"),
         Change("rotation", "angle_deg=12.345", "left out"),
         Change("blur size", "9", "4"),

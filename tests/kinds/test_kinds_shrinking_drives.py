@@ -39,14 +39,14 @@ BUSY = Scenario(
     duration_s=14.0,
     seed=5,
 )
-CAMERA = Recipe((Step("blur", Params(kind="gaussian", size=7)), Step("fog", Params(density=0.5, seed=9))))
+CAMERA = Recipe((Step("blur", Params(kind="gaussian", size=7)), Step("deeptest-fog", Params(density=0.5, seed=9))))
 
 
 @dataclass
 class RuledRides:
     """Leaves the lane where the fog is dense, an oncoming car is about and the drive lasts; nothing is rendered."""
 
-    stimuli: dict = field(default_factory=lambda: stimuli(("blur", "fog")))
+    stimuli: dict = field(default_factory=lambda: stimuli(("blur", "deeptest-fog")))
     seen: list = field(default_factory=list)
 
     def records(self, cases, wheel, threads=1) -> pa.Table:
@@ -68,7 +68,7 @@ class RuledRides:
 @pytest.fixture(scope="module")
 def shrunk() -> tuple[DriveStimulus, RuledRides]:
     rides = RuledRides()
-    problem = DriveProblem(rides, Case("busy", BUSY, "blur+fog", CAMERA), fails_after_s=9.0)
+    problem = DriveProblem(rides, Case("busy", BUSY, "blur+deeptest-fog", CAMERA), fails_after_s=9.0)
     return minimise(problem, DriveStimulus(BUSY, CAMERA)).stimulus, rides
 
 

@@ -18,7 +18,7 @@ from skidpad.runs.segments import ShardResult
 CONFIG = {
     "campaign": "deeptest",
     "drive": "drives/ch2?to=0.6",
-    "transforms": ["blur", "rain"],
+    "transforms": ["blur", "deeptest-rain"],
     "seed": 3,
     "search": {"tries": 10, "on": True},
 }
@@ -66,7 +66,7 @@ def test_a_run_is_told_once_and_brought_up_to_date(run: Run, store: str) -> None
     assert kept.data.params == {
         "campaign": "deeptest",
         "drive": "drives/ch2?to=0.6",
-        "transforms": "blur,rain",
+        "transforms": "blur,deeptest-rain",
         "seed": "3",
         "search.tries": "10",
         "search.on": "True",

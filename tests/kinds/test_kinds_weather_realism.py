@@ -96,7 +96,7 @@ def test_controls_are_what_they_should_be(found: Realism) -> None:
 
 
 def test_deeptests_fog_comes_nearer_and_keeps_the_scene(found: Realism) -> None:
-    fog, plain = line(found, "DeepTest fog"), line(found, "as it was")
+    fog, plain = line(found, "deeptest-fog"), line(found, "as it was")
     assert fog.row.right > 0
     assert fog.share.low <= fog.row.right / fog.row.total <= fog.share.high
     assert fog.nearer is not None
@@ -117,7 +117,7 @@ def test_a_weather_that_destroys_scenes_is_seen(found: Realism) -> None:
 
 
 def test_rain_has_no_class_here_and_is_left_out(found: Realism) -> None:
-    assert not any(each.row.name == "DeepTest rain" for each in found.lines)
+    assert not any(each.row.name == "deeptest-rain" for each in found.lines)
     assert "held out" in found.notes[0]
 
 

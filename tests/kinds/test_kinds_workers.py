@@ -32,7 +32,7 @@ RAIN = str(weather_path("demo-rain").absolute())
 CONFIGS = {
     "deeptest": {
         "drive": "rendered?frames=20&seed=3",
-        "transforms": ["rotation", "rain"],
+        "transforms": ["rotation", "deeptest-rain"],
         "searches": ["grid", "greedy", "random"],
         "criteria": ["nc", "kmnc"],
         "profile_drive": "rendered?frames=10&seed=4",
@@ -51,7 +51,7 @@ CONFIGS = {
         "iterations": 2,
         "searches": ["es", "map-elites"],
     },
-    "online": {"scenarios": 2, "seconds": 1.0, "stimuli": ["original", "fog"], "width": 2},
+    "online": {"scenarios": 2, "seconds": 1.0, "stimuli": ["original", "deeptest-fog"], "width": 2},
     "compare": {"scenarios": 1, "matched": 1, "seconds": 1.0, "drive": "rendered?frames=70&seed=5"},
     "duel": {
         "rewards": ["sound"],
@@ -134,7 +134,7 @@ def test_any_number_of_threads_writes_the_same_bytes(tmp_path: Path) -> None:
     settings = DeepTestSettings(
         subject="net",
         drive="noise",
-        transforms=("rotation", "rain"),
+        transforms=("rotation", "deeptest-rain"),
         searches=("grid", "greedy", "random"),
         relation="steers-alike",
         tolerance=1e-5,

@@ -26,7 +26,7 @@ def run_of(path: Path, mutant_deg: list[float], relation: str = "label-mse") -> 
     excess = mutant**2 / (5.0 * np.mean(original**2))
     for phase, recipe, answer, found in (
         ("originals", Recipe(), original, np.full(8, np.nan)),
-        ("grid", Recipe.of("fog", Params(density=0.5)), mutant, excess),
+        ("grid", Recipe.of("deeptest-fog", Params(density=0.5)), mutant, excess),
     ):
         table = build_records(
             frame_index=np.arange(8),

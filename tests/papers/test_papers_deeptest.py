@@ -115,10 +115,10 @@ def test_the_control_stands_beside_the_repair(place: Place, payload: dict) -> No
     notes = [row["note"] for row in payload["rows"] if row["question"] == "RQ5"]
     assert len(notes) == 6
     assert all("the control, without mutants" in note and "no control" not in note for note in notes)
-    fog = next(row for row in payload["retraining"]["reports"][0]["improvements"] if row["pictures"] == "fog")
+    fog = next(row for row in payload["retraining"]["reports"][0]["improvements"] if row["pictures"] == "deeptest-fog")
     assert f"MSE {fog['mse_control_rad2']:.3g} rad^2" in notes[1]
     page = (place.folder / "out" / "deeptest.md").read_text()
-    (line,) = [line for line in page.splitlines() if line.startswith("| fog | ours, random split |")]
+    (line,) = [line for line in page.splitlines() if line.startswith("| deeptest-fog | ours, random split |")]
     beyond = 100 * (fog["mse_after_rad2"] / fog["mse_control_rad2"] - 1)
     assert f" {beyond:.3g} |" in line
     assert f" {fog['rmse_control_rad']:.3g} |" in line

@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     ]
     broken = shards[1][0]
     shards[1][0] = Case(broken.frame, broken.recipe, broken.label, broken.original, float("nan"))
-    pair = Recipe((*Recipe.of("blur", grids["blur"][0]).steps, *Recipe.of("fog", grids["fog"][0]).steps))
+    pair = Recipe((*Recipe.of("blur", grids["blur"][0]).steps, *Recipe.of("deeptest-fog", grids["deeptest-fog"][0]).steps))
     greedy = [[Case(0, pair, 0.0, 0.01, answer) for answer in (0.0, 0.05, 0.11, 0.3)]]
     return made_up_run(tmp_path_factory.mktemp("made-up") / "run", {"grid": shards, "greedy": greedy})
 
@@ -134,8 +134,8 @@ def test_violating_pictures_are_compared_with_their_own_originals(run: Run, answ
 
 
 def test_rates_stand_beside_counts(answer: Erroneous) -> None:
-    fog = next(row for row in answer.rows() if row.quantity.startswith("fog"))
-    counts = next(count for count in answer.by_stimulus if count.stimulus == "fog")
+    fog = next(row for row in answer.rows() if row.quantity.startswith("deeptest-fog"))
+    counts = next(count for count in answer.by_stimulus if count.stimulus == "deeptest-fog")
     assert fog.paper == pytest.approx(100 * 135 / 5614)
     assert fog.ours == pytest.approx(100 * counts.violations / counts.cases)
     assert f"{counts.violations} of {counts.cases}" in fog.note
@@ -143,7 +143,7 @@ def test_rates_stand_beside_counts(answer: Erroneous) -> None:
     assert published.rows[4] == (5, 95, 171, 330, 382, 641, 4448, 741, 820)
     assert str(ours.rows[4][6]).startswith(f"{counts.violations} (")
     by_name = {row[0]: row for row in tables.table_8(answer).rows}
-    assert by_name["fog"][5:8] == (counts.violations, pytest.approx(100 * counts.violations / counts.cases), counts.cases)
+    assert by_name["deeptest-fog"][5:8] == (counts.violations, pytest.approx(100 * counts.violations / counts.cases), counts.cases)
 
 
 def test_a_run_in_which_nothing_was_found_has_no_ratio_and_no_crash(run: Run) -> None:

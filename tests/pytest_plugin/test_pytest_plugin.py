@@ -128,13 +128,13 @@ def test_stimuli_are_texts_recipes_transforms_and_pairs(tester: pytest.Pytester)
 
         def test_grids_go_row_by_row():
             assert len(recipes_of(Brightness())[0]) == 10
-            assert len(recipes_of("fog+brightness")[0]) == 10
-            assert len(recipes_of(["fog", "fog", "brightness(shift=1)"])[0]) == 11
+            assert len(recipes_of("deeptest-fog+brightness")[0]) == 10
+            assert len(recipes_of(["fog", "fog", "brightness(shift=1)"])[0]) == 6
 
         def test_parameters_that_are_left_out_are_the_usual_ones():
-            assert recipes_of("fog(density=0.9)")[0] == (Recipe.of("fog", Params(density=0.9, seed=0)),)
-            assert recipes_of("rain(intensity=1)+translation(dx_px=3)")[0][0].to_json() == (
-                '[["rain",{"intensity":1,"seed":0,"slant_deg":12.0}],["translation",{"dx_px":3,"dy_px":0.0}]]'
+            assert recipes_of("deeptest-fog(density=0.9)")[0] == (Recipe.of("deeptest-fog", Params(density=0.9, seed=0)),)
+            assert recipes_of("deeptest-rain(intensity=1)+translation(dx_px=3)")[0][0].to_json() == (
+                '[["deeptest-rain",{"intensity":1,"seed":0,"slant_deg":12.0}],["translation",{"dx_px":3,"dy_px":0.0}]]'
             )
 
         @pytest.mark.parametrize("wrong", ["brightnes", "brightness(shift=1000)", (Brightness(), Params(gain=1.0)), []])
@@ -154,7 +154,7 @@ def test_what_a_user_can_mend_is_one_line_without_a_traceback(tester: pytest.Pyt
         from skidpad.core.errors import BadDriveError
         from skidpad.pytest_plugin import assert_steers_alike
 
-        @pytest.mark.parametrize("stimulus", ["brightnes", "fog(dens=0.9)", "fog(density=7)", "blur(kind=gaussian)"])
+        @pytest.mark.parametrize("stimulus", ["brightnes", "fog(visibility=90)", "fog(visibility_m=7)", "blur(kind=gaussian)"])
         def test_typo(stimulus):
             assert_steers_alike(DAZZLED, GREY, stimulus)
 
@@ -173,8 +173,8 @@ def test_what_a_user_can_mend_is_one_line_without_a_traceback(tester: pytest.Pyt
         [
             "no folder 'nowhere'*",
             "test_user.py:8: no transform named 'brightnes'; did you mean 'brightness'?",
-            "test_user.py:8: no parameter of 'fog' named 'dens'; did you mean 'density'?",
-            "test_user.py:8: 'fog' takes density in ?0, 1?; got density=7",
+            "test_user.py:8: no parameter of 'fog' named 'visibility'; did you mean 'visibility_m'?",
+            "test_user.py:8: 'fog' takes visibility_m in ?20, 10000?; got visibility_m=7",
             "test_user.py:8: 'blur' needs size in {1..9}; got kind=gaussian",
             "test_user.py:11: max_rate is a share from 0 to 1*",
             ">*raise BadDriveError*",  # whose traceback is the user's
@@ -253,7 +253,7 @@ def test_a_test_goes_through_the_stimuli_of_its_marker_or_all_transforms(tester:
     )
     done = run(tester, "-v", "--strict-markers")
     done.assert_outcomes(passed=10, failed=1)
-    done.stdout.fnmatch_lines(["*test_named?brightness(shift=60)? FAILED*", "*test_all?fog? PASSED*"])
+    done.stdout.fnmatch_lines(["*test_named?brightness(shift=60)? FAILED*", "*test_all?deeptest-fog? PASSED*"])
 
 
 def test_subject_and_drive_are_named_once_and_loaded_once(tester: pytest.Pytester, tmp_path: Path) -> None:

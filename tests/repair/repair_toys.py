@@ -75,7 +75,7 @@ def trained_subject(drive: Drive, path: Path, epochs: int = 40) -> NetworkSubjec
     return load_subject(save_subject(module, description, path).toml)
 
 
-def run_of(subject_toml: Path, drive: str, out: Path, transforms: tuple[str, ...] = ("fog", "rain")) -> Run:
+def run_of(subject_toml: Path, drive: str, out: Path, transforms: tuple[str, ...] = ("deeptest-fog", "deeptest-rain")) -> Run:
     opened = open_drive(drive)
     settings = DeepTestSettings(
         subject=str(subject_toml),

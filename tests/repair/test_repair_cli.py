@@ -22,16 +22,16 @@ def test_json_has_the_figures_and_the_subject_is_written(garage: Garage, tmp_pat
     payload = json.loads(answer.stdout)
     assert payload["settings"]["split"] == "time"
     assert payload["training_frames"] == 60
-    assert {row["pictures"] for row in payload["improvements"]} == {"originals", "fog", "rain", "all mutants"}
+    assert {row["pictures"] for row in payload["improvements"]} == {"originals", "deeptest-fog", "deeptest-rain", "all mutants"}
     assert (tmp_path / "new.toml").is_file()
 
 
 def test_the_table_shows_before_and_after(garage: Garage, tmp_path: Path) -> None:
-    answer = CliRunner().invoke(app, command(garage, tmp_path / "new", "--transforms", "rain"))
+    answer = CliRunner().invoke(app, command(garage, tmp_path / "new", "--transforms", "deeptest-rain"))
     assert answer.exit_code == 0, answer.output
     assert "held out" in answer.stdout
     assert "(rad^2)" in answer.stdout
-    assert "rain" in answer.stdout
+    assert "deeptest-rain" in answer.stdout
     assert "note: no training drive" in answer.stdout.replace("\n", " ")
     assert f"new subject: {tmp_path / 'new.toml'}" in answer.stdout
 
@@ -50,8 +50,8 @@ def test_the_table_shows_the_control_unless_it_is_switched_off(garage: Garage, t
     ("options", "kind", "words"),
     [
         (["--split", "tme"], UnknownNameError, "did you mean 'time'"),
-        (["--transforms", "fogg"], UnknownNameError, "did you mean 'fog'"),
-        (["--transforms", "blur"], BadRunError, "it has fog, rain"),
+        (["--transforms", "deeptest-fogg"], UnknownNameError, "did you mean 'deeptest-fog'"),
+        (["--transforms", "blur"], BadRunError, "it has deeptest-fog, deeptest-rain"),
         (["--share", "1.5"], SkidpadError, "above 0 and below 1"),
         (["--epochs", "0"], BadParametersError, "epochs"),
         (["--train-drive", "nowhere"], SkidpadError, "nowhere"),
@@ -65,7 +65,7 @@ def test_bad_use_is_one_clear_error(garage: Garage, tmp_path: Path, options: lis
 
 
 def test_a_run_without_labels_is_one_clear_error(garage: Garage, tmp_path: Path) -> None:
-    run_of(garage.toml, write_drive(tmp_path / "drive", 4, labels=False), tmp_path / "run", ("fog",))
+    run_of(garage.toml, write_drive(tmp_path / "drive", 4, labels=False), tmp_path / "run", ("deeptest-fog",))
     answer = CliRunner().invoke(app, ["repair", str(garage.toml), str(tmp_path / "run"), "--out", str(tmp_path / "new")])
     assert isinstance(answer.exception, BadRunError)
     assert "has a label to train on" in str(answer.exception)

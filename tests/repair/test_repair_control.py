@@ -41,7 +41,7 @@ def row_of(report: RepairReport, pictures: str) -> Improvement:
 
 def test_what_only_mutants_can_mend_stays_broken_in_the_control(garage: Garage, pool: Pool, tmp_path: Path) -> None:
     report = repair_on(garage.subject, pool, tmp_path / "new", LONG, garage.train_drive)
-    fog = row_of(report, "fog")
+    fog = row_of(report, "deeptest-fog")
     assert fog.mse_after_rad2 < 0.5 * fog.mse_before_rad2
     assert fog.mse_control_rad2 > 0.8 * fog.mse_before_rad2
     assert fog.mse_change_beyond_control < -0.5
@@ -116,7 +116,7 @@ def test_the_changes_multiply(mse_rad2: list[float]) -> None:
         return prediction_error(np.full(3, mean**0.5), np.zeros(3), worst=0)
 
     before, after, control = mse_rad2
-    row = Improvement.of("fog", error(before), error(after), error(control))
+    row = Improvement.of("deeptest-fog", error(before), error(after), error(control))
     assert (1 + row.mse_change_control) * (1 + row.mse_change_beyond_control) == pytest.approx(1 + row.mse_change)
     assert (row.mse_change_beyond_control < 0) == (row.mse_after_rad2 < row.mse_control_rad2)
 

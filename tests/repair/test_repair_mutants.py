@@ -24,8 +24,8 @@ from skidpad.runs.segments import ShardResult
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.preprocess import Preprocessor
 
-FOG = Recipe.of("fog", Params(density=0.3, seed=0))
-RAIN = Recipe.of("rain", Params(intensity=0.3, seed=0))
+FOG = Recipe.of("deeptest-fog", Params(density=0.3, seed=0))
+RAIN = Recipe.of("deeptest-rain", Params(intensity=0.3, seed=0))
 BOTH = Recipe((*FOG.steps, *RAIN.steps))
 MIXED = Recipe((*FOG.steps, Step("blur", Params(kind="median", size=3))))
 
@@ -67,8 +67,8 @@ def test_only_mutants_of_the_chosen_transforms_with_a_label_are_taken_each_once(
 
 def test_a_run_without_such_mutants_names_those_it_has(tmp_path: Path) -> None:
     run = made_up(tmp_path / "run", {"grid": [(0, RAIN, 0.1)]})
-    with pytest.raises(BadRunError, match=r"no mutant of fog; it has rain"):
-        choose_cases(run, RepairSettings(transforms=("fog",)))
+    with pytest.raises(BadRunError, match=r"no mutant of deeptest-fog; it has deeptest-rain"):
+        choose_cases(run, RepairSettings(transforms=("deeptest-fog",)))
 
 
 def test_a_run_without_labels_is_refused(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_cap_draws_by_the_seed_and_from_every_part(garage: Garage) -> None:
     assert pairs[0] == pairs[1] != pairs[2]
     assert capped[0].available == 50 * 20
     assert len(set(capped[0].frame_index.tolist())) > 30
-    assert {recipe.name for recipe in capped[0].recipes} == {"fog", "rain"}
+    assert {recipe.name for recipe in capped[0].recipes} == {"deeptest-fog", "deeptest-rain"}
 
 
 def test_the_pool_holds_the_pixels_that_the_network_saw(garage: Garage) -> None:
@@ -131,7 +131,7 @@ def test_frames_are_read_a_block_at_a_time_and_each_once(garage: Garage, monkeyp
 
 def test_a_drive_that_changed_since_the_run_is_refused(garage: Garage, tmp_path: Path) -> None:
     text = write_drive(tmp_path / "drive", 4)
-    run = run_of(garage.toml, text, tmp_path / "run", ("fog",))
+    run = run_of(garage.toml, text, tmp_path / "run", ("deeptest-fog",))
     csv = tmp_path / "drive" / "labels.csv"
     csv.write_text(csv.read_text().replace("f0001.png,", "f0001.png,1"))
     with pytest.raises(BadRunError, match="has changed since the run"):

@@ -31,7 +31,7 @@ def reports(garage: Garage) -> dict[Split, RepairReport]:
 
 @pytest.mark.parametrize("split", Split)
 def test_retraining_mends_what_fog_broke(reports: dict[Split, RepairReport], split: Split) -> None:
-    fog, everything, originals = (reports[split].improvement(name) for name in ("fog", ALL_MUTANTS, ORIGINALS))
+    fog, everything, originals = (reports[split].improvement(name) for name in ("deeptest-fog", ALL_MUTANTS, ORIGINALS))
     assert fog is not None
     assert everything is not None
     assert originals is not None
@@ -45,7 +45,7 @@ def test_retraining_mends_what_fog_broke(reports: dict[Split, RepairReport], spl
 def test_the_errors_before_are_those_that_the_run_stored(garage: Garage, reports: dict[Split, RepairReport], split: Split) -> None:
     held_out = np.flatnonzero(~training_frames(50, replace(QUICK, split=split)))
     rows = [row for row in garage.run.records("grid").to_pylist() if row["frame_index"] in held_out]
-    for name in ("fog", "rain"):
+    for name in ("deeptest-fog", "deeptest-rain"):
         errors = [(row["mutant"] - row["label"]) ** 2 for row in rows if row["stimulus"] == name]
         found = reports[split].improvement(name)
         assert found is not None
@@ -72,7 +72,7 @@ def test_the_counts_tell_what_was_taken(reports: dict[Split, RepairReport]) -> N
     assert report.available_mutants == report.training_mutants + report.held_out_mutants == 1000
     assert (report.training_mutants, report.held_out_mutants, report.held_out_frames) == (33 * 20, 17 * 20, 17)
     assert (report.training_frames, report.training_originals, report.shared_frames) == (60, 0, 0)
-    assert [row.pictures for row in report.improvements] == [ORIGINALS, "fog", "rain", ALL_MUTANTS]
+    assert [row.pictures for row in report.improvements] == [ORIGINALS, "deeptest-fog", "deeptest-rain", ALL_MUTANTS]
     assert [row.cases for row in report.improvements] == [17, 170, 170, 340]
     assert "near-duplicates" in report.notes[0]
     assert "stretches" in reports[Split.TIME].notes[0]

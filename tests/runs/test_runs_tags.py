@@ -136,7 +136,7 @@ def test_the_confirmed_rate_lies_between_nothing_and_the_rate(counts: tuple[int,
 
 def make_run(path: Path) -> Run:
     run = Run.create(path, {"campaign": "toy"}, Manifest.collect(device="cpu", seed=0, hashes={}, command=()))
-    recipe = Recipe.of("fog", Params(density=0.5))
+    recipe = Recipe.of("deeptest-fog", Params(density=0.5))
     for phase, shard in (("originals", 0), ("grid", 0), ("grid", 1)):
         excess = np.array([0.5, 2.0, 3.0, np.nan])
         records = build_records(

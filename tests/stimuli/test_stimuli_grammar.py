@@ -44,12 +44,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
 
 
 def test_names_parameters_and_steps_are_read():
-    (one, two), made = conditions_of(["fog", " rotation( angle_deg=5 ) + fog(density=2e-1) "])
+    (one, two), made = conditions_of(["fog", " rotation( angle_deg=5 ) + fog(visibility_m=8e1) "])
     assert one.steps == (("fog", None),)
-    assert two.text == "rotation(angle_deg=5)+fog(density=2e-1)"
-    assert two.grid(made) == (Recipe((Step("rotation", Params(angle_deg=5)), Step("fog", Params(density=0.2, seed=0)))),)
+    assert two.text == "rotation(angle_deg=5)+fog(visibility_m=8e1)"
+    assert two.grid(made) == (Recipe((Step("rotation", Params(angle_deg=5)), Step("fog", Params(visibility_m=80.0, seed=0)))),)
     assert one.grid(made) == tuple(Recipe.of("fog", row) for row in stimuli()["fog"].space.grid)
-    assert len(read("fog+blur", stimuli()).grid(stimuli())) == 10
+    assert len(read("deeptest-fog+blur", stimuli()).grid(stimuli())) == 10
 
 
 def test_lists_are_split_outside_brackets():
@@ -63,8 +63,8 @@ def test_what_is_not_written_so_is_refused(text):
 
 
 def test_searches_draw_from_the_rows_that_were_given():
-    chosen = stimuli_of(["fog(density=0.35)", "fog(density=0.45)+blur"])
-    assert chosen["fog"].space.grid == (Params(density=0.35, seed=0), Params(density=0.45, seed=0))
+    chosen = stimuli_of(["fog(visibility_m=35)", "fog(visibility_m=45)+blur"])
+    assert chosen["fog"].space.grid == (Params(visibility_m=35, seed=0), Params(visibility_m=45, seed=0))
     assert chosen["blur"].space.grid == stimuli()["blur"].space.grid
     with pytest.raises(BadParametersError, match="changes nothing"):
         stimuli_of(["original"])

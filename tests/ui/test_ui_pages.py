@@ -30,7 +30,7 @@ from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.pictures import stimuli
 from skidpad.ui.volumes import JPEG_QUALITY
 
-TRANSFORMS = ("blur", "brightness", "contrast", "fog", "rain", "rotation", "scale", "shear", "translation")
+TRANSFORMS = ("blur", "brightness", "contrast", "deeptest-fog", "deeptest-rain", "rotation", "scale", "shear", "translation")
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,9 @@ def repair(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `skidpad test`.")],
     out: Annotated[Path, typer.Option(help="Where the new subject goes: OUT.toml and OUT.safetensors.")],
     train_drive: Annotated[str, typer.Option(help="The drive the network was trained on; else the share's originals stand in.")] = "",
-    transforms: Annotated[str, typer.Option(help="Comma-separated: mutants of these and their combinations are taken.")] = "fog,rain",
+    transforms: Annotated[
+        str, typer.Option(help="Comma-separated: mutants of these and their combinations are taken.")
+    ] = "deeptest-fog,deeptest-rain",
     share: Annotated[float, typer.Option(help="Share of the frames whose mutants are trained on; the rest is held out.")] = 0.66,
     split: Annotated[str, typer.Option(help="random (the paper's; flatters) or time (contiguous blocks held out).")] = "random",
     max_mutants: Annotated[int, typer.Option(help="Render at most so many mutants, drawn at random.")] = 6000,

@@ -58,7 +58,7 @@ def run_test(
         typer.Option(
             "--stimulus",
             "--transforms",
-            help="fog, fog(density=0.3), rotation+fog, weather:demo-rain, module:MyStimulus; several with commas, or given again. "
+            help="fog, fog(visibility_m=100), rotation+fog, weather:demo-rain, module:MyStimulus; several with commas, or given again. "
             "All of `skidpad list transforms` by default.",
         ),
     ] = None,

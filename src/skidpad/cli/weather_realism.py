@@ -64,7 +64,9 @@ def realism(
     real: Annotated[
         list[str] | None, typer.Option(help="Real pictures: FOLDER of a class's name, or CLASS=FOLDER; may be given again.")
     ] = None,
-    transforms: Annotated[str, typer.Option(help="DeepTest's weathers to measure beside them; '' for none.")] = "fog,rain",
+    transforms: Annotated[
+        str, typer.Option(help="DeepTest's weathers to measure beside them; '' for none.")
+    ] = "deeptest-fog,deeptest-rain",
     frames: Annotated[int, typer.Option(help="Frames of the drive, evenly from its held-out parts.")] = 64,
     styles: Annotated[str, typer.Option(help="How a scene's style is drawn: random (N(0, 1)) or real (as real pictures have).")] = "random",
     pictures: Annotated[Path | None, typer.Option(help="Write a grid of the synthesised scenes to this .png or .jpg.")] = None,

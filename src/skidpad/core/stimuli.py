@@ -281,7 +281,8 @@ class Step:
         return f"{self.stimulus}({self.params})"
 
 
-_FORMER: Mapping[tuple[str, str], str] = {}
+_FORMER: Mapping[tuple[str, str], str] = {("fog", "density"): "deeptest-fog", ("rain", "intensity"): "deeptest-rain"}
+"""Former names with a parameter that only the former stimulus had."""
 
 
 def current_name(stimulus: str, params: Iterable[str]) -> str:
@@ -352,9 +353,11 @@ class Recipe:
 
     def _with(self, stimuli: Mapping[str, Stimulus]) -> Iterator[tuple[Step, Stimulus]]:
         for step in self.steps:
-            if step.stimulus not in stimuli:
-                raise UnknownNameError.among("stimulus", step.stimulus, stimuli)
-            yield step, stimuli[step.stimulus]
+            try:
+                found = stimuli[step.stimulus]
+            except KeyError:
+                raise UnknownNameError.among("stimulus", step.stimulus, stimuli) from None
+            yield step, found
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.steps)) or "original"

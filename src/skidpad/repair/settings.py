@@ -8,7 +8,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.settings import Count, Positive, Within, check
 from skidpad.subjects.training.fitting import TrainingSettings
 
-TRANSFORMS = ("fog", "rain")
+TRANSFORMS = ("deeptest-fog", "deeptest-rain")
 """DeepTest, section 5 (RQ5)."""
 
 SHARE = 0.66
@@ -51,7 +51,7 @@ class RepairSettings:
     def __post_init__(self) -> None:
         check(self, BadParametersError)
         if not self.transforms:
-            raise BadParametersError("a repair needs at least one transform, as fog,rain; got none")
+            raise BadParametersError("a repair needs at least one transform, as deeptest-fog,deeptest-rain; got none")
 
     def training(self) -> TrainingSettings:
         """Returns the settings of the retraining; the last epoch's weights are kept, so nothing held out chooses them."""

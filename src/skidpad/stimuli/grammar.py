@@ -1,7 +1,7 @@
 """How stimuli are written, wherever they can be given: on the command line, in a campaign's TOML, in a test.
 
 fog                                 a name; its parameters are drawn from its grid
-fog(density=0.3)                    with parameters; those left out have their usual value
+fog(visibility_m=100)               with parameters; those left out have their usual value
 rotation(angle_deg=5)+fog           one after the other
 weather:demo-rain(style=3)          a learned weather, by name or by the path of its card
 my_module:MyStimulus                a class of your own
@@ -21,8 +21,8 @@ from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import CameraMove, Capture, Condition, F, Params, Recipe, Severity, Space, Step, Stimulus, Value
-from skidpad.stimuli.pictures.registry import TRANSFORMS, stimuli
+from skidpad.core.stimuli import CameraMove, Capture, Condition, F, Params, Recipe, Severity, Space, Step, Stimulus, Value, current_name
+from skidpad.stimuli.pictures.registry import TRANSFORMS, Made, stimuli
 
 ORIGINAL = Recipe().name
 _OUTSIDE_BRACKETS = r"(?![^()]*\))"
@@ -129,7 +129,7 @@ def stimuli_of(texts: Sequence[str]) -> Mapping[str, Stimulus]:
         for name, params in condition.steps:
             rows[name] |= dict.fromkeys(made[name].space.grid if params is None else (params,))
     spaces = {name: Space(made[name].space.parameters, tuple(rows[name])) for name in made}
-    return {name: narrowed(stimulus, spaces[name]) for name, stimulus in made.items()}
+    return Made({name: narrowed(stimulus, spaces[name]) for name, stimulus in made.items()})
 
 
 def read(text: str, stimuli: Mapping[str, Stimulus]) -> WrittenStimulus:
@@ -174,8 +174,9 @@ def _read(text: str) -> WrittenStimulus:
                 f"a stimulus is a name, or a name with parameters as blur(kind=gaussian,size_px=5), joined by +; got {text!r}"
             )
         given = match["pairs"] is not None
-        steps.append((match["name"], Params(**{key: _value(value) for key, value in pairs}) if given else None))
-        words.append(match["name"] + (f"({','.join(f'{key}={value}' for key, value in pairs)})" if given else ""))
+        name = current_name(match["name"], (key for key, _ in pairs))
+        steps.append((name, Params(**{key: _value(value) for key, value in pairs}) if given else None))
+        words.append(name + (f"({','.join(f'{key}={value}' for key, value in pairs)})" if given else ""))
     return WrittenStimulus("+".join(words), tuple(steps))
 
 

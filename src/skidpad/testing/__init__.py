@@ -128,7 +128,7 @@ def check_search(make: Callable[[Any], Search[Any, Any]], task: SearchTask | Vec
 
     task: what it is made for; by default the recipes of one seed frame.
     """
-    given = task or SearchTask("frame", stimuli(("fog", "blur")), seed=1, max_failed_tries=5, max_tries=100)
+    given = task or SearchTask("frame", stimuli(("deeptest-fog", "blur")), seed=1, max_failed_tries=5, max_tries=100)
     one, two = make(given), make(given)
     rng = np.random.default_rng(0)
     for asks in range(_MOST_ASKS):

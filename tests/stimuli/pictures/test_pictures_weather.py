@@ -1,4 +1,4 @@
-"""Fog and rain: what makes them fog and rain, at every size."""
+"""DeepTest's fog and rain: what makes them fog and rain, at every size."""
 
 from itertools import pairwise
 
@@ -11,9 +11,9 @@ from transforms_pictures import noise, smooth
 
 from skidpad.core.images import decode
 from skidpad.core.stimuli import Params
-from skidpad.stimuli.pictures.fog import Fog
+from skidpad.stimuli.pictures.fog import DeepTestFog
 from skidpad.stimuli.pictures.numpy_kernels import veil as lay
-from skidpad.stimuli.pictures.rain import Rain
+from skidpad.stimuli.pictures.rain import DeepTestRain
 from skidpad.stimuli.pictures.torch_kernels import veil as lay_on_torch
 from skidpad.stimuli.pictures.veils import Veil, clouds, distance
 
@@ -25,15 +25,15 @@ def contrast(frames):
 
 
 def fog(frames, density, seed=0):
-    return Fog().apply(frames, Params(density=density, seed=seed))
+    return DeepTestFog().apply(frames, Params(density=density, seed=seed))
 
 
 def rain(frames, intensity, slant_deg=12.0, seed=0):
-    return Rain().apply(frames, Params(intensity=intensity, slant_deg=slant_deg, seed=seed))
+    return DeepTestRain().apply(frames, Params(intensity=intensity, slant_deg=slant_deg, seed=seed))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("weather", [Fog(), Rain()], ids=["fog", "rain"])
+@pytest.mark.parametrize("weather", [DeepTestFog(), DeepTestRain()], ids=["fog", "rain"])
 def test_the_grid_grows_from_light_to_heavy(weather, size):
     frames = smooth(1, *size)
     contrasts = [contrast(weather.apply(frames, params)) for params in weather.space.grid]
@@ -138,7 +138,7 @@ def test_cached_fields_cannot_be_written():
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize("weather", [Fog(), Rain()], ids=["fog", "rain"])
+@pytest.mark.parametrize("weather", [DeepTestFog(), DeepTestRain()], ids=["fog", "rain"])
 def test_weather_on_real_frames_hides_but_does_not_erase(weather, shared_data):
     files = sorted((shared_data / "udacity-ch2-test" / "center").glob("*.jpg"))[::1500]
     frames = np.stack([frame for file in files if (frame := decode(file.read_bytes())) is not None])

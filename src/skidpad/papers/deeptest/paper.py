@@ -124,8 +124,8 @@ TABLE_8 = (
     Found("scale", 0, 10, 0),
     Found("shear", 0, 0, 23),
     Found("translation", 21, 35, 0),
-    Found("rain", 650, 64, 27, TEST_FRAMES),
-    Found("fog", 201, 135, 4112, TEST_FRAMES),
+    Found("deeptest-rain", 650, 64, 27, TEST_FRAMES),
+    Found("deeptest-fog", 201, 135, 4112, TEST_FRAMES),
     Found("guided", 89, 65, 666, GUIDED_IMAGES),
 )
 
@@ -139,7 +139,7 @@ class Retrained:
     after: float
 
 
-TABLE_9 = (Retrained("originals", 0.10, 0.09), Retrained("fog", 0.18, 0.10), Retrained("rain", 0.13, 0.07))
+TABLE_9 = (Retrained("originals", 0.10, 0.09), Retrained("deeptest-fog", 0.18, 0.10), Retrained("deeptest-rain", 0.13, 0.07))
 
 TRAPS = (
     "Table 3's 'MSE' of 0.06, 0.06 and 0.08 are the challenge's RMSE in radians.",

@@ -40,7 +40,7 @@ AGREEMENT: Mapping[str, Agreement] = MappingProxyType(
         "contrast": Agreement(mean=0.02, within=1, share=1.0),
         "brightness": EXACT,
         "blur": Agreement(mean=0.15, within=1, share=1.0),
-        "fog": Agreement(mean=0.05, within=1, share=1.0),
-        "rain": EXACT,
+        "deeptest-fog": Agreement(mean=0.05, within=1, share=1.0),
+        "deeptest-rain": EXACT,
     }
 )

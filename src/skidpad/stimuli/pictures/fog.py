@@ -1,4 +1,4 @@
-"""Fog: haze that thickens with distance, uneven like real banks, in front of a softened background.
+"""DeepTest's fog: haze that thickens with distance, uneven like real banks, in front of a softened background.
 
 Reference: DeepTest, section 3.2 (fog composed of several filters).
 Deviates: the paper composes Photoshop's filters by hand at one size; here the layers are computed, at any size, from the
@@ -24,9 +24,9 @@ _UNEVENNESS = 0.8
 _SOFT_BELOW_HORIZON = 0.15
 
 
-@TRANSFORMS.register("fog")
+@TRANSFORMS.register("deeptest-fog")
 @dataclass(frozen=True, slots=True)
-class Fog:
+class DeepTestFog:
     """Lays fog of `density` over the frames; the same seed gives every frame and density the same banks."""
 
     space: ClassVar[Space] = Space(

@@ -1,4 +1,4 @@
-"""Rain: slanted streaks at three distances, before a darker, bluer scene of less contrast that fades far away.
+"""DeepTest's rain: slanted streaks at three distances, before a darker, bluer scene of less contrast that fades far away.
 
 Reference: DeepTest, section 3.2 (rain composed of several filters).
 Deviates: the paper composes Photoshop's filters by hand at one size; here the layers are computed, at any size.
@@ -48,9 +48,9 @@ _LAYERS = (
 )
 
 
-@TRANSFORMS.register("rain")
+@TRANSFORMS.register("deeptest-rain")
 @dataclass(frozen=True, slots=True)
-class Rain:
+class DeepTestRain:
     """Lets it rain on the frames with `intensity`, the streaks leaning `slant_deg` to the right at their top.
 
     The same seed and slant give every frame the same streaks, and heavier rain all the streaks of lighter rain.

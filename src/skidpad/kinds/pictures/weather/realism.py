@@ -19,7 +19,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.opening import open_drive
 from skidpad.statistics.intervals import Interval, wilson
-from skidpad.stimuli.pictures import TRANSFORMS
+from skidpad.stimuli.pictures import COMPOSITE, TRANSFORMS
 from skidpad.stimuli.weather.classifier import READ_PX, SPLIT, ClassifierCard, WeatherClassifier, held_out
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.realism import RealismRow, common_bandwidth, measure
@@ -30,7 +30,7 @@ from skidpad.stimuli.weather.validity import target_class
 STYLES = ("random", "real")
 _QUALITY = 90
 _SHOWN = 6
-_ALIKE = {"rain": ("rain", "wet")}
+_ALIKE = {"deeptest-fog": ("fog",), "deeptest-rain": ("rain", "wet")}
 """Classes that a transform's scenes belong to, the best first; no real set shows falling rain."""
 
 
@@ -46,7 +46,7 @@ class RealismSettings:
     classifier: str
     weathers: tuple[str, ...] = ()
     real: tuple[str, ...] = ()
-    transforms: tuple[str, ...] = ("fog", "rain")
+    transforms: tuple[str, ...] = COMPOSITE
     frames: int = 64
     styles: str = "random"
     seed: int = 0
@@ -199,7 +199,7 @@ def _contenders(settings: RealismSettings, classifier: WeatherClassifier, source
         wanted = _ALIKE.get(name, (name,))
         known = [label for label in wanted if label in classifier.classes]
         if known:
-            yield _Contender(f"DeepTest {name}", "transform", known[0], _transformed(name, sources, settings.seed))
+            yield _Contender(name, "transform", known[0], _transformed(name, sources, settings.seed))
 
 
 def _translated(weather: Weather, sources: NumpyFrames, settings: RealismSettings, progress: Progress) -> NumpyFrames:
@@ -242,7 +242,7 @@ def _square(picture: NumpyFrames) -> NumpyFrames:
 
 def _notes(settings: RealismSettings, real: dict[str, _Real], contenders: list[_Contender]) -> tuple[str, ...]:
     notes = [f"frames and real pictures are held out from the classifier: {SPLIT}; a weather may have learned from them"]
-    if any(each.name == "DeepTest rain" and each.target == "wet" for each in contenders):
+    if any(each.name == "deeptest-rain" and each.target == "wet" for each in contenders):
         notes.append("no real set shows falling rain: DeepTest's rain counts as right where it is called wet")
     missing = sorted({each.target for each in contenders} - set(real))
     if missing:

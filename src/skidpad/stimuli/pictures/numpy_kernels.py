@@ -50,6 +50,11 @@ FrameWork = Callable[[NumpyFrames, NumpyFrames], object]
 
 def over_frames(frames: NumpyFrames, work: FrameWork) -> NumpyFrames:
     """Returns new frames, each written by `work(frame, new_frame)`; any strides come in, contiguous frames go out."""
+    return over_numbered(frames, lambda _, frame, out: work(frame, out))
+
+
+def over_numbered(frames: NumpyFrames, work: Callable[[int, NumpyFrames, NumpyFrames], object]) -> NumpyFrames:
+    """As `over_frames`; `work` is told the frame's place in the batch, too."""
     out = np.empty(frames.shape, np.uint8)
     if out.size == 0:
         return out
@@ -67,7 +72,7 @@ def over_frames(frames: NumpyFrames, work: FrameWork) -> NumpyFrames:
             except IndexError:  # another thread took the last one
                 return
             for index in range(start, min(start + step, count)):
-                work(np.ascontiguousarray(frames[index]), out[index])
+                work(index, np.ascontiguousarray(frames[index]), out[index])
 
     others = [_pool(os.getpid(), allowed - 1).submit(run) for _ in range(threads - 1)]
     run()

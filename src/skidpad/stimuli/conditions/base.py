@@ -1,0 +1,127 @@
+"""What conditions share: parameters that an instance may hold, a space made of its fields, and painting frame by frame."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skidpad.core.camera import Camera
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import NumpyFrames
+from skidpad.core.stimuli import Capture, Choice, F, Parameter, Params, Real, Severity, Space, Value, Whole
+from skidpad.stimuli.pictures.kernels import kernels_of
+from skidpad.stimuli.pictures.numpy_kernels import over_numbered
+
+Field = NDArray[np.float32]
+"""One value a pixel, (height, width), or three."""
+
+Paint = Callable[[NumpyFrames, float], "Field | NumpyFrames"]
+"""Returns a frame, (height, width, 3), as it looks under a condition at a time in seconds; grey levels, rounded and clipped afterwards."""
+
+GRID_SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""Where the rows of a grid lie on the way from harmless to the worst that roads see."""
+
+
+def real(low: float, high: float, identity: float | None = None) -> Any:
+    """Declares a real parameter of a condition, as `visibility_m: float | None = real(20.0, 2000.0)`."""
+    return field(default=None, metadata={"parameter": lambda name: Real(name, low, high, identity)})
+
+
+def whole(low: int, high: int, identity: int | None = None) -> Any:
+    """Declares a whole parameter of a condition."""
+    return field(default=None, metadata={"parameter": lambda name: Whole(name, low, high, identity)})
+
+
+def choice(*options: str, identity: str | None = None) -> Any:
+    """Declares a parameter that is one of a few words."""
+    return field(default=None, metadata={"parameter": lambda name: Choice(name, options, identity)})
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalCondition:
+    """A condition whose parameters are its fields. `Fog()` is the condition with its whole grid, `Fog(visibility_m=100)` one row of it.
+
+    Fields default to None, "not held"; declare them with `real`, `whole` and `choice`. The registered name is the class's in lower
+    case, with hyphens.
+    """
+
+    severities: ClassVar[tuple[Severity, ...]]
+
+    def __post_init__(self) -> None:
+        # A wrong number is refused where it is typed, not when the first frame comes.
+        for row in self.space.grid if self.given else ():
+            self.space.check(self.name, row)
+
+    @property
+    def name(self) -> str:
+        """The name under which it is registered, as `low-sun`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", type(self).__name__).lower()
+
+    @property
+    def given(self) -> Params:
+        """The parameters that the instance holds."""
+        held: dict[str, Value | None] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Params(**{name: value for name, value in held.items() if value is not None})
+
+    @property
+    def space(self) -> Space:
+        """The parameters with bounds; the grid is the row that the instance holds, else five severities for each way to get harder."""
+        whole_space = _space(type(self))
+        return Space(whole_space.parameters, (whole_space.filled(self.name, self.given),)) if self.given else whole_space
+
+    def __str__(self) -> str:
+        held = ",".join(f"{name}={value}" for name, value in self.given.items())
+        return f"{self.name}({held})" if held else self.name
+
+    def apply(self, frames: F, params: Params) -> F:
+        """Returns the changed frames, as the usual camera takes them one after the other."""
+        kernels_of(frames)
+        return self.apply_at(frames, params, Capture.guess(frames))
+
+    def apply_at(self, frames: F, params: Params, capture: Capture) -> F:
+        """Returns the changed frames; torch frames are painted on the CPU and come back on their device."""
+        kernels_of(frames)
+        if not isinstance(frames, np.ndarray):
+            painted = self.apply_at(frames.detach().cpu().numpy(), params, capture)
+            return cast("F", frames.new_tensor(painted))
+        if len(capture.times_s) != len(frames):
+            raise BadParametersError(f"a capture has one time a frame; got {len(capture.times_s)} for {len(frames)} frames")
+        if params == _space(type(self)).identity or not len(frames):
+            return frames.copy(order="C")
+        height, width = frames.shape[1:3]
+        camera = capture.camera
+        if (camera.height_px, camera.width_px) != (height, width):
+            camera = replace(camera, height_px=height, width_px=width)
+        paint, times_s = self.painter(params, camera), capture.times_s
+
+        def work(number: int, frame: NumpyFrames, out: NumpyFrames) -> None:
+            painted = paint(frame, float(times_s[number]))
+            if painted.dtype == np.uint8:
+                out[:] = painted
+            else:
+                np.rint(painted, out=painted)
+                np.clip(painted, 0.0, 255.0, out=painted)
+                out[:] = painted
+
+        return over_numbered(frames, work)
+
+    @abstractmethod
+    def painter(self, params: Params, camera: Camera) -> Paint:
+        """Returns what paints one frame; it owns what it returns, and leaves what it is given untouched."""
+
+
+@lru_cache(maxsize=64)
+def _space(kind: type[PhysicalCondition]) -> Space:
+    parameters: tuple[Parameter, ...] = tuple(each.metadata["parameter"](each.name) for each in fields(kind))
+    rows = [severity.params(share) for severity in kind.severities for share in GRID_SHARES]
+    return Space(parameters, tuple(dict.fromkeys(Params(**{name: _short(value) for name, value in row.items()}) for row in rows)))
+
+
+def _short(value: Value) -> Value:
+    """Rounds to three digits, which a person can type."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value

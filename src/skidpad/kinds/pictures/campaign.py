@@ -56,7 +56,7 @@ from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.protocol import SEARCHES
 from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
-from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, stimuli
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
@@ -85,7 +85,7 @@ class DeepTest:
         for name in settings.searches:
             SEARCHES.get(name)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
-        chosen = stimuli_of(settings.transforms) if settings.transforms else stimuli()
+        chosen = stimuli_of(settings.transforms) if settings.transforms else stimuli((*SIMPLE, *COMPOSITE))
         if settings.relation:
             RELATIONS.get(settings.relation)
         subject = subject_of(seen, settings.subject, settings.device)

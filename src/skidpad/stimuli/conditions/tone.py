@@ -136,7 +136,7 @@ class ColourTemperature(Tonal):
             "K",
             6500.0,
             2500.0,
-            True,
+            is_logarithmic=True,
             attribute=SENSOR,
             source="halogen headlights 3200 K, sodium lamps 2000-2500 K",
         ),
@@ -226,8 +226,9 @@ class DynamicRange(Tonal):
         """Returns the new values; middle grey stays, so that it is no matter of exposure."""
         share = params.real("stops") / _STOPS
         above = -np.log2(_GREY)
-        ends = _GREY * 2.0 ** (share * np.array([above - _STOPS, above]))
-        black, grey, white = to_coded(np.array([ends[0], _GREY, ends[1]], np.float32))
+        # The full range reaches down to 0.
+        low, high = _GREY * 2.0 ** (share * (above - _STOPS)) - 2.0**-_STOPS, _GREY * 2.0 ** (share * above)
+        black, grey, white = to_coded(np.array([low, _GREY, high], np.float32))
         below = grey * (CODED - black) / (grey - black)
         beyond = grey + (1.0 - grey) * (CODED - grey) / (white - grey)
         return three(np.asarray(np.where(grey > CODED, below, beyond), np.float32))

@@ -15,7 +15,7 @@ TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
         "skidpad.stimuli.pictures.blur",
         "skidpad.stimuli.pictures.fog",
         "skidpad.stimuli.pictures.rain",
-        *(f"skidpad.stimuli.conditions.{name}" for name in ("tone", "sensor", "lens", "glass", "mounting")),
+        *(f"skidpad.stimuli.conditions.{name}" for name in ("tone", "sensor", "lens", "glass", "mounting", "timing")),
     ),
     {"weather": "skidpad.stimuli.weather.stimulus:named_weather"},
 )

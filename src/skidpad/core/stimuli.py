@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import log
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import FloatArray, Frames, IntArray
+from skidpad.core.images import FloatArray, Frames, IntArray, as_numpy
 
 Value = float | int | str
 F = TypeVar("F", bound=Frames)
@@ -207,21 +207,19 @@ class Capture:
     def seen(self, frames: F, ages_s: FloatArray) -> F:
         """Returns frames that are `ages_s` old, (N,), in the place of the frames; those of age 0 are the frames themselves."""
         aged = np.flatnonzero(ages_s > 0.0)
-        shown = frames[:]
+        shown: Any = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
         if not len(aged):
-            return shown
+            return cast("F", shown)
         then_s = self.times_s[aged] - ages_s[aged]
         if self.earlier is None:
-            found: Frames = frames[np.clip(np.searchsorted(self.times_s, then_s + LATE_S, side="right") - 1, 0, None)]
+            found: Any = frames[np.clip(np.searchsorted(self.times_s, then_s + LATE_S, side="right") - 1, 0, None)]
         else:
             found = self.earlier(aged, then_s)
-        if isinstance(shown, np.ndarray):
-            shown = shown.copy()
-            shown[aged] = found
-            return shown
-        shown = shown.clone()
-        shown[aged.tolist()] = shown.new_tensor(found) if isinstance(found, np.ndarray) else found.to(shown.device)
-        return shown
+        if isinstance(frames, np.ndarray):
+            shown[aged] = as_numpy(found)
+        else:
+            shown[aged.tolist()] = shown.new_tensor(found) if isinstance(found, np.ndarray) else found.to(shown.device)
+        return cast("F", shown)
 
 
 LATE_S = 1e-3

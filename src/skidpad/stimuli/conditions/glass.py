@@ -6,7 +6,7 @@ All of it is near and out of focus, stays where it is from frame to frame (but f
 from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, pi, sin
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -23,9 +23,9 @@ GLASS = "windscreen and lens cover"
 _SEED = (0, 999_999, 0)
 
 
-def _mixed(frame: NumpyFrames, over: NumpyFrames | Field, cover: Field) -> Field:
+def _mixed(frame: NumpyFrames, over: Any, cover: Field) -> Field:
     """Returns the frame where `cover`, (height, width, 3), is 0 and what lies over it where it is 1."""
-    mixed = np.subtract(over, frame, dtype=np.float32)
+    mixed = np.asarray(np.subtract(over, frame, dtype=np.float32), np.float32)
     mixed *= cover
     mixed += frame
     return mixed
@@ -70,8 +70,8 @@ class LensDrops(PhysicalCondition):
 class _Drops:
     """Where the light of each pixel comes from inside drops (OpenCV's fixed-point maps), how bright it is, and where drops are."""
 
-    places: NumpyFrames
-    parts: NumpyFrames
+    places: Any
+    parts: Any
     shade: Field
     cover: Field
 
@@ -103,7 +103,7 @@ def _drops(camera: Camera, share: float, seed: int) -> _Drops:
         shade[new] = np.clip(0.86 + 0.30 * dy, 0.55, 1.2)[new]
         cover = np.maximum(cover, inside)
     spread = max(0.6, camera.height_px * 0.008)
-    cover = cv2.GaussianBlur(cover, (0, 0), spread)
+    cover = np.asarray(cv2.GaussianBlur(cover, (0, 0), spread), np.float32)
     x_px = np.asarray(source_x * camera.height_px - 0.5, np.float32)
     y_px = np.asarray(source_y * camera.height_px - 0.5, np.float32)
     places, parts = cv2.convertMaps(x_px, y_px, cv2.CV_16SC2)
@@ -158,7 +158,8 @@ class LensDirt(_Covered):
         shade = clouds(height, width, params.whole("seed") + 18)
         over = (0.7 + 0.7 * shade)[..., None] * np.array([92.0, 82.0, 68.0], np.float32)
         thick = 0.55 + 0.4 * np.clip((noise - level) / 0.25, 0.0, 1.0)
-        return over, cv2.GaussianBlur(np.asarray(thick * cover, np.float32), (0, 0), max(0.5, 0.008 * height))
+        soft = cv2.GaussianBlur(np.asarray(thick * cover, np.float32), (0, 0), max(0.5, 0.008 * height))
+        return np.asarray(over, np.float32), np.asarray(soft, np.float32)
 
 
 @lru_cache(maxsize=8)
@@ -267,8 +268,8 @@ class Scratches(_Covered):
             lone = np.zeros_like(cover)
             _polyline(lone, points * camera.height_px, max(1, round(camera.height_px / 160)))
             cover = np.maximum(cover, glow * min(1.0, params.real("count") - number) * lone)
-        cover = cv2.GaussianBlur(cover, (0, 0), max(0.5, camera.height_px / 240))
-        return np.full((*cover.shape, 3), 215.0, np.float32), cover
+        soft = np.asarray(cv2.GaussianBlur(cover, (0, 0), max(0.5, camera.height_px / 240)), np.float32)
+        return np.full((*cover.shape, 3), 215.0, np.float32), soft
 
 
 def ceil_of(value: float) -> int:
@@ -360,11 +361,12 @@ class Insects(_Covered):
             smear = np.maximum(smear, 0.7 * here * np.clip(1.6 * (1.0 - ragged), 0.0, 1.0))
             spot = np.maximum(spot, 0.9 * here * np.clip(2.0 * (0.5 - away), 0.0, 1.0))
         spread = max(0.5, 0.006 * camera.height_px)
-        smear, spot = (cv2.GaussianBlur(np.asarray(plane, np.float32), (0, 0), spread) for plane in (smear, spot))
+        smear, spot = (np.asarray(cv2.GaussianBlur(plane.astype(np.float32), (0, 0), spread), np.float32) for plane in (smear, spot))
         cover = smear + spot * (1.0 - smear)
         colours = np.array([168.0, 156.0, 112.0], np.float32), np.array([38.0, 30.0, 24.0], np.float32)
         mix = spot / np.maximum(smear + spot, 1e-6)
-        return (1.0 - mix)[..., None] * colours[0] + mix[..., None] * colours[1], np.asarray(cover, np.float32)
+        over = (1.0 - mix)[..., None] * colours[0] + mix[..., None] * colours[1]
+        return np.asarray(over, np.float32), np.asarray(cover, np.float32)
 
 
 @TRANSFORMS.register("windscreen-reflection")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from math import atan2, ceil, radians, tan
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -33,7 +33,7 @@ class Defocus(PhysicalCondition):
     def painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what blurs."""
         kernel = disc(camera.focal_px * radians(params.real("blur_deg")))
-        return lambda frame, _: cv2.filter2D(frame, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
+        return lambda frame, _: np.asarray(cv2.filter2D(frame, -1, kernel, borderType=cv2.BORDER_REFLECT_101), np.uint8)
 
 
 def disc(diameter_px: float) -> Field:
@@ -92,7 +92,7 @@ class MotionBlur(PhysicalCondition):
 
 
 @lru_cache(maxsize=16)
-def _flow_maps(camera: Camera, shutter_ms: float, speed_kmh: float, yaw_deg_s: float) -> tuple[tuple[NumpyFrames, NumpyFrames], ...]:
+def _flow_maps(camera: Camera, shutter_ms: float, speed_kmh: float, yaw_deg_s: float) -> tuple[tuple[Any, Any], ...]:
     """Returns where each pixel's light comes from at moments of the shutter, as OpenCV's fixed-point maps."""
     shutter_s = shutter_ms / 1000.0
     way_m, turn = speed_kmh / 3.6 * shutter_s, radians(yaw_deg_s * shutter_s)
@@ -145,7 +145,7 @@ class Vignetting(PhysicalCondition):
     def painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what darkens; the values fall as the light to the power of 1/2.2."""
         gain = three(np.asarray(2.0 ** (-params.real("stops") * _radius(camera) ** 2 / 2.2), np.float32))
-        return lambda frame, _: cv2.multiply(frame, gain, dtype=cv2.CV_8U)
+        return lambda frame, _: np.asarray(cv2.multiply(frame, gain, dtype=cv2.CV_8U), np.uint8)
 
 
 @TRANSFORMS.register("chromatic-aberration")
@@ -198,11 +198,11 @@ class RadialDistortion(PhysicalCondition):
     def painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what bends."""
         places, parts = _bend_maps(camera, params.real("k1"))
-        return lambda frame, _: cv2.remap(frame, places, parts, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+        return lambda frame, _: np.asarray(cv2.remap(frame, places, parts, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 @lru_cache(maxsize=16)
-def _bend_maps(camera: Camera, k1: float) -> tuple[NumpyFrames, NumpyFrames]:
+def _bend_maps(camera: Camera, k1: float) -> tuple[Any, Any]:
     rows, columns = np.mgrid[: camera.height_px, : camera.width_px].astype(np.float32)
     middle_y, middle_x = (camera.height_px - 1) / 2.0, (camera.width_px - 1) / 2.0
     # A barrel takes a pixel's light from further out: r (1 - k1 r^2) to first order.
@@ -261,7 +261,7 @@ class LensFlare(PhysicalCondition):
     def painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what adds the ghosts."""
         add = _ghosts(camera, params.real("strength"), params.real("side_deg"))
-        return lambda frame, _: cv2.add(frame, add)
+        return lambda frame, _: np.asarray(cv2.add(frame, add), np.uint8)
 
 
 @lru_cache(maxsize=16)

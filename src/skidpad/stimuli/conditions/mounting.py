@@ -292,5 +292,5 @@ def _warped(frames: F, camera: Camera, shift: Shift, *, moved: bool) -> F:
         def write(frame: NumpyFrames, out: NumpyFrames) -> None:
             out[:] = show(frame, 0.0)
 
-        return over_frames(frames, write)
+        return cast("F", over_frames(frames, write))
     return cast("F", import_module("skidpad.stimuli.pictures.torch_kernels").remap(frames, *maps))

@@ -57,9 +57,9 @@ class SensorNoise(PhysicalCondition):
         coded = to_bytes(to_coded(np.linspace(0.0, 1.0, _FINE, dtype=np.float32)))
 
         def add(frame: NumpyFrames, time_s: float) -> NumpyFrames:
-            noisy = cv2.LUT(frame, spread)
+            noisy = np.asarray(cv2.LUT(frame, spread), np.float32)
             noisy *= _normal(frame.size, time_s).reshape(frame.shape)
-            noisy += cv2.LUT(frame, light)
+            noisy += np.asarray(cv2.LUT(frame, light), np.float32)
             np.clip(noisy, 0, _FINE - 1, out=noisy)
             return coded[noisy.astype(np.uint16)]
 
@@ -105,7 +105,8 @@ class Jpeg(PhysicalCondition):
 
         def compress(frame: NumpyFrames, _: float) -> NumpyFrames:
             data = cv2.imencode(".jpg", cv2.cvtColor(frame, cv2.COLOR_RGB2BGR), options)[1]
-            return np.asarray(cv2.cvtColor(cv2.imdecode(data, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB), np.uint8)
+            restored = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
+            return np.asarray(cv2.cvtColor(restored, cv2.COLOR_BGR2RGB), np.uint8)
 
         return compress
 
@@ -126,7 +127,7 @@ class Saturation(PhysicalCondition):
         del camera
         factor = params.real("factor")
         mix = factor * np.eye(3) + (1.0 - factor) * np.array([0.2126, 0.7152, 0.0722])
-        return lambda frame, _: cv2.transform(frame, mix)
+        return lambda frame, _: np.asarray(cv2.transform(frame, mix), np.uint8)
 
 
 _LAMP_HZ = 100.0

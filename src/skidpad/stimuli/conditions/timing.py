@@ -46,7 +46,7 @@ class Delay(PhysicalCondition):
         if len(capture.times_s) != len(frames):
             raise BadParametersError(f"a capture has one time a frame; got {len(capture.times_s)} for {len(frames)} frames")
         shown = capture.seen(frames, self.ages_s(params, capture.times_s))
-        return shown.copy() if isinstance(shown, np.ndarray) else shown.clone()  # type: ignore[return-value]
+        return shown
 
 
 @TRANSFORMS.register("late-frames")
@@ -107,7 +107,7 @@ class DroppedFrames(Delay):
         slot = np.floor(times_s / _SLOT_S + 0.5).astype(np.int64)
         lost = _chances()[(slot[:, None] - np.arange(_LONGEST + 1)) % len(_chances())] < params.real("share")
         lost[:, -1] = False
-        return np.argmin(lost, axis=1) * _SLOT_S
+        return np.asarray(np.argmin(lost, axis=1) * _SLOT_S, np.float64)
 
 
 @lru_cache(maxsize=1)

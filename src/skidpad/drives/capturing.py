@@ -1,5 +1,7 @@
 """How the frames of a drive were taken: camera, times, and what was seen before them."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from skidpad.core.camera import Camera
@@ -15,22 +17,36 @@ RATE_HZ = 20.0
 def capture_of(drive: Drive, indices: IntArray, lead: int = 0, clip: NumpyFrames | None = None) -> Capture:
     """Returns how frames of a drive were taken, with the `lead` frames before the first of them.
 
-    clip: the frames with their lead, where they were read already: what a late camera shows of them is not read again. Earlier frames
-    come from the drive, never from beyond the start of a slice; a broken one is replaced by the last readable one before it.
+    clip: the frames with their lead, where they were read already: what a late camera shows of them is not read again.
     """
     height, width, _ = drive.frame_shape
-    rate_hz = drive.rate_hz or RATE_HZ
-    times = np.asarray(np.arange(len(drive)) / rate_hz if drive.time_s is None else drive.time_s, np.float64)
-    chosen = times[indices]
-    before = chosen[:1] - np.arange(lead, 0, -1) / rate_hz if len(chosen) else chosen
+    chosen = _times_s(drive)[indices]
+    before = chosen[:1] - np.arange(lead, 0, -1) / (drive.rate_hz or RATE_HZ) if len(chosen) else chosen
     read = {} if clip is None else dict(zip(np.asarray(indices).tolist(), clip[lead:], strict=True))
+    return Capture(Camera.guess(height, width), np.concatenate((before, chosen)), earlier_of(drive, read))
 
-    def earlier(_: IntArray, times_s: FloatArray) -> NumpyFrames:
-        positions = np.clip(np.searchsorted(times, times_s + LATE_S, side="right") - 1, 0, len(drive) - 1)
-        frames = {position: read[position] if position in read else _readable(drive, position) for position in set(positions.tolist())}
-        return np.stack([frames[position] for position in positions.tolist()])
 
-    return Capture(Camera.guess(height, width), np.concatenate((before, chosen)), earlier)
+def earlier_of(drive: Drive, read: Mapping[int, NumpyFrames] | None = None) -> Callable[[IntArray, FloatArray], NumpyFrames]:
+    """Returns `Capture.earlier` for frames of a drive: the frames that were the last ones at some times.
+
+    They come from the drive, never from beyond the start of a slice; a broken one is replaced by the last readable one before it. read:
+    frames by position that were read already.
+    """
+    known = read or {}
+    times_s = _times_s(drive)
+
+    def earlier(_: IntArray, then_s: FloatArray) -> NumpyFrames:
+        positions = np.clip(np.searchsorted(times_s, then_s + LATE_S, side="right") - 1, 0, len(drive) - 1).tolist()
+        frames = {position: known[position] if position in known else _readable(drive, position) for position in set(positions)}
+        return np.stack([frames[position] for position in positions])
+
+    return earlier
+
+
+def _times_s(drive: Drive) -> FloatArray:
+    if drive.time_s is not None:
+        return drive.time_s
+    return np.asarray((np.arange(len(drive)) if drive.cut is None else drive.cut.rows) / RATE_HZ, np.float64)
 
 
 def _readable(drive: Drive, position: int) -> NumpyFrames:

@@ -1,6 +1,7 @@
 """Late, stuck and lost frames: in a clip, in a recorded drive, and for each car of a closed loop."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.stimuli import Capture, Params, Recipe, Step
 from skidpad.drives.capturing import capture_of
 from skidpad.drives.drive import Drive, Problem, ProblemKind
-from skidpad.kinds.drives.loop import past_steps, seen
+from skidpad.kinds.drives.loop import past_steps, ride, seen
 from skidpad.stimuli.grammar import stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.worlds.scenario.scenario import Scenario
 
 ROWS = stimuli(("late-frames", "frozen-frames", "dropped-frames", "exposure"))
 
@@ -87,14 +89,52 @@ def test_each_car_has_its_own_past():
     past = []
     shown = []
     for step, frames in enumerate(steps):
-        shown.append(numbers(seen(frames, recipes, ROWS, None, step, past)))
+        shown.append(numbers(seen(frames, recipes, ROWS, None, step * 0.05, past)))
         past.append(frames)
     assert shown == [[0, 100, 200], [0, 101, 200], [0, 102, 200], [1, 103, 201], [2, 104, 202]]
-    on_torch = seen(torch.from_numpy(steps[4]), recipes, ROWS, None, 4, [torch.from_numpy(frames) for frames in steps[:4]])
+    on_torch = seen(torch.from_numpy(steps[4]), recipes, ROWS, None, 4 * 0.05, [torch.from_numpy(frames) for frames in steps[:4]])
     assert numbers(on_torch) == shown[4]
     assert past_steps(ROWS) == 38
     assert past_steps({"exposure": ROWS["exposure"]}) == 0
     assert past_steps(stimuli_of(["late-frames(latency_ms=100)"])) == 20
+
+
+class CountingWorld:
+    """Two cars whose cameras show the number of the step, the second one from 100 on."""
+
+    def reset(self, scenarios):
+        self.step_number = 0
+
+    def frames(self, running=None):
+        return np.concatenate([numbered(1, self.step_number), numbered(1, 100 + self.step_number)])
+
+    def step(self, steering_rad):
+        self.step_number += 1
+
+    def lateral_m(self):
+        return np.zeros(2)
+
+    truth_rad = lateral_m
+
+    def collided(self):
+        return np.zeros(2, np.bool_)
+
+
+class Reader:
+    """Answers with the number that it sees."""
+
+    lead = 0
+    description = SimpleNamespace(steering_column=0)
+
+    def predict(self, frames):
+        return np.array(numbers(frames), np.float64)[:, None]
+
+
+def test_a_car_in_the_closed_loop_is_steered_by_what_was_seen_before():
+    recipes = [Recipe.of("late-frames", Params(latency_ms=150.0)), Recipe.of("frozen-frames", Params(frozen_s=1.0))]
+    late, stuck = ride(CountingWorld(), [Scenario(duration_s=2.5)] * 2, recipes, ROWS, Reader())
+    assert late.answers_rad.tolist() == [0, 0, 0, *range(47)]
+    assert stuck.answers_rad.tolist() == [*range(100, 119), *[119] * 21, *range(140, 150)]
 
 
 def test_other_steps_act_on_the_earlier_frame_wherever_they_stand():

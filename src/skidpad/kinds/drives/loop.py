@@ -31,13 +31,13 @@ def seen(
     recipes: Sequence[Recipe],
     stimuli: Mapping[str, Stimulus],
     running: BoolArray | None = None,
-    step: int = 0,
+    time_s: float = 0.0,
     past: Sequence[Frames] = (),
 ) -> Frames:
     """Returns what each car's subject sees, (N, height, width, 3), where the frames are; a car's picture does not hang on its neighbours.
 
-    running: (N,), who still looks; the others' pictures stay as they are. step: how many steps ago the drive began. past: the frames of
-    the steps before, the latest last, as many as a late camera may show.
+    running: (N,), who still looks; the others' pictures stay as they are. time_s: since the drives began. past: the frames of the
+    steps before, the latest last, as many as a late camera may show.
     """
     alike: dict[Recipe, list[int]] = {}
     for car, recipe in enumerate(recipes):
@@ -47,16 +47,16 @@ def seen(
         return frames
     shown = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
     for recipe, cars in alike.items():
-        for car, picture in zip(cars, recipe.apply(frames[cars], stimuli, _capture(frames, np.array(cars), step, past)), strict=True):
+        for car, picture in zip(cars, recipe.apply(frames[cars], stimuli, _capture(frames, np.array(cars), time_s, past)), strict=True):
             shown[car] = picture
     return shown
 
 
-def _capture(frames: Frames, cars: IntArray, step: int, past: Sequence[Frames]) -> Capture:
+def _capture(frames: Frames, cars: IntArray, time_s: float, past: Sequence[Frames]) -> Capture:
     """Returns how the frames of some cars were taken, with what each car's camera saw before."""
 
-    def earlier(places: IntArray, times_s: FloatArray) -> Frames:
-        ago = np.clip(step - np.floor((times_s + LATE_S) / STEP_S), 0, len(past)).astype(np.int64)
+    def earlier(places: IntArray, then_s: FloatArray) -> Frames:
+        ago = np.clip(np.ceil((time_s - then_s - LATE_S) / STEP_S), 0, len(past)).astype(np.int64)
         found = [(frames if not steps else past[-steps])[car] for car, steps in zip(cars[places].tolist(), ago.tolist(), strict=True)]
         if all(isinstance(each, np.ndarray) for each in found):
             return np.stack([as_numpy(each) for each in found])
@@ -65,7 +65,7 @@ def _capture(frames: Frames, cars: IntArray, step: int, past: Sequence[Frames]) 
         return torch.stack([torch.as_tensor(each) for each in found])
 
     height, width = int(frames.shape[1]), int(frames.shape[2])
-    return Capture(Camera(width, height), np.full(len(cars), step * STEP_S), earlier)
+    return Capture(Camera(width, height), np.full(len(cars), time_s), earlier)
 
 
 def past_steps(stimuli: Mapping[str, Stimulus]) -> int:
@@ -192,7 +192,7 @@ def ride(
     past: deque[Frames] = deque(maxlen=past_steps(stimuli))
     for step in range(max(steps)):
         frames = world.frames(running)
-        answers = eyes.answer(seen(frames, recipes, stimuli, running, step, past), running)
+        answers = eyes.answer(seen(frames, recipes, stimuli, running, step * STEP_S, past), running)
         past.append(frames)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
         for car in np.flatnonzero(running).tolist():

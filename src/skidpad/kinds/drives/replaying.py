@@ -164,7 +164,7 @@ def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> lis
         if any(step <= wanted <= step + back for wanted in steps):
             frames = world.frames()
             if step in steps:
-                pictures.append(as_numpy(seen(frames, [case.recipe], stage.stimuli, step=step, past=past))[0])
+                pictures.append(as_numpy(seen(frames, [case.recipe], stage.stimuli, time_s=step * STEP_S, past=past))[0])
             past.append(frames)
         world.step(np.nan_to_num(steering[step : step + 1]))
     return pictures

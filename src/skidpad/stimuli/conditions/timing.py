@@ -45,8 +45,7 @@ class Delay(PhysicalCondition):
         kernels_of(frames)
         if len(capture.times_s) != len(frames):
             raise BadParametersError(f"a capture has one time a frame; got {len(capture.times_s)} for {len(frames)} frames")
-        shown = capture.seen(frames, self.ages_s(params, capture.times_s))
-        return shown
+        return capture.seen(frames, self.ages_s(params, capture.times_s))
 
 
 @TRANSFORMS.register("late-frames")

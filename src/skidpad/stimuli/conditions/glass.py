@@ -121,9 +121,7 @@ class _Covered(PhysicalCondition):
 
     def painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what lays it over."""
-        over, cover = self.layer(params, camera)
-        keep = _three(1.0 - cover)
-        add = np.ascontiguousarray(over * _three(cover), np.float32)
+        keep, add = _laid(self, params, camera)
 
         def lay(frame: NumpyFrames, _: float) -> Field:
             mixed = np.multiply(frame, keep, dtype=np.float32)
@@ -131,6 +129,13 @@ class _Covered(PhysicalCondition):
             return mixed
 
         return lay
+
+
+@lru_cache(maxsize=8)
+def _laid(condition: _Covered, params: Params, camera: Camera) -> tuple[Field, Field]:
+    """Returns how much of a frame is kept and what is added to it; kept in memory, since searches show one frame at a time."""
+    over, cover = condition.layer(params, camera)
+    return _three(1.0 - cover), np.ascontiguousarray(over * _three(cover), np.float32)
 
 
 @TRANSFORMS.register("lens-dirt")

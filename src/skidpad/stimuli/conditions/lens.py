@@ -98,7 +98,7 @@ def _flow_maps(camera: Camera, shutter_ms: float, speed_kmh: float, yaw_deg_s: f
     way_m, turn = speed_kmh / 3.6 * shutter_s, radians(yaw_deg_s * shutter_s)
     rows, columns = np.mgrid[: camera.height_px, : camera.width_px].astype(np.float64)
     furthest = max(_shift_px(camera, way_m / 2.0, turn / 2.0, rows, columns)[2], 0.0)
-    samples = int(np.clip(ceil(2.0 * furthest / 1.5) | 1, 3, 9))
+    samples = int(np.clip(ceil(2.0 * furthest / 1.5) | 1, 3, 7))
     maps = []
     for share in np.linspace(-0.5, 0.5, samples):
         x, y, _ = _shift_px(camera, share * way_m, share * turn, rows, columns)

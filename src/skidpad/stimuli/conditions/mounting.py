@@ -263,7 +263,7 @@ def _window(camera: Camera, shift: Shift) -> FloatArray:
     return np.array([[scale, 0.0, (1.0 - scale) * middle_x], [0.0, scale, (1.0 - scale) * middle_y], [0.0, 0.0, 1.0]])
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _maps(camera: Camera, shift: Shift, *, moved: bool) -> tuple[Field, Field]:
     """Returns where each pixel of the moved picture, or of its reference, comes from: columns and rows, (height, width)."""
     rows, columns = np.mgrid[: camera.height_px, : camera.width_px].astype(np.float64)

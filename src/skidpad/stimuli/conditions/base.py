@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, cast
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,14 +22,14 @@ Field = NDArray[np.float32]
 """One value a pixel, (height, width), or three."""
 
 Paint = Callable[[NumpyFrames, float], "Field | NumpyFrames"]
-"""Returns a frame, (height, width, 3), as it looks under a condition at a time in seconds; grey levels, rounded and clipped afterwards."""
+"""Returns a frame, (height, width, 3), under a condition at a time in seconds; at least 0, rounded and cut at 255 afterwards."""
 
 GRID_SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
 """Where the rows of a grid lie on the way from harmless to the worst that roads see."""
 
 
 def real(low: float, high: float, identity: float | None = None) -> Any:
-    """Declares a real parameter of a condition, as `visibility_m: float | None = real(20.0, 2000.0)`."""
+    """Declares a real parameter with its bounds, and the value at which the condition changes nothing."""
     return field(default=None, metadata={"parameter": lambda name: Real(name, low, high, identity)})
 
 
@@ -78,6 +79,13 @@ class PhysicalCondition:
         held = ",".join(f"{name}={value}" for name, value in self.given.items())
         return f"{self.name}({held})" if held else self.name
 
+    def __add__(self, other: object) -> str:
+        """Writes two stimuli one after the other, as `fog(visibility_m=100)+rain(mm_per_h=5)`."""
+        return f"{self}+{other}"
+
+    def __radd__(self, other: object) -> str:
+        return f"{other}+{self}"
+
     def apply(self, frames: F, params: Params) -> F:
         """Returns the changed frames, as the usual camera takes them one after the other."""
         kernels_of(frames)
@@ -104,9 +112,7 @@ class PhysicalCondition:
             if painted.dtype == np.uint8:
                 out[:] = painted
             else:
-                np.rint(painted, out=painted)
-                np.clip(painted, 0.0, 255.0, out=painted)
-                out[:] = painted
+                cv2.convertScaleAbs(painted, dst=out)
 
         return over_numbered(frames, work)
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds_truths import bend, straight
 
-from skidpad.core.units import STEERING_RATIO
+from skidpad.core.units import STEERING_RATIO, WHEELBASE_M
 from skidpad.worlds.scenario.road import CrossSection, Piece, Road, random_road
-from skidpad.worlds.vehicle import WHEELBASE_M, Driver
+from skidpad.worlds.vehicle import Driver
 
 SECTION = CrossSection()
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.units import STEERING_RATIO
+from skidpad.core.units import STEERING_RATIO, WHEELBASE_M
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import Weather
-from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, WHEELBASE_M, Bicycle, follow_arc
+from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, Bicycle, follow_arc
 from skidpad.worlds.world import STEP_S
 
 STICKY = np.array([1e3])

@@ -1,16 +1,16 @@
 """What changes the frames a subject sees: parameter spaces, recipes, and the Stimulus protocol."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import log
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import FloatArray, Frames
+from skidpad.core.images import FloatArray, Frames, IntArray, as_numpy
 
 Value = float | int | str
 F = TypeVar("F", bound=Frames)
@@ -189,15 +189,41 @@ class Stimulus(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capture:
-    """How frames were taken, for stimuli that depend on it. times_s: (N,), seconds since the drive began, one a frame."""
+    """How frames were taken, for stimuli that depend on it. times_s: (N,), seconds since the drive began, one a frame.
+
+    earlier: returns what the cameras of some frames (their places in the batch) saw at earlier times, both (M,): the last frames taken
+    until then, or the first ones. None where nothing but the batch is known, whose frames then follow one another.
+    """
 
     camera: Camera
     times_s: FloatArray
+    earlier: Callable[[IntArray, FloatArray], Frames] | None = None
 
     @classmethod
     def guess(cls, frames: Frames, rate_hz: float = 20.0) -> Self:
         """Assumes the usual camera, and that frames follow one another."""
         return cls(Camera.guess(int(frames.shape[1]), int(frames.shape[2])), np.arange(len(frames)) / rate_hz)
+
+    def seen(self, frames: F, ages_s: FloatArray) -> F:
+        """Returns frames that are `ages_s` old, (N,), in the place of the frames; those of age 0 are the frames themselves."""
+        aged = np.flatnonzero(ages_s > 0.0)
+        shown: Any = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
+        if not len(aged):
+            return cast("F", shown)
+        then_s = self.times_s[aged] - ages_s[aged]
+        if self.earlier is None:
+            found: Any = frames[np.clip(np.searchsorted(self.times_s, then_s + LATE_S, side="right") - 1, 0, None)]
+        else:
+            found = self.earlier(aged, then_s)
+        if isinstance(frames, np.ndarray):
+            shown[aged] = as_numpy(found)
+        else:
+            shown[aged.tolist()] = shown.new_tensor(found) if isinstance(found, np.ndarray) else found.to(shown.device)
+        return cast("F", shown)
+
+
+LATE_S = 1e-3
+"""How much later than asked for an earlier frame may be: times are rounded."""
 
 
 NO_PARAMS = Params()
@@ -270,6 +296,11 @@ class CameraMove(Condition, Protocol):
         ...
 
 
+def shows_past(stimulus: Stimulus) -> bool:
+    """Tells whether a condition shows earlier frames in the place of the present ones (a late or stuck camera)."""
+    return bool(getattr(stimulus, "past_s", 0.0))
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One stimulus by name with its parameters."""
@@ -316,8 +347,14 @@ class Recipe:
         return cls(tuple(Step(current_name(stimulus, params), Params(**params)) for stimulus, params in json.loads(text)))
 
     def apply(self, frames: F, stimuli: Mapping[str, Stimulus], capture: Capture | None = None) -> F:
-        """Applies each step to the result of the one before it. capture: how the frames were taken; guessed where nobody says."""
-        for step, stimulus in self._with(stimuli):
+        """Applies each step to the result of the one before it. capture: how the frames were taken; guessed where nobody says.
+
+        A step that shows earlier frames comes first, wherever it stands: they are as recorded, and the other steps act on them.
+        """
+        steps = sorted(self._with(stimuli), key=lambda found: not shows_past(found[1]))
+        if sum(shows_past(stimulus) for _, stimulus in steps) > 1:
+            raise BadParametersError(f"one step of a recipe can show earlier frames, since it replaces all others' frames; got {self}")
+        for step, stimulus in steps:
             stimulus.space.check(step.stimulus, step.params)
             if isinstance(stimulus, Condition):
                 frames = stimulus.apply_at(frames, step.params, capture or Capture.guess(frames))

@@ -34,6 +34,12 @@ ratio and would be one of 2 m without. With the same car in the built-in world, 
 drive as on a recorded one.
 """
 
+WHEELBASE_M = 2.85
+"""Of the car that recorded Udacity CH2 (a Lincoln MKZ)."""
+
+LOOK_AHEAD_M = 15.0
+"""How far ahead the driver aims whose steering is the truth: about a second at the drive's speed."""
+
 
 class Axle(Enum):
     """What turns by an angle: the steering wheel, as in Udacity's recordings of a real car, or the road wheels, as in simulators."""

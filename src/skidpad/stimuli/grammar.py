@@ -78,6 +78,11 @@ class NarrowedCondition(Narrowed):
         found: tuple[Severity, ...] = self.stimulus.severities
         return found
 
+    @property
+    def past_s(self) -> float:
+        """How far back the condition's frames may come from."""
+        return float(getattr(self.stimulus, "past_s", 0.0))
+
     def apply_at(self, frames: F, params: Params, capture: Capture) -> F:
         """Returns the changed frames."""
         changed: F = self.stimulus.apply_at(frames, params, capture)

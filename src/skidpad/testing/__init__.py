@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from skidpad.core.images import Frames, as_numpy
+from skidpad.core.camera import Camera
+from skidpad.core.images import FloatArray, Frames, IntArray, NumpyFrames, as_numpy
 from skidpad.core.layers import Layer
-from skidpad.core.stimuli import Params, Recipe, Space, Stimulus
+from skidpad.core.stimuli import Capture, Condition, Params, Recipe, Space, Stimulus
 from skidpad.coverage.criterion import Criterion
 from skidpad.coverage.profile import Profile
 from skidpad.drives.drive import Drive, Problem
@@ -44,6 +45,8 @@ __all__ = [
 ]
 
 _SIZES = ((2, 24, 32), (1, 7, 13), (0, 24, 32))
+_CAMERA_SIZES = ((2, 24, 32), (1, 16, 21), (0, 24, 32))
+"""For conditions: a camera's picture is at least 16 pixels wide and high."""
 _MOST_ASKS = 10_000
 
 
@@ -57,11 +60,12 @@ def check_stimulus(stimulus: Stimulus, *, on_torch: bool = True) -> None:
     rows = [*space.grid, space.sample(np.random.default_rng(0))]
     for params in rows:
         space.check(type(stimulus).__name__, params)
+    sizes = _CAMERA_SIZES if isinstance(stimulus, Condition) else _SIZES
     for as_torch in (False, True) if on_torch else (False,):
-        moved = [_applied(stimulus, params, size, as_torch=as_torch) for params in rows for size in _SIZES]
+        moved = [_applied(stimulus, params, size, as_torch=as_torch) for params in rows for size in sizes]
         _expect(any(moved), "no row of the grid changes a picture of noise")
         if space.identity is not None:
-            changed = any(_applied(stimulus, space.identity, size, as_torch=as_torch) for size in _SIZES)
+            changed = any(_applied(stimulus, space.identity, size, as_torch=as_torch) for size in sizes)
             _expect(not changed, f"the identity {space.identity} must change nothing")
 
 
@@ -70,16 +74,30 @@ def _applied(stimulus: Stimulus, params: Params, size: tuple[int, int, int], *, 
     noise = np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8)
     frames: Frames = torch.from_numpy(noise.copy()) if as_torch else noise.copy()
     where = f"apply() with {params} on {'torch' if as_torch else 'NumPy'} frames of shape {tuple(frames.shape)}"
-    changed = stimulus.apply(frames, params)
+    changed = _change(stimulus, frames, params)
     _expect(type(changed) is type(frames), f"{where} must answer with {type(frames).__name__}; got {type(changed).__name__}")
     _expect(changed.shape == frames.shape and changed.dtype == frames.dtype, f"{where} gave {changed.dtype} of {tuple(changed.shape)}")
     _expect(np.array_equal(as_numpy(frames), noise), f"{where} changed its input")
     first = as_numpy(changed).copy()
-    _expect(np.array_equal(as_numpy(stimulus.apply(frames, params)), first), f"{where} answers otherwise the second time")
+    _expect(np.array_equal(as_numpy(_change(stimulus, frames, params)), first), f"{where} answers otherwise the second time")
     for place in range(len(noise)):
-        alone = as_numpy(stimulus.apply(frames[place : place + 1], params))[0]
+        alone = as_numpy(_change(stimulus, frames[place : place + 1], params, place))[0]
         _expect(np.array_equal(alone, first[place]), f"{where} changes a frame otherwise alone than in a batch")
     return not np.array_equal(first, noise)
+
+
+def _change(stimulus: Stimulus, frames: Frames, params: Params, first: int = 0) -> Frames:
+    """Applies a stimulus to frames of a drive; first: which frame of it the first one is."""
+    if not isinstance(stimulus, Condition):
+        return stimulus.apply(frames, params)
+    height, width = int(frames.shape[1]), int(frames.shape[2])
+
+    def earlier(_: IntArray, times_s: FloatArray) -> NumpyFrames:
+        grey = np.rint(200.0 - 20.0 * times_s).astype(np.uint8)
+        return np.broadcast_to(grey[:, None, None, None], (len(times_s), height, width, 3)).copy()
+
+    times_s = np.asarray(3.95 + 0.05 * (first + np.arange(len(frames))), np.float64)
+    return stimulus.apply_at(frames, params, Capture(Camera.guess(height, width), times_s, earlier))
 
 
 def check_criterion(criterion: Criterion) -> None:

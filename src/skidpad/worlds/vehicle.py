@@ -8,16 +8,10 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
-from skidpad.core.units import STEERING_RATIO
+from skidpad.core.units import LOOK_AHEAD_M, STEERING_RATIO, WHEELBASE_M
 from skidpad.worlds.scenario.road import CrossSection, Road
 from skidpad.worlds.scenario.scenario import Weather
 from skidpad.worlds.world import STEP_S, EgoState
-
-WHEELBASE_M = 2.85
-"""Of the car that recorded Udacity CH2 (a Lincoln MKZ)."""
-
-LOOK_AHEAD_M = 15.0
-"""How far ahead the driver aims: about a second at the drive's speed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
+from skidpad.core.camera import Camera
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.core.stimuli import LATE_S, Capture, Recipe, Stimulus
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.session import start
@@ -23,10 +26,18 @@ if TYPE_CHECKING:
     from skidpad.worlds.world import World
 
 
-def seen(frames: Frames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None) -> Frames:
+def seen(
+    frames: Frames,
+    recipes: Sequence[Recipe],
+    stimuli: Mapping[str, Stimulus],
+    running: BoolArray | None = None,
+    time_s: float = 0.0,
+    past: Sequence[Frames] = (),
+) -> Frames:
     """Returns what each car's subject sees, (N, height, width, 3), where the frames are; a car's picture does not hang on its neighbours.
 
-    running: (N,), who still looks; the others' pictures stay as they are.
+    running: (N,), who still looks; the others' pictures stay as they are. time_s: since the drives began. past: the frames of the
+    steps before, the latest last, as many as a late camera may show.
     """
     alike: dict[Recipe, list[int]] = {}
     for car, recipe in enumerate(recipes):
@@ -36,9 +47,30 @@ def seen(frames: Frames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimul
         return frames
     shown = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
     for recipe, cars in alike.items():
-        for car, picture in zip(cars, recipe.apply(frames[cars], stimuli), strict=True):
+        for car, picture in zip(cars, recipe.apply(frames[cars], stimuli, _capture(frames, np.array(cars), time_s, past)), strict=True):
             shown[car] = picture
     return shown
+
+
+def _capture(frames: Frames, cars: IntArray, time_s: float, past: Sequence[Frames]) -> Capture:
+    """Returns how the frames of some cars were taken, with what each car's camera saw before."""
+
+    def earlier(places: IntArray, then_s: FloatArray) -> Frames:
+        ago = np.clip(np.ceil((time_s - then_s - LATE_S) / STEP_S), 0, len(past)).astype(np.int64)
+        found = [(frames if not steps else past[-steps])[car] for car, steps in zip(cars[places].tolist(), ago.tolist(), strict=True)]
+        if all(isinstance(each, np.ndarray) for each in found):
+            return np.stack([as_numpy(each) for each in found])
+        import torch  # noqa: PLC0415 - takes a second
+
+        return torch.stack([torch.as_tensor(each) for each in found])
+
+    height, width = int(frames.shape[1]), int(frames.shape[2])
+    return Capture(Camera(width, height), np.full(len(cars), time_s), earlier)
+
+
+def past_steps(stimuli: Mapping[str, Stimulus]) -> int:
+    """Returns how many steps back the stimuli look."""
+    return ceil(max((float(getattr(stimulus, "past_s", 0.0)) for stimulus in stimuli.values()), default=0.0) / STEP_S)
 
 
 BATCH = 8
@@ -157,8 +189,11 @@ def ride(
     problems = [""] * count
     ends = np.array(steps)
     running = np.ones(count, np.bool_)
+    past: deque[Frames] = deque(maxlen=past_steps(stimuli))
     for step in range(max(steps)):
-        answers = eyes.answer(seen(world.frames(running), recipes, stimuli, running), running)
+        frames = world.frames(running)
+        answers = eyes.answer(seen(frames, recipes, stimuli, running, step * STEP_S, past), running)
+        past.append(frames)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
         for car in np.flatnonzero(running).tolist():
             logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import degrees, isfinite, isnan
@@ -12,9 +13,9 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.files import write_atomically
-from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.stimuli import Stimulus
-from skidpad.kinds.drives.loop import Wheel, seen
+from skidpad.kinds.drives.loop import Wheel, past_steps, seen
 from skidpad.kinds.drives.records import Case, unpack
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import Replayed, Reproduction
@@ -157,9 +158,14 @@ def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> lis
     world.reset([case.scenario])
     steering = unpack(row["answers_rad" if row["mode"] == Wheel.SUBJECT.value else "truth_rad"])
     pictures: list[NumpyFrames] = []
+    back = past_steps(stage.stimuli)
+    past: deque[Frames] = deque(maxlen=back)
     for step in range(max(steps, default=-1) + 1):
-        if step in steps:
-            pictures.append(as_numpy(seen(world.frames(), [case.recipe], stage.stimuli))[0])
+        if any(step <= wanted <= step + back for wanted in steps):
+            frames = world.frames()
+            if step in steps:
+                pictures.append(as_numpy(seen(frames, [case.recipe], stage.stimuli, time_s=step * STEP_S, past=past))[0])
+            past.append(frames)
         world.step(np.nan_to_num(steering[step : step + 1]))
     return pictures
 

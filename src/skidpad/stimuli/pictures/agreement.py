@@ -3,6 +3,7 @@
 The transforms of whole numbers are exact. Affine ones are not: OpenCV before version 5 interpolates at 1/32 of a pixel,
 torch at the exact place; their rows hold for pictures of a camera, not for white noise. Nor is blur: OpenCV's box filter
 rounds remainders just under a half up where the size is a power of two.
+Conditions without a row are exact: their tables are looked up on the device, or they are painted on the CPU.
 """
 
 from collections.abc import Mapping
@@ -42,5 +43,6 @@ AGREEMENT: Mapping[str, Agreement] = MappingProxyType(
         "blur": Agreement(mean=0.15, within=1, share=1.0),
         "deeptest-fog": Agreement(mean=0.05, within=1, share=1.0),
         "deeptest-rain": EXACT,
+        **dict.fromkeys(("camera-yaw", "camera-pitch", "camera-roll", "camera-height", "camera-lateral"), _INTERPOLATED),
     }
 )

@@ -15,10 +15,10 @@ TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
         "skidpad.stimuli.pictures.blur",
         "skidpad.stimuli.pictures.fog",
         "skidpad.stimuli.pictures.rain",
-        "skidpad.stimuli.conditions.atmosphere",
-        "skidpad.stimuli.conditions.precipitation",
-        "skidpad.stimuli.conditions.light",
-        "skidpad.stimuli.conditions.shadows",
+        *(
+            f"skidpad.stimuli.conditions.{name}"
+            for name in ("atmosphere", "precipitation", "light", "shadows", "tone", "sensor", "lens", "glass", "mounting", "timing")
+        ),
     ),
     {"weather": "skidpad.stimuli.weather.stimulus:named_weather"},
 )

@@ -9,10 +9,11 @@ from typing import Literal
 import cv2
 import numpy as np
 import torch
+from torch.nn import functional
 
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames
 from skidpad.stimuli.pictures.numpy_kernels import inverse, whole_shift
-from skidpad.stimuli.pictures.veils import Veil
+from skidpad.stimuli.pictures.veils import Field, Veil
 
 Swap = tuple[int, int, bool, bool]
 """The two places compared, the smaller value going to the first; and whether the first and the second are needed later."""
@@ -74,6 +75,16 @@ def warp(frames: torch.Tensor, matrix: FloatArray) -> torch.Tensor:
             weight = torch.where(inside, share_x * share_y, 0.0).to(torch.float32)
             total.addcmul_(pixels.index_select(1, place).to(torch.float32), weight[:, None])
     return _rounded(total).reshape(frames.shape)
+
+
+def remap(frames: torch.Tensor, columns: Field, rows: Field) -> torch.Tensor:
+    """Takes each pixel from its place in `columns` and `rows`, (height, width), bilinear; places beyond the border are on it."""
+    height, width = frames.shape[1:3]
+    scale = np.array([2.0 / max(width - 1, 1), 2.0 / max(height - 1, 1)])
+    grid = torch.from_numpy((np.stack([columns, rows], axis=-1) * scale - 1.0).astype(np.float32)).to(frames.device)
+    planes = frames.permute(0, 3, 1, 2).to(torch.float32)
+    found = functional.grid_sample(planes, grid.expand(len(frames), -1, -1, -1), padding_mode="border", align_corners=True)
+    return _rounded(found).permute(0, 2, 3, 1).contiguous()
 
 
 def gain(frames: torch.Tensor, gain: float) -> torch.Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from skidpad.core.files import write_atomically
+from skidpad.core.units import WHEELBASE_M
 from skidpad.worlds.collision import REAR_OVERHANG_M
 from skidpad.worlds.openx.opendrive import NO_DATE, generation, opendrive_text, xml_text
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
@@ -33,7 +34,7 @@ from skidpad.worlds.scenario.scenario import (
     Weather,
 )
 from skidpad.worlds.scenario.tables import values_of
-from skidpad.worlds.vehicle import FRICTION, WHEELBASE_M
+from skidpad.worlds.vehicle import FRICTION
 
 EGO = "Ego"
 AXLE_TO_MIDDLE_M = 0.5 * CAR_LENGTH_M - REAR_OVERHANG_M

@@ -1,0 +1,291 @@
+"""How a sensor turns light into values: exposure, tone curve, white balance, range and depth."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import cv2
+import numpy as np
+
+from skidpad.core.camera import Camera
+from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.stimuli import Capture, F, Params, Severity
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
+from skidpad.stimuli.pictures.kernels import kernels_of
+from skidpad.stimuli.pictures.registry import TRANSFORMS
+
+SENSOR = "camera sensor"
+
+
+def to_linear(coded: Field) -> Field:
+    """Returns the light behind values within [0, 1]. Reference: IEC 61966-2-1 (sRGB)."""
+    return np.asarray(np.where(coded <= 0.04045, coded / 12.92, ((coded + 0.055) / 1.055) ** 2.4), np.float32)
+
+
+def to_coded(linear: Field) -> Field:
+    """Returns the values that a camera writes for light, clipped to [0, 1]; the inverse of `to_linear`."""
+    light = np.clip(linear, 0.0, 1.0)
+    return np.asarray(np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1.0 / 2.4) - 0.055), np.float32)
+
+
+def to_bytes(coded: Field) -> NumpyFrames:
+    """Returns values within [0, 1] as bytes, clipped."""
+    return np.asarray(np.clip(np.rint(255.0 * coded), 0, 255), np.uint8)
+
+
+def three(plane: Field) -> Field:
+    """Returns a table or a plane for each of three channels alike."""
+    return np.repeat(plane[..., None], 3, axis=-1)
+
+
+CODED: Field = np.linspace(0.0, 1.0, 256, dtype=np.float32)
+"""The values of a channel."""
+
+LINEAR: Field = to_linear(CODED)
+"""The light behind them."""
+
+
+class Tonal(PhysicalCondition):
+    """A condition that maps each channel's values by a table, which torch frames look up on their own device."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def table(self, params: Params) -> Field:
+        """Returns the new values, (256, 3) within [0, 1]; what lies beyond is clipped."""
+
+    def painter(self, params: Params, camera: Camera) -> Paint:
+        """Returns what looks the values up; the camera does not matter."""
+        del camera
+        table = to_bytes(self.table(params)).reshape(1, 256, 3)
+        return lambda frame, _: np.asarray(cv2.LUT(frame, table), np.uint8)
+
+    def apply_at(self, frames: F, params: Params, capture: Capture) -> F:
+        """Returns the changed frames."""
+        kernels_of(frames)
+        if isinstance(frames, np.ndarray):
+            return super().apply_at(frames, params, capture)
+        import torch  # noqa: PLC0415 - takes a second
+
+        table = torch.from_numpy(np.ascontiguousarray(to_bytes(self.table(params)).T)).to(frames.device)
+        first = torch.arange(3, device=frames.device, dtype=torch.int32) * 256
+        return cast("F", table.reshape(-1)[frames.to(torch.int32) + first])
+
+
+@TRANSFORMS.register("exposure")
+@dataclass(frozen=True, slots=True)
+class Exposure(Tonal):
+    """Exposes the frames by `ev` stops more or less: light times 2^ev, in linear light, clipped where the sensor saturates."""
+
+    ev: float | None = real(-4.0, 4.0, 0.0)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity(
+            "underexposure", "ev", "EV", 0.0, -4.0, attribute=SENSOR, source="EV as in ISO 2720; -4 is an exposure metered for bright sky"
+        ),
+        Severity(
+            "overexposure",
+            "ev",
+            "EV",
+            0.0,
+            4.0,
+            attribute=SENSOR,
+            source="EV as in ISO 2720; +4 is the end of a tunnel before the exposure adapts",
+        ),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values."""
+        return three(to_coded(LINEAR * np.float32(2.0 ** params.real("ev"))))
+
+
+@TRANSFORMS.register("gamma")
+@dataclass(frozen=True, slots=True)
+class Gamma(Tonal):
+    """Raises the values to the power of `gamma`: above 1 the shadows sink, below 1 they are lifted."""
+
+    gamma: float | None = real(0.4, 2.5, 1.0)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity(
+            "dark gamma",
+            "gamma",
+            "",
+            1.0,
+            2.5,
+            is_logarithmic=True,
+            attribute=SENSOR,
+            source="linear values shown as if they were coded: 2.2",
+        ),
+        Severity("pale gamma", "gamma", "", 1.0, 0.4, is_logarithmic=True, attribute=SENSOR, source="values coded twice: 1/2.2"),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values."""
+        return three(CODED ** np.float32(params.real("gamma")))
+
+
+@TRANSFORMS.register("colour-temperature")
+@dataclass(frozen=True, slots=True)
+class ColourTemperature(Tonal):
+    """Lights the scene at `kelvin` while the camera stays balanced for daylight of 6500 K: warm below, cold above."""
+
+    kelvin: float | None = real(2500.0, 12000.0, 6500.0)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity(
+            "warm light",
+            "kelvin",
+            "K",
+            6500.0,
+            2500.0,
+            is_logarithmic=True,
+            attribute=SENSOR,
+            source="halogen headlights 3200 K, sodium lamps 2000-2500 K",
+        ),
+        Severity(
+            "cold light",
+            "kelvin",
+            "K",
+            6500.0,
+            12000.0,
+            is_logarithmic=True,
+            attribute=SENSOR,
+            source="shade under a blue sky 8000-12000 K",
+        ),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values."""
+        gains = white_rgb(params.real("kelvin")) / white_rgb(6500.0)
+        return to_coded(LINEAR[:, None] * gains.astype(np.float32))
+
+
+def white_rgb(kelvin: float) -> FloatArray:
+    """Returns the linear sRGB of a black body's light at luminance 1, (3,).
+
+    Reference: Kim et al., US patent 7024034: cubic splines of the Planckian locus, 1667 to 25000 K.
+    """
+    k = 1000.0 / kelvin
+    if kelvin <= 4000.0:
+        x = -0.2661239 * k**3 - 0.2343589 * k**2 + 0.8776956 * k + 0.179910
+    else:
+        x = -3.0258469 * k**3 + 2.1070379 * k**2 + 0.2226347 * k + 0.240390
+    if kelvin <= 2222.0:
+        y = -1.1063814 * x**3 - 1.34811020 * x**2 + 2.18555832 * x - 0.20219683
+    elif kelvin <= 4000.0:
+        y = -0.9549476 * x**3 - 1.37418593 * x**2 + 2.09137015 * x - 0.16748867
+    else:
+        y = 3.0817580 * x**3 - 5.87338670 * x**2 + 3.75112997 * x - 0.37001483
+    xyz = np.array([x / y, 1.0, (1.0 - x - y) / y])
+    to_rgb = np.array([[3.2406, -1.5372, -0.4986], [-0.9689, 1.8758, 0.0415], [0.0557, -0.2040, 1.0570]])
+    return np.asarray(np.maximum(to_rgb @ xyz, 0.01))
+
+
+@TRANSFORMS.register("tint")
+@dataclass(frozen=True, slots=True)
+class Tint(Tonal):
+    """Lets the white balance drift: green is gained by `ev` stops beside red and blue; below 0 the picture turns magenta."""
+
+    ev: float | None = real(-1.0, 1.0, 0.0)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity(
+            "green cast", "ev", "EV", 0.0, 1.0, attribute=SENSOR, source="our choice: beyond fluorescent lamps under daylight balance"
+        ),
+        Severity("magenta cast", "ev", "EV", 0.0, -1.0, attribute=SENSOR, source="our choice: a camera that has lost its infrared filter"),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values; the luminance of grey stays."""
+        gains = np.array([1.0, 2.0 ** params.real("ev"), 1.0], np.float32)
+        gains /= float(gains @ np.array([0.2126, 0.7152, 0.0722], np.float32))
+        return to_coded(LINEAR[:, None] * gains)
+
+
+_STOPS = 12.0
+"""From white to the darkest value above 0 of an 8-bit sRGB picture: log2(255 * 12.92) = 11.7."""
+_GREY = 0.18
+
+
+@TRANSFORMS.register("dynamic-range")
+@dataclass(frozen=True, slots=True)
+class DynamicRange(Tonal):
+    """Takes the frames with a sensor of `stops` stops around middle grey: shadows below turn black, highlights above white."""
+
+    stops: float | None = real(3.0, _STOPS, _STOPS)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity(
+            "low dynamic range",
+            "stops",
+            "stops",
+            _STOPS,
+            3.0,
+            attribute=SENSOR,
+            source="stops as in EMVA 1288; 10-12 are usual, 3 is our choice",
+        ),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values; middle grey stays, so that it is no matter of exposure."""
+        share = params.real("stops") / _STOPS
+        above = -np.log2(_GREY)
+        # The full range reaches down to 0.
+        low, high = _GREY * 2.0 ** (share * (above - _STOPS)) - 2.0**-_STOPS, _GREY * 2.0 ** (share * above)
+        black, grey, white = to_coded(np.array([low, _GREY, high], np.float32))
+        below = grey * (CODED - black) / (grey - black)
+        beyond = grey + (1.0 - grey) * (CODED - grey) / (white - grey)
+        return three(np.asarray(np.where(grey > CODED, below, beyond), np.float32))
+
+
+@TRANSFORMS.register("bit-depth")
+@dataclass(frozen=True, slots=True)
+class BitDepth(Tonal):
+    """Writes the values with `bits` bits: smooth shades turn into steps."""
+
+    bits: float | None = real(2.0, 8.0, 8.0)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity("low bit depth", "bits", "bit", 8.0, 2.0, attribute=SENSOR, source="RGB565 has 5 to 6 bits a channel, RGB332 2 to 3"),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values; a fraction of a bit is a number of levels between powers of two."""
+        steps = np.float32(round(2.0 ** params.real("bits")) - 1)
+        return three(np.rint(CODED * steps) / steps)
+
+
+@TRANSFORMS.register("black-level")
+@dataclass(frozen=True, slots=True)
+class BlackLevel(Tonal):
+    """Raises black to `share` of white, as stray light in the lens or a wrong black level does."""
+
+    share: float | None = real(0.0, 0.5, 0.0)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity(
+            "raised black level",
+            "share",
+            "of white",
+            0.0,
+            0.5,
+            attribute=SENSOR,
+            source="image flare as in ISO 18844; the worst end is our choice",
+        ),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values: a constant of light is added, and white stays white."""
+        share = np.float32(params.real("share"))
+        return three(to_coded(share + (1.0 - share) * LINEAR))
+
+
+@TRANSFORMS.register("contrast-loss")
+@dataclass(frozen=True, slots=True)
+class ContrastLoss(Tonal):
+    """Takes `share` of the contrast away: the values shrink towards middle grey, as behind an old, hazy lens."""
+
+    share: float | None = real(0.0, 0.9, 0.0)
+    severities: ClassVar[tuple[Severity, ...]] = (
+        Severity(
+            "contrast loss", "share", "of contrast", 0.0, 0.9, attribute=SENSOR, source="Michelson contrast; the worst end is our choice"
+        ),
+    )
+
+    def table(self, params: Params) -> Field:
+        """Returns the new values."""
+        return three(np.float32(0.5) + np.float32(1.0 - params.real("share")) * (CODED - np.float32(0.5)))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from skidpad.worlds.recorded.journey import Renderer
+from skidpad.worlds.render.scenery import Woodland, plant_trees, random_scene
 from worlds_truths import bend, straight
 
 from skidpad.core.errors import BadParametersError
-from skidpad.worlds.recorded.journey import Renderer
 from skidpad.worlds.render.camera import Camera
-from skidpad.worlds.render.scenery import Woodland, plant_trees, random_scene
 from skidpad.worlds.scenario.road import CrossSection, Road
 
 NO_TREES = np.empty((0, 8))

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from skidpad.worlds.recorded.journey import _KEPT_STRETCHES, STRETCH_FRAMES, RenderedSource, plan_stretch, rendered_drive
+from skidpad.worlds.recorded.rendered import RATE_HZ, Settings
 
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.drives import Drive, open_drive
 from skidpad.worlds.openx.opendrive import write_drive
-from skidpad.worlds.recorded.journey import _KEPT_STRETCHES, STRETCH_FRAMES, RenderedSource, plan_stretch, rendered_drive
-from skidpad.worlds.recorded.rendered import RATE_HZ, Settings
 
 SMALL = "rendered?frames=24&seed=5&width=80&height=40"
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from skidpad.worlds.recorded.frenet import CORRIDOR_M, NOWHERE_M, FrenetGrid
+from skidpad.worlds.recorded.ground import span_at
 from worlds_truths import bend, piece_end, polyline_projection, straight
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.recorded.frenet import CORRIDOR_M, NOWHERE_M, FrenetGrid
-from skidpad.worlds.recorded.ground import span_at
 from skidpad.worlds.render.texture import noise_levels
 from skidpad.worlds.scenario.road import CrossSection, Piece, Road, RoadStyle, random_road
 

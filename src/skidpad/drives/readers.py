@@ -164,6 +164,6 @@ READERS: Registry[Callable[[], Reader]] = Registry(
         "skidpad.drives.rosbag",
         "skidpad.drives.mcap",
         "skidpad.drives.video",
-        "skidpad.worlds.recorded.rendered",
+        "skidpad.worlds.rendered",
     ),
 )

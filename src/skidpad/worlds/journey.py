@@ -35,10 +35,10 @@ STRETCH_FRAMES = 400
 _KEPT_STRETCHES = 8
 _BRAKING_M_S2 = 1.5
 _WINDING = frozenset({RoadKind.STRAIGHT, RoadKind.CURVED})
-_DUSK_DEG = (1.0, 6.0)
+_DUSK_DEG = (2.0, 7.0)
 """How high the sun stands at dusk."""
 _INTENSITY = (0.2, 0.8)
-"""Of a weather that the settings hold fast and the domain does not draw."""
+"""Of a weather that the settings name; snow stays below what covers the lane."""
 
 _STRAY_WAVES_M = (45.0, 160.0)
 _ASKEW_RAD_PER_M = 0.06
@@ -77,28 +77,33 @@ def plan_stretch(settings: Settings, number: int) -> Stretch:
 
 def _scenario(settings: Settings, root: int) -> Scenario:
     domain = DOMAINS.get(settings.domain)
-    duration_s = STRETCH_FRAMES * STEP_S
-    drawn, _ = draw(replace(domain, base=replace(domain.base, duration_s=duration_s)), child_rng(root, "scenario"), root)
+    base = replace(domain.base, duration_s=STRETCH_FRAMES * STEP_S)
+    drawn, _ = draw(replace(domain, base=base), child_rng(root, "scenario"), root)
     conditions = _conditions(settings, drawn.conditions, child_rng(root, "conditions"))
-    dark = conditions.night or settings.time is Daytime.DUSK or conditions.weather is not Weather.SUNNY
-    ego = replace(drawn.ego, headlights=dark or drawn.ego.headlights, fog_lights=drawn.ego.fog_lights and conditions.weather is Weather.FOG)
+    foggy, sunny = conditions.weather is Weather.FOG, conditions.weather is Weather.SUNNY
+    lit = drawn.ego.headlights or conditions.night or conditions.sun_elevation_deg <= _DUSK_DEG[1] or not sunny
+    ego = replace(drawn.ego, headlights=lit, fog_lights=drawn.ego.fog_lights and foggy)
     # The car slows down in bends, where one behind it in its lane would drive through it.
     vehicles = tuple(other for other in drawn.vehicles if other.lane != ego.lane or other.ahead_m > 0.0)
     return replace(drawn, conditions=conditions, ego=ego, vehicles=vehicles)
 
 
 def _conditions(settings: Settings, drawn: Conditions, rng: np.random.Generator) -> Conditions:
-    """Holds weather and time fast where the settings do, within what domains allow."""
+    """Takes one of the settings' weathers and times where they name any, within what domains allow."""
     intensity, dusk_deg = float(rng.uniform(*_INTENSITY)), float(rng.uniform(*_DUSK_DEG))
+    which_weather, which_time = rng.random(2)
     made = drawn
-    if settings.weather not in (None, drawn.weather):
-        made = replace(made, weather=settings.weather, intensity=0.0 if settings.weather is Weather.SUNNY else intensity)
+    if settings.weathers:
+        weather = settings.weathers[int(which_weather * len(settings.weathers))]
+        made = replace(made, weather=weather, intensity=0.0 if weather is Weather.SUNNY else intensity)
     if made.weather is Weather.SNOW:
         sun_deg = min(made.sun_elevation_deg, WINTER_SUN_DEG)
         made = replace(made, intensity=min(made.intensity, MAX_SNOW_INTENSITY), sun_elevation_deg=sun_deg)
-    if settings.time is not None:
-        made = replace(made, night=settings.time is Daytime.NIGHT)
-    return replace(made, sun_elevation_deg=dusk_deg) if settings.time is Daytime.DUSK else made
+    if settings.times:
+        time = settings.times[int(which_time * len(settings.times))]
+        made = replace(made, night=time is Daytime.NIGHT)
+        made = replace(made, sun_elevation_deg=dusk_deg) if time is Daytime.DUSK else made
+    return made
 
 
 def _distances(road: Road, scenario: Scenario) -> FloatArray:
@@ -145,8 +150,8 @@ class RenderedSource:
     def fingerprint(self, index: int) -> str:
         """Returns everything that the frame depends on."""
         s = self.settings
-        scene = f"{s.domain} {s.weather and s.weather.value} {s.time and s.time.value} wander_m={s.wander_m!r}"
-        return f"rendered {PICTURE_VERSION} seed={s.seed} {scene} {s.width_px}x{s.height_px} {index}"
+        conditions = ",".join(each.value for each in (*s.weathers, *s.times))
+        return f"rendered {PICTURE_VERSION} seed={s.seed} {s.domain} {conditions} {s.wander_m!r} {s.width_px}x{s.height_px} {index}"
 
     def _stretch(self, number: int) -> tuple[RayCaster, FloatArray]:
         with self._lock:

@@ -30,7 +30,7 @@ class Daytime(Enum):
 class Settings:
     """What a rendered drive depends on.
 
-    domain: where its scenarios are drawn from. weather, time: hold them fast; None takes what the domain draws.
+    domain: where its scenarios are drawn from. weathers, times: every road has one of these; none takes what the domain draws.
     wander_m: at most so far does the car stray from the middle of its lane; 0 keeps it there.
     """
 
@@ -39,8 +39,8 @@ class Settings:
     width_px: int = 320
     height_px: int = 160
     domain: str = "restricted"
-    weather: Weather | None = None
-    time: Daytime | None = None
+    weathers: tuple[Weather, ...] = ()
+    times: tuple[Daytime, ...] = ()
     wander_m: float = 0.5
 
     def __post_init__(self) -> None:
@@ -65,8 +65,8 @@ class Rendered:
         Option("width", "of the picture in pixels", "320"),
         Option("height", "of the picture in pixels", "160"),
         Option("domain", "of the scenarios, as for `skidpad drive`: restricted (a country road by a sunny day), extended", "restricted"),
-        Option("weather", "sunny, fog, rain or snow; not given: as the domain has it"),
-        Option("time", "day, dusk or night; not given: as the domain has it"),
+        Option("weather", "sunny, fog, rain, snow, or several of them, as fog,rain; not given: as the domain has it"),
+        Option("time", "day, dusk, night, or several of them; not given: as the domain has it"),
         Option("wander_m", "how far the car strays from the middle of its lane, 0 to 1.5 m; the label steers back", "0.5"),
     )
 
@@ -82,8 +82,8 @@ class Rendered:
             width_px=options.whole("width"),
             height_px=options.whole("height"),
             domain=options.text("domain"),
-            weather=options.choice("weather", Weather) if options.text("weather") else None,
-            time=options.choice("time", Daytime) if options.text("time") else None,
+            weathers=options.choices("weather", Weather),
+            times=options.choices("time", Daytime),
             wander_m=options.real("wander_m"),
         )
         from skidpad.worlds.journey import rendered_drive  # noqa: PLC0415 - numba and scipy, for this drive only

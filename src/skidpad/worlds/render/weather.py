@@ -57,8 +57,8 @@ def visibility_m(conditions: Conditions) -> float:
 
 
 def twilight(sun_elevation_deg: float) -> float:
-    """Returns how much of the daylight a low sun leaves: all of it from 12 degrees on, under half of it on the horizon."""
-    return 1.0 - 0.6 * min(max(1.0 - sun_elevation_deg / 12.0, 0.0), 1.0)
+    """Returns how much of the daylight a low sun leaves: all of it from 12 degrees on, half of it on the horizon."""
+    return 1.0 - 0.5 * min(max(1.0 - sun_elevation_deg / 12.0, 0.0), 1.0)
 
 
 def look_of(conditions: Conditions, ego: Ego) -> Look:

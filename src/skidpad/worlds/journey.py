@@ -37,7 +37,7 @@ _BRAKING_M_S2 = 1.5
 _WINDING = frozenset({RoadKind.STRAIGHT, RoadKind.CURVED})
 _DUSK_DEG = (2.0, 7.0)
 """How high the sun stands at dusk."""
-_INTENSITY = (0.2, 0.8)
+_INTENSITY = (0.2, 1.0)
 """Of a weather that the settings name; snow stays below what covers the lane."""
 
 _STRAY_WAVES_M = (45.0, 160.0)

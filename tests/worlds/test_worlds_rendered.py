@@ -177,7 +177,7 @@ def test_nobody_is_where_the_car_drives() -> None:
     for number in range(8):
         stretch = plan_stretch(Settings(domain="extended", wander_m=0.0), number)
         scene = build_scene(stretch.scenario, stretch.road)
-        others = scene.movers_at(np.arange(STRETCH_FRAMES) * STEP_S)[..., :2]
+        others = scene.movers_at(np.linspace(0.0, (STRETCH_FRAMES - 1) * STEP_S, STRETCH_FRAMES))[..., :2]
         apart_m = np.hypot(*np.moveaxis(others - stretch.poses[:, None, :2], -1, 0))
         assert apart_m.min(initial=np.inf) > 2.0
 

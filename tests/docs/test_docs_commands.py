@@ -132,6 +132,8 @@ def test_the_runner_notices_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
 def test_the_finding_of_the_page_about_shrinking_comes_out_as_shown(shell: Shell) -> None:
     page = (DOCS / "replay.md").read_text(encoding="utf-8")
     shown = page[page.index("06477245aa17, smaller") :].partition("```")[0].strip().splitlines()
-    shell.run("skidpad test demo 'rendered?frames=300&seed=3&start=50&stop=51' --transforms contrast --within-deg 10 --out runs/contrast", "here")
+    shell.run(
+        "skidpad test demo 'rendered?frames=300&seed=3&start=50&stop=51' --transforms contrast --within-deg 10 --out runs/contrast", "here"
+    )
     printed = [" ".join(line.split()) for line in shell.run("skidpad shrink runs/contrast worst", "here").splitlines()]
     assert [line for line in shown if " ".join(line.split()) not in printed] == []

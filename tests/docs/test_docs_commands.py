@@ -33,7 +33,7 @@ TUTORIAL = PageCase(
         "frames=80": "frames=8",
         "--epochs 8": "--epochs 3",
         "--epochs 6": "--epochs 1",
-        "--max-mutants 1600": "--max-mutants 16",
+        "--max-mutants 1600": "--max-mutants 60",
         "--within-deg 10": "--within-deg 0.01",  # so small a network hardly moves, and something must be found
     },
     either=("skidpad gate", "pytest"),

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from worlds_truths import polyline_projection, straight
 
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.render.canvas import CHUNK
 from skidpad.worlds.render.cards import place_on
 from skidpad.worlds.render.chunks import ALONG, LATERAL, LINES
+from skidpad.worlds.render.compiling import CHUNK
 from skidpad.worlds.render.roadtable import SPAN_M, Ground, RoadTable, knot_at, place_chunk, span_at
 from skidpad.worlds.scenario.road import Piece, Road, RoadStyle, random_road
 

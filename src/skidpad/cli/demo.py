@@ -32,7 +32,7 @@ def demo(
     subject = pretrained("pilotnet-rendered")
     say(f"subject: PilotNet, trained on other rendered roads ({subject.name})")
     say(f"drive:   {frames} frames of a road it has never seen ({drive})")
-    # its error on the originals is a fifth of a degree, so five times that (Eq. 2) would call everything a fault
+    # its error on the originals is half a degree, so five times its square (Eq. 2) would call everything a fault
     settings = DeepTestSettings(
         subject=str(subject),
         drive=drive,

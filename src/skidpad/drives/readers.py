@@ -66,7 +66,13 @@ class Options:
 
     def choice(self, name: str, kind: type[E]) -> E:
         """Returns the option as a member of an Enum, by its value."""
-        text = self.text(name)
+        return self._member(name, self.text(name), kind)
+
+    def choices(self, name: str, kind: type[E]) -> tuple[E, ...]:
+        """Returns the option as members of an Enum, separated by commas; none where it is not given."""
+        return tuple(self._member(name, text, kind) for text in self.text(name).split(",") if self.text(name))
+
+    def _member(self, name: str, text: str, kind: type[E]) -> E:
         for member in kind:
             if member.value == text:
                 return member
@@ -164,6 +170,6 @@ READERS: Registry[Callable[[], Reader]] = Registry(
         "skidpad.drives.rosbag",
         "skidpad.drives.mcap",
         "skidpad.drives.video",
-        "skidpad.worlds.recorded.rendered",
+        "skidpad.worlds.rendered",
     ),
 )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BUILT_IN = "built-in"
 
-PICTURE_VERSION = 2
+PICTURE_VERSION = 3
 """Raised when the same scenario gives other pictures or labels, so that drives made before and after differ in hash."""
 
 

@@ -1,8 +1,10 @@
-"""Sky, clouds, stars and hills all around a scene."""
+"""Sun, sky, clouds, stars and hills all around a scene."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
+from math import cos, radians, sin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +12,8 @@ from numpy.typing import NDArray
 from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.render.scenery import Sun
 from skidpad.worlds.render.texture import noise_levels, sample_many
-from skidpad.worlds.render.weather import Look
+from skidpad.worlds.render.weather import Look, twilight
 
 BACKDROPS = 16
 """How many different skylines there are; a scene's seed chooses one."""
@@ -24,6 +25,20 @@ _RIDGES = (
     (0.050, 0.030, 9, (100.0, 132.0, 128.0), 800.0),
     (0.026, 0.014, 21, (84.0, 112.0, 78.0), 420.0),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Sun:
+    """Where the sun stands, in the world."""
+
+    azimuth_deg: float = 118.0
+    elevation_deg: float = 38.0
+
+    @property
+    def direction(self) -> FloatArray:
+        """The unit vector towards the sun, (3,)."""
+        azimuth, elevation = radians(self.azimuth_deg), radians(self.elevation_deg)
+        return np.array([cos(elevation) * cos(azimuth), cos(elevation) * sin(azimuth), sin(elevation)])
 
 
 @lru_cache(maxsize=8)
@@ -90,10 +105,11 @@ def _sky(azimuth: FloatArray, rise: FloatArray, clouds: FloatArray, stars: Float
         colour = air + (np.array([7.0, 10.0, 22.0]) - air) * blend
         colour = colour + 10.0 * density[..., None] * np.array([1.0, 1.0, 1.15])
         return np.asarray(colour + 190.0 * (stars * (1.0 - density) * np.clip(rise[:, None] * 6.0, 0.0, 1.0))[..., None])
-    colour = air + (np.asarray(_ZENITH_RGB) - air) * blend
+    daylight = twilight(sun.elevation_deg)
+    colour = air + (daylight * np.asarray(_ZENITH_RGB) - air) * blend
     away = np.cos(azimuth - np.radians(sun.azimuth_deg))[None, :, None]
     colour = colour + (np.asarray(_GLOW_RGB) - colour) * 0.45 * np.clip(0.5 + 0.5 * away, 0.0, 1.0) ** 4
-    colour = colour + (np.array([250.0, 250.0, 248.0]) - colour) * 0.85 * density[..., None]
+    colour = colour + (daylight * np.array([250.0, 250.0, 248.0]) - colour) * 0.85 * density[..., None]
     # The sun itself: a bright disc in a wide glare.
     direction = sun.direction
     norm = np.sqrt(1.0 + rise[:, None] ** 2)

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.worlds.render import cards as c
-from skidpad.worlds.render.canvas import CHUNK, Scratch
 from skidpad.worlds.render.cards import moving_cards, see_cards
-from skidpad.worlds.render.compiling import compiled, uncounted
+from skidpad.worlds.render.compiling import CHUNK, Scratch, compiled, uncounted
 from skidpad.worlds.render.precipitation import Precipitation, paint_precipitation
 from skidpad.worlds.render.roadtable import Ground
 from skidpad.worlds.render.strips import (

@@ -6,8 +6,7 @@ from math import isfinite, radians
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
-from skidpad.worlds.render.canvas import CHUNK, Scratch
-from skidpad.worlds.render.compiling import inlined, uncounted
+from skidpad.worlds.render.compiling import CHUNK, Scratch, inlined, uncounted
 from skidpad.worlds.render.surface import (
     EDGE,
     LANE,

@@ -1,4 +1,4 @@
-"""How the functions of the renderers are compiled.
+"""How the functions of the renderer are compiled, and the memory that they share.
 
 Compiled code counts the references to every array that it takes, in memory that all threads share and with instructions that lock it. In
 functions that are called for every card of every row that was a third of a frame's time, and more with two threads than with one.
@@ -7,9 +7,11 @@ functions that are called for every card of every row that was a third of a fram
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -28,3 +30,9 @@ uncounted = cast("_Compiler", njit(**_UNCOUNTED))
 """For functions that neither make nor return arrays: they count no references, whoever calls them holds the arrays."""
 inlined = cast("_Compiler", njit(**_UNCOUNTED, forceinline=True))
 """Likewise, for the arithmetic of one pixel: it becomes a part of the loop that calls it."""
+
+CHUNK = 64
+"""Rows are painted in pieces of so many pixels; loops of fixed length become vector instructions."""
+
+Scratch: TypeAlias = NDArray[np.float32]
+"""Scratch memory of a kernel: lines of CHUNK values."""

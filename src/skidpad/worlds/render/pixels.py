@@ -1,7 +1,7 @@
 """The whole picture, pixel by pixel: what `casting` paints by rows, as a function of a column and a row.
 
 This is how a GPU does it, one thread to a pixel. It looks everything up where it is, without knots, and uses the same arithmetic
-(`surface`, `meeting`, `knots.knot_at`), so that the two renderers differ by what knots round off. Rain and snow are painted last, as
+(`surface`, `strips`, `roadtable.knot_at`), so that CPU and GPU differ by what knots round off. Rain and snow are painted last, as
 there.
 """
 

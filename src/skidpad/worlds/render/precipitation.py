@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.render.canvas import CHUNK, Scratch
-from skidpad.worlds.render.compiling import compiled, uncounted
+from skidpad.worlds.render.compiling import CHUNK, Scratch, compiled, uncounted
 from skidpad.worlds.render.strips import BLUE, GREEN, PITCH, RED, WEIGHT
 from skidpad.worlds.render.surface import whole
 from skidpad.worlds.render.weather import Look

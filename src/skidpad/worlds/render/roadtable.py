@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray
-from skidpad.worlds.render.canvas import CHUNK, Scratch
 from skidpad.worlds.render.chunks import ALONG, LAMP, LATERAL, LENGTH, SHADE, WIDTH
-from skidpad.worlds.render.compiling import uncounted
+from skidpad.worlds.render.compiling import CHUNK, Scratch, uncounted
 from skidpad.worlds.render.lightmap import COLUMNS, FROM_M, HALF_M, STEP_M
 from skidpad.worlds.render.surface import f, short, whole
 from skidpad.worlds.render.texture import Texels

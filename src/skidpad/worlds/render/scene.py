@@ -1,7 +1,7 @@
 """A scene: what a scenario looks like, before anybody drives in it.
 
 `build_scene(scenario)` decides everything that the scenario leaves open, from its seed alone. Pictures of it are made by
-`raycast.RayCaster(scene, camera).render(poses, time_s)` on the CPU and by `gpu_raycast.GpuRayCaster` on a GPU.
+`raycast.RayCaster(scene, camera).render(poses, time_s)` on the CPU and by `gpu.GpuRayCaster` on a GPU.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
+from skidpad.worlds.render.backdrop import Sun
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.render.props import Props, place_props
-from skidpad.worlds.render.scenery import Sun
 from skidpad.worlds.scenario.road import CrossSection, Road
 from skidpad.worlds.scenario.scenario import BadScenarioError, Boxes, Kind, Movers, Scenario, Side
 
@@ -71,9 +71,12 @@ class Scene:
         return Boxes(self.movers_at(np.array([time_s]))[0], self.movers.sizes_m, self.movers.kinds)
 
 
-def build_scene(scenario: Scenario) -> Scene:
-    """Decides what the scenario leaves open; the same scenario gives the same scene. Takes a few hundredths of a second."""
-    road, section = road_of(scenario), section_of(scenario)
+def build_scene(scenario: Scenario, road: Road | None = None) -> Scene:
+    """Decides what the scenario leaves open; the same scenario gives the same scene. Takes a few hundredths of a second.
+
+    road: another one than the scenario's own, with its lanes.
+    """
+    road, section = road or road_of(scenario), section_of(scenario)
     conditions = scenario.conditions
     return Scene(
         scenario=scenario,

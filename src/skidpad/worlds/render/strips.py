@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skidpad.worlds.render import cards as c
-from skidpad.worlds.render.canvas import CHUNK, Scratch
-from skidpad.worlds.render.compiling import compiled, inlined, uncounted
+from skidpad.worlds.render.compiling import CHUNK, Scratch, compiled, inlined, uncounted
 from skidpad.worlds.render.surface import Colour, f, mixed, short, unit
 
 CLOSED = f(0.01)

@@ -11,7 +11,6 @@ from math import exp, floor, sqrt
 import numpy as np
 
 from skidpad.core.images import FloatArray
-from skidpad.worlds.render.canvas import CHUNK, Scratch
 from skidpad.worlds.render.chunks import (
     BLUE,
     GRAIN,
@@ -28,7 +27,7 @@ from skidpad.worlds.render.chunks import (
     shade_snow,
     shade_wet,
 )
-from skidpad.worlds.render.compiling import uncounted
+from skidpad.worlds.render.compiling import CHUNK, Scratch, uncounted
 from skidpad.worlds.render.roadtable import SPAN_M, Ground, comes_near, knot_at, lamp_chunk, place_chunk, shade_chunk, span_at, straight
 from skidpad.worlds.render.strips import BACK_BLUE, BACK_GREEN, BACK_RED, PITCH, hidden
 from skidpad.worlds.render.strips import MIRROR as MIRRORS

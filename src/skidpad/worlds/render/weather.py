@@ -56,6 +56,11 @@ def visibility_m(conditions: Conditions) -> float:
     return float(clear * (worst / clear) ** conditions.intensity)
 
 
+def twilight(sun_elevation_deg: float) -> float:
+    """Returns how much of the daylight a low sun leaves: all of it from 12 degrees on, half of it on the horizon."""
+    return 1.0 - 0.5 * min(max(1.0 - sun_elevation_deg / 12.0, 0.0), 1.0)
+
+
 def look_of(conditions: Conditions, ego: Ego) -> Look:
     """Turns conditions and the ego's lights into numbers."""
     weather, intensity = conditions.weather, min(max(conditions.intensity, 0.0), 1.0)
@@ -68,6 +73,7 @@ def look_of(conditions: Conditions, ego: Ego) -> Look:
     elif weather is Weather.RAIN:
         air = np.array([172.0, 180.0, 188.0]) - 22.0 * intensity
         ambient = ambient * (1.0 - 0.16 * intensity)
+    ambient, sun, air = (part * twilight(conditions.sun_elevation_deg) for part in (ambient, sun, air))
     if conditions.night:
         ambient, sun = np.array([0.040, 0.047, 0.070]), np.zeros(3)
         air = np.array([15.0, 18.0, 26.0]) + (0.0 if weather is Weather.SUNNY else 1.0) * np.array([9.0, 9.0, 9.0])

@@ -1,1 +1,0 @@
-"""Rendered drives as recordings: `rendered?...`."""

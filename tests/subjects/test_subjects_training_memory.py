@@ -17,7 +17,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.drives import Drive, Problem, ProblemKind, drive_from_arrays
 from skidpad.subjects.description import Colour, Crop, History, HistoryKind, InputSpec, Range
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.training import stages
+from skidpad.subjects.training import fitting
 from skidpad.subjects.training.data import FlowExamples, Labelled, WindowExamples, collect, two_stages
 from skidpad.subjects.training.fitting import TrainingSettings, fit
 from skidpad.subjects.training.training import beside, save_subject, train
@@ -77,13 +77,13 @@ def test_a_training_stopped_after_any_epoch_ends_with_the_same_bytes(name: str, 
     drive = sliding_road(40)
     checkpoint = beside(tmp_path / "net", ".checkpoint.pt")
     kept: list[bytes] = []
-    save = stages.Fitting.save
+    save = fitting.Fitting.save
 
-    def save_and_keep(self: stages.Fitting, path: Path, key: str) -> None:
+    def save_and_keep(self: fitting.Fitting, path: Path, key: str) -> None:
         save(self, path, key)
         kept.append(path.read_bytes())
 
-    monkeypatch.setattr(stages.Fitting, "save", save_and_keep)
+    monkeypatch.setattr(fitting.Fitting, "save", save_and_keep)
     whole = train(name, drive, tmp_path / "net", QUICK, spec=SPECS[name])
     expected = (whole.saved.weights.read_bytes(), whole.curve_file.read_bytes())
     stops = list(kept)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skidpad.core.errors import BadDriveError
+from skidpad.core.files import write_atomically
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import PictureSource, frame_id_of, pictures_in, times_of
+from skidpad.drives.remote import cache_folder
 from skidpad.drives.tables import parse_angle, parse_number
 
 _TABLES = frozenset(
@@ -175,3 +186,51 @@ class Index:
         picture = next(iter(self._places))
         got = f"a row says {row!r}, a picture is called {picture!r}" if row is not None else "it has no usable rows"
         return f"no row of the csv of drive {self.name!r} names a picture in {self.folder.name!r}: {got}; check the id column"
+
+
+WORTH_BYTES = 64 << 20
+"""A recording below this is gone through in less time than it takes to think about it."""
+
+_FORMAT = 1
+_PROBLEMS = "problems"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RecordingIndex:
+    """What one pass over a recording brought: arrays by name, and the problems found."""
+
+    arrays: Mapping[str, NDArray[np.int64] | NDArray[np.float64]]
+    problems: tuple[Problem, ...]
+
+
+def cached(files: Sequence[Path], words: str, make: Callable[[], RecordingIndex]) -> RecordingIndex:
+    """Returns the index of some files, from the cache where they are as they were; `words` say what was looked for in them."""
+    status = [(path, path.stat()) for path in files]
+    if sum(each.st_size for _, each in status) < WORTH_BYTES:
+        return make()
+    identity = [[str(path.absolute()), each.st_size, each.st_mtime_ns] for path, each in status]
+    key = sha256(json.dumps([_FORMAT, identity, words]).encode()).hexdigest()[:40]
+    kept = cache_folder() / "indexes" / f"{key}.npz"
+    with suppress(*_UNREADABLE):
+        return _unpacked(kept.read_bytes())
+    index = make()
+    with suppress(OSError):  # a cache that cannot be written to costs time, nothing else
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, _packed(index))
+    return index
+
+
+def _packed(index: RecordingIndex) -> bytes:
+    rows = [[problem.kind.name, problem.frame_id, problem.detail] for problem in index.problems]
+    arrays: dict[str, Any] = {**index.arrays, _PROBLEMS: np.frombuffer(json.dumps(rows).encode(), np.uint8)}
+    sink = BytesIO()
+    np.savez(sink, **arrays)
+    return sink.getvalue()
+
+
+def _unpacked(data: bytes) -> RecordingIndex:
+    with np.load(BytesIO(data), allow_pickle=False) as file:
+        rows = json.loads(file[_PROBLEMS].tobytes())
+        arrays = {name: file[name] for name in file.files if name != _PROBLEMS}
+    return RecordingIndex(arrays, tuple(Problem(ProblemKind[kind], frame_id, detail) for kind, frame_id, detail in rows))

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.drives.drive import Drive
-from skidpad.drives.message_types import normal_kind
 from skidpad.drives.readers import READERS, Option, Options
 from skidpad.drives.recorded import OPTIONS, recorded_drive
-from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Place, Recent, Topic
+from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Place, Recent, Topic, normal_kind
 from skidpad.drives.recording import Message as OurMessage
 from skidpad.drives.rosbag import first_bytes
 
@@ -198,9 +197,6 @@ def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-_MAGIC = b"\x89MCAP0\r\n"
-
-
 @READERS.register("mcap")
 @dataclass(frozen=True, slots=True)
 class Mcap:
@@ -213,7 +209,7 @@ class Mcap:
 
     def recognises(self, path: Path) -> bool:
         """Looks at the first bytes and the suffix."""
-        return path.is_file() and (path.suffix == ".mcap" or first_bytes(path).startswith(_MAGIC))
+        return path.is_file() and (path.suffix == ".mcap" or first_bytes(path).startswith(MAGIC))
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the file in one pass."""

@@ -16,9 +16,8 @@ from skidpad.core.errors import BadDriveError, SkidpadError, UnknownNameError
 from skidpad.core.files import NotAFileError
 from skidpad.core.given import given
 from skidpad.core.trust import Code, require
-from skidpad.drives.adjusting import adjusted
 from skidpad.drives.drive import Drive, Problem, ProblemKind
-from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, real_option, whole_option
+from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, adjusted, real_option, whole_option
 from skidpad.drives.remote import Mirror, is_url, mirror_of
 
 

@@ -17,12 +17,22 @@ from skidpad.core.files import open_regular
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames, decode, why_not_decoded
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
-from skidpad.drives.index_cache import Index, cached
-from skidpad.drives.message_types import COMPRESSED_IMAGE, IMAGE, STEERING_FIELDS, MessageType
+from skidpad.drives.indexing import RecordingIndex, cached
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import gone
 from skidpad.drives.readers import Option, Options
-from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Message, Recording, Topic
+from skidpad.drives.recording import (
+    COMPRESSED_IMAGE,
+    IMAGE,
+    STEERING_FIELDS,
+    BrokenRecordingError,
+    Damage,
+    Encoding,
+    Message,
+    MessageType,
+    Recording,
+    Topic,
+)
 
 _TO_RGB: Mapping[str, tuple[int, int | None]] = {
     "rgb8": (3, None),
@@ -153,11 +163,11 @@ class _Scan:
     labels: array[float] = field(default_factory=lambda: array("d"))
     problems: list[Problem] = field(default_factory=list)
 
-    def index(self) -> Index:
+    def index(self) -> RecordingIndex:
         """Returns what was found, as arrays; places: (N, 2)."""
         whole = {name: np.array(getattr(self, name), np.int64) for name in ("stamps", "sizes", "checksums", "label_stamps")}
         places = np.array(self.places, np.int64).reshape(-1, 2)
-        return Index({**whole, "places": places, "labels": np.array(self.labels, np.float64)}, tuple(self.problems))
+        return RecordingIndex({**whole, "places": places, "labels": np.array(self.labels, np.float64)}, tuple(self.problems))
 
 
 def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
@@ -219,7 +229,14 @@ def _scanned(recording: Recording, camera: _Channel, steering: _Channel | None, 
 
 
 def _drive(
-    name: str, recording: Recording, kind: MessageType, index: Index, labels_as: LabelConvention, tolerance_s: float, *, labelled: bool
+    name: str,
+    recording: Recording,
+    kind: MessageType,
+    index: RecordingIndex,
+    labels_as: LabelConvention,
+    tolerance_s: float,
+    *,
+    labelled: bool,
 ) -> Drive:
     stamps = index.arrays["stamps"]
     order = np.argsort(stamps, kind="stable")
@@ -252,7 +269,7 @@ def _drive(
 
 
 def _labels(
-    stamps: IntArray, index: Index, unit: AngleUnit, tolerance_s: float, problems: list[Problem], frame_ids: Sequence[str]
+    stamps: IntArray, index: RecordingIndex, unit: AngleUnit, tolerance_s: float, problems: list[Problem], frame_ids: Sequence[str]
 ) -> FloatArray:
     label_stamps, labels = index.arrays["label_stamps"].astype(np.int64), index.arrays["labels"]
     order = np.argsort(label_stamps, kind="stable")

@@ -19,7 +19,7 @@ from skidpad.core.files import open_regular
 from skidpad.core.images import MAX_PICTURE_PIXELS, FloatArray, IntArray, NumpyFrames
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
-from skidpad.drives.index_cache import Index, cached
+from skidpad.drives.indexing import RecordingIndex, cached
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import gone, is_picture
 from skidpad.drives.readers import READERS, Option, Options
@@ -79,7 +79,7 @@ def index_video(path: Path) -> VideoIndex:
     )
 
 
-def _packets(path: Path) -> Index:
+def _packets(path: Path) -> RecordingIndex:
     """Returns the rows (stamp, size, checksum, is a keyframe) in the order of showing."""
     problems: list[Problem] = []
     rows: list[tuple[int, int, int, bool]] = []
@@ -104,7 +104,7 @@ def _packets(path: Path) -> Index:
         Problem(ProblemKind.DUPLICATE_ID, f"at {stamp * unit_s:.3f} s", "another frame of this time; the first is kept")
         for stamp in table[~first, 0].tolist()
     ]
-    return Index({"packets": table[first], "unit_s": np.array(unit_s)}, tuple(problems))
+    return RecordingIndex({"packets": table[first], "unit_s": np.array(unit_s)}, tuple(problems))
 
 
 @dataclass(eq=False, slots=True)

@@ -15,14 +15,12 @@ from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.subjects.description import STEERING, Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras.building import read_model
-from skidpad.subjects.formats.keras.containers import read_contents
-from skidpad.subjects.formats.keras.opening import readable
-from skidpad.subjects.formats.keras.rebuilding import stated_shape
+from skidpad.subjects.formats.keras.opening import read_contents, readable, stated_shape
 from skidpad.subjects.formats.onnx.reading import read_model as read_onnx
 from skidpad.subjects.formats.recognition import format_of, refuse_foreign
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
 from skidpad.subjects.network import CANNOT_RUN, TorchNetwork
-from skidpad.subjects.shapes import described_shape, picture_layout
+from skidpad.subjects.windows import described_shape, picture_layout
 from skidpad.subjects.zoo import ARCHITECTURES, Architecture
 
 if TYPE_CHECKING:

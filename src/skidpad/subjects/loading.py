@@ -1,9 +1,4 @@
-"""Loading a subject from its description, without executing code that no person has trusted.
-
-Safetensors and weights-only archives hold tensors and nothing else; exported programs are read by `exported`, not by torch.
-TorchScript is a program that writes files as it likes, already while torch reads it, and no list of operations holds it: it is
-opened only where a person trusts it (`core.trust`), as is what a description names as a box or as `module:name`.
-"""
+"""TorchScript programs as modules whose every operation can be seen."""
 
 import warnings
 import zipfile
@@ -24,18 +19,33 @@ from skidpad.subjects.base import Subject
 from skidpad.subjects.boxes import BoxSubject, box_code
 from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import minimal_description, read_description
-from skidpad.subjects.formats.archives import check_archive
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.onnx import open_onnx, weight_files
-from skidpad.subjects.formats.recognition import WAY_OUT, format_of, read_weights, refuse_foreign
+from skidpad.subjects.formats.recognition import WAY_OUT, check_archive, format_of, read_weights, refuse_foreign
 from skidpad.subjects.network import Network, TorchNetwork
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.own_code import is_code_name, named_code, own_network, trusted_code
 from skidpad.subjects.probe import NeuronUnit
-from skidpad.subjects.scripted import ScriptedNetwork
-from skidpad.subjects.shapes import check_shape
+from skidpad.subjects.windows import check_shape
 from skidpad.subjects.zoo import ARCHITECTURES
+
+
+class ScriptedNetwork(nn.Module):
+    """Runs a TorchScript program operation by operation.
+
+    Left to itself, TorchScript fuses operations on a GPU after a few runs, and the probe would miss the fused ones.
+    """
+
+    def __init__(self, program: torch.jit.ScriptModule) -> None:
+        super().__init__()
+        self.program = program
+
+    def forward(self, inputs: torch.Tensor) -> object:
+        """Returns the program's answer."""
+        with torch.jit.optimized_execution(should_optimize=False):  # type: ignore[attr-defined] # public, but torch does not export it to checkers
+            return self.program(inputs)
+
 
 _BROKEN = (
     OSError,

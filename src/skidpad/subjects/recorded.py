@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skidpad.core.errors import BadRunError
 from skidpad.core.layers import Layer
 from skidpad.subjects.description_toml import format_description, parse_description
-from skidpad.subjects.shapes import aspect_warning
+from skidpad.subjects.windows import aspect_warning
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, Frames

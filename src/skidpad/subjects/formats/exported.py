@@ -23,9 +23,8 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.formats.archives import check_archive
 from skidpad.subjects.formats.exported_operations import resolve
-from skidpad.subjects.formats.recognition import read_weights
+from skidpad.subjects.formats.recognition import check_archive, read_weights
 
 _SCALAR_TYPES = {
     1: torch.uint8,

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.core.layers import Layer
-from skidpad.subjects.formats.onnx.operations import RECURRENT
+from skidpad.subjects.formats.onnx.observing import RECURRENT
 from skidpad.subjects.probe import Activations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skidpad.subjects.formats.onnx.observing import ObservedLayer
-    from skidpad.subjects.operations import Kind
+    from skidpad.subjects.probe import Kind
 
 
 _SILENT = 4

@@ -9,14 +9,12 @@ import torch
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Description
 from skidpad.subjects.formats.onnx.network import CannotRunError, OnnxNetwork, Session, Sessions, check_device
-from skidpad.subjects.formats.onnx.observing import ObservedLayer, observed_layers
-from skidpad.subjects.formats.onnx.operations import RECURRENT
+from skidpad.subjects.formats.onnx.observing import RECURRENT, ObservedLayer, observed_layers
 from skidpad.subjects.formats.onnx.reading import Model, read_model
-from skidpad.subjects.formats.onnx.tensors import chunk_field, number_field, text_field
+from skidpad.subjects.formats.onnx.wire import chunk_field, number_field, text_field
 from skidpad.subjects.network import usable_device
-from skidpad.subjects.operations import Kind
-from skidpad.subjects.probe import NeuronUnit
-from skidpad.subjects.shapes import check_shape, described_shape
+from skidpad.subjects.probe import Kind, NeuronUnit
+from skidpad.subjects.windows import check_shape, described_shape
 
 _INTS = 7
 """The attribute holds whole numbers."""

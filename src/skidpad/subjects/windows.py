@@ -142,6 +142,14 @@ class Assembler:
         """Brings frames to the network's size: bytes, (N, height_px, width_px, channels); grey for optical flow."""
         return self._shrink.shrink(frames)
 
+    def windows(self, clip: Frames, now: Frames | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the frames of a clip at the network's size, after them those of `now`, and the windows of the answered frames."""
+        count = max(len(clip) - self.lead, 0)
+        if now is not None and len(now) != count:
+            raise ValueError(f"a clip of {len(clip)} frames with a lead of {self.lead} takes {count} frames `now`; got {len(now)}")
+        small = self.shrink(clip)
+        return small if now is None else torch.cat([small, self.shrink(now)]), sliding(count, self.lead, now=now is not None)
+
     def codes(self, small: torch.Tensor, windows: torch.Tensor, threads: int = 1) -> torch.Tensor:
         """Returns what windows are made of, a row for each frame: its bytes, or its flow since the frame before it in `windows`."""
         return flows(small, windows, threads) if self.spec.history.kind is HistoryKind.OPTICAL_FLOW else small

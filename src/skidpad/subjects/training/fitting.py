@@ -11,24 +11,20 @@ from hashlib import sha256
 from io import BytesIO
 from math import cos, isfinite, pi
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.subjects.description import Description, HistoryKind, InputSpec
-from skidpad.subjects.network import steering_answer, usable_device
-from skidpad.subjects.training.data import Examples, FeatureExamples, FlowExamples, FrameExamples, Labelled, WindowExamples
-from skidpad.subjects.training.staged import EpochRow, FitReport, TwoStage
+from skidpad.subjects.network import TwoStage, steering_answer, usable_device
+from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
 from skidpad.subjects.writing import write_atomically
-
-if TYPE_CHECKING:
-    from skidpad.core.progress import Progress
-
 
 _VALIDATION_BATCH = 256
 _VALIDATION_WINDOWS = 64
@@ -36,46 +32,53 @@ _VALIDATION_WINDOWS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A part of the network that is trained by itself: its examples are made when its turn comes.
+class EpochRow:
+    """One row of the training curve; errors are mean squares in radians squared (NaN: no validation).
 
-    open: returns the examples to train and to validate on, of the network as the stage before left it.
+    stage: what was trained, where a network is trained in stages.
     """
 
-    name: str
-    open: Callable[[], tuple[Examples, Examples | None]]
+    epoch: int
+    learning_rate: float
+    training_mse_rad2: float
+    validation_mse_rad2: float
+    stage: str = ""
 
 
-def stages_of(
-    module: nn.Module, spec: InputSpec, data: Labelled, validation: Labelled | None, device: torch.device, *, mirror: bool
-) -> tuple[Stage, ...]:
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """The curve, and the epoch whose weights the network has now."""
+
+    curve: tuple[EpochRow, ...]
+    best_epoch: int
+
+    @property
+    def best(self) -> EpochRow:
+        """The row of the best epoch."""
+        return self.curve[self.best_epoch - 1]
+
+
+Stage = tuple[str, Callable[[Labelled, bool], Examples]]
+"""The name of a part that is trained by itself, and what makes its examples, mirrored ones too, when its turn comes."""
+
+
+def _stages(module: nn.Module, spec: InputSpec, device: torch.device) -> tuple[Stage, ...]:
     """Returns what is trained one after the other: nearly always the whole network at once."""
-
-    def stage(name: str, examples: Callable[[Labelled, bool], Examples]) -> Stage:
-        as_it_is = False
-        return Stage(name, lambda: (examples(data, mirror), None if validation is None else examples(validation, as_it_is)))
-
     if spec.history.kind is HistoryKind.OPTICAL_FLOW:
-        return (stage("", lambda part, both: FlowExamples(part, spec, device, mirror=both)),)
+        return (("", lambda part, both: flow_examples(part, spec, device, mirror=both)),)
     if spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage):
         return (
-            stage("features", lambda part, _: FrameExamples(part, spec, device)),
-            stage("windows", lambda part, both: FeatureExamples(module, part, spec, device, mirror=both)),
+            ("features", lambda part, _: frame_examples(part, spec, device)),
+            ("windows", lambda part, both: feature_examples(module, part, spec, device, mirror=both)),
         )
-    return (stage("", lambda part, _: WindowExamples(part, spec, device)),)
+    return (("", lambda part, _: window_examples(part, spec, device)),)
 
 
 class Fitting:
     """What changes from epoch to epoch."""
 
     def __init__(
-        self,
-        module: nn.Module,
-        description: Description,
-        stages: tuple[Stage, ...],
-        data: Labelled,
-        validation: Labelled | None,
-        settings: TrainingSettings,
+        self, module: nn.Module, description: Description, data: Labelled, validation: Labelled | None, settings: TrainingSettings
     ) -> None:
         self.device = next(module.parameters()).device
         self.module = module
@@ -84,12 +87,12 @@ class Fitting:
         self.best_state: Mapping[str, torch.Tensor] = {}
         self._description = description
         self._settings = settings
-        self._stages = stages
+        self._stages = _stages(module, description.input, self.device)
+        self._data, self._validation = data, validation
         self._stage = 0
         self._before = 0
         self._examples: tuple[Examples, Examples | None] | None = None
         self._labels = torch.from_numpy(data.labels_rad).to(self.device, torch.float32)
-        self._held_out_rad = None if validation is None else validation.labels_rad
         self._optimizer = self._fresh_optimizer()
 
     def next_stage(self) -> bool:
@@ -125,18 +128,20 @@ class Fitting:
             loss_sum += self._step(examples, chosen, mirrored[chosen]) * len(chosen)
             progress((self._stage * settings.epochs + own - 1) * len(batches) + position, total, self._note(own))
         training = float(loss_sum) / len(order)
-        validated = self._error(validation) if validation is not None else float("nan")
+        validated = float("nan") if self._validation is None or validation is None else self._error(validation, self._validation.labels_rad)
         if not isfinite(training):
             raise BadSubjectError(f"training diverged in epoch {number} with learning_rate {settings.learning_rate}; use a tenth of it")
         better = self.best_epoch == 0 or validation is None or validated < self.curve[self.best_epoch - 1].validation_mse_rad2
-        self.curve.append(EpochRow(number, rate, training, validated, self._stages[self._stage].name))
+        self.curve.append(EpochRow(number, rate, training, validated, self._stages[self._stage][0]))
         if better:
             self.best_epoch = number
             self.best_state = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
 
     def _open(self) -> tuple[Examples, Examples | None]:
         if self._examples is None:
-            self._examples = self._stages[self._stage].open()
+            _, make = self._stages[self._stage]
+            held_out = None if self._validation is None else make(self._validation, False)  # noqa: FBT003 - the flag has a name where it is used
+            self._examples = make(self._data, self._settings.mirror), held_out
         return self._examples
 
     def _fresh_optimizer(self) -> torch.optim.Adam:
@@ -152,20 +157,20 @@ class Fitting:
         return loss.detach()
 
     def _answer(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        answer = steering_answer(self._description, examples.answer(self.module, chosen, mirrored), len(chosen))
+        answer = steering_answer(self._description, examples(self.module, chosen, mirrored), len(chosen))
         return answer * self._description.steering.per_answer
 
-    def _error(self, validation: Examples) -> float:
+    def _error(self, validation: Examples, labels_rad: FloatArray) -> float:
         self.module.eval()
         single = self._description.input.history.kind is HistoryKind.SINGLE
         size = _VALIDATION_BATCH if single else _VALIDATION_WINDOWS
-        places = torch.split(torch.arange(len(validation), device=self.device), size)
+        places = torch.split(torch.arange(len(labels_rad), device=self.device), size)
         with torch.inference_mode():
             answers = torch.cat([self._answer(validation, part, torch.zeros_like(part, dtype=torch.bool)) for part in places])
-        return float(np.mean((answers.double().cpu().numpy() - self._held_out_rad) ** 2))
+        return float(np.mean((answers.double().cpu().numpy() - labels_rad) ** 2))
 
     def _note(self, own: int) -> str:
-        name = self._stages[self._stage].name
+        name = self._stages[self._stage][0]
         best = self.curve[self.best_epoch - 1].validation_mse_rad2 ** 0.5 if self.best_epoch else float("nan")
         epoch = f"{name}, epoch {own}" if name else f"epoch {own}"
         return f"{epoch}, best validation RMSE {best:.4f} rad" if isfinite(best) else epoch
@@ -201,9 +206,6 @@ class Fitting:
             self.best_epoch, self.best_state = state["best_epoch"], state["best"]
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError) as error:
             raise BadSubjectError(f"{path} is no whole checkpoint ({error}); remove it to start anew") from error
-
-
-__all__ = ["EpochRow", "FitReport", "TrainingSettings", "copied", "fit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +271,7 @@ def fit(
     _check_windows(description, data, validation)
     device = usable_device(settings.device)
     held_out = validation if validation is not None and len(validation) else None
-    stages = stages_of(module, description.input, data, held_out, device, mirror=settings.mirror)
-    run = Fitting(module.to(device), description, stages, data, held_out, settings)
+    run = Fitting(module.to(device), description, data, held_out, settings)
     key = _key(description, data, validation, settings) if checkpoint else ""
     if checkpoint is not None and checkpoint.is_file():
         run.restore(checkpoint, key)

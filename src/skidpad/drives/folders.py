@@ -1,11 +1,12 @@
-"""The Udacity challenge's drives: `center/*.jpg` and a csv `frame_id,steering_angle[,public]` in radians."""
+"""Folders of pictures with their labels: Udacity's challenge and simulator, Donkey Car's tubs, and any other with a csv.
+
+Reference: for tubs, donkeycar, parts/datastore.py (version 1: a JSON file a record) and parts/tub_v2.py (version 2: catalogs of JSON lines).
+"""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatch
 from itertools import chain
@@ -18,7 +19,7 @@ from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention
 from skidpad.drives.indexing import Index
 from skidpad.drives.pictures import frame_id_of, is_picture, natural_key
-from skidpad.drives.readers import READERS, Option, Options
+from skidpad.drives.readers import READERS, Option, Options, RecordingReader
 from skidpad.drives.tables import Row, Table, TimeUnit, read_columns, read_rows, read_table
 
 TRUE_LABELS = "CH2_final_evaluation.csv"
@@ -28,17 +29,14 @@ PREDICTIONS = "predictions-*.csv"
 
 
 @READERS.register("udacity")
-@dataclass(frozen=True, slots=True)
-class Udacity:
+class Udacity(RecordingReader):
     """Reads CH2 drives; the ids are stamps in nanoseconds, the labels radians as recorded.
 
     The labels are CH2_final_evaluation.csv, else the only csv with the columns; without one the drive has no labels.
     """
 
-    looks_for: str = "a folder 'center' of pictures, with a csv of frame_id and steering_angle beside it"
-    needs_path: bool = True
-    takes_files: bool = False
-    options: tuple[Option, ...] = (Option("csv", "the file of labels, where there are several"),)
+    looks_for = "a folder 'center' of pictures, with a csv of frame_id and steering_angle beside it"
+    options = (Option("csv", "the file of labels, where there are several"),)
 
     def recognises(self, path: Path) -> bool:
         """Looks for the folder of the centre camera."""
@@ -56,11 +54,7 @@ class Udacity:
         table = read_table(labels)
         frame, steering = table.column("frame_id"), table.column("steering_angle")
         public = table.columns.index("public") if "public" in table.columns else None
-        for row in table.rows:
-            marked = None if public is None else row.cell(public) == "1"
-            where = f"line {row.line} of {labels.name}"
-            index.add_row(frame_id_of(row.cell(frame)), row.cell(steering), where, public=marked)
-        index.leave_out(index.unlisted())
+        index.add_table(table, frame, steering, public=public)
         return index.drive(natural_order=True)
 
 
@@ -105,18 +99,15 @@ class Camera(Enum):
 
 
 @READERS.register("simulator")
-@dataclass(frozen=True, slots=True)
-class Simulator:
+class Simulator(RecordingReader):
     """Reads driving_log.csv with or without a header; the paths inside count by their file name only.
 
     The simulator writes steering as a share of 25 degrees of the road wheels, positive to the right. The side cameras carry the
     same label as the centre one: no correction is added.
     """
 
-    looks_for: str = f"{LOG} and pictures in IMG"
-    needs_path: bool = True
-    takes_files: bool = False
-    options: tuple[Option, ...] = (
+    looks_for = f"{LOG} and pictures in IMG"
+    options = (
         Option("camera", "center, left or right", "center"),
         Option("unit", "unit of the steering column: rad, deg or scaled25", AngleUnit.SCALED_25.value),
     )
@@ -170,17 +161,14 @@ def is_tub(path: Path) -> bool:
 
 
 @READERS.register("donkey")
-@dataclass(frozen=True, slots=True)
-class Donkey:
+class Donkey(RecordingReader):
     """Reads tubs of both versions; steering is a share of the car's full lock, positive to the right.
 
     A tub does not say how far the lock is: 25 degrees of the road wheels are assumed, as in the Udacity simulator.
     """
 
-    looks_for: str = f"a Donkey tub: {_RECORDS} beside pictures, or {MANIFEST} with *.catalog"
-    needs_path: bool = True
-    takes_files: bool = False
-    options: tuple[Option, ...] = (Option("unit", "unit of user/angle: rad, deg or scaled25 (1 is 25 degrees)", AngleUnit.SCALED_25.value),)
+    looks_for = f"a Donkey tub: {_RECORDS} beside pictures, or {MANIFEST} with *.catalog"
+    options = (Option("unit", "unit of user/angle: rad, deg or scaled25 (1 is 25 degrees)", AngleUnit.SCALED_25.value),)
 
     def recognises(self, path: Path) -> bool:
         """Looks for records or catalogs."""
@@ -196,7 +184,7 @@ class Donkey:
         index.ticks_per_s = 1000.0
         deleted = _deleted(path / MANIFEST) if is_second else frozenset()
         left_aside: set[str] = set()
-        for where, record in _catalogued(path) if is_second else _recorded(path):
+        for where, record in _rows(path):
             frame_id = frame_id_of(str(record.get(_PICTURE, "")))
             if record.get(_NUMBER) in deleted:
                 left_aside.add(frame_id)
@@ -213,15 +201,12 @@ def _is_second(path: Path) -> bool:
     return (path / MANIFEST).is_file() and next(path.glob("*.catalog"), None) is not None
 
 
-def _recorded(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for file in sorted(path.glob(_RECORDS), key=lambda entry: natural_key(entry.name)):
-        yield file.name, next(_records(file, whole=True))[1]
-
-
-def _catalogued(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for file in sorted(path.glob("*.catalog"), key=lambda entry: natural_key(entry.name)):
-        for line, record in _records(file):
-            yield f"line {line} of {file.name}", record
+def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields each record of a tub, with where it stands."""
+    is_second = _is_second(path)
+    for file in sorted(path.glob("*.catalog" if is_second else _RECORDS), key=lambda entry: natural_key(entry.name)):
+        for line, record in _records(file, whole=not is_second):
+            yield f"line {line} of {file.name}" if is_second else file.name, record
 
 
 def _deleted(manifest: Path) -> frozenset[object]:
@@ -243,14 +228,11 @@ def _records(file: Path, *, whole: bool = False) -> Iterator[tuple[int, Mapping[
 
 
 @READERS.register("folder")
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(RecordingReader):
     """Reads pictures in natural order; a csv, if named, is the index and its unit must be said."""
 
-    looks_for: str = "pictures in the folder itself"
-    needs_path: bool = True
-    takes_files: bool = False
-    options: tuple[Option, ...] = (
+    looks_for = "pictures in the folder itself"
+    options = (
         Option("csv", "file of labels, from the folder; not given: no labels"),
         Option("id", "column of the picture's name", "frame_id"),
         Option("steering", "column of the steering angle", "steering_angle"),
@@ -267,31 +249,18 @@ class Folder:
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the folder."""
-        rate_hz = options.real("rate") if options.text("rate") else None
-        if rate_hz is not None and not (rate_hz > 0.0 and math.isfinite(rate_hz)):
-            raise BadDriveError(f"option 'rate' is frames per second, above 0; got {options.text('rate')!r}")
-        if options.text("csv"):
-            return self._labelled(path, options, rate_hz)
-        for name, _ in options.given:
-            if name != "rate":
-                raise BadDriveError(f"option {name!r} describes a csv, but none is named; add csv=FILE")
-        index = Index(path.name, path)
-        for file in sorted(path.glob("*.csv")):
-            index.ignore(file.name, f"no csv was named; to use it: ?csv={file.name}&id=COLUMN&steering=COLUMN&unit=deg")
-        index.ignore_other_tables(path)
-        index.add_pictures()
-        return index.drive(natural_order=True, rate_hz=rate_hz)
-
-    def _labelled(self, path: Path, options: Options, rate_hz: float | None) -> Drive:
-        if not options.text("unit"):
-            raise BadDriveError(f"say the unit of the column {options.text('steering')!r}: unit=rad, unit=deg or unit=scaled25")
-        index = Index(path.name, path, LabelConvention(options.choice("unit", AngleUnit)))
+        rate_hz = options.above_zero("rate") if options.text("rate") else None
+        if not options.text("csv"):
+            options.refuse_without_csv("rate")
+            index = Index(path.name, path)
+            for file in sorted(path.glob("*.csv")):
+                index.ignore(file.name, f"no csv was named; to use it: ?csv={file.name}&id=COLUMN&steering=COLUMN&unit=deg")
+            index.ignore_other_tables(path)
+            index.add_pictures()
+            return index.drive(natural_order=True, rate_hz=rate_hz)
+        index = Index(path.name, path, LabelConvention(options.csv_unit()))
         index.ticks_per_s = options.choice("time_unit", TimeUnit).per_s
         table = read_table(path / options.text("csv"))
         frame, steering = table.column(options.text("id")), table.column(options.text("steering"))
-        time = table.column(options.text("time")) if options.text("time") else None
-        for row in table.rows:
-            where = f"line {row.line} of {table.path.name}"
-            index.add_row(frame_id_of(row.cell(frame)), row.cell(steering), where, None if time is None else row.cell(time))
-        index.leave_out(index.unlisted())
+        index.add_table(table, frame, steering, time=table.column(options.text("time")) if options.text("time") else None)
         return index.drive(natural_order=True, rate_hz=rate_hz)

@@ -24,28 +24,10 @@ from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import PictureSource, frame_id_of, pictures_in, times_of
 from skidpad.drives.remote import cache_folder
-from skidpad.drives.tables import parse_angle, parse_number
+from skidpad.drives.tables import Table, parse_angle, parse_number
 
-_TABLES = frozenset(
-    {
-        ".json",
-        ".jsonl",
-        ".ndjson",
-        ".txt",
-        ".tsv",
-        ".xml",
-        ".yaml",
-        ".yml",
-        ".parquet",
-        ".npy",
-        ".npz",
-        ".pkl",
-        ".pickle",
-        ".h5",
-        ".hdf5",
-        ".mat",
-    }
-)
+_SUFFIXES = ".json .jsonl .ndjson .txt .tsv .xml .yaml .yml .parquet .npy .npz .pkl .pickle .h5 .hdf5 .mat"
+_TABLES = frozenset(_SUFFIXES.split())
 """Suffixes of files that often hold labels."""
 
 _NO_ROW, _NOT_SAID = np.int64(-1), np.int8(-1)
@@ -130,6 +112,14 @@ class Index:
             self._ticks[place] = ticks
         if public is not None:
             self._public[place] = public
+
+    def add_table(self, table: Table, frame: int, steering: int, *, time: int | None = None, public: int | None = None) -> None:
+        """Adds every row of a csv by its columns, and notes the pictures that none names."""
+        for row in table.rows:
+            marked = None if public is None else row.cell(public) == "1"
+            where = f"line {row.line} of {table.path.name}"
+            self.add_row(frame_id_of(row.cell(frame)), row.cell(steering), where, None if time is None else row.cell(time), public=marked)
+        self.leave_out(self.unlisted())
 
     def add_pictures(self) -> None:
         """Adds every picture of the folder without a label, for a drive that has no csv."""

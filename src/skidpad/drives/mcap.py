@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.drives.drive import Drive
-from skidpad.drives.readers import READERS, Option, Options
+from skidpad.drives.readers import READERS, Options, RecordingReader
 from skidpad.drives.recorded import OPTIONS, recorded_drive
 from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Place, Recent, Topic, normal_kind
 from skidpad.drives.recording import Message as OurMessage
@@ -198,14 +198,12 @@ def _words(error: BaseException) -> str:
 
 
 @READERS.register("mcap")
-@dataclass(frozen=True, slots=True)
-class Mcap:
+class Mcap(RecordingReader):
     """Reads the pictures of one camera with the nearest steering angle; types come from the file itself."""
 
-    looks_for: str = "an MCAP file (*.mcap) with ROS messages"
-    needs_path: bool = True
-    takes_files: bool = True
-    options: tuple[Option, ...] = OPTIONS
+    looks_for = "an MCAP file (*.mcap) with ROS messages"
+    takes_files = True
+    options = OPTIONS
 
     def recognises(self, path: Path) -> bool:
         """Looks at the first bytes and the suffix."""

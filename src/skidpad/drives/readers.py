@@ -15,7 +15,7 @@ import numpy as np
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.images import NumpyFrames
 from skidpad.core.registry import Registry
-from skidpad.core.units import STEERING_RATIO, Axle
+from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
 from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind
 
 E = TypeVar("E", bound=Enum)
@@ -66,6 +66,25 @@ class Options:
         if not (value >= 0.0 and math.isfinite(value)):
             raise BadDriveError(f"option {name!r} is in seconds, 0 or more; got {self.text(name)!r}")
         return value
+
+    def above_zero(self, name: str) -> float:
+        """Returns the option as a finite number above 0."""
+        value = self.real(name)
+        if not (value > 0.0 and math.isfinite(value)):
+            raise BadDriveError(f"option {name!r} is a number above 0; got {self.text(name)!r}")
+        return value
+
+    def csv_unit(self) -> AngleUnit:
+        """Returns the unit of the column of angles, which nobody may leave open."""
+        if not self.text("unit"):
+            raise BadDriveError(f"say the unit of the column {self.text('steering')!r}: unit=rad, unit=deg or unit=scaled25")
+        return self.choice("unit", AngleUnit)
+
+    def refuse_without_csv(self, *others: str) -> None:
+        """Refuses options that describe a csv, all but `others`, where none is named."""
+        for name, _ in self.given:
+            if name not in others:
+                raise BadDriveError(f"option {name!r} describes a csv, but none is named; add csv=FILE")
 
     def choice(self, name: str, kind: type[E]) -> E:
         """Returns the option as a member of an Enum, by its value."""
@@ -126,26 +145,21 @@ class Reader(Protocol):
     @property
     def looks_for(self) -> str:
         """What the reader needs to find, in words, for messages."""
-        ...
 
     @property
     def needs_path(self) -> bool:
         """False for a drive that is made, not found: it is opened by the reader's name alone."""
-        ...
 
     @property
     def takes_files(self) -> bool:
         """Whether a drive of this kind may be a single file."""
-        ...
 
     @property
     def options(self) -> tuple[Option, ...]:
         """The options that `open` understands."""
-        ...
 
     def recognises(self, path: Path) -> bool:
         """Tells whether the folder or file is this reader's kind of drive; cheap, and false wherever another reader's is true."""
-        ...
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the drive without reading a frame; `open_drive` fills in the origin. Without a path, `path` is Path().
@@ -153,7 +167,14 @@ class Reader(Protocol):
         Labels are radians as recorded; `Drive.labels_as` says of which axle and in which direction, and `open_drive` turns them
         to the steering wheel, positive left.
         """
-        ...
+
+
+class RecordingReader:
+    """What most readers of recordings have in common."""
+
+    needs_path = True
+    takes_files = False
+    options: tuple[Option, ...] = ()
 
 
 READERS: Registry[Callable[[], Reader]] = Registry(
@@ -219,10 +240,7 @@ def adjusted(drive: Drive, reader: str, given: Mapping[str, str]) -> Drive:
     ADJUSTING_OPTIONS that the user gave.
     """
     options = Options.of(reader, ADJUSTING_OPTIONS, given)
-    return _turned(_relabelled(drive, options), options)
-
-
-def _turned(drive: Drive, options: Options) -> Drive:
+    drive = _relabelled(drive, options)
     rotation, flip = options.choice("rotate", Rotation), options.choice("flip", Flip)
     if rotation is Rotation.NONE and flip is Flip.NONE:
         return drive
@@ -241,22 +259,15 @@ def _relabelled(drive: Drive, options: Options) -> Drive:
     if options.text("axle"):
         read_as = replace(read_as, axle=options.choice("axle", Axle))
     if options.text("ratio"):
-        read_as = replace(read_as, ratio=_above_zero(options, "ratio"))
+        read_as = replace(read_as, ratio=options.above_zero("ratio"))
         if read_as.axle is not Axle.ROAD_WHEEL:
             raise BadDriveError("option 'ratio' turns angles of the road wheels into those of the steering wheel; add axle=road-wheel")
     labels_rad, problems = drive.steering_rad, drive.problems
     if options.text("drop_beyond"):
-        beyond = np.flatnonzero(np.abs(labels_rad) > _above_zero(options, "drop_beyond") * read_as.unit.rad).tolist()
+        beyond = np.flatnonzero(np.abs(labels_rad) > options.above_zero("drop_beyond") * read_as.unit.rad).tolist()
         labels_rad = labels_rad.copy()
         labels_rad[beyond] = np.nan
         why = f"beyond drop_beyond={options.text('drop_beyond')} {read_as.unit.value}"
         problems += tuple(Problem(ProblemKind.DROPPED_LABEL, drive.frame_ids[place], why) for place in beyond)
     turned_rad = labels_rad * read_as.factor + 0.0  # straight ahead is 0.0 whichever way is positive, not -0.0
     return replace(drive, steering_rad=turned_rad, problems=problems, labels_as=read_as)
-
-
-def _above_zero(options: Options, name: str) -> float:
-    value = options.real(name)
-    if not (value > 0.0 and math.isfinite(value)):
-        raise BadDriveError(f"option {name!r} is a number above 0; got {options.text(name)!r}")
-    return value

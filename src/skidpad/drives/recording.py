@@ -82,20 +82,16 @@ class Recording(Protocol):
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that it is made of."""
-        ...
 
     @property
     def topics(self) -> tuple[Topic, ...]:
         """Every topic, in the order of the file."""
-        ...
 
     def scan(self, wanted: frozenset[int]) -> Generator[Message | Damage, None, None]:
         """Reads the messages of some topics, from the start of the file to its end or to where it breaks off."""
-        ...
 
     def fetch(self, place: Place) -> bytes:
         """Reads one message again; raises BrokenRecordingError or OSError where it is no longer there."""
-        ...
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from skidpad.core.errors import BadDriveError
 from skidpad.core.files import open_regular
 from skidpad.drives.drive import Drive
-from skidpad.drives.readers import READERS, Option, Options
+from skidpad.drives.readers import READERS, Options, RecordingReader
 from skidpad.drives.recorded import OPTIONS, recorded_drive
 from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Message, Place, Recording, Topic, normal_kind
 from skidpad.drives.rosbag_v1 import MAGIC as V1_MAGIC
@@ -117,14 +117,12 @@ METADATA = "metadata.yaml"
 
 
 @READERS.register("rosbag")
-@dataclass(frozen=True, slots=True)
-class Rosbag:
+class Rosbag(RecordingReader):
     """Reads the pictures of one camera with the nearest steering angle; types come from the bag itself."""
 
-    looks_for: str = f"a ROS 1 bag (*.bag), or a ROS 2 bag (a folder with {METADATA}, or *.db3)"
-    needs_path: bool = True
-    takes_files: bool = True
-    options: tuple[Option, ...] = OPTIONS
+    looks_for = f"a ROS 1 bag (*.bag), or a ROS 2 bag (a folder with {METADATA}, or *.db3)"
+    takes_files = True
+    options = OPTIONS
 
     def recognises(self, path: Path) -> bool:
         """Looks at the first bytes of a file, or for ROS 2's description in a folder."""

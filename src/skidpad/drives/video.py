@@ -17,12 +17,11 @@ import numpy as np
 from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.core.files import open_regular
 from skidpad.core.images import MAX_PICTURE_PIXELS, FloatArray, IntArray, NumpyFrames
-from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.indexing import RecordingIndex, cached
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import gone, is_picture
-from skidpad.drives.readers import READERS, Option, Options
+from skidpad.drives.readers import READERS, Option, Options, RecordingReader
 from skidpad.drives.recorded import nearest
 from skidpad.drives.rosbag import first_bytes
 from skidpad.drives.tables import Table, TimeUnit, parse_angle, parse_number, read_table
@@ -277,14 +276,12 @@ _TS_SYNC = b"\x47"
 
 
 @READERS.register("video")
-@dataclass(frozen=True, slots=True)
-class Video:
+class Video(RecordingReader):
     """Reads a video file, or the only one in a folder; a csv, if named, labels its frames by time or by number."""
 
-    looks_for: str = f"a video ({', '.join(sorted(SUFFIXES))}), or a folder with one and no pictures"
-    needs_path: bool = True
-    takes_files: bool = True
-    options: tuple[Option, ...] = (
+    looks_for = f"a video ({', '.join(sorted(SUFFIXES))}), or a folder with one and no pictures"
+    takes_files = True
+    options = (
         Option("csv", "file of labels, beside the video; not given: no labels"),
         Option("steering", "column of the steering angle", "steering_angle"),
         Option("unit", "unit of that column: rad, deg or scaled25; needed with csv"),
@@ -312,11 +309,10 @@ class Video:
         problems = list(index.problems)
         steering_rad, labels_as = np.full(len(index.stamps), np.nan), LabelConvention()
         if options.text("csv"):
-            labels_as = LabelConvention(_unit(options))
+            labels_as = LabelConvention(options.csv_unit())
             steering_rad = _labels(read_table(file.parent / options.text("csv")), index, options, problems)
         else:
-            for name, _ in options.given:
-                raise BadDriveError(f"option {name!r} describes a csv, but none is named; add csv=FILE")
+            options.refuse_without_csv()
             how = "?csv={}&steering=COLUMN&unit=deg&time=COLUMN"
             beside = [file.with_suffix(".csv")] if path.is_file() else sorted(path.glob("*.csv"))
             problems += [
@@ -349,14 +345,8 @@ def _only_video(folder: Path) -> Path:
     raise BadDriveError(f"{str(folder)!r} has several videos: {names}; name one, as {folder / videos[0].name}")
 
 
-def _unit(options: Options) -> AngleUnit:
-    if not options.text("unit"):
-        raise BadDriveError(f"say the unit of the column {options.text('steering')!r}: unit=rad, unit=deg or unit=scaled25")
-    return options.choice("unit", AngleUnit)
-
-
 def _labels(table: Table, index: VideoIndex, options: Options, problems: list[Problem]) -> FloatArray:
-    unit, steering = _unit(options), table.column(options.text("steering"))
+    unit, steering = options.csv_unit(), table.column(options.text("steering"))
     if bool(options.text("time")) == bool(options.text("frame")):
         raise BadDriveError(
             "say how the rows belong to the frames: time=COLUMN (seconds) or frame=COLUMN (numbers from 0), one of them; "

@@ -23,30 +23,24 @@ class Network(Protocol):
     @property
     def device(self) -> torch.device:
         """Where inputs have to be."""
-        ...
 
     @property
     def fixed_batch(self) -> int | None:
         """The only batch size that it takes, where the file says so."""
-        ...
 
     @property
     def by_maps(self) -> bool:
         """Whether it wants NCHW inputs map by map in memory, and would copy others."""
-        ...
 
     @property
     def parameters(self) -> int:
         """How many weights it has."""
-        ...
 
     def answer(self, inputs: torch.Tensor) -> object:
         """Returns one tensor (N, numbers) or a tuple of them; raises one of CANNOT_RUN on an input that it cannot take."""
-        ...
 
     def record(self, inputs: torch.Tensor) -> tuple[object, Activations]:
         """Returns the answer and the value of every neuron, of one pass."""
-        ...
 
 
 class TorchNetwork:
@@ -122,15 +116,12 @@ class TwoStage(Protocol):
 
     def features(self, inputs: torch.Tensor) -> torch.Tensor:
         """Returns the features of single frames, (N, channels, height, width) to (N, features)."""
-        ...
 
     def alone(self, codes: torch.Tensor) -> torch.Tensor:
         """Answers for single frames from their features, (N, outputs); what the features are trained with."""
-        ...
 
     def forward_windows(self, codes: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
         """Answers for windows, (N, outputs); windows: (N, T) rows of the features in `codes`, oldest first."""
-        ...
 
 
 def compact(codes: torch.Tensor, windows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -21,11 +21,9 @@ class Session(Protocol):
 
     def step(self, frames: Frames) -> FloatArray:
         """Shows each car its next frame, (count, height, width, 3), and returns all outputs, (count, outputs)."""
-        ...
 
     def reset(self, which: BoolArray | None = None) -> None:
         """Lets the marked cars, or all, forget what they have seen: their next frame is their first."""
-        ...
 
 
 def start(subject: Subject, count: int = 1) -> Session:

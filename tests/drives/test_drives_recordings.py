@@ -32,7 +32,7 @@ from recording_files import (
 
 from skidpad.core.errors import BadDriveError, LostDriveError, MissingExtraError
 from skidpad.drives import Drive, ProblemKind, open_drive, recording
-from skidpad.drives.recorded import nearest
+from skidpad.drives.indexing import nearest
 
 FORMATS: dict[str, Callable[[Path], Path]] = {
     "ros1": lambda folder: write_ros1(folder / "a.bag"),

@@ -1,6 +1,6 @@
 """Folders of pictures with their labels: Udacity's challenge and simulator, Donkey Car's tubs, and any other with a csv.
 
-Reference: for tubs, donkeycar, parts/datastore.py (version 1: a JSON file a record) and parts/tub_v2.py (version 2: catalogs of JSON lines).
+Reference: for tubs, donkeycar, parts/datastore.py (version 1, a JSON file a record) and parts/tub_v2.py (version 2, JSON lines).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a reader of drives is, its options, and the registry of all readers."""
+"""What a reader of drives is, the options of each and those that all take, and the registry of readers."""
 
 from __future__ import annotations
 

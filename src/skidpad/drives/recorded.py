@@ -1,4 +1,4 @@
-"""The pictures within ROS messages: raw in the usual encodings, or compressed."""
+"""Drives out of ROS messages: the pictures of one topic, raw or compressed, with the nearest steering angle of another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skidpad.core.files import open_regular
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames, decode, why_not_decoded
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
-from skidpad.drives.indexing import RecordingIndex, cached
+from skidpad.drives.indexing import RecordingIndex, cached, matched_labels, nearest
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import gone
 from skidpad.drives.readers import Option, Options
@@ -193,19 +193,6 @@ def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     return _drive(name, recording, camera.kind, index, labels_as, tolerance_s, labelled=steering is not None)
 
 
-def nearest(stamps: IntArray | FloatArray, others: IntArray | FloatArray, tolerance: int) -> IntArray:
-    """Returns for each stamp the place of the nearest of the others, the earlier of two as near; -1 beyond the tolerance.
-
-    others: never falling.
-    """
-    if not len(others):
-        return np.full(len(stamps), -1, np.int64)
-    after = np.minimum(np.searchsorted(others, stamps), len(others) - 1)
-    before = np.maximum(after - 1, 0)
-    chosen = np.where(np.abs(others[after] - stamps) < np.abs(others[before] - stamps), after, before)
-    return np.where(np.abs(others[chosen] - stamps) <= tolerance, chosen, -1).astype(np.int64)
-
-
 def _scanned(recording: Recording, camera: _Channel, steering: _Channel | None, angle_field: str) -> _Scan:
     scan = _Scan()
     wanted = camera.keys | (steering.keys if steering else frozenset())
@@ -275,12 +262,8 @@ def _labels(
     order = np.argsort(label_stamps, kind="stable")
     label_stamps, labels = label_stamps[order], labels[order]
     matched = nearest(stamps, label_stamps, round(tolerance_s * 1e9))
-    steering_rad = np.full(len(stamps), np.nan)
-    steering_rad[matched >= 0] = labels[matched[matched >= 0]] * unit.rad
-    far, empty = np.flatnonzero(matched < 0).tolist(), np.flatnonzero((matched >= 0) & np.isnan(steering_rad)).tolist()
-    problems += [Problem(ProblemKind.UNMATCHED, frame_ids[place], f"no steering message within {tolerance_s:g} s") for place in far]
-    problems += [Problem(ProblemKind.NAN_LABEL, frame_ids[place], "the nearest steering message has no finite angle") for place in empty]
-    return steering_rad
+    far, empty = f"no steering message within {tolerance_s:g} s", "the nearest steering message has no finite angle"
+    return matched_labels(matched, labels * unit.rad, frame_ids, problems, far, empty)
 
 
 def _channel(name: str, topics: Iterable[Topic], clock: Clock) -> _Channel:

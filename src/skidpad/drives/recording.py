@@ -1,4 +1,4 @@
-"""Recordings of messages on topics, whatever the file's format: their parts, and reading one message again."""
+"""Recordings of messages on topics, whatever the file's format: their parts, the types of their messages, reading one again."""
 
 from __future__ import annotations
 

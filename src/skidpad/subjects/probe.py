@@ -1,4 +1,8 @@
-"""Which tensor operations are layers, and which belong to the layer before them."""
+"""Activations of every layer in one pass, whatever the network's format.
+
+The probe listens below the formats, where every tensor operation of a plain module, of TorchScript and of an exported
+program passes by under the same name. So the same network gives the same layers and values however it was saved.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -30,44 +34,16 @@ LAYERS = {
 }
 PRODUCTS = frozenset(("mm", "matmul"))
 """Layers where the right operand is a matrix; with more axes it is a product of activations (attention)."""
-ACTIVATIONS = frozenset(
-    (
-        "relu",
-        "relu6",
-        "elu",
-        "leaky_relu",
-        "prelu",
-        "_prelu_kernel",
-        "rrelu",
-        "tanh",
-        "sigmoid",
-        "hardtanh",
-        "hardsigmoid",
-        "hardswish",
-        "gelu",
-        "silu",
-        "mish",
-        "selu",
-        "celu",
-        "softplus",
-        "log_sigmoid",
-        "threshold",
-        "clamp",
-        "clamp_min",
-        "atan",
-    )
-)
-NORMS = frozenset(
-    (
-        "batch_norm",
-        "native_batch_norm",
-        "cudnn_batch_norm",
-        "miopen_batch_norm",
-        "_batch_norm_impl_index",
-        "_native_batch_norm_legit",
-        "_native_batch_norm_legit_no_training",
-    )
-)
+_ACTIVATIONS = """
+    relu relu6 elu leaky_relu prelu _prelu_kernel rrelu tanh sigmoid hardtanh hardsigmoid hardswish gelu silu mish selu celu softplus
+    log_sigmoid threshold clamp clamp_min atan
+"""
+ACTIVATIONS = frozenset(_ACTIVATIONS.split())
+_NORMS = """
+    batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm _batch_norm_impl_index _native_batch_norm_legit
+    _native_batch_norm_legit_no_training
+"""
+NORMS = frozenset(_NORMS.split())
 TRANSPARENT = frozenset(
     ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout", "detach", "alias", "contiguous", "clone")
 )

@@ -1,4 +1,4 @@
-"""Optical flow between consecutive frames, and the picture that a network is shown of it."""
+"""From frames to what a network is shown of them: windows over time, optical flow, and the shape of an input."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ never opened.
 import json
 import math
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.exported_operations import resolve
-from skidpad.subjects.formats.recognition import check_archive, read_weights
+from skidpad.subjects.formats.recognition import BROKEN, check_archive, read_weights, reason_of
 
 _SCALAR_TYPES = {
     1: torch.uint8,
@@ -44,20 +43,6 @@ _MOST_REPEATED = 2**24
 _MOST_NUMBERS, _MOST_GROWTH = 2**28, 128
 """How many numbers a graph may hold at once besides its weights: so many, or so many for each number of its input."""
 _PLAIN = frozenset(("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_string", "as_strings", "as_int_lists"))
-_BROKEN = (
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    RuntimeError,
-    EOFError,
-    OSError,
-    OverflowError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +132,8 @@ def read_exported(path: Path) -> ExportedNetwork:
         return _build(program, weights)
     except BadSubjectError as error:
         raise BadSubjectError(f"{path}: {error}") from error
-    except _BROKEN as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        raise BadSubjectError(f"{path} is no whole torch.export archive ({reason}); write it with torch.export.save") from error
+    except BROKEN as error:
+        raise BadSubjectError(f"{path} is no whole torch.export archive ({reason_of(error)}); write it with torch.export.save") from error
 
 
 def _inner(name: str) -> str:

@@ -1,17 +1,20 @@
-"""Zip archives from elsewhere: what they claim to hold must be in proportion to what is there."""
+"""Which format a model file is of, what is refused unread, and reading tensors, nothing but tensors, out of torch's archives."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import re
+import struct
 import warnings
 import zipfile
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
+from safetensors import SafetensorError
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Format
@@ -24,6 +27,20 @@ _MAX_RATIO = 200
 """How much smaller than its content a part of an archive may be: weights hardly shrink at all."""
 _LEAST_BYTES = 1024
 """Below this, how small a part is says nothing."""
+
+
+BROKEN = (
+    *(OSError, RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, AssertionError, OverflowError),
+    *(MemoryError, struct.error, zlib.error, zipfile.BadZipFile, SafetensorError),
+)
+"""What reading a damaged file may raise; RecursionError and NotImplementedError are RuntimeErrors."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the first line of what went wrong."""
+    text = repr(error) if isinstance(error, LookupError) else str(error)  # a KeyError alone would say a name
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:160] if lines else type(error).__name__
 
 
 def check_archive(archive: zipfile.ZipFile) -> None:

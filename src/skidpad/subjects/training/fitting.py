@@ -1,4 +1,4 @@
-"""One training as it goes: stage by stage, epoch by epoch, and what of it a checkpoint keeps."""
+"""The core of training and of repair: fits a network's steering to labels, stage by stage, the same way for the same seed."""
 
 from __future__ import annotations
 

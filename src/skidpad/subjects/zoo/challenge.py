@@ -1,4 +1,4 @@
-"""Autumn, which steers by optical flow."""
+"""Networks of Udacity's challenge 2: Autumn, which steers by optical flow, Epoch, Rambo, and Chauffeur with its LSTM."""
 
 import torch
 from torch import nn

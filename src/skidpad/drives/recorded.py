@@ -195,7 +195,7 @@ def _scanned(recording: Recording, camera: _Channel, steering: _Channel | None, 
         except BrokenRecordingError as error:
             problems.append(Problem(ProblemKind.BAD_MESSAGE, f"recorded at {item.log_ns}", str(error)))
     whole = {name: np.array(values, np.int64) for name, values in found.items()}
-    arrays = {**whole, "places": whole["places"].reshape(-1, 2), "labels": np.array(labels, np.float64)}
+    arrays: dict[str, IntArray | FloatArray] = {**whole, "places": whole["places"].reshape(-1, 2), "labels": np.array(labels, np.float64)}
     return RecordingIndex(arrays, tuple(problems))
 
 
@@ -216,7 +216,8 @@ def _drive(
         by_time = np.argsort(arrays["label_stamps"], kind="stable")
         matched = nearest(stamps, arrays["label_stamps"][by_time].astype(np.int64), round(tolerance_s * 1e9))
         far, empty = f"no steering message within {tolerance_s:g} s", "the nearest steering message has no finite angle"
-        steering_rad = matched_labels(matched, arrays["labels"][by_time] * labels_as.unit.rad, frame_ids, problems, far, empty)
+        labels_rad = arrays["labels"][by_time].astype(np.float64) * labels_as.unit.rad
+        steering_rad = matched_labels(matched, labels_rad, frame_ids, problems, far, empty)
     places, sizes, checksums = (arrays[key][order].astype(np.int64) for key in ("places", "sizes", "checksums"))
     return Drive(
         name=name,

@@ -14,7 +14,7 @@ import numpy as np
 
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.files import open_regular
-from skidpad.core.images import IntArray, NumpyFrames, decode, why_not_decoded
+from skidpad.core.images import FloatArray, IntArray, NumpyFrames, decode, why_not_decoded
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.indexing import RecordingIndex, cached, matched_labels, nearest

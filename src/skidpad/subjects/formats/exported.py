@@ -25,18 +25,8 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.exported_operations import resolve
 from skidpad.subjects.formats.recognition import BROKEN, check_archive, read_weights, reason_of
 
-_SCALAR_TYPES = {
-    1: torch.uint8,
-    2: torch.int8,
-    3: torch.int16,
-    4: torch.int32,
-    5: torch.int64,
-    6: torch.float16,
-    7: torch.float32,
-    8: torch.float64,
-    12: torch.bool,
-    13: torch.bfloat16,
-}
+_SCALARS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
+_SCALAR_TYPES = {**dict(enumerate(_SCALARS, 1)), 12: torch.bool, 13: torch.bfloat16}
 _MEMORY_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d, 4: torch.preserve_format}
 _MOST_REPEATED = 2**24
 """How many numbers a weight may have whose buffer has fewer, since strides of 0 repeat them."""

@@ -22,9 +22,9 @@ from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.subjects.description import Description, HistoryKind, InputSpec
+from skidpad.subjects.description_toml import write_atomically
 from skidpad.subjects.network import TwoStage, steering_answer, usable_device
 from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
-from skidpad.subjects.writing import write_atomically
 
 _VALIDATION_BATCH = 256
 _VALIDATION_WINDOWS = 64

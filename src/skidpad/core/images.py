@@ -112,7 +112,10 @@ _TIFF_WIDTH, _TIFF_HEIGHT = 256, 257
 
 
 def stated_size(data: bytes) -> tuple[int, int] | None:
-    """Returns (width, height) in pixels of a JPEG, PNG, BMP, WebP, TIFF or PPM; None where the bytes begin like none of them."""
+    """Returns (width, height) in pixels of a JPEG, PNG, BMP, WebP, TIFF or PPM, by its header alone; None for anything else.
+
+    A few bytes may stand for gigabytes of pixels, and OpenCV's own limit is an environment variable that it reads when it is loaded.
+    """
     read = next((read for start, read in _READERS.items() if data.startswith(start)), None)
     try:
         return None if read is None else read(data)

@@ -4,7 +4,7 @@
 limits, evaluates the text of symbolic sizes, and resolves any dotted name under `torch` as an operation (read in torch
 2.13). Here the archive's JSON graph is run by a small interpreter: tensors come from raw bytes or from
 `torch.load(weights_only=True)`, operations are those that `exported_operations` lists, example inputs and symbolic texts are
-never opened.
+never opened (`test_example_inputs_are_never_unpickled`, `test_symbolic_texts_are_never_evaluated`).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Writing a network of the zoo as weights and description, side by side."""
+"""Training a network of the zoo on a drive, and writing it as weights and description, side by side."""
 
 from __future__ import annotations
 

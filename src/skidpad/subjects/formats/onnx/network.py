@@ -1,4 +1,4 @@
-"""One way into onnxruntime: its sessions, its limits and its errors."""
+"""An ONNX model as onnxruntime runs it: its sessions, its limits and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checked model written anew for onnxruntime: another batch, more outputs, and nothing that is not needed."""
+"""From an ONNX file to a network: the checked model is written anew for onnxruntime with any batch and the values of its layers."""
 
 from pathlib import Path
 

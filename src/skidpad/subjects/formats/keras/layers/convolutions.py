@@ -1,4 +1,4 @@
-"""Convolutions of one to three axes, plain, depthwise, separable and transposed.
+"""Convolutions of one to three axes, plain, depthwise, separable and transposed; pooling and enlarging.
 
 Reference: TensorFlow's definition of "same" padding, which Keras follows: ceil(input / stride) outputs, and the odd one of
 the added rows comes after.

@@ -1,4 +1,4 @@
-"""Dense layers, and layers that do something while training alone."""
+"""Dense layers, dropout, merging of several inputs, and changes of shape."""
 
 from __future__ import annotations
 

@@ -217,16 +217,16 @@ def test_training_writes_over_nothing_and_keeps_its_checkpoint(
     assert resumed.code == 2
     assert "no checkpoint" in resumed.err
 
-    from skidpad.subjects.training import stages
+    from skidpad.subjects.training import fitting
 
-    save = stages.Fitting.save
+    save = fitting.Fitting.save
 
     def stop_after_saving(self, *arguments) -> None:
         save(self, *arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(stages.Fitting, "save", stop_after_saving)
+        patch.setattr(fitting.Fitting, "save", stop_after_saving)
         stopped = skidpad(*options)
     assert stopped.code == 130
     assert "--resume" in stopped.err

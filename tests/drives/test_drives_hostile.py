@@ -17,8 +17,7 @@ from video_files import write_video
 
 from skidpad.core import images
 from skidpad.core.errors import BadDriveError
-from skidpad.core.images import MAX_PICTURE_PIXELS, decode, encode
-from skidpad.core.picture_headers import stated_size
+from skidpad.core.images import MAX_PICTURE_PIXELS, decode, encode, stated_size
 from skidpad.drives import ProblemKind, open_drive, pictures, tables
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1\nsize 12345\n"

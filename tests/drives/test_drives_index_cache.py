@@ -10,10 +10,10 @@ import pytest
 from recording_files import messages, typestore, write_mcap, write_ros1
 from video_files import write_video
 
-from skidpad.drives import index_cache, open_drive, recorded
+from skidpad.drives import indexing, open_drive, recorded
 from skidpad.drives import video as video_frames
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.drives.index_cache import Index, cached
+from skidpad.drives.indexing import RecordingIndex, cached
 
 PASSES = {"a.bag": (recorded, "_scanned"), "a.mcap": (recorded, "_scanned"), "a.mkv": (video_frames, "_packets")}
 WRITERS = {"a.bag": write_ros1, "a.mcap": write_mcap, "a.mkv": write_video}
@@ -22,7 +22,7 @@ WRITERS = {"a.bag": write_ros1, "a.mcap": write_mcap, "a.mkv": write_video}
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SKIDPAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(index_cache, "WORTH_BYTES", 0)
+    monkeypatch.setattr(indexing, "WORTH_BYTES", 0)
     return tmp_path / "cache" / "indexes"
 
 
@@ -76,7 +76,7 @@ def test_problems_are_kept(cache: Path, tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_to_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").write_text("a file in the way")
     monkeypatch.setenv("SKIDPAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(index_cache, "WORTH_BYTES", 0)
+    monkeypatch.setattr(indexing, "WORTH_BYTES", 0)
     assert len(open_drive(str(write_ros1(tmp_path / "a.bag")))) == 7
 
 
@@ -88,7 +88,7 @@ def test_short_recordings_leave_no_trace(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_goes_in_comes_out(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
-    made = Index({"a": np.arange(6).reshape(3, 2), "b": np.array([0.5, np.nan])}, (Problem(ProblemKind.BREAK, "é", "at 7"),))
+    made = RecordingIndex({"a": np.arange(6).reshape(3, 2), "b": np.array([0.5, np.nan])}, (Problem(ProblemKind.BREAK, "é", "at 7"),))
     cached([tmp_path / "x"], "it", lambda: made)
     kept = cached([tmp_path / "x"], "it", lambda: pytest.fail("it is in the cache"))
     assert kept.problems == made.problems

@@ -31,8 +31,8 @@ from recording_files import (
 )
 
 from skidpad.core.errors import BadDriveError, LostDriveError, MissingExtraError
-from skidpad.drives import Drive, ProblemKind, message_types, open_drive
-from skidpad.drives.recorded import nearest
+from skidpad.drives import Drive, ProblemKind, open_drive, recording
+from skidpad.drives.indexing import nearest
 
 FORMATS: dict[str, Callable[[Path], Path]] = {
     "ros1": lambda folder: write_ros1(folder / "a.bag"),
@@ -331,7 +331,7 @@ def test_a_missing_extra_is_named(
     module: str, make: Callable[[Path], Path], extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make(tmp_path)
-    message_types._typestore.cache_clear()
+    recording._typestore.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'skidpad\[{extra}\]'"):
         open_drive(str(path))

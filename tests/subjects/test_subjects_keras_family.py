@@ -93,7 +93,7 @@ def test_the_rebuilt_network_can_be_trained(tmp_path: Path) -> None:
     torch.autograd.backward((steering + collision).square().mean())
     optimizer.step()
     changed = [name for name, tensor in net.state_dict().items() if not torch.equal(tensor, before[name])]
-    assert before.keys() - set(changed) == {"layers.rescaling.scale", "layers.rescaling.offset"}
+    assert set(changed) == before.keys()  # what the file fixes, as the numbers of Rescaling, is no state
 
 
 def test_a_window_of_frames_shows_every_moment_of_every_layer(tmp_path: Path) -> None:

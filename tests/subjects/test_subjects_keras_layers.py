@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keras_toys import Config, Toy, sequential, write_h5, write_layers
 
-from skidpad.subjects.formats.keras.containers import read_contents
+from skidpad.subjects.formats.keras.opening import Rebuilder, read_contents
 from skidpad.subjects.formats.keras.plan import KerasNetwork
-from skidpad.subjects.formats.keras.rebuilding import Rebuilder
 
 FILE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 RNG = np.random.default_rng(2)

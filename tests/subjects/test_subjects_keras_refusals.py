@@ -184,7 +184,7 @@ def test_archives_that_grow_are_refused(tmp_path: Path) -> None:
 
 def test_weights_that_do_not_fit_are_told(tmp_path: Path) -> None:
     narrow = Toy("Dense", {"units": 1}, (("kernel", np.ones((9, 1), "f4")), ("bias", np.zeros(1, "f4"))))
-    refused(write_h5(tmp_path / "net.h5", [FLAT, narrow], SHAPE), r"'layer_2' needs weights of shapes \(144, 1\), \(1,\).*\(9, 1\)")
+    refused(write_h5(tmp_path / "net.h5", [FLAT, narrow], SHAPE), r"'layer_2' needs weights of shapes \[\(144, 1\), \(1,\)\].*\(9, 1\)")
     refused(write_h5(tmp_path / "net.h5", [FLAT, Toy("Dense", {"units": 1})], SHAPE), "'layer_2' has no weights")
     file = write_h5(tmp_path / "net.h5", [FLAT, DENSE], SHAPE)
     with h5py.File(file, "a") as target:

@@ -17,7 +17,7 @@ from onnx_toys import NODES, SHAPE, description, model, opened, weights, write
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.onnx import open_onnx
 from skidpad.subjects.formats.onnx.reading import read_model, weight_files
-from skidpad.subjects.formats.onnx.tensors import CHUNK, MalformedError, chunk_field, fields, number_field, text_field, varint
+from skidpad.subjects.formats.onnx.wire import CHUNK, MalformedError, chunk_field, fields, number_field, text_field, varint
 from skidpad.subjects.probe import NeuronUnit
 
 TWO = description("steering", "brake")
@@ -200,6 +200,13 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
     for end in [*range(0, len(data), 97), len(data) - 1]:
         with pytest.raises(BadSubjectError, match="no whole ONNX file"):
             open_bytes(data[:end], tmp_path)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_graph_of_endless_empty_nodes_is_refused_before_it_fills_the_memory(pieces: int, tmp_path: Path) -> None:
+    nodes = chunk_field(7, chunk_field(1, b"") * (300_000 // pieces)) * pieces
+    with pytest.raises(BadSubjectError, match="more than 250,000 fields"):
+        open_bytes(number_field(1, 8) + nodes + chunk_field(8, number_field(2, 17)), tmp_path)
 
 
 def external(location: str, folder: Path, *, size: int | None = None, offset: int = 0) -> onnx.ModelProto:

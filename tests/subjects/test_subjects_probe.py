@@ -11,8 +11,8 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.layers import Layer
 from skidpad.subjects.formats.exported import read_exported
+from skidpad.subjects.loading import ScriptedNetwork
 from skidpad.subjects.probe import NeuronUnit, record, recurrence
-from skidpad.subjects.scripted import ScriptedNetwork
 from skidpad.subjects.zoo import ARCHITECTURES
 
 pytestmark = [

@@ -23,7 +23,7 @@ from skidpad.subjects.description_toml import parse_description
 from skidpad.subjects.formats.recognition import format_of
 from skidpad.subjects.introspection import Proposal, _named, _outputs, propose
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.shapes import check_shape, described_shape, picture_layout, resized
+from skidpad.subjects.windows import check_shape, described_shape, picture_layout, resized
 from skidpad.subjects.zoo import ARCHITECTURES
 
 

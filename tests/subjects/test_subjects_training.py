@@ -14,7 +14,7 @@ from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.subjects.description import Crop, Description, InputSpec
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.training import stages
+from skidpad.subjects.training import fitting
 from skidpad.subjects.training.data import Labelled, collect
 from skidpad.subjects.training.fitting import TrainingSettings, copied, fit
 from skidpad.subjects.training.training import beside, train
@@ -283,13 +283,13 @@ def test_resume_continues_and_a_new_start_does_not(tmp_path: Path, monkeypatch: 
     drive = bar_drive(30)
     checkpoint = beside(tmp_path / "net", ".checkpoint.pt")
     kept: list[bytes] = []
-    save = stages.Fitting.save
+    save = fitting.Fitting.save
 
-    def save_and_keep(self: stages.Fitting, path: Path, key: str) -> None:
+    def save_and_keep(self: fitting.Fitting, path: Path, key: str) -> None:
         save(self, path, key)
         kept.append(path.read_bytes())
 
-    monkeypatch.setattr(stages.Fitting, "save", save_and_keep)
+    monkeypatch.setattr(fitting.Fitting, "save", save_and_keep)
     whole = train("pilotnet", drive, tmp_path / "net", QUICK)
     assert not checkpoint.exists()
     expected = whole.saved.weights.read_bytes()

@@ -17,8 +17,8 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.drives import Drive, Problem, ProblemKind, drive_from_arrays
 from skidpad.subjects.description import Colour, Crop, History, HistoryKind, InputSpec, Range
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.training import stages
-from skidpad.subjects.training.data import FlowExamples, Labelled, WindowExamples, collect, two_stages
+from skidpad.subjects.training import fitting
+from skidpad.subjects.training.data import Labelled, collect, flow_examples, two_stages, window_examples
 from skidpad.subjects.training.fitting import TrainingSettings, fit
 from skidpad.subjects.training.training import beside, save_subject, train
 from skidpad.subjects.windows import Assembler
@@ -77,13 +77,13 @@ def test_a_training_stopped_after_any_epoch_ends_with_the_same_bytes(name: str, 
     drive = sliding_road(40)
     checkpoint = beside(tmp_path / "net", ".checkpoint.pt")
     kept: list[bytes] = []
-    save = stages.Fitting.save
+    save = fitting.Fitting.save
 
-    def save_and_keep(self: stages.Fitting, path: Path, key: str) -> None:
+    def save_and_keep(self: fitting.Fitting, path: Path, key: str) -> None:
         save(self, path, key)
         kept.append(path.read_bytes())
 
-    monkeypatch.setattr(stages.Fitting, "save", save_and_keep)
+    monkeypatch.setattr(fitting.Fitting, "save", save_and_keep)
     whole = train(name, drive, tmp_path / "net", QUICK, spec=SPECS[name])
     expected = (whole.saved.weights.read_bytes(), whole.curve_file.read_bytes())
     stops = list(kept)
@@ -173,12 +173,12 @@ def test_a_mirrored_window_is_the_window_of_mirrored_frames(kind: HistoryKind) -
     module = torch.nn.Identity()
     places, marks = torch.tensor([4, 0, 7]), torch.tensor([True, False, True])
     if kind is HistoryKind.OPTICAL_FLOW:
-        examples = [FlowExamples(data, spec, CPU, mirror=True) for data in (given, flipped)]
+        examples = [flow_examples(data, spec, CPU, mirror=True) for data in (given, flipped)]
     else:
-        examples = [WindowExamples(data, spec, CPU) for data in (given, flipped)]
-    got = examples[0].answer(module, places, marks)
-    assert torch.equal(got[0], examples[1].answer(module, places, torch.zeros(3, dtype=torch.bool))[0])
-    assert torch.equal(got[1], examples[0].answer(module, places, torch.zeros(3, dtype=torch.bool))[1])
+        examples = [window_examples(data, spec, CPU) for data in (given, flipped)]
+    got = examples[0](module, places, marks)
+    assert torch.equal(got[0], examples[1](module, places, torch.zeros(3, dtype=torch.bool))[0])
+    assert torch.equal(got[1], examples[0](module, places, torch.zeros(3, dtype=torch.bool))[1])
     assembler = Assembler(spec, CPU)
     rows = torch.from_numpy(given.rows())
     expected = assembler.inputs(assembler.codes(given.pictures, rows), rows[places])

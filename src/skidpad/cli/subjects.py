@@ -97,7 +97,7 @@ def inspect_subject(path: str, device: str, json: bool, drive: "Drive | None" = 
 
 def frame_warnings(spec: "InputSpec", drive: "Drive") -> list[str]:
     """Returns what is wrong with a drive's frames for a network's input."""
-    from skidpad.subjects.shapes import aspect_warning
+    from skidpad.subjects.windows import aspect_warning
 
     height_px, width_px, _ = drive.frame_shape
     warning = aspect_warning(spec, height_px, width_px)
@@ -178,7 +178,7 @@ def _takes_other_sizes(subject: "Subject") -> bool:
 
     from skidpad.subjects.network import CANNOT_RUN
     from skidpad.subjects.network_subject import NetworkSubject
-    from skidpad.subjects.shapes import described_shape, resized
+    from skidpad.subjects.windows import described_shape, resized
 
     if not isinstance(subject, NetworkSubject):
         return False

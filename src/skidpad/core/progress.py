@@ -8,7 +8,6 @@ class Progress(Protocol):
 
     def __call__(self, done: int, total: int, note: str = "") -> None:
         """Takes notice."""
-        ...
 
 
 def silent(done: int, total: int, note: str = "") -> None:

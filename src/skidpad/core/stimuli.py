@@ -180,11 +180,9 @@ class Stimulus(Protocol):
     @property
     def space(self) -> Space:
         """The parameters with bounds and grid."""
-        ...
 
     def apply(self, frames: F, params: Params) -> F:
         """Returns the changed frames."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

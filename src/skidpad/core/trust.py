@@ -66,7 +66,7 @@ def trusting(*, word: bool = True) -> Iterator[None]:
 def require(code: Code) -> None:
     """Refuses code that no person has allowed."""
     found = code.sha256
-    if not _trusting.get() and found not in _named and found not in (_remembered() if _handed_over is None else _handed_over):
+    if not _trusting.get() and found not in _named and found not in (_read() if _handed_over is None else _handed_over):
         lasting = f", or for good with `{code.remedy}`" if code.remedy else ""
         raise UntrustedError(f"this would {code}; look at it first, and if you trust it, allow it once with --trust{lasting}")
     _granted.add(found)
@@ -101,7 +101,7 @@ def forget(codes: Iterable[Code]) -> None:
 
 def is_remembered(code: Code) -> bool:
     """Tells whether a person's word is kept for this very code."""
-    return code.sha256 in _remembered()
+    return code.sha256 in _read()
 
 
 def store() -> Path:
@@ -109,10 +109,6 @@ def store() -> Path:
     own = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     # a relative one is to be ignored, and would be in whichever folder we look at
     return (own if own.is_absolute() else Path.home() / ".config") / "skidpad" / "trusted.json"
-
-
-def _remembered() -> frozenset[str]:
-    return frozenset(_read())
 
 
 def _read() -> dict[str, str]:

@@ -4,8 +4,8 @@ from skidpad.drives.drive import Drive, FrameBatch, FrameSource, Problem, Proble
 from skidpad.drives.inspection import DriveReport, drive_warnings, inspect_drive
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.drives.opening import open_drive
-from skidpad.drives.predictions import load_predictions
 from skidpad.drives.readers import READERS
+from skidpad.drives.tables import load_predictions
 
 __all__ = [
     "READERS",

@@ -55,11 +55,9 @@ class FrameSource(Protocol):
 
     def read(self, index: int) -> NumpyFrames | Problem:
         """Returns frame `index` as (height, width, 3) uint8 RGB, or the problem with it; safe in threads."""
-        ...
 
     def fingerprint(self, index: int) -> str:
         """Returns a cheap text that changes when the frame's file does (its size, say)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

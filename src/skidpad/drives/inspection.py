@@ -125,8 +125,7 @@ def inspect_drive(drive: Drive, progress: Progress = silent, *, batch_size: int 
     """Reads every frame once and tells what the drive is and what is wrong with it; a wholly broken drive has a report too."""
     problems = list(drive.problems)
     readable = done = 0
-    width_px: int | None = None
-    height_px: int | None = None
+    width_px = height_px = None
     try:
         height_px, width_px, _ = drive.frame_shape
     except BadDriveError:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.drives.drive import Drive
-from skidpad.drives.message_types import normal_kind
-from skidpad.drives.readers import READERS, Option, Options
+from skidpad.drives.readers import READERS, Options, RecordingReader
 from skidpad.drives.recorded import OPTIONS, recorded_drive
-from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Place, Recent, Topic
+from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Place, Recent, Topic, normal_kind
 from skidpad.drives.recording import Message as OurMessage
 from skidpad.drives.rosbag import first_bytes
 
@@ -198,22 +197,17 @@ def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-_MAGIC = b"\x89MCAP0\r\n"
-
-
 @READERS.register("mcap")
-@dataclass(frozen=True, slots=True)
-class Mcap:
+class Mcap(RecordingReader):
     """Reads the pictures of one camera with the nearest steering angle; types come from the file itself."""
 
-    looks_for: str = "an MCAP file (*.mcap) with ROS messages"
-    needs_path: bool = True
-    takes_files: bool = True
-    options: tuple[Option, ...] = OPTIONS
+    looks_for = "an MCAP file (*.mcap) with ROS messages"
+    takes_files = True
+    options = OPTIONS
 
     def recognises(self, path: Path) -> bool:
         """Looks at the first bytes and the suffix."""
-        return path.is_file() and (path.suffix == ".mcap" or first_bytes(path).startswith(_MAGIC))
+        return path.is_file() and (path.suffix == ".mcap" or first_bytes(path).startswith(MAGIC))
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the file in one pass."""

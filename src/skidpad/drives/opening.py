@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
 from urllib.parse import unquote
 
 import numpy as np
@@ -16,9 +15,9 @@ from skidpad.core.errors import BadDriveError, SkidpadError, UnknownNameError
 from skidpad.core.files import NotAFileError
 from skidpad.core.given import given
 from skidpad.core.trust import Code, require
-from skidpad.drives.adjusting import adjusted
 from skidpad.drives.drive import Drive, Problem, ProblemKind
-from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, real_option, whole_option
+from skidpad.drives.memory import ArraySource
+from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, adjusted, real_option, whole_option
 from skidpad.drives.remote import Mirror, is_url, mirror_of
 
 
@@ -69,16 +68,6 @@ class LostDrive(Drive):
         return Problem(ProblemKind.MISSING_FILE, self.name, self.why)
 
 
-class _Nowhere:
-    """The source of frames that is never asked."""
-
-    def read(self, index: int) -> NoReturn:
-        raise IndexError(index)
-
-    def fingerprint(self, index: int) -> NoReturn:
-        raise IndexError(index)
-
-
 def look_at_drive(text: str, known_sha256: str) -> Drive:
     """Opens the drive of a run that is only looked at, or gives a LostDrive that says why not.
 
@@ -90,7 +79,7 @@ def look_at_drive(text: str, known_sha256: str) -> Drive:
         return open_drive(text)
     except SkidpadError as error:
         name = text.partition("?")[0].rstrip("/").rpartition("/")[2] or text
-        return LostDrive(name, (), np.zeros(0), None, _Nowhere(), why=str(error), known_sha256=known_sha256)
+        return LostDrive(name, (), np.zeros(0), None, ArraySource(()), why=str(error), known_sha256=known_sha256)
 
 
 def is_recording(path: Path) -> bool:

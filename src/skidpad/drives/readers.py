@@ -1,19 +1,22 @@
-"""What a reader of drives is, its options, and the registry of all readers."""
+"""What a reader of drives is, the options of each and those that all take, and the registry of readers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
+import numpy as np
+
 from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.core.images import NumpyFrames
 from skidpad.core.registry import Registry
-from skidpad.core.units import STEERING_RATIO
-from skidpad.drives.drive import Drive
+from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
+from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind
 
 E = TypeVar("E", bound=Enum)
 
@@ -63,6 +66,25 @@ class Options:
         if not (value >= 0.0 and math.isfinite(value)):
             raise BadDriveError(f"option {name!r} is in seconds, 0 or more; got {self.text(name)!r}")
         return value
+
+    def above_zero(self, name: str) -> float:
+        """Returns the option as a finite number above 0."""
+        value = self.real(name)
+        if not (value > 0.0 and math.isfinite(value)):
+            raise BadDriveError(f"option {name!r} is a number above 0; got {self.text(name)!r}")
+        return value
+
+    def csv_unit(self) -> AngleUnit:
+        """Returns the unit of the column of angles, which nobody may leave open."""
+        if not self.text("unit"):
+            raise BadDriveError(f"say the unit of the column {self.text('steering')!r}: unit=rad, unit=deg or unit=scaled25")
+        return self.choice("unit", AngleUnit)
+
+    def refuse_without_csv(self, *others: str) -> None:
+        """Refuses options that describe a csv, all but `others`, where none is named."""
+        for name, _ in self.given:
+            if name not in others:
+                raise BadDriveError(f"option {name!r} describes a csv, but none is named; add csv=FILE")
 
     def choice(self, name: str, kind: type[E]) -> E:
         """Returns the option as a member of an Enum, by its value."""
@@ -129,26 +151,21 @@ class Reader(Protocol):
     @property
     def looks_for(self) -> str:
         """What the reader needs to find, in words, for messages."""
-        ...
 
     @property
     def needs_path(self) -> bool:
         """False for a drive that is made, not found: it is opened by the reader's name alone."""
-        ...
 
     @property
     def takes_files(self) -> bool:
         """Whether a drive of this kind may be a single file."""
-        ...
 
     @property
     def options(self) -> tuple[Option, ...]:
         """The options that `open` understands."""
-        ...
 
     def recognises(self, path: Path) -> bool:
         """Tells whether the folder or file is this reader's kind of drive; cheap, and false wherever another reader's is true."""
-        ...
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the drive without reading a frame; `open_drive` fills in the origin. Without a path, `path` is Path().
@@ -156,20 +173,107 @@ class Reader(Protocol):
         Labels are radians as recorded; `Drive.labels_as` says of which axle and in which direction, and `open_drive` turns them
         to the steering wheel, positive left.
         """
-        ...
+
+
+class RecordingReader:
+    """What most readers of recordings have in common."""
+
+    needs_path = True
+    takes_files = False
+    options: tuple[Option, ...] = ()
 
 
 READERS: Registry[Callable[[], Reader]] = Registry(
     "reader",
     "readers",
     (
-        "skidpad.drives.udacity",
-        "skidpad.drives.simulator",
-        "skidpad.drives.donkey",
-        "skidpad.drives.folder",
+        "skidpad.drives.folders",
         "skidpad.drives.rosbag",
         "skidpad.drives.mcap",
         "skidpad.drives.video",
         "skidpad.worlds.rendered",
     ),
 )
+
+
+_LABELS = ("sign", "axle", "ratio", "drop_beyond")
+
+
+class Rotation(Enum):
+    """By how many degrees, clockwise, the recorded pictures must be turned to stand upright."""
+
+    NONE = "0"
+    RIGHT = "90"
+    HALF = "180"
+    LEFT = "270"
+
+
+class Flip(Enum):
+    """Along which direction the recorded pictures are mirrored."""
+
+    NONE = "none"
+    HORIZONTAL = "horizontal"
+    VERTICAL = "vertical"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedFrames:
+    """The frames of another source, rotated and then mirrored."""
+
+    source: FrameSource
+    rotation: Rotation
+    flip: Flip
+
+    def read(self, index: int) -> NumpyFrames | Problem:
+        """Reads one frame and turns it."""
+        frame = self.source.read(index)
+        if isinstance(frame, Problem):
+            return frame
+        frame = np.rot90(frame, -int(self.rotation.value) // 90)
+        if self.flip is not Flip.NONE:
+            frame = np.flip(frame, 1 if self.flip is Flip.HORIZONTAL else 0)
+        return np.ascontiguousarray(frame)
+
+    def fingerprint(self, index: int) -> str:
+        """Returns the source's, and how it is turned: these are other pictures."""
+        return f"{self.source.fingerprint(index)}-{self.rotation.value}-{self.flip.value}"
+
+
+def adjusted(drive: Drive, reader: str, given: Mapping[str, str]) -> Drive:
+    """Turns labels as recorded into angles of the steering wheel, positive left, and pictures upright.
+
+    drive: as a reader opens it, its labels still at the axle and in the direction that `labels_as` says. given: those of
+    ADJUSTING_OPTIONS that the user gave.
+    """
+    options = Options.of(reader, ADJUSTING_OPTIONS, given)
+    drive = _relabelled(drive, options)
+    rotation, flip = options.choice("rotate", Rotation), options.choice("flip", Flip)
+    if rotation is Rotation.NONE and flip is Flip.NONE:
+        return drive
+    return replace(drive, source=TurnedFrames(drive.source, rotation, flip))
+
+
+def _relabelled(drive: Drive, options: Options) -> Drive:
+    said = [name for name in _LABELS if options.text(name)]
+    if said and not drive.has_labels:
+        raise BadDriveError(f"option {said[0]!r} describes labels, but no frame of drive {drive.name!r} has one; name its csv or its topic")
+    read_as = drive.labels_as
+    if options.text("sign"):
+        if options.text("sign") not in {"1", "+1", "-1"}:
+            raise BadDriveError(f"option 'sign' is 1 (positive is left) or -1 (positive is right); got {options.text('sign')!r}")
+        read_as = replace(read_as, sign=options.whole("sign"))
+    if options.text("axle"):
+        read_as = replace(read_as, axle=options.choice("axle", Axle))
+    if options.text("ratio"):
+        read_as = replace(read_as, ratio=options.above_zero("ratio"))
+        if read_as.axle is not Axle.ROAD_WHEEL:
+            raise BadDriveError("option 'ratio' turns angles of the road wheels into those of the steering wheel; add axle=road-wheel")
+    labels_rad, problems = drive.steering_rad, drive.problems
+    if options.text("drop_beyond"):
+        beyond = np.flatnonzero(np.abs(labels_rad) > options.above_zero("drop_beyond") * read_as.unit.rad).tolist()
+        labels_rad = labels_rad.copy()
+        labels_rad[beyond] = np.nan
+        why = f"beyond drop_beyond={options.text('drop_beyond')} {read_as.unit.value}"
+        problems += tuple(Problem(ProblemKind.DROPPED_LABEL, drive.frame_ids[place], why) for place in beyond)
+    turned_rad = labels_rad * read_as.factor + 0.0  # straight ahead is 0.0 whichever way is positive, not -0.0
+    return replace(drive, steering_rad=turned_rad, problems=problems, labels_as=read_as)

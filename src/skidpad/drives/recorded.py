@@ -1,10 +1,10 @@
-"""The pictures within ROS messages: raw in the usual encodings, or compressed."""
+"""Drives out of ROS messages: the pictures of one topic, raw or compressed, with the nearest steering angle of another."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from zlib import crc32
@@ -17,12 +17,22 @@ from skidpad.core.files import open_regular
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames, decode, why_not_decoded
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
-from skidpad.drives.index_cache import Index, cached
-from skidpad.drives.message_types import COMPRESSED_IMAGE, IMAGE, STEERING_FIELDS, MessageType
+from skidpad.drives.indexing import RecordingIndex, cached, matched_labels, nearest
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import gone
 from skidpad.drives.readers import Option, Options
-from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Message, Recording, Topic
+from skidpad.drives.recording import (
+    COMPRESSED_IMAGE,
+    IMAGE,
+    STEERING_FIELDS,
+    BrokenRecordingError,
+    Damage,
+    Encoding,
+    Message,
+    MessageType,
+    Recording,
+    Topic,
+)
 
 _TO_RGB: Mapping[str, tuple[int, int | None]] = {
     "rgb8": (3, None),
@@ -141,25 +151,6 @@ class _Channel:
         return stamp
 
 
-@dataclass(slots=True)
-class _Scan:
-    """What one pass over a recording found; compact, as long recordings hold millions of messages."""
-
-    stamps: array[int] = field(default_factory=lambda: array("q"))
-    places: array[int] = field(default_factory=lambda: array("q"))
-    sizes: array[int] = field(default_factory=lambda: array("q"))
-    checksums: array[int] = field(default_factory=lambda: array("q"))
-    label_stamps: array[int] = field(default_factory=lambda: array("q"))
-    labels: array[float] = field(default_factory=lambda: array("d"))
-    problems: list[Problem] = field(default_factory=list)
-
-    def index(self) -> Index:
-        """Returns what was found, as arrays; places: (N, 2)."""
-        whole = {name: np.array(getattr(self, name), np.int64) for name in ("stamps", "sizes", "checksums", "label_stamps")}
-        places = np.array(self.places, np.int64).reshape(-1, 2)
-        return Index({**whole, "places": places, "labels": np.array(self.labels, np.float64)}, tuple(self.problems))
-
-
 def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     """Indexes a recording in one pass: every picture's place and stamp, every steering angle."""
     tolerance_s = options.seconds("tolerance")
@@ -174,96 +165,69 @@ def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     camera = _channel(_image_topic(topics, options.text("image")), topics, clock)
     steering, angle_field = _steering(topics, options, clock)
     wanted = f"{camera.kind.topic.name} {steering.kind.topic.name if steering else ''} {angle_field} {clock.value}"
-    index = cached(recording.paths, wanted, lambda: _scanned(recording, camera, steering, angle_field).index())
+    index = cached(recording.paths, wanted, lambda: _scanned(recording, camera, steering, angle_field))
     if not len(index.arrays["stamps"]):
         why = f": {index.problems[0].detail}" if index.problems else ""
         raise BadDriveError(f"no pictures on {camera.kind.topic} of the recording {name!r}{why}")
     axle = Axle.STEERING_WHEEL if steering is None or not steering.kind.is_of_road_wheels(angle_field) else Axle.ROAD_WHEEL
     labels_as = LabelConvention(unit, axle=axle)
-    return _drive(name, recording, camera.kind, index, labels_as, tolerance_s, labelled=steering is not None)
+    return _drive(name, recording, camera.kind, index, labels_as, None if steering is None else tolerance_s)
 
 
-def nearest(stamps: IntArray | FloatArray, others: IntArray | FloatArray, tolerance: int) -> IntArray:
-    """Returns for each stamp the place of the nearest of the others, the earlier of two as near; -1 beyond the tolerance.
-
-    others: never falling.
-    """
-    if not len(others):
-        return np.full(len(stamps), -1, np.int64)
-    after = np.minimum(np.searchsorted(others, stamps), len(others) - 1)
-    before = np.maximum(after - 1, 0)
-    chosen = np.where(np.abs(others[after] - stamps) < np.abs(others[before] - stamps), after, before)
-    return np.where(np.abs(others[chosen] - stamps) <= tolerance, chosen, -1).astype(np.int64)
-
-
-def _scanned(recording: Recording, camera: _Channel, steering: _Channel | None, angle_field: str) -> _Scan:
-    scan = _Scan()
-    wanted = camera.keys | (steering.keys if steering else frozenset())
-    for item in recording.scan(wanted):
+def _scanned(recording: Recording, camera: _Channel, steering: _Channel | None, angle_field: str) -> RecordingIndex:
+    """Goes through a recording once; what it finds is compact, as long recordings hold millions of messages. places: (N, 2)."""
+    found = {name: array("q") for name in ("stamps", "places", "sizes", "checksums", "label_stamps")}
+    labels, problems = array("d"), list[Problem]()
+    for item in recording.scan(camera.keys | (steering.keys if steering else frozenset())):
         if isinstance(item, Damage):
-            scan.problems.append(Problem(ProblemKind.BREAK, f"after frame {len(scan.stamps)}", item.detail))
+            problems.append(Problem(ProblemKind.BREAK, f"after frame {len(found['stamps'])}", item.detail))
             continue
         try:
             if steering is not None and item.topic in steering.keys:
                 angle = steering.kind.number(item.data, angle_field)
-                scan.label_stamps.append(steering.stamp_ns(item))
-                scan.labels.append(angle)
+                found["label_stamps"].append(steering.stamp_ns(item))
+                labels.append(angle)
             else:
-                scan.stamps.append(camera.stamp_ns(item))
-                scan.places.extend(item.place)
-                scan.sizes.append(len(item.data))
-                scan.checksums.append(crc32(item.data))
+                found["stamps"].append(camera.stamp_ns(item))
+                found["places"].extend(item.place)
+                found["sizes"].append(len(item.data))
+                found["checksums"].append(crc32(item.data))
         except BrokenRecordingError as error:
-            scan.problems.append(Problem(ProblemKind.BAD_MESSAGE, f"recorded at {item.log_ns}", str(error)))
-    return scan
+            problems.append(Problem(ProblemKind.BAD_MESSAGE, f"recorded at {item.log_ns}", str(error)))
+    whole = {name: np.array(values, np.int64) for name, values in found.items()}
+    arrays: dict[str, IntArray | FloatArray] = {**whole, "places": whole["places"].reshape(-1, 2), "labels": np.array(labels, np.float64)}
+    return RecordingIndex(arrays, tuple(problems))
 
 
 def _drive(
-    name: str, recording: Recording, kind: MessageType, index: Index, labels_as: LabelConvention, tolerance_s: float, *, labelled: bool
+    name: str, recording: Recording, kind: MessageType, index: RecordingIndex, labels_as: LabelConvention, tolerance_s: float | None
 ) -> Drive:
-    stamps = index.arrays["stamps"]
-    order = np.argsort(stamps, kind="stable")
-    repeated = np.concatenate([[False], np.diff(stamps[order]) == 0])
-    problems = list(index.problems)
+    """Makes the drive of what a pass found. tolerance_s: how far a label may be off its frame; None: there are no labels."""
+    arrays = index.arrays
+    order = np.argsort(arrays["stamps"], kind="stable")
+    stamps = arrays["stamps"][order].astype(np.int64)
+    repeated = np.concatenate([[False], np.diff(stamps) == 0])
     twice = "another picture with this stamp; the first is kept"
-    problems += [Problem(ProblemKind.DUPLICATE_ID, str(stamp), twice) for stamp in stamps[order[repeated]].tolist()]
-    order = order[~repeated]
-    stamps = stamps[order]
+    problems = [*index.problems, *(Problem(ProblemKind.DUPLICATE_ID, str(stamp), twice) for stamp in stamps[repeated].tolist())]
+    order, stamps = order[~repeated], stamps[~repeated]
     frame_ids = Names.of(map(str, stamps.tolist()))
     steering_rad = np.full(len(stamps), np.nan)
-    if labelled:
-        steering_rad = _labels(stamps, index, labels_as.unit, tolerance_s, problems, frame_ids)
+    if tolerance_s is not None:
+        by_time = np.argsort(arrays["label_stamps"], kind="stable")
+        matched = nearest(stamps, arrays["label_stamps"][by_time].astype(np.int64), round(tolerance_s * 1e9))
+        far, empty = f"no steering message within {tolerance_s:g} s", "the nearest steering message has no finite angle"
+        labels_rad = arrays["labels"][by_time].astype(np.float64) * labels_as.unit.rad
+        steering_rad = matched_labels(matched, labels_rad, frame_ids, problems, far, empty)
+    places, sizes, checksums = (arrays[key][order].astype(np.int64) for key in ("places", "sizes", "checksums"))
     return Drive(
         name=name,
         frame_ids=frame_ids,
         steering_rad=steering_rad,
         time_s=(stamps - stamps[0]) / 1e9,
-        source=MessageFrames(
-            recording,
-            kind,
-            frame_ids,
-            index.arrays["places"][order],
-            index.arrays["sizes"][order],
-            index.arrays["checksums"][order],
-        ),
+        source=MessageFrames(recording, kind, frame_ids, places, sizes, checksums),
         problems=tuple(problems),
         labels_as=labels_as,
     )
-
-
-def _labels(
-    stamps: IntArray, index: Index, unit: AngleUnit, tolerance_s: float, problems: list[Problem], frame_ids: Sequence[str]
-) -> FloatArray:
-    label_stamps, labels = index.arrays["label_stamps"].astype(np.int64), index.arrays["labels"]
-    order = np.argsort(label_stamps, kind="stable")
-    label_stamps, labels = label_stamps[order], labels[order]
-    matched = nearest(stamps, label_stamps, round(tolerance_s * 1e9))
-    steering_rad = np.full(len(stamps), np.nan)
-    steering_rad[matched >= 0] = labels[matched[matched >= 0]] * unit.rad
-    far, empty = np.flatnonzero(matched < 0).tolist(), np.flatnonzero((matched >= 0) & np.isnan(steering_rad)).tolist()
-    problems += [Problem(ProblemKind.UNMATCHED, frame_ids[place], f"no steering message within {tolerance_s:g} s") for place in far]
-    problems += [Problem(ProblemKind.NAN_LABEL, frame_ids[place], "the nearest steering message has no finite angle") for place in empty]
-    return steering_rad
 
 
 def _channel(name: str, topics: Iterable[Topic], clock: Clock) -> _Channel:

@@ -1,4 +1,4 @@
-"""Frames of a video: found by an index made once, decoded forward from the nearest keyframe, and once each when read in order."""
+"""Drives out of videos: frames found by an index made once, decoded forward from the nearest keyframe, once each when read in order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -17,15 +18,13 @@ import numpy as np
 from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.core.files import open_regular
 from skidpad.core.images import MAX_PICTURE_PIXELS, FloatArray, IntArray, NumpyFrames
-from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
-from skidpad.drives.index_cache import Index, cached
+from skidpad.drives.indexing import RecordingIndex, cached, table_labels
 from skidpad.drives.names import Names
 from skidpad.drives.pictures import gone, is_picture
-from skidpad.drives.readers import READERS, Option, Options
-from skidpad.drives.recorded import nearest
+from skidpad.drives.readers import READERS, Option, Options, RecordingReader
 from skidpad.drives.rosbag import first_bytes
-from skidpad.drives.tables import Table, TimeUnit, parse_angle, parse_number, read_table
+from skidpad.drives.tables import TimeUnit, read_table
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -79,7 +78,7 @@ def index_video(path: Path) -> VideoIndex:
     )
 
 
-def _packets(path: Path) -> Index:
+def _packets(path: Path) -> RecordingIndex:
     """Returns the rows (stamp, size, checksum, is a keyframe) in the order of showing."""
     problems: list[Problem] = []
     rows: list[tuple[int, int, int, bool]] = []
@@ -104,7 +103,7 @@ def _packets(path: Path) -> Index:
         Problem(ProblemKind.DUPLICATE_ID, f"at {stamp * unit_s:.3f} s", "another frame of this time; the first is kept")
         for stamp in table[~first, 0].tolist()
     ]
-    return Index({"packets": table[first], "unit_s": np.array(unit_s)}, tuple(problems))
+    return RecordingIndex({"packets": table[first], "unit_s": np.array(unit_s)}, tuple(problems))
 
 
 @dataclass(eq=False, slots=True)
@@ -236,13 +235,10 @@ class VideoFrames:
 
 
 def _opened(path: Path) -> InputContainer:
-    try:
-        import av  # noqa: PLC0415 - comes with the extra
-    except ImportError as error:
-        raise MissingExtraError.of("av", "video", "reading a video") from error
+    av = _av()
     open_regular(path).close()  # FFmpeg would wait at a pipe for ever
     try:
-        container = av.open(str(path))
+        container: InputContainer = av.open(str(path))
     except _library_errors() as error:
         raise BadDriveError(
             f"{str(path)!r} cannot be read as a video: {error}; an MP4 that was never finished has lost its index: record MKV or TS"
@@ -263,28 +259,28 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _library_errors() -> tuple[type[Exception], ...]:
+def _av() -> Any:
     try:
-        from av.error import FFmpegError  # noqa: PLC0415 - comes with the extra
+        return import_module("av")
     except ImportError as error:
         raise MissingExtraError.of("av", "video", "reading a video") from error
-    return FFmpegError, ValueError, OSError, BadDriveError
+
+
+def _library_errors() -> tuple[type[Exception], ...]:
+    return _av().FFmpegError, ValueError, OSError, BadDriveError
 
 
 SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mpg", ".mpeg"})
-_MAX_KEY = 1e21  # nanoseconds of thirty thousand years: what lies beyond is no clock and no counter
 _TS_SYNC = b"\x47"
 
 
 @READERS.register("video")
-@dataclass(frozen=True, slots=True)
-class Video:
+class Video(RecordingReader):
     """Reads a video file, or the only one in a folder; a csv, if named, labels its frames by time or by number."""
 
-    looks_for: str = f"a video ({', '.join(sorted(SUFFIXES))}), or a folder with one and no pictures"
-    needs_path: bool = True
-    takes_files: bool = True
-    options: tuple[Option, ...] = (
+    looks_for = f"a video ({', '.join(sorted(SUFFIXES))}), or a folder with one and no pictures"
+    takes_files = True
+    options = (
         Option("csv", "file of labels, beside the video; not given: no labels"),
         Option("steering", "column of the steering angle", "steering_angle"),
         Option("unit", "unit of that column: rad, deg or scaled25; needed with csv"),
@@ -309,14 +305,13 @@ class Video:
         """Indexes the packets of the video and the rows of the csv."""
         file = _only_video(path) if path.is_dir() else path
         index = index_video(file)
-        problems = list(index.problems)
+        problems, ids = list(index.problems), Names.of(frame_id(place) for place in range(len(index.stamps)))
         steering_rad, labels_as = np.full(len(index.stamps), np.nan), LabelConvention()
         if options.text("csv"):
-            labels_as = LabelConvention(_unit(options))
-            steering_rad = _labels(read_table(file.parent / options.text("csv")), index, options, problems)
+            labels_as = LabelConvention(options.csv_unit())
+            steering_rad = table_labels(read_table(file.parent / options.text("csv")), ids, index.time_s, options, problems)
         else:
-            for name, _ in options.given:
-                raise BadDriveError(f"option {name!r} describes a csv, but none is named; add csv=FILE")
+            options.refuse_without_csv()
             how = "?csv={}&steering=COLUMN&unit=deg&time=COLUMN"
             beside = [file.with_suffix(".csv")] if path.is_file() else sorted(path.glob("*.csv"))
             problems += [
@@ -326,7 +321,7 @@ class Video:
             ]
         return Drive(
             name=file.stem,
-            frame_ids=Names.of(frame_id(place) for place in range(len(index.stamps))),
+            frame_ids=ids,
             steering_rad=steering_rad,
             time_s=index.time_s,
             source=VideoFrames(file, index),
@@ -347,86 +342,3 @@ def _only_video(folder: Path) -> Path:
         raise BadDriveError(f"no video in {str(folder)!r}; known suffixes: {', '.join(sorted(SUFFIXES))}")
     names = ", ".join(video.name for video in videos)
     raise BadDriveError(f"{str(folder)!r} has several videos: {names}; name one, as {folder / videos[0].name}")
-
-
-def _unit(options: Options) -> AngleUnit:
-    if not options.text("unit"):
-        raise BadDriveError(f"say the unit of the column {options.text('steering')!r}: unit=rad, unit=deg or unit=scaled25")
-    return options.choice("unit", AngleUnit)
-
-
-def _labels(table: Table, index: VideoIndex, options: Options, problems: list[Problem]) -> FloatArray:
-    unit, steering = _unit(options), table.column(options.text("steering"))
-    if bool(options.text("time")) == bool(options.text("frame")):
-        raise BadDriveError(
-            "say how the rows belong to the frames: time=COLUMN (seconds) or frame=COLUMN (numbers from 0), one of them; "
-            f"columns: {', '.join(table.columns)}"
-        )
-    by_time = bool(options.text("time"))
-    place_of = table.column(options.text("time") or options.text("frame"))
-    keys: list[float] = []
-    angles: list[float] = []
-    for row in table.rows:
-        key = parse_number(row.cell(place_of))
-        if not abs(key) < _MAX_KEY or not (by_time or key.is_integer()):
-            problems.append(Problem(ProblemKind.BAD_ROW, f"line {row.line} of {table.path.name}", f"it has {row.cell(place_of)!r}"))
-            continue
-        keys.append(key)
-        angles.append(parse_angle(row.cell(steering), unit))
-    order = np.argsort(keys, kind="stable")
-    sorted_keys, sorted_angles = np.array(keys, np.float64)[order], np.array(angles, np.float64)[order]
-    if by_time:
-        matched = _by_time(sorted_keys, index.time_s, options)
-        lacking = f"no row within {options.real('tolerance'):g} s"
-    else:
-        matched = nearest(np.arange(len(index.stamps)), sorted_keys - _frame_base(sorted_keys, options), 0)
-        lacking = "no row with this number"
-    steering_rad = np.full(len(matched), np.nan)
-    steering_rad[matched >= 0] = sorted_angles[matched[matched >= 0]]
-    problems += [Problem(ProblemKind.UNMATCHED, frame_id(place), lacking) for place in np.flatnonzero(matched < 0).tolist()]
-    empty = np.flatnonzero((matched >= 0) & np.isnan(steering_rad)).tolist()
-    problems += [Problem(ProblemKind.NAN_LABEL, frame_id(place), "the angle in its row is not a number") for place in empty]
-    return steering_rad
-
-
-def _by_time(rows: FloatArray, frames_s: FloatArray, options: Options) -> IntArray:
-    """Matches rows to frames by time; refuses a clock that fits the video in another unit, or not at all.
-
-    In the wrong unit all frames lie near one row, which would label them all.
-    """
-    tolerance_ns, offset_s = options.seconds("tolerance") * 1e9, options.real("offset")
-    frames_ns = np.round(frames_s * 1e9)
-
-    def match(unit: TimeUnit, start_s: float) -> IntArray:
-        return nearest(frames_ns, np.round((rows / unit.per_s - start_s) * 1e9), round(tolerance_ns))
-
-    def used(matched: IntArray) -> int:
-        return len(np.unique(matched[matched >= 0]))
-
-    unit = options.choice("time_unit", TimeUnit)
-    matched = match(unit, offset_s)
-    if not len(rows):
-        return matched
-    clock = f"column {options.text('time')!r} runs from {rows[0]:.10g} to {rows[-1]:.10g}, the video from 0 to {frames_s[-1]:.3f} s"
-    guesses = [(each, start_s) for each in (unit, *TimeUnit) for start_s in (offset_s, float(rows[0] / each.per_s))]
-    best, start_s = max(guesses, key=lambda guess: used(match(*guess)))
-    if best is not unit and used(match(best, start_s)) > 2 * used(matched):
-        offset = f"&offset={start_s:.10g}" if start_s != offset_s else ""
-        raise BadDriveError(f"{clock}, and fits it in another unit than {unit.value}: write time_unit={best.value}{offset}")
-    if not used(matched):
-        at = f"offset={rows[0] / unit.per_s:.10g}"
-        raise BadDriveError(f"{clock}, so no row belongs to a frame; say what the clock reads at the first one, as {at}")
-    return matched
-
-
-def _frame_base(numbers: FloatArray, options: Options) -> int:
-    """Returns the number of the first frame; one that nobody said must be beyond doubt, or every label would be one frame off."""
-    base = options.text("frame_base")
-    if base not in {"0", "1"}:
-        raise BadDriveError(f"option 'frame_base' is 0 or 1, the number of the first frame; got {base!r}")
-    if "frame_base" not in dict(options.given) and len(numbers) and numbers[0] == 1:
-        raise BadDriveError(
-            f"the numbers in column {options.text('frame')!r} begin at 1: write frame_base=1 if 1 is the first frame, "
-            "or frame_base=0 if the first frame is 0 and has no row"
-        )
-    return int(base)

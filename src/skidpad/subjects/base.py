@@ -48,27 +48,21 @@ class Subject(Protocol):
     @property
     def description(self) -> Description:
         """What the subject takes and answers."""
-        ...
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The layers whose neurons can be observed; empty for a black box."""
-        ...
 
     @property
     def sha256(self) -> str:
         """The hash of the weights and the description."""
-        ...
 
     @property
     def lead(self) -> int:
         """How many frames before the one that it answers for the subject looks at."""
-        ...
 
     def predict(self, clip: Frames, now: Frames | None = None) -> FloatArray:
         """Returns all outputs, (N, outputs), angles in radians; not-finite answers are passed on, not hidden."""
-        ...
 
     def observe(self, clip: Frames, now: Frames | None = None) -> Observation:
         """Returns answers and neuron values of one pass."""
-        ...

@@ -1,17 +1,17 @@
 """The description as a small TOML beside the weights: reading it with errors that teach, and writing it back."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from skidpad.core import toml
+from skidpad.core import files, toml
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.settings import plain, read
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.subjects.description import STEERING, Description, Format
-from skidpad.subjects.writing import write_atomically
 
 
 def minimal_description(file: str, format_: Format) -> str:
@@ -115,3 +115,24 @@ def description_hash(description: Description) -> str:
     """Hashes everything in a description that changes an answer; renaming the subject or its file does not."""
     plain = replace(description, name="", file="", input=replace(description.input, frame_aspect=None))
     return sha256(format_description(plain).encode()).hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file of a subject, and the folder it is to be in, or says that the place cannot be written."""
+    with _writable(path):
+        files.write_atomically(path, data)
+
+
+def discard(path: Path) -> None:
+    """Removes a file that may not be there; makes the folder it would be in, so that a bad place is known before the work."""
+    with _writable(path):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise BadSubjectError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written") from error

@@ -15,14 +15,12 @@ from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.subjects.description import STEERING, Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras.building import read_model
-from skidpad.subjects.formats.keras.containers import read_contents
-from skidpad.subjects.formats.keras.opening import readable
-from skidpad.subjects.formats.keras.rebuilding import stated_shape
+from skidpad.subjects.formats.keras.opening import read_contents, readable, stated_shape
 from skidpad.subjects.formats.onnx.reading import read_model as read_onnx
 from skidpad.subjects.formats.recognition import format_of, refuse_foreign
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
 from skidpad.subjects.network import CANNOT_RUN, TorchNetwork
-from skidpad.subjects.shapes import described_shape, picture_layout
+from skidpad.subjects.windows import described_shape, picture_layout
 from skidpad.subjects.zoo import ARCHITECTURES, Architecture
 
 if TYPE_CHECKING:
@@ -54,12 +52,7 @@ def stated(file: Path, format_: Format) -> Stated:
 
 def _of_onnx(file: Path) -> Stated:
     model = read_onnx(file)
-    shape = model.input.shape
-    return Stated(shape=None if shape is None else shape[1:], outputs=model.outputs)
-
-
-def _of_export(file: Path) -> Stated:
-    return Stated(shape=read_exported(file).input_shape[1:])
+    return Stated(shape=None if model.input.shape is None else model.input.shape[1:], outputs=model.outputs)
 
 
 def _of_keras(file: Path) -> Stated:
@@ -98,14 +91,6 @@ def _of_torchscript(file: Path) -> Stated:
     return Stated(channels=_first_channels(state), notes=("TorchScript does not say the size of its input.",))
 
 
-def _of_safetensors(file: Path) -> Stated:
-    return _of_weights(file, read_safetensors(file))
-
-
-def _of_state_dict(file: Path) -> Stated:
-    return _of_weights(file, read_state_dict(file))
-
-
 def _of_weights(file: Path, state: Mapping[str, torch.Tensor]) -> Stated:
     """Looks for the network of the zoo whose tensors have these names, and best also these shapes."""
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
@@ -137,11 +122,11 @@ def _first_channels(state: Mapping[str, torch.Tensor]) -> int | None:
 
 _READERS: Mapping[Format, Callable[[Path], Stated]] = {
     Format.ONNX: _of_onnx,
-    Format.EXPORT: _of_export,
+    Format.EXPORT: lambda file: Stated(shape=read_exported(file).input_shape[1:]),
     Format.KERAS: _of_keras,
     Format.TORCHSCRIPT: _of_torchscript,
-    Format.SAFETENSORS: _of_safetensors,
-    Format.STATE_DICT: _of_state_dict,
+    Format.SAFETENSORS: lambda file: _of_weights(file, read_safetensors(file)),
+    Format.STATE_DICT: lambda file: _of_weights(file, read_state_dict(file)),
 }
 
 

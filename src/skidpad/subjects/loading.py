@@ -7,13 +7,11 @@ opened only where a person trusts it (`core.trust`), as is what a description na
 
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from hashlib import file_digest, sha256
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -24,35 +22,32 @@ from skidpad.subjects.base import Subject
 from skidpad.subjects.boxes import BoxSubject, box_code
 from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import minimal_description, read_description
-from skidpad.subjects.formats.archives import check_archive
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.onnx import open_onnx, weight_files
-from skidpad.subjects.formats.recognition import WAY_OUT, format_of, read_weights, refuse_foreign
+from skidpad.subjects.formats.recognition import BROKEN, WAY_OUT, check_archive, format_of, read_weights, reason_of, refuse_foreign
 from skidpad.subjects.network import Network, TorchNetwork
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.own_code import is_code_name, named_code, own_network, trusted_code
 from skidpad.subjects.probe import NeuronUnit
-from skidpad.subjects.scripted import ScriptedNetwork
-from skidpad.subjects.shapes import check_shape
+from skidpad.subjects.windows import check_shape
 from skidpad.subjects.zoo import ARCHITECTURES
 
-_BROKEN = (
-    OSError,
-    RuntimeError,
-    ValueError,
-    KeyError,
-    IndexError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    AssertionError,
-    OverflowError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-    SafetensorError,
-)
+
+class ScriptedNetwork(nn.Module):
+    """Runs a TorchScript program operation by operation.
+
+    Left to itself, TorchScript fuses operations on a GPU after a few runs, and the probe would miss the fused ones.
+    """
+
+    def __init__(self, program: torch.jit.ScriptModule) -> None:
+        super().__init__()
+        self.program = program
+
+    def forward(self, inputs: torch.Tensor) -> object:
+        """Returns the program's answer."""
+        with torch.jit.optimized_execution(should_optimize=False):  # type: ignore[attr-defined] # public, but torch does not export it to checkers
+            return self.program(inputs)
 
 
 def load_subject(
@@ -156,16 +151,16 @@ def read_safetensors(file: Path) -> Mapping[str, torch.Tensor]:
     """Reads the tensors of a safetensors file by name."""
     try:
         return load_file(file)
-    except _BROKEN as error:
-        raise BadSubjectError(f"{file} is no whole safetensors file ({_reason(error)}); copy or save it again") from error
+    except BROKEN as error:
+        raise BadSubjectError(f"{file} is no whole safetensors file ({reason_of(error)}); copy or save it again") from error
 
 
 def read_state_dict(file: Path) -> Mapping[str, torch.Tensor]:
     """Reads the tensors of a weights-only archive by name, and nothing but tensors."""
     try:
         state = read_weights(file, str(file))
-    except _BROKEN as error:
-        raise BadSubjectError(f"{file} is no whole file of weights ({_reason(error)}); copy it again, or: {WAY_OUT}") from error
+    except BROKEN as error:
+        raise BadSubjectError(f"{file} is no whole file of weights ({reason_of(error)}); copy it again, or: {WAY_OUT}") from error
     if not isinstance(state, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise BadSubjectError(f"{file} holds a {type(state).__name__} that is not names to tensors; save model.state_dict() alone")
     return state
@@ -198,8 +193,8 @@ def _open_torchscript(file: Path, description: Description) -> nn.Module:  # noq
             warnings.simplefilter("ignore", DeprecationWarning)  # torch wants no new TorchScript; this one exists already
             module: torch.jit.ScriptModule = torch.jit.load(file, map_location="cpu")  # type: ignore[no-untyped-call] # torch leaves it untyped
             module.eval()
-    except _BROKEN as error:
-        raise BadSubjectError(f"{file} is no whole TorchScript archive ({_reason(error)}); write it with torch.jit.save") from error
+    except BROKEN as error:
+        raise BadSubjectError(f"{file} is no whole TorchScript archive ({reason_of(error)}); write it with torch.jit.save") from error
     return ScriptedNetwork(module)
 
 
@@ -256,8 +251,3 @@ def _check_finite(file: Path, module: nn.Module) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise BadSubjectError(f"{file}: the weights {name!r} hold NaN or infinity; train or export the network again")
-
-
-def _reason(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:160] if lines else type(error).__name__

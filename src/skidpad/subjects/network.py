@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Description
-from skidpad.subjects.probe import NeuronUnit, record
-
-if TYPE_CHECKING:
-    from skidpad.subjects.probe import Activations
-
+from skidpad.subjects.probe import Activations, NeuronUnit, record
 
 CANNOT_RUN = (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError)
 """What a network may raise on an input that it cannot take."""
@@ -26,30 +23,24 @@ class Network(Protocol):
     @property
     def device(self) -> torch.device:
         """Where inputs have to be."""
-        ...
 
     @property
     def fixed_batch(self) -> int | None:
         """The only batch size that it takes, where the file says so."""
-        ...
 
     @property
     def by_maps(self) -> bool:
         """Whether it wants NCHW inputs map by map in memory, and would copy others."""
-        ...
 
     @property
     def parameters(self) -> int:
         """How many weights it has."""
-        ...
 
     def answer(self, inputs: torch.Tensor) -> object:
         """Returns one tensor (N, numbers) or a tuple of them; raises one of CANNOT_RUN on an input that it cannot take."""
-        ...
 
     def record(self, inputs: torch.Tensor) -> tuple[object, Activations]:
         """Returns the answer and the value of every neuron, of one pass."""
-        ...
 
 
 class TorchNetwork:
@@ -117,3 +108,75 @@ def answer_columns(description: Description, answer: object, count: int) -> torc
 def steering_answer(description: Description, answer: object, count: int) -> torch.Tensor:
     """Picks the steering, (count,) in the network's own unit, out of what the network returned."""
     return answer_columns(description, answer, count)[:, description.steering_column]
+
+
+@runtime_checkable
+class TwoStage(Protocol):
+    """A torch module that answers for windows in two steps; as a whole it takes (N, T, channels, height, width) like others."""
+
+    def features(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Returns the features of single frames, (N, channels, height, width) to (N, features)."""
+
+    def alone(self, codes: torch.Tensor) -> torch.Tensor:
+        """Answers for single frames from their features, (N, outputs); what the features are trained with."""
+
+    def forward_windows(self, codes: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
+        """Answers for windows, (N, outputs); windows: (N, T) rows of the features in `codes`, oldest first."""
+
+
+def compact(codes: torch.Tensor, windows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Leaves out the rows that no window holds; returns the codes and the windows over them, on the codes' device."""
+    rows, places = torch.unique(windows, return_inverse=True)
+    return codes[rows], places.to(codes.device)
+
+
+class StagedClip:
+    """One clip on its way through a network in two stages.
+
+    small: (rows, ...) the frames at the network's size. windows: (N, T) rows, in order of time, as `windows.sliding` gives them.
+    The answered frame's own features are computed together with its answer, so that a probe sees both as one pass, and sees
+    the first stage on the answered frame alone.
+    """
+
+    def __init__(
+        self, module: TwoStage, inputs: Callable[[torch.Tensor], torch.Tensor], small: torch.Tensor, windows: torch.Tensor
+    ) -> None:
+        self._module = module
+        self._inputs = inputs
+        self._small = small
+        self._windows = windows
+        self._codes: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def answer(self, part: slice) -> object:
+        """Returns the network's answer for some of the windows."""
+        with torch.inference_mode():
+            self._look_back(part)
+            return self._answered(part)
+
+    def record(self, part: slice, unit: NeuronUnit) -> tuple[object, Activations]:
+        """Returns the answer and the value of every neuron, of one pass."""
+        with torch.inference_mode():
+            self._look_back(part)
+        return record(lambda _: self._answered(part), self._windows[part].to(self._small.device), unit)
+
+    def _look_back(self, part: slice) -> None:
+        """Computes the features of frames that are never answered for, in batches as large as the caller's own."""
+        if self._codes is None:
+            past = torch.ones(len(self._small), dtype=torch.bool)
+            past[self._windows[:, -1]] = False
+            for rows in torch.split(torch.nonzero(past)[:, 0], part.stop - part.start):
+                self._keep(rows)
+
+    def _keep(self, rows: torch.Tensor) -> torch.Tensor:
+        values = self._module.features(self._inputs(self._small[rows]))
+        if self._codes is None:
+            self._codes = values.new_zeros((len(self._small), *values.shape[1:]))
+        self._codes[rows] = values
+        return self._codes
+
+    def _answered(self, part: slice) -> torch.Tensor:
+        windows = self._windows[part]
+        return self._module.forward_windows(*compact(self._keep(windows[:, -1]), windows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -15,10 +16,9 @@ from skidpad.core.images import FloatArray, Frames
 from skidpad.subjects.base import DeviceObservation, Observation
 from skidpad.subjects.description import Description, HistoryKind
 from skidpad.subjects.description_toml import description_hash
-from skidpad.subjects.network import CANNOT_RUN, Network, TorchNetwork, answer_columns, state_hash
+from skidpad.subjects.network import CANNOT_RUN, Network, StagedClip, TorchNetwork, TwoStage, answer_columns, compact, state_hash
 from skidpad.subjects.probe import Activations, NeuronUnit
-from skidpad.subjects.training.staged import StagedClip, TwoStage, compact
-from skidpad.subjects.windows import Assembler, sliding
+from skidpad.subjects.windows import Assembler
 
 if TYPE_CHECKING:
     from skidpad.core.layers import Layer
@@ -32,37 +32,18 @@ class _CannotRunError(BadSubjectError):
     """The network failed on an input of the described shape; another batch or memory order may work."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The inputs of a clip for a network that takes them whole."""
+    """The inputs of `count` frames, made batch by batch for a network that takes them whole."""
 
-    def __init__(self, assembler: Assembler, codes: torch.Tensor, windows: torch.Tensor) -> None:
-        self._assembler = assembler
-        self._codes = codes
-        self._windows = windows
+    count: int
+    of: Callable[[slice], torch.Tensor]
 
     def __len__(self) -> int:
-        return len(self._windows)
-
-    def __getitem__(self, part: slice) -> torch.Tensor:
-        return self._assembler.inputs(self._codes, self._windows[part])
+        return self.count
 
 
-class _Singles:
-    """The inputs of frames without a past; each batch is shrunk when its turn comes, since frames are large."""
-
-    def __init__(self, assembler: Assembler, frames: Frames, *, by_maps: bool) -> None:
-        self._assembler = assembler
-        self._frames = frames
-        self._order = assembler.maps if by_maps else assembler.normalise
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    def __getitem__(self, part: slice) -> torch.Tensor:
-        return self._order(self._assembler.shrink(self._frames[part]))
-
-
-_Seen = _Inputs | _Singles | StagedClip
+_Seen = _Inputs | StagedClip
 """What a network is shown of a clip, batch by batch."""
 
 
@@ -76,16 +57,17 @@ class NetworkSubject:
     def __init__(
         self, network: Network, description: Description, *, weights_sha256: str | None = None, batch_size: int | None = None
     ) -> None:
-        self._network = network
-        self._description = description
+        self.network = network
+        self.description = description
+        self.lead = description.input.history.frames - 1
         hashed = weights_sha256 or (state_hash(network.module) if isinstance(network, TorchNetwork) else "")
-        self._sha256 = sha256(f"{hashed} {description_hash(description)}".encode()).hexdigest()
-        self._assembler = Assembler(description.input, network.device)
+        self.sha256 = sha256(f"{hashed} {description_hash(description)}".encode()).hexdigest()
+        self.assembler = Assembler(description.input, network.device)
         self._staged = _two_stages(network, description)
         self._scale = np.array([output.per_answer for output in description.outputs])
         self._device_scale = torch.tensor(self._scale, dtype=torch.float64, device=network.device)
         self._fixed_batch = network.fixed_batch
-        self._fixed_batch, self._layers = self._try_out(network.fixed_batch)
+        self._fixed_batch, self.layers = self._try_out(network.fixed_batch)
         self.batch_size = self._fixed_batch or batch_size or self._default_batch()
 
     @classmethod
@@ -102,38 +84,13 @@ class NetworkSubject:
         return cls(TorchNetwork(module, device, unit), description, batch_size=batch_size)
 
     @property
-    def description(self) -> Description:
-        """What skidpad was told about the subject."""
-        return self._description
-
-    @property
-    def layers(self) -> tuple[Layer, ...]:
-        """The layers whose neurons `observe` gives."""
-        return self._layers
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the weights and of what the description says about answers."""
-        return self._sha256
-
-    @property
-    def lead(self) -> int:
-        """How many frames before the one that it answers for the subject looks at."""
-        return self._description.input.history.frames - 1
-
-    @property
-    def network(self) -> Network:
-        """What runs the inputs."""
-        return self._network
-
-    @property
     def module(self) -> nn.Module:
         """The torch network itself, in evaluation mode."""
-        if not isinstance(self._network, TorchNetwork):
+        if not isinstance(self.network, TorchNetwork):
             raise BadSubjectError(
-                f"{self._description.name!r} of format {self._description.format.value!r} is no torch network, so it cannot be trained here"
+                f"{self.description.name!r} of format {self.description.format.value!r} is no torch network, so it cannot be trained here"
             )
-        return self._network.module
+        return self.network.module
 
     def predict(self, clip: Frames, now: Frames | None = None) -> FloatArray:
         """Returns all outputs, (N, outputs) float64, angles in radians."""
@@ -155,18 +112,13 @@ class NetworkSubject:
         seen = self._seen(clip, now)
         parts = self._batched(len(seen), lambda part: self._answer_and_record(seen, part))
         values = [activations.values for _, activations in parts]
-        none = torch.zeros((0, self._layers[-1].stop), device=self._network.device)
+        none = torch.zeros((0, self.layers[-1].stop), device=self.network.device)
         together = values[0] if len(values) == 1 else torch.cat(values) if values else none
         answers = [answer for answer, _ in parts]
         if not answers:
             return DeviceObservation(torch.zeros((0, len(self._scale)), dtype=torch.float64, device=none.device), together)
         scale = self._device_scale.to(answers[0].device)
         return DeviceObservation(torch.cat(answers).to(torch.float64) * scale, together)
-
-    @property
-    def assembler(self) -> Assembler:
-        """What makes the network's inputs of frames."""
-        return self._assembler
 
     def codes(self, small: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
         """Returns what can be done once a frame, for each frame that ends one of the (N, T) windows: bytes, flow or features.
@@ -175,7 +127,7 @@ class NetworkSubject:
         """
         rows = windows[:, -1]
         if self._staged is None:
-            return self._assembler.codes(small, windows)[rows]
+            return self.assembler.codes(small, windows)[rows]
         staged = self._staged
 
         def features(part: slice) -> torch.Tensor:
@@ -187,34 +139,33 @@ class NetworkSubject:
     def answers(self, codes: torch.Tensor, windows: torch.Tensor) -> FloatArray:
         """Returns all outputs for (N, T) windows over rows of `codes`, as `predict` does for a clip."""
         if self._staged is None:
-            return self._answers(_Inputs(self._assembler, codes, windows))
+            return self._answers(self._inputs(codes, windows))
         staged = self._staged
 
         def answer(part: slice) -> torch.Tensor:
             with torch.inference_mode():
                 found = staged.forward_windows(*compact(codes, windows[part]))
-            return answer_columns(self._description, found, part.stop - part.start)
+            return answer_columns(self.description, found, part.stop - part.start)
 
         return self._scaled(self._batched(len(windows), answer))
 
     def _seen(self, clip: Frames, now: Frames | None) -> _Seen:
-        if self._description.input.history.kind is HistoryKind.SINGLE:
-            return _Singles(self._assembler, clip if now is None else now, by_maps=not self._channels_last)
-        count = max(len(clip) - self.lead, 0)
-        if now is not None and len(now) != count:
-            raise ValueError(f"a clip of {len(clip)} frames with a lead of {self.lead} takes {count} frames `now`; got {len(now)}")
-        small = self._assembler.shrink(clip)
-        if now is not None:
-            small = torch.cat([small, self._assembler.shrink(now)])
-        return self._seen_of(small, sliding(count, self.lead, now=now is not None))
+        if self.description.input.history.kind is HistoryKind.SINGLE:
+            frames, assembler = clip if now is None else now, self.assembler
+            ordered = assembler.normalise if self._channels_last else assembler.maps
+            return _Inputs(len(frames), lambda part: ordered(assembler.shrink(frames[part])))  # shrunk by the batch, since frames are large
+        return self._seen_of(*self.assembler.windows(clip, now))
 
-    def _seen_of(self, small: torch.Tensor, windows: torch.Tensor) -> _Inputs | StagedClip:
+    def _seen_of(self, small: torch.Tensor, windows: torch.Tensor) -> _Seen:
         if self._staged is not None:
             return StagedClip(self._staged, self._frame_inputs, small, windows)
-        return _Inputs(self._assembler, self._assembler.codes(small, windows), windows)
+        return self._inputs(self.assembler.codes(small, windows), windows)
+
+    def _inputs(self, codes: torch.Tensor, windows: torch.Tensor) -> _Inputs:
+        return _Inputs(len(windows), lambda part: self.assembler.inputs(codes, windows[part]))
 
     def _frame_inputs(self, small: torch.Tensor) -> torch.Tensor:
-        return self._ordered(self._assembler.normalise(small))
+        return self._ordered(self.assembler.normalise(small))
 
     def _answers(self, seen: _Seen) -> FloatArray:
         return self._scaled(self._batched(len(seen), lambda part: self._answer(seen, part)))
@@ -222,27 +173,27 @@ class NetworkSubject:
     def _answer(self, seen: _Seen, part: slice) -> torch.Tensor:
         count = part.stop - part.start
         if isinstance(seen, StagedClip):
-            return answer_columns(self._description, seen.answer(part), count)
-        inputs = self._padded(self._ordered(seen[part]))
-        return answer_columns(self._description, self._network.answer(inputs), len(inputs))[:count]
+            return answer_columns(self.description, seen.answer(part), count)
+        inputs = self._padded(self._ordered(seen.of(part)))
+        return answer_columns(self.description, self.network.answer(inputs), len(inputs))[:count]
 
     def _answer_and_record(self, seen: _Seen, part: slice) -> tuple[torch.Tensor, Activations]:
         answer, activations = self._recorded(seen, part)
-        if activations.layers != self._layers:
-            raise BadSubjectError(f"{self._description.name!r} ran other layers than on the first frame; its neurons cannot be told apart")
+        if activations.layers != self.layers:
+            raise BadSubjectError(f"{self.description.name!r} ran other layers than on the first frame; its neurons cannot be told apart")
         return answer, activations
 
     def _recorded(self, seen: _Seen, part: slice) -> tuple[torch.Tensor, Activations]:
         count = part.stop - part.start
         if isinstance(seen, StagedClip):
-            unit = self._network.unit if isinstance(self._network, TorchNetwork) else NeuronUnit.FILTER
+            unit = self.network.unit if isinstance(self.network, TorchNetwork) else NeuronUnit.FILTER
             found, activations = seen.record(part, unit)
-            return answer_columns(self._description, found, count), activations
-        inputs = self._padded(self._ordered(seen[part]))
-        found, activations = self._network.record(inputs)
+            return answer_columns(self.description, found, count), activations
+        inputs = self._padded(self._ordered(seen.of(part)))
+        found, activations = self.network.record(inputs)
         if len(inputs) != count:
             activations = Activations(activations.values[:count], activations.layers)
-        return answer_columns(self._description, found, len(inputs))[:count], activations
+        return answer_columns(self.description, found, len(inputs))[:count], activations
 
     def _batched(self, count: int, run: Callable[[slice], T]) -> list[T]:
         done: list[T] = []
@@ -255,7 +206,7 @@ class NetworkSubject:
                 size = part.stop - part.start
                 if size == 1 or self._fixed_batch:
                     raise BadSubjectError(
-                        f"{self._description.name!r} does not fit into the memory of {self._network.device}; use the CPU"
+                        f"{self.description.name!r} does not fit into the memory of {self.network.device}; use the CPU"
                     ) from error
                 self.batch_size = size // 2
                 torch.cuda.empty_cache()
@@ -265,8 +216,8 @@ class NetworkSubject:
 
     def _default_batch(self) -> int:
         """A window of T frames that is taken whole costs about as much as T images."""
-        images = _DEFAULT_BATCH.get(self._network.device.type, 32)
-        history = self._description.input.history
+        images = _DEFAULT_BATCH.get(self.network.device.type, 32)
+        history = self.description.input.history
         whole = history.kind is HistoryKind.RECURRENT and self._staged is None
         return max(1, images // history.frames) if whole else images
 
@@ -292,37 +243,37 @@ class NetworkSubject:
         """
         first: BadSubjectError | None = None
         for count in (fixed,) if fixed else (2, 1):
-            for channels_last in (False,) if self._network.by_maps else (True, False):
+            for channels_last in (False,) if self.network.by_maps else (True, False):
                 self._channels_last = channels_last
                 try:
                     return (None if count == 2 and not fixed else count), self._trial(count)
                 except _CannotRunError as error:
                     first = error if first is None or (count == 2 and not channels_last) else first
-        raise first or BadSubjectError(f"{self._description.name!r} could not be tried out")
+        raise first or BadSubjectError(f"{self.description.name!r} could not be tried out")
 
     def _trial(self, count: int) -> tuple[Layer, ...]:
-        spec = self._description.input
+        spec = self.description.input
         generator = torch.Generator().manual_seed(0)
         noise = torch.randint(0, 256, (count, spec.height_px, spec.width_px, 3), generator=generator).to(torch.uint8)
-        small = self._assembler.shrink(noise)
+        small = self.assembler.shrink(noise)
         windows = torch.arange(count)[:, None].expand(-1, spec.history.frames).contiguous()
         seen = self._seen_of(small, windows)
         try:
             first, activations = self._recorded(seen, slice(0, count))
             # The first image again: alone, or where the batch is fixed, in other company.
-            fixed = self._network.fixed_batch
+            fixed = self.network.fixed_batch
             beside = self._seen_of(torch.cat([small[:1], 255 - small[1:]]), windows) if fixed else seen
             again = self._answer(beside, slice(0, count if fixed else 1))
         except CANNOT_RUN as error:
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
-            shape = (count, *(self._assembler.inputs(small, windows).shape[1:] if self._staged is None else spec.shape))
+            shape = (count, *(self.assembler.inputs(small, windows).shape[1:] if self._staged is None else spec.shape))
             raise _CannotRunError(
-                f"{self._description.name!r} cannot take an input of shape {shape}, as [input] describes it "
+                f"{self.description.name!r} cannot take an input of shape {shape}, as [input] describes it "
                 f"({reason.strip()}); correct width_px, height_px, colour, layout or history"
             ) from error
         if not torch.allclose(first[:1], again[:1], rtol=1e-2, atol=1e-3, equal_nan=True):
             raise BadSubjectError(
-                f"{self._description.name!r} answers {float(first[0, 0]):.4g} and then {float(again[0, 0]):.4g} for the same image; "
+                f"{self.description.name!r} answers {float(first[0, 0]):.4g} and then {float(again[0, 0]):.4g} for the same image; "
                 "it was saved in training mode: call .eval() before tracing or exporting it"
             )
         return activations.layers

@@ -7,17 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
-from importlib.machinery import (
-    BYTECODE_SUFFIXES,
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-    SourcelessFileLoader,
-    all_suffixes,
-)
+from importlib import import_module, machinery
 from inspect import Parameter, signature
 from pathlib import Path
 from types import CodeType
@@ -59,7 +49,7 @@ def python_beside(folder: Path, text: str) -> tuple[Path, ...]:
     return tuple(files)
 
 
-_IMPORTED = tuple(all_suffixes())
+_IMPORTED = tuple(machinery.all_suffixes())
 _CACHE = "__pycache__"
 
 
@@ -82,7 +72,7 @@ def _words_of(file: Path) -> set[str]:
     return _words(file.read_bytes())
 
 
-class _Source(SourceFileLoader):
+class _Source(machinery.SourceFileLoader):
     """Compiles the source that a person has looked at; what `__pycache__` of a stranger's folder holds may be anything."""
 
     def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - as importlib calls it
@@ -94,13 +84,17 @@ _homes: set[Path] = set()
 """The folders that code was imported from."""
 
 
-def _finder(place: str) -> FileFinder:
+def _finder(place: str) -> machinery.FileFinder:
     """Finds modules in those folders and their packages; a hook of Python's import."""
     homes = [home for home in _homes if Path(place).is_relative_to(home)]
     if not any(all(part.isidentifier() for part in Path(place).relative_to(home).parts) for home in homes):
         raise ImportError(f"{place} is imported as usual")
-    kinds = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
-    return FileFinder(place, *kinds)
+    kinds = (
+        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+        (_Source, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
+    return machinery.FileFinder(place, *kinds)
 
 
 def _add_home(folder: Path) -> None:

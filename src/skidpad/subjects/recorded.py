@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from skidpad.core.errors import BadRunError
 from skidpad.core.layers import Layer
 from skidpad.subjects.description_toml import format_description, parse_description
-from skidpad.subjects.shapes import aspect_warning
+from skidpad.subjects.windows import aspect_warning
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, Frames
     from skidpad.subjects.base import Observation, Subject
-    from skidpad.subjects.description import Description
 
 
 _FRAMES = "frames_px"
@@ -61,33 +60,14 @@ class RecordedSubject:
     def __init__(self, record: Mapping[str, Any], load: Callable[[], Subject]) -> None:
         self._load = load
         try:
-            self._description = parse_description(record["description"], "the run's manifest.json")
+            self.description = parse_description(record["description"], "the run's manifest.json")
             sizes = [(str(name), int(neurons)) for name, neurons in record["layers"]]
-            self._sha256 = str(record["sha256"])
+            self.sha256 = str(record["sha256"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _damaged(error) from error
+        self.lead = self.description.input.history.frames - 1
         starts = [sum(neurons for _, neurons in sizes[:place]) for place in range(len(sizes))]
-        self._layers = tuple(Layer(name, start, start + neurons) for start, (name, neurons) in zip(starts, sizes, strict=True))
-
-    @property
-    def description(self) -> Description:
-        """What the subject takes and answers."""
-        return self._description
-
-    @property
-    def layers(self) -> tuple[Layer, ...]:
-        """The layers whose neurons can be observed; empty for a black box."""
-        return self._layers
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the weights and the description."""
-        return self._sha256
-
-    @property
-    def lead(self) -> int:
-        """How many frames before the one that it answers for the subject looks at."""
-        return self._description.input.history.frames - 1
+        self.layers = tuple(Layer(name, start, start + neurons) for start, (name, neurons) in zip(starts, sizes, strict=True))
 
     def predict(self, clip: Frames, now: Frames | None = None) -> FloatArray:
         """Returns all outputs, (N, outputs), angles in radians."""

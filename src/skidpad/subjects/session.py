@@ -6,8 +6,6 @@ the answers of `predict` on the clip with its lead.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import torch
 
@@ -16,20 +14,8 @@ from skidpad.subjects.base import Subject
 from skidpad.subjects.network_subject import NetworkSubject
 
 
-class Session(Protocol):
-    """`count` cars side by side, each with a memory of its own."""
-
-    def step(self, frames: Frames) -> FloatArray:
-        """Shows each car its next frame, (count, height, width, 3), and returns all outputs, (count, outputs)."""
-        ...
-
-    def reset(self, which: BoolArray | None = None) -> None:
-        """Lets the marked cars, or all, forget what they have seen: their next frame is their first."""
-        ...
-
-
-def start(subject: Subject, count: int = 1) -> Session:
-    """Starts a closed loop of `count` cars with a subject; cars that have not been shown a frame have no past."""
+def start(subject: Subject, count: int = 1) -> NetworkSession | FrameSession:
+    """Starts a closed loop of `count` cars side by side, each with a memory of its own; a car that was shown no frame has no past."""
     if count < 1:
         raise ValueError(f"a session has at least one car; got count={count}")
     return NetworkSession(subject, count) if isinstance(subject, NetworkSubject) else FrameSession(subject, count)
@@ -46,7 +32,7 @@ class NetworkSession:
         self._past: torch.Tensor | None = None
 
     def step(self, frames: Frames) -> FloatArray:
-        """Shows each car its next frame and returns all outputs."""
+        """Shows each car its next frame, (count, height, width, 3), and returns all outputs, (count, outputs)."""
         _check(len(frames), self._count)
         count, lead = self._count, self._subject.lead
         if lead == 0:
@@ -65,7 +51,7 @@ class NetworkSession:
         return answers
 
     def reset(self, which: BoolArray | None = None) -> None:
-        """Lets the marked cars, or all, forget what they have seen."""
+        """Lets the marked cars, or all, forget what they have seen: their next frame is their first."""
         self._new |= torch.ones_like(self._new) if which is None else torch.from_numpy(np.asarray(which, np.bool_))
 
 
@@ -79,7 +65,7 @@ class FrameSession:
         self._past: NumpyFrames | None = None
 
     def step(self, frames: Frames) -> FloatArray:
-        """Shows each car its next frame and returns all outputs."""
+        """Shows each car its next frame, (count, height, width, 3), and returns all outputs, (count, outputs)."""
         _check(len(frames), self._count)
         lead = self._subject.lead
         if lead == 0:
@@ -92,7 +78,7 @@ class FrameSession:
         return np.concatenate([self._subject.predict(clip) for clip in clips])
 
     def reset(self, which: BoolArray | None = None) -> None:
-        """Lets the marked cars, or all, forget what they have seen."""
+        """Lets the marked cars, or all, forget what they have seen: their next frame is their first."""
         self._new |= np.ones_like(self._new) if which is None else np.asarray(which, np.bool_)
 
 

@@ -40,9 +40,9 @@ class EndpointChannel:
             parts = urlsplit(url)
             self._host, self._port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise BadSubjectError(f"the url {url!r} of the box is none ({error}); write it as http://127.0.0.1:8000/steer") from error
+            raise BadSubjectError(f"invalid URL {url!r} of the box ({error}); use e.g. http://127.0.0.1:8000/steer") from error
         if parts.scheme not in {"http", "https"} or not self._host or parts.username is not None:
-            raise BadSubjectError(f"the url of a box is http or https, a host and a path, as http://127.0.0.1:8000/steer; got {url!r}")
+            raise BadSubjectError(f"the URL of a box must be http or https, a host and a path, as http://127.0.0.1:8000/steer; got {url!r}")
         self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 

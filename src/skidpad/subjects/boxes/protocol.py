@@ -156,11 +156,9 @@ class Channel(Protocol):
 
     def ask(self, inputs: Inputs) -> FloatArray:
         """Returns (N, outputs) for inputs (N, ...) or raises a BoxFailureError; after one, the next question meets a fresh box."""
-        ...
 
     def close(self) -> None:
         """Ends the box where it is ours; it may be asked again and is then started again."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,12 @@ class BoxSubject:
         if box is None:
             raise BadSubjectError(f"{description.name!r} is no black box; its format is {description.format.value!r}")
         names = tuple(output.name for output in description.outputs)
-        self._description = description
+        self.description = description
+        self.layers: tuple[Layer, ...] = ()  # a box is not opened
         trust.require(box_code(box, folder))
-        self._sha256 = box_hash(description, box, folder)
+        self.sha256 = box_hash(description, box, folder)
         self._assembler = Assembler(description.input, torch.device("cpu"))
+        self.lead = self._assembler.lead
         self._scale = np.array([output.per_answer for output in description.outputs])
         self.batch_size = batch_size or _default_batch(description.input.history)
         self._box = PatientBox(_channel(box, folder, names), description.name, len(names), box.restarts)
@@ -60,26 +62,6 @@ class BoxSubject:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def description(self) -> Description:
-        """What skidpad was told about the subject."""
-        return self._description
-
-    @property
-    def layers(self) -> tuple[Layer, ...]:
-        """None: a box is not opened."""
-        return ()
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the description and of the files that it names; of a server, only its address."""
-        return self._sha256
-
-    @property
-    def lead(self) -> int:
-        """How many frames before the one that it answers for the subject looks at."""
-        return self._assembler.lead
 
     @property
     def failures(self) -> Failures:
@@ -115,15 +97,9 @@ class BoxSubject:
                 small = self._assembler.shrink(frames[start : start + size])
                 yield self._sent(small, sliding(len(small), 0))
             return
-        count = max(len(clip) - self.lead, 0)
-        if now is not None and len(now) != count:
-            raise ValueError(f"a clip of {len(clip)} frames with a lead of {self.lead} takes {count} frames `now`; got {len(now)}")
-        small = self._assembler.shrink(clip)
-        if now is not None:
-            small = torch.cat([small, self._assembler.shrink(now)])
-        windows = sliding(count, self.lead, now=now is not None)
+        small, windows = self._assembler.windows(clip, now)
         codes = self._assembler.codes(small, windows)
-        for start in range(0, count, size):
+        for start in range(0, len(windows), size):
             yield self._sent(codes, windows[start : start + size])
 
     def _sent(self, codes: torch.Tensor, windows: torch.Tensor) -> Inputs:
@@ -131,14 +107,14 @@ class BoxSubject:
 
     def _try_out(self) -> None:
         """Asks about noise, so that a box that cannot be tested is refused before any work."""
-        spec = self._description.input
+        spec = self.description.input
         noise = np.random.default_rng(0).integers(0, 256, (self.lead + 2, spec.height_px, spec.width_px, 3), np.uint8)
         windows = sliding(2, self.lead)
         inputs = self._sent(self._assembler.codes(self._assembler.shrink(noise), windows), windows)
         both, first = self._box.try_out(inputs), self._box.try_out(inputs[:1])
         if not np.allclose(both[:1], first, rtol=1e-2, atol=1e-3, equal_nan=True):
             raise BadSubjectError(
-                f"{self._description.name!r} answers {both[0, 0]:.4g} and then {first[0, 0]:.4g} for the same picture; a box must not "
+                f"{self.description.name!r} answers {both[0, 0]:.4g} and then {first[0, 0]:.4g} for the same picture; a box must not "
                 "remember earlier pictures, and its network must be in evaluation mode"
             )
 

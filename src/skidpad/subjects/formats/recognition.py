@@ -1,23 +1,60 @@
-"""Reading tensors out of torch's archives, and nothing but tensors."""
+"""Which format a model file is of, what is refused unread, and reading tensors, nothing but tensors, out of torch's archives."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import struct
 import warnings
 import zipfile
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
+from safetensors import SafetensorError
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Format
-from skidpad.subjects.formats.archives import check_archive
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_MAX_RATIO = 200
+"""How much smaller than its content a part of an archive may be: weights hardly shrink at all."""
+_LEAST_BYTES = 1024
+"""Below this, how small a part is says nothing."""
+
+
+BROKEN = (
+    *(OSError, RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, AssertionError, OverflowError),
+    *(MemoryError, struct.error, zlib.error, zipfile.BadZipFile, SafetensorError),
+)
+"""What reading a damaged file may raise; RecursionError and NotImplementedError are RuntimeErrors."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the first line of what went wrong."""
+    text = repr(error) if isinstance(error, LookupError) else str(error)  # a KeyError alone would say a name
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:160] if lines else type(error).__name__
+
+
+def check_archive(archive: zipfile.ZipFile) -> None:
+    """Refuses an archive that would grow without measure when it is read, whole or by parts that share their bytes."""
+    there = archive.fp.seek(0, os.SEEK_END) if archive.fp is not None else 0
+    packed = 0
+    for info in archive.infolist():
+        packed += info.compress_size
+        if info.file_size > _MAX_RATIO * max(info.compress_size, _LEAST_BYTES):
+            raise BadSubjectError(
+                f"the part {info.filename!r} of its archive grows to {info.file_size} bytes from {info.compress_size}; that is refused"
+            )
+    if packed > there:
+        raise BadSubjectError(f"the parts of its archive have {packed} bytes together, and it has {there}; that is refused")
 
 
 WAY_OUT = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ from skidpad.core.progress import Progress, silent
 from skidpad.drives.drive import Drive
 from skidpad.drives.prefetch import default_threads
 from skidpad.subjects.description import HistoryKind, InputSpec
-from skidpad.subjects.training.staged import TwoStage, compact
-from skidpad.subjects.windows import Assembler, sliding
+from skidpad.subjects.network import TwoStage, compact
+from skidpad.subjects.windows import Assembler
 
 _CPU = torch.device("cpu")
 
@@ -54,10 +55,8 @@ class Labelled:
         assembler, labels = Assembler(spec, _CPU), np.asarray(labels_rad, np.float64)
         if assembler.lead == 0:
             return cls(assembler.shrink(clip if now is None else now), labels)
-        small = assembler.shrink(clip)
-        if now is not None:
-            small = torch.cat([small, assembler.shrink(now)])
-        return cls(small, labels, sliding(len(labels), assembler.lead, now=now is not None).numpy())
+        small, windows = assembler.windows(clip, now)
+        return cls(small, labels, windows.numpy())
 
     def rows(self) -> IntArray:
         """Returns (N, T) rows of the pictures, also where each picture has its own label (T = 1)."""
@@ -129,97 +128,56 @@ def collect(drive: Drive, spec: InputSpec, progress: Progress = silent, batch_si
 _FEATURE_BATCH = 64
 _FLOW_BATCH = 256
 
-
-class Examples(Protocol):
-    """N examples of one stage of training."""
-
-    def __len__(self) -> int:
-        """How many examples there are."""
-        ...
-
-    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
-        """Returns what the module answers for the examples at `chosen`, those marked `mirrored` flipped left to right."""
-        ...
+Examples = Callable[[nn.Module, torch.Tensor, torch.Tensor], object]
+"""Returns what a module answers for the examples at some places, (n,), those marked in the second (n,) flipped left to right."""
 
 
-class WindowExamples:
+def window_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Examples:
     """Examples for a network that takes its input whole; a mirrored window is mirrored in all its frames."""
-
-    def __init__(self, data: Labelled, spec: InputSpec, device: torch.device) -> None:
-        self._assembler = Assembler(spec, device)
-        self._pictures = data.pictures.to(device)
-        self._windows = torch.from_numpy(data.rows()).to(device)
-        self._single = spec.history.kind is HistoryKind.SINGLE
-
-    def __len__(self) -> int:
-        return len(self._windows)
-
-    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
-        """Returns the module's answer for whole windows."""
-        windows = self._windows[chosen]
-        seen = self._pictures[windows[:, -1] if self._single else windows]
-        return module(self._assembler.joined(_flipped(seen, mirrored)))
+    assembler, pictures, windows = Assembler(spec, device), data.pictures.to(device), torch.from_numpy(data.rows()).to(device)
+    rows = windows[:, -1] if spec.history.kind is HistoryKind.SINGLE else windows
+    return lambda module, chosen, mirrored: module(assembler.joined(_flipped(pictures[rows[chosen]], mirrored)))
 
 
-class FlowExamples:
+def flow_examples(data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> Examples:
     """Examples for a network that sees optical flow, which is computed once; mirrored frames have a flow of their own."""
+    assembler, windows = Assembler(spec, device), torch.from_numpy(data.rows())
 
-    def __init__(self, data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> None:
-        self._assembler = Assembler(spec, device)
-        windows = torch.from_numpy(data.rows())
-        ways = [data.pictures, data.pictures.flip(2)] if mirror else [data.pictures]
-        self._pictures = torch.stack([self._painted(pictures, windows) for pictures in ways]).to(device)
+    def painted(pictures: torch.Tensor) -> torch.Tensor:
+        codes = assembler.codes(pictures, windows, default_threads())
+        return torch.cat([assembler.pictures(codes, part) for part in torch.split(windows, _FLOW_BATCH)])
 
-    def __len__(self) -> int:
-        return self._pictures.shape[1]
-
-    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
-        """Returns the module's answer for painted flow."""
-        return module(self._assembler.normalise(self._pictures[mirrored.long(), chosen]))
-
-    def _painted(self, pictures: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
-        codes = self._assembler.codes(pictures, windows, default_threads())
-        return torch.cat([self._assembler.pictures(codes, part) for part in torch.split(windows, _FLOW_BATCH)])
+    ways = torch.stack([painted(pictures) for pictures in _both_ways(data, mirror=mirror)]).to(device)
+    return lambda module, chosen, mirrored: module(assembler.normalise(ways[mirrored.long(), chosen]))
 
 
-class FrameExamples:
+def frame_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Examples:
     """Examples of the first stage of a network in two: the last frame of every window, answered for alone."""
+    assembler, pictures, rows = Assembler(spec, device), data.pictures.to(device), torch.from_numpy(data.rows()[:, -1]).to(device)
 
-    def __init__(self, data: Labelled, spec: InputSpec, device: torch.device) -> None:
-        self._assembler = Assembler(spec, device)
-        self._pictures = data.pictures.to(device)
-        self._rows = torch.from_numpy(data.rows()[:, -1]).to(device)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
-        """Returns the first stage's own answer."""
-        seen = _flipped(self._pictures[self._rows[chosen]], mirrored)
+    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
         staged = two_stages(module)
-        return staged.alone(staged.features(self._assembler.normalise(seen)))
+        return staged.alone(staged.features(assembler.normalise(_flipped(pictures[rows[chosen]], mirrored))))
+
+    return answer
 
 
-class FeatureExamples:
+def feature_examples(module: nn.Module, data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> Examples:
     """Examples of the second stage: windows over features that no longer change, those of mirrored frames behind the others."""
+    assembler, staged, windows = Assembler(spec, device), two_stages(module.eval()), torch.from_numpy(data.rows()).to(device)
+    parts = [part for pictures in _both_ways(data, mirror=mirror) for part in torch.split(pictures, _FEATURE_BATCH)]
+    with torch.no_grad():
+        codes = torch.cat([staged.features(assembler.normalise(part)) for part in parts])
 
-    def __init__(self, module: nn.Module, data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> None:
-        assembler, staged = Assembler(spec, device), two_stages(module.eval())
-        self._windows = torch.from_numpy(data.rows()).to(device)
-        self._count = len(data.pictures)
-        ways = [data.pictures, data.pictures.flip(2)] if mirror else [data.pictures]
-        with torch.no_grad():
-            self._codes = torch.cat(
-                [staged.features(assembler.normalise(part)) for pictures in ways for part in torch.split(pictures, _FEATURE_BATCH)]
-            )
+    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
+        shifted = windows[chosen] + mirrored.long()[:, None] * len(data.pictures)
+        return two_stages(module).forward_windows(*compact(codes, shifted))
 
-    def __len__(self) -> int:
-        return len(self._windows)
+    return answer
 
-    def answer(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
-        """Returns the second stage's answer."""
-        windows = self._windows[chosen] + mirrored.long()[:, None] * self._count
-        return two_stages(module).forward_windows(*compact(self._codes, windows))
+
+def _both_ways(data: Labelled, *, mirror: bool) -> list[torch.Tensor]:
+    return [data.pictures, data.pictures.flip(2)] if mirror else [data.pictures]
 
 
 def two_stages(module: nn.Module) -> TwoStage:

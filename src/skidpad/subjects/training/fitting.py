@@ -1,28 +1,211 @@
-"""The core of training and of repair: fits a network's steering to labels, the same way for the same seed."""
+"""The core of training and of repair: fits a network's steering to labels, stage by stage, the same way for the same seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from math import isfinite
+from io import BytesIO
+from math import cos, isfinite, pi
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
-from skidpad.subjects.description import Description
-from skidpad.subjects.network import usable_device
-from skidpad.subjects.training.data import Labelled
-from skidpad.subjects.training.staged import EpochRow, FitReport
-from skidpad.subjects.training.stages import Fitting, stages_of
+from skidpad.core.seeding import child_rng, child_seed
+from skidpad.subjects.description import Description, HistoryKind, InputSpec
+from skidpad.subjects.description_toml import write_atomically
+from skidpad.subjects.network import TwoStage, steering_answer, usable_device
+from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
 
-__all__ = ["EpochRow", "FitReport", "TrainingSettings", "copied", "fit"]
+_VALIDATION_BATCH = 256
+_VALIDATION_WINDOWS = 64
+"""Windows are many frames each."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """One row of the training curve; errors are mean squares in radians squared (NaN: no validation).
+
+    stage: what was trained, where a network is trained in stages.
+    """
+
+    epoch: int
+    learning_rate: float
+    training_mse_rad2: float
+    validation_mse_rad2: float
+    stage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """The curve, and the epoch whose weights the network has now."""
+
+    curve: tuple[EpochRow, ...]
+    best_epoch: int
+
+    @property
+    def best(self) -> EpochRow:
+        """The row of the best epoch."""
+        return self.curve[self.best_epoch - 1]
+
+
+Stage = tuple[str, Callable[[Labelled, bool], Examples]]
+"""The name of a part that is trained by itself, and what makes its examples, mirrored ones too, when its turn comes."""
+
+
+def _stages(module: nn.Module, spec: InputSpec, device: torch.device) -> tuple[Stage, ...]:
+    """Returns what is trained one after the other: nearly always the whole network at once."""
+    if spec.history.kind is HistoryKind.OPTICAL_FLOW:
+        return (("", lambda part, both: flow_examples(part, spec, device, mirror=both)),)
+    if spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage):
+        return (
+            ("features", lambda part, _: frame_examples(part, spec, device)),
+            ("windows", lambda part, both: feature_examples(module, part, spec, device, mirror=both)),
+        )
+    return (("", lambda part, _: window_examples(part, spec, device)),)
+
+
+class Fitting:
+    """What changes from epoch to epoch."""
+
+    def __init__(
+        self, module: nn.Module, description: Description, data: Labelled, validation: Labelled | None, settings: TrainingSettings
+    ) -> None:
+        self.device = next(module.parameters()).device
+        self.module = module
+        self.curve: list[EpochRow] = []
+        self.best_epoch = 0
+        self.best_state: Mapping[str, torch.Tensor] = {}
+        self._description = description
+        self._settings = settings
+        self._stages = _stages(module, description.input, self.device)
+        self._data, self._validation = data, validation
+        self._stage = 0
+        self._before = 0
+        self._examples: tuple[Examples, Examples | None] | None = None
+        self._labels = torch.from_numpy(data.labels_rad).to(self.device, torch.float32)
+        self._optimizer = self._fresh_optimizer()
+
+    def next_stage(self) -> bool:
+        """Goes on to the next stage where one is done; tells whether there is anything left to do."""
+        done = len(self.curve) - self._before
+        waited = len(self.curve) - self.best_epoch if self.best_epoch else 0
+        if done < self._settings.epochs and waited < self._settings.patience:
+            return True
+        if self._stage == len(self._stages) - 1:
+            return False
+        self.module.load_state_dict(self.best_state)
+        self._stage, self._before, self.best_epoch = self._stage + 1, len(self.curve), 0
+        self._examples, self._optimizer = None, self._fresh_optimizer()
+        return True
+
+    def epoch(self, progress: Progress) -> None:
+        """Runs one epoch; everything random in it comes from the seed and the epoch's number."""
+        settings, number = self._settings, len(self.curve) + 1
+        own = number - self._before
+        examples, validation = self._open()
+        rng = child_rng(settings.seed, "training", number)
+        torch.manual_seed(child_seed(settings.seed, "dropout", number))
+        order = torch.from_numpy(rng.permutation(len(self._labels))).to(self.device)
+        mirrored = torch.from_numpy(rng.random(len(order)) < (0.5 if settings.mirror else 0.0)).to(self.device)
+        rate = settings.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + cos(pi * (own - 1) / settings.epochs)))
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self.module.train()
+        batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
+        loss_sum = torch.zeros((), device=self.device, dtype=torch.float64)
+        total = len(self._stages) * settings.epochs * len(batches)
+        for position, chosen in enumerate(batches, 1):
+            loss_sum += self._step(examples, chosen, mirrored[chosen]) * len(chosen)
+            progress((self._stage * settings.epochs + own - 1) * len(batches) + position, total, self._note(own))
+        training = float(loss_sum) / len(order)
+        validated = float("nan") if self._validation is None or validation is None else self._error(validation, self._validation.labels_rad)
+        if not isfinite(training):
+            raise BadSubjectError(f"training diverged in epoch {number} with learning_rate {settings.learning_rate}; use a tenth of it")
+        better = self.best_epoch == 0 or validation is None or validated < self.curve[self.best_epoch - 1].validation_mse_rad2
+        self.curve.append(EpochRow(number, rate, training, validated, self._stages[self._stage][0]))
+        if better:
+            self.best_epoch = number
+            self.best_state = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+
+    def _open(self) -> tuple[Examples, Examples | None]:
+        if self._examples is None:
+            _, make = self._stages[self._stage]
+            held_out = None if self._validation is None else make(self._validation, False)  # noqa: FBT003 - the flag has a name where it is used
+            self._examples = make(self._data, self._settings.mirror), held_out
+        return self._examples
+
+    def _fresh_optimizer(self) -> torch.optim.Adam:
+        # What a stage does not use has no gradient, so that Adam leaves it as it is.
+        return torch.optim.Adam(self.module.parameters(), lr=self._settings.learning_rate, weight_decay=self._settings.weight_decay)
+
+    def _step(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        labels = torch.where(mirrored, -self._labels[chosen], self._labels[chosen])
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.mse_loss(self._answer(examples, chosen, mirrored), labels)
+        torch.autograd.backward(loss)
+        self._optimizer.step()
+        return loss.detach()
+
+    def _answer(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        answer = steering_answer(self._description, examples(self.module, chosen, mirrored), len(chosen))
+        return answer * self._description.steering.per_answer
+
+    def _error(self, validation: Examples, labels_rad: FloatArray) -> float:
+        self.module.eval()
+        single = self._description.input.history.kind is HistoryKind.SINGLE
+        size = _VALIDATION_BATCH if single else _VALIDATION_WINDOWS
+        places = torch.split(torch.arange(len(labels_rad), device=self.device), size)
+        with torch.inference_mode():
+            answers = torch.cat([self._answer(validation, part, torch.zeros_like(part, dtype=torch.bool)) for part in places])
+        return float(np.mean((answers.double().cpu().numpy() - labels_rad) ** 2))
+
+    def _note(self, own: int) -> str:
+        name = self._stages[self._stage][0]
+        best = self.curve[self.best_epoch - 1].validation_mse_rad2 ** 0.5 if self.best_epoch else float("nan")
+        epoch = f"{name}, epoch {own}" if name else f"epoch {own}"
+        return f"{epoch}, best validation RMSE {best:.4f} rad" if isfinite(best) else epoch
+
+    def save(self, path: Path, key: str) -> None:
+        """Writes everything the next epoch needs, as tensors and plain values."""
+        buffer = BytesIO()
+        state = {
+            "key": key,
+            "stage": self._stage,
+            "before": self._before,
+            "curve": json.dumps([asdict(row) for row in self.curve]),
+            "best_epoch": self.best_epoch,
+            "best": dict(self.best_state),
+            "module": self.module.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+        }
+        torch.save(state, buffer)
+        write_atomically(path, buffer.getvalue())
+
+    def restore(self, path: Path, key: str) -> None:
+        """Continues from what `save` wrote."""
+        try:
+            state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+            if state["key"] != key:
+                raise BadSubjectError(
+                    f"{path} is the checkpoint of another training (data, settings or network differ); remove it to start anew"
+                )
+            self.module.load_state_dict(state["module"])
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._stage, self._before = state["stage"], state["before"]
+            self.curve = [EpochRow(**row) for row in json.loads(state["curve"])]
+            self.best_epoch, self.best_state = state["best_epoch"], state["best"]
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError) as error:
+            raise BadSubjectError(f"{path} is no whole checkpoint ({error}); remove it to start anew") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +271,7 @@ def fit(
     _check_windows(description, data, validation)
     device = usable_device(settings.device)
     held_out = validation if validation is not None and len(validation) else None
-    stages = stages_of(module, description.input, data, held_out, device, mirror=settings.mirror)
-    run = Fitting(module.to(device), description, stages, data, held_out, settings)
+    run = Fitting(module.to(device), description, data, held_out, settings)
     key = _key(description, data, validation, settings) if checkpoint else ""
     if checkpoint is not None and checkpoint.is_file():
         run.restore(checkpoint, key)

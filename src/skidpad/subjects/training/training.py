@@ -1,4 +1,4 @@
-"""Writing a network of the zoo as weights and description, side by side."""
+"""Training a network of the zoo on a drive, and writing it as weights and description, side by side."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.drives.drive import Drive
 from skidpad.subjects.description import Description, Format, InputSpec
-from skidpad.subjects.description_toml import description_hash, write_description
+from skidpad.subjects.description_toml import description_hash, discard, write_atomically, write_description
 from skidpad.subjects.training.data import Collected, Labelled, collect
 from skidpad.subjects.training.fitting import FitReport, TrainingSettings, fit
-from skidpad.subjects.writing import discard, write_atomically
 from skidpad.subjects.zoo import ARCHITECTURES
 
 _SUFFIXES = (".safetensors", ".toml", ".training.json")

@@ -49,7 +49,7 @@ class Architecture:
         return Description(name, file, Format.SAFETENSORS, spec or self.input, self.outputs, self.name)
 
 
-_MODULES = tuple(f"skidpad.subjects.zoo.{module}" for module in ("dave", "chauffeur", "challenge", "dronet"))
+_MODULES = tuple(f"skidpad.subjects.zoo.{module}" for module in ("dave", "challenge", "dronet"))
 
 ARCHITECTURES: Registry[Architecture] = Registry("architecture", "architectures", _MODULES)
 

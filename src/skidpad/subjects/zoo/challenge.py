@@ -1,10 +1,12 @@
-"""Autumn, which steers by optical flow."""
+"""Networks of Udacity's challenge 2: Autumn, which steers by optical flow, Epoch, Rambo, and Chauffeur with its LSTM."""
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from skidpad.subjects.description import Colour, Crop, History, HistoryKind, InputSpec, Range
-from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture, SameConv2d, TwiceAtan, network, pooled, strided
+from skidpad.subjects.probe import recurrence
+from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture, SameConv2d, TwiceAtan, flat_features, network, pooled, strided
 
 _FLOWS = 7
 
@@ -122,3 +124,148 @@ def rambo(channels: int, height_px: int, width_px: int) -> nn.Module:
 ARCHITECTURES.register("rambo")(
     Architecture("rambo", rambo, InputSpec(256, 192, Colour.GREY, Range((-0.5,), (0.5,)), history=History(3, HistoryKind.DIFFERENCES)))
 )
+
+
+_FILTERS = ((16, 5), (20, 5), (40, 3), (60, 3), (80, 2), (128, 2))
+_STATES = 256
+
+
+class ChauffeurCnn(nn.Module):
+    """The first half, which steers by single frames."""
+
+    def __init__(self, channels: int, height_px: int, width_px: int) -> None:
+        super().__init__()
+        shape = (channels, height_px, width_px)
+        layers: list[nn.Module] = []
+        for position, (filters, kernel) in enumerate(_FILTERS):
+            layers += [SameConv2d(channels, filters, kernel), nn.ReLU()]
+            if position < len(_FILTERS) - 1:
+                layers += [nn.Dropout2d(0.1), nn.MaxPool2d(2)]
+            channels = filters
+        for layer in layers:
+            _start_he_normal(layer)
+        self.count = flat_features(layers, shape)
+        self.convolutions = nn.Sequential(*layers, nn.Flatten()).train()
+        self.dropout = nn.Dropout(0.5)
+        self.out = nn.Linear(self.count, 1)
+        _start_he_normal(self.out)
+
+    def features(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Returns the flat maps of the last convolution, (N, features)."""
+        return torch.as_tensor(self.convolutions(inputs))
+
+    def alone(self, codes: torch.Tensor) -> torch.Tensor:
+        """Answers (N, 1) from features."""
+        return torch.as_tensor(self.out(self.dropout(codes)))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Answers (N, 1) for (N, channels, height, width)."""
+        return self.alone(self.features(inputs))
+
+
+class Chauffeur(nn.Module):
+    """Both halves; a `TwoStage` module, whose window is as long as it was built for."""
+
+    def __init__(self, channels: int, height_px: int, width_px: int, frames: int) -> None:
+        super().__init__()
+        self.cnn = ChauffeurCnn(channels, height_px, width_px)
+        self.dropout = nn.Dropout(0.1)
+        self.inward = nn.Linear(self.cnn.count, 4 * _STATES)
+        self.back = nn.Linear(_STATES, 4 * _STATES, bias=False)
+        self.head = nn.Sequential(nn.Linear(frames * _STATES, 256), nn.ReLU(), nn.Linear(256, 1))
+        nn.init.xavier_uniform_(self.inward.weight)
+        for gate in self.back.weight.data.chunk(4):
+            nn.init.orthogonal_(gate)
+        nn.init.zeros_(self.inward.bias)
+        nn.init.ones_(self.inward.bias.data[_STATES : 2 * _STATES])  # an LSTM that starts by forgetting learns nothing of the past
+
+    def features(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Returns the features of single frames, (N, features)."""
+        return self.cnn.features(inputs)
+
+    def alone(self, codes: torch.Tensor) -> torch.Tensor:
+        """Answers (N, 1) from the features of single frames, as the first half does."""
+        return self.cnn.alone(codes)
+
+    def forward_windows(self, codes: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
+        """Answers (N, 1) for (N, T) rows of features."""
+        # Looked up as an embedding, whose gradients are summed in one order on every device.
+        states = recurrence(lambda: self._states(functional.embedding(windows, self.inward(self.dropout(codes)))))
+        return torch.as_tensor(self.head(states.flatten(1)))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Answers (N, 1) for whole windows, (N, T, channels, height, width)."""
+        count, frames = inputs.shape[:2]
+        rows = torch.arange(count * frames, device=inputs.device).reshape(count, frames)
+        return self.forward_windows(self.features(inputs.flatten(0, 1)), rows)
+
+    def _states(self, seen: torch.Tensor) -> torch.Tensor:
+        """Runs the LSTM over (N, T, 4 x states), what the input does to the gates; that much is the same in every window.
+
+        Returns the hidden states, (N, T, states).
+        """
+        state = memory = seen.new_zeros((len(seen), _STATES))
+        states: list[torch.Tensor] = []
+        for step in seen.unbind(1):
+            take, keep, new, give = (step + self.back(state)).chunk(4, 1)
+            memory = torch.sigmoid(keep) * memory + torch.sigmoid(take) * torch.tanh(new)
+            state = torch.sigmoid(give) * torch.tanh(memory)
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+def _start_he_normal(layer: nn.Module) -> None:
+    if isinstance(layer, nn.Conv2d | nn.Linear):
+        nn.init.kaiming_normal_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+
+
+def chauffeur_cnn(channels: int, height_px: int, width_px: int) -> nn.Module:
+    """Chauffeur's first half alone, of Udacity's challenge 2: six convolutions, five poolings, one dense layer; 345 neurons.
+
+    | layer | kernel (padded) | output (120 x 320 input) |
+    | --- | --- | --- |
+    | conv1, dropout 0.1, pool | 5x5, 2x2 | 16 x 60 x 160 |
+    | conv2, dropout 0.1, pool | 5x5, 2x2 | 20 x 30 x 80 |
+    | conv3, dropout 0.1, pool | 3x3, 2x2 | 40 x 15 x 40 |
+    | conv4, dropout 0.1, pool | 3x3, 2x2 | 60 x 7 x 20 |
+    | conv5, dropout 0.1, pool | 2x2, 2x2 | 80 x 3 x 10 |
+    | conv6, dropout 0.5 | 2x2 | 128 x 3 x 10 = 3,840 features |
+    | dense1 | | 1 |
+
+    Reference: Udacity self-driving-car, steering-models/community-models/chauffeur, models.py (RegressionModel) and
+    submission.py (input); DeepTest, section 4.
+    Deviates: the original evens out the histogram of the brightness first, which no description can say; its answers were 16
+    times the angle. DeepTest's weights are of another network of the team: it has 8,960 features and 1,427 neurons by
+    DeepTest's count.
+    """
+    return ChauffeurCnn(channels, height_px, width_px)
+
+
+def chauffeur(channels: int, height_px: int, width_px: int, frames: int) -> nn.Module:
+    """Chauffeur, the third of Udacity's challenge 2: the features of 100 frames, then an LSTM of 256; 26,201 neurons unrolled.
+
+    | layer | output (120 x 320 input, 100 frames) |
+    | --- | --- |
+    | conv1..6 of `chauffeur-cnn`, on each frame | 3,840 features |
+    | lstm1 (dropout 0.1 on the features) | 100 x 256 |
+    | dense1 | 256 |
+    | dense2 | 1 |
+
+    It is trained as the team did: the convolutions first, with a dense layer that steers by single frames; then the LSTM on
+    their features, which stay as they are.
+
+    Reference: Udacity self-driving-car, steering-models/community-models/chauffeur, models.py (TransferLstmModel) and
+    submission.py; DeepTest, section 4 and table 3: 256 + 256 + 1 = 513 neurons of the LSTM model, not unrolled.
+    Deviates: as `chauffeur_cnn`; and dropout falls on the features alone, where Keras' also falls on the states.
+    """
+    return Chauffeur(channels, height_px, width_px, frames)
+
+
+# 320 x 240 px, of which the lower half is kept.
+_SIGHT = InputSpec(320, 120, Colour.YUV, Range((-0.5,), (0.5,)), Crop(top=0.5))
+_WINDOW = InputSpec(320, 120, Colour.YUV, Range((-0.5,), (0.5,)), Crop(top=0.5), history=History(100, HistoryKind.RECURRENT))
+
+ARCHITECTURES.register("chauffeur-cnn")(Architecture("chauffeur-cnn", chauffeur_cnn, _SIGHT))
+ARCHITECTURES.register("chauffeur")(Architecture("chauffeur", chauffeur, _WINDOW))

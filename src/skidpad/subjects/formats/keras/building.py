@@ -207,31 +207,21 @@ class Call:
 
     def tensors(self, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
         """Reads the layer's weights, which must have these shapes, as float32; shapes are checked before anything is read."""
-        nodes = self.weights.nodes()
-        found = [stored.shape for node in nodes if (stored := node.stored()) is not None]
+        nodes, found = self.weights.nodes(), self.stored_shapes()
         if found != list(shapes) or len(found) != len(nodes):
             if not nodes:
                 raise BadSubjectError(f"layer {self.name!r} has no weights in the file; save the weights of the whole network")
-            raise BadSubjectError(f"layer {self.name!r} needs weights of shapes {_listed(shapes)}; the file has {_listed(found)}")
-        return [as_tensor(node.array()) for node in nodes]
+            raise BadSubjectError(f"layer {self.name!r} needs weights of shapes {list(shapes)}; the file has {found}")
+        return [torch.from_numpy(np.array(node.array(), np.float32, order="C")) for node in nodes]
 
     def stored_shapes(self) -> list[tuple[int, ...]]:
         """Tells the shapes of the layer's weights without reading them."""
         return [stored.shape for node in self.weights.nodes() if (stored := node.stored()) is not None]
 
 
-def as_tensor(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> torch.Tensor:
-    """Copies an array of the file into a float32 tensor of its own."""
-    return torch.from_numpy(np.array(array, np.float32, order="C"))
-
-
 def parameter(tensor: torch.Tensor) -> nn.Parameter:
     """Makes a weight that nobody trains yet."""
     return nn.Parameter(tensor.contiguous(), requires_grad=False)
-
-
-def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
-    return ", ".join(str(shape) for shape in shapes) or "none"
 
 
 Builder: TypeAlias = Callable[[Call], Value]

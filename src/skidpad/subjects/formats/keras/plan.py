@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -56,28 +56,31 @@ class Step:
     last_uses: tuple[int, ...] = ()
 
 
-class Rearranged(nn.Module):
-    """The same numbers with the axes in another order; a view."""
+class Applied(nn.Module):
+    """Applies a function to its inputs and, after them, to tensors of its own, parameters where they are `trained`."""
 
-    def __init__(self, order: Sequence[int]) -> None:
+    def __init__(self, function: Callable[..., torch.Tensor], *tensors: torch.Tensor | None, trained: bool = True) -> None:
         super().__init__()
-        self.order = tuple(order)
+        self._function, self._names = function, tuple(f"weight{number}" for number in range(len(tensors)))
+        for name, tensor in zip(self._names, tensors, strict=True):
+            if trained:
+                self.register_parameter(name, None if tensor is None else nn.Parameter(tensor.contiguous(), requires_grad=False))
+            else:
+                self.register_buffer(name, tensor, persistent=False)
 
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the view."""
-        return value.permute(self.order)
+    def forward(self, *values: torch.Tensor) -> torch.Tensor:
+        """Returns the function's value."""
+        return self._function(*values, *(getattr(self, name) for name in self._names))
 
 
-class Reshaped(nn.Module):
-    """The same numbers in another shape; the first axis is what is left."""
+def rearranged(order: Sequence[int]) -> Applied:
+    """Makes a view of the same numbers with the axes in another order."""
+    return Applied(lambda value: value.permute(tuple(order)))
 
-    def __init__(self, shape: Sequence[int]) -> None:
-        super().__init__()
-        self.shape = tuple(shape)
 
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the reshaped value."""
-        return value.reshape(-1, *self.shape)
+def reshaped(shape: Sequence[int]) -> Applied:
+    """Gives the same numbers another shape; the first axis is what is left."""
+    return Applied(lambda value: value.reshape(-1, *shape))
 
 
 class KerasNetwork(nn.Module):
@@ -137,7 +140,7 @@ class Plan:
         if value.moved == moved or rank < 2:
             return value
         order = (0, rank, *range(1, rank)) if moved else (0, *range(2, rank + 1), 1)
-        return self.add("arranged", Rearranged(order), (value,), replace(value, moved=moved))
+        return self.add("arranged", rearranged(order), (value,), replace(value, moved=moved))
 
     def folded(self, value: Value, layer: str) -> Value:
         """Puts the moments of every example side by side in the batch."""
@@ -147,7 +150,7 @@ class Plan:
             raise BadSubjectError(f"layer {layer!r} is applied to each moment, but its input {value.shape} has no time")
         value = self.arranged(value, moved=False)
         rest = value.shape[1:]
-        return self.add("folded", Reshaped(rest), (value,), replace(value, shape=rest, times=value.shape[0]))
+        return self.add("folded", reshaped(rest), (value,), replace(value, shape=rest, times=value.shape[0]))
 
     def unfolded(self, value: Value) -> Value:
         """Undoes `folded`."""
@@ -155,7 +158,7 @@ class Plan:
             return value
         value = self.arranged(value, moved=False)
         shape = (value.times or 0, *value.shape)
-        return self.add("unfolded", Reshaped(shape), (value,), replace(value, shape=shape, times=None))
+        return self.add("unfolded", reshaped(shape), (value,), replace(value, shape=shape, times=None))
 
     def network(self, source: Value, answers: Sequence[Value]) -> KerasNetwork:
         """Makes the network; steps that no answer needs are dropped, and so are values after their last use."""

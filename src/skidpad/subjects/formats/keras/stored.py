@@ -21,15 +21,12 @@ class LayerWeights(Protocol):
 
     def nodes(self) -> list[Node]:
         """Returns where a layer's arrays are, in Keras's order."""
-        ...
 
     def inner(self) -> LayerWeights:
         """Returns the weights of the layer that a wrapper wraps."""
-        ...
 
     def of_layers(self, layers: Sequence[Settings]) -> Mapping[str, LayerWeights]:
         """Returns the weights of the layers of a model, by the layer's name."""
-        ...
 
 
 class TreeWeights:

@@ -1,4 +1,4 @@
-"""One way into onnxruntime: its sessions, its limits and its errors."""
+"""An ONNX model as onnxruntime runs it: its sessions, its limits and its errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,14 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.core.layers import Layer
-from skidpad.subjects.formats.onnx.operations import RECURRENT
+from skidpad.subjects.formats.onnx.observing import RECURRENT
 from skidpad.subjects.probe import Activations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skidpad.subjects.formats.onnx.observing import ObservedLayer
-    from skidpad.subjects.operations import Kind
+    from skidpad.subjects.probe import Kind
 
 
 _SILENT = 4
@@ -141,25 +140,19 @@ _CPU_PIECE = 16
 weights of a large dense layer are fetched too often."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sessions:
-    """The model twice: giving its answers alone, and giving the values of its layers as well."""
-
-    plain: Session
-    observed: Session
-    answers: tuple[str, ...]
-    values: tuple[str, ...]
-
-
 class OnnxNetwork:
     """Runs an ONNX model, piece by piece; a batch of several pieces goes over as many threads as torch may use.
 
-    piece: the only number of images that the model takes; what is missing of it is filled up and taken away again.
+    plain, observed: the model giving its answers alone, and giving the values of its layers as well. answers, values: the names of
+    these outputs. piece: the only number of images that the model takes; what is missing of it is filled up and taken away again.
     """
 
     def __init__(
         self,
-        sessions: Sessions,
+        plain: Session,
+        observed: Session,
+        answers: tuple[str, ...],
+        values: tuple[str, ...],
         layers: Sequence[ObservedLayer],
         device: torch.device,
         *,
@@ -171,29 +164,29 @@ class OnnxNetwork:
         self.parameters = parameters
         self.fixed_batch: int | None = None
         self.by_maps = True
-        self._sessions = sessions
-        self._observed = tuple(layers)
+        self._plain, self._observed, self._answers, self._values = plain, observed, answers, values
+        self._layers = tuple(layers)
         self._element_type = element_type
         self._fixed_piece = piece
         self._threads = ThreadPoolExecutor(max(1, torch.get_num_threads()), "skidpad-onnx")
 
     def answer(self, inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the graph's outputs in order."""
-        parts = self._run(self._sessions.plain, self._sessions.answers, inputs)
-        return tuple(self._joined([part[place] for part in parts]) for place in range(len(self._sessions.answers)))
+        parts = self._run(self._plain, self._answers, inputs)
+        return tuple(self._joined([part[place] for part in parts]) for place in range(len(self._answers)))
 
     def record(self, inputs: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], Activations]:
         """Returns the outputs and the value of every neuron, of one pass."""
-        if not self._observed:
+        if not self._layers:
             raise BadSubjectError("the network has no convolution and no dense layer that could be observed; test it without coverage")
-        names = (*self._sessions.answers, *self._sessions.values)
-        parts = self._run(self._sessions.observed, names, inputs)
-        count = len(self._sessions.answers)
+        names = (*self._answers, *self._values)
+        parts = self._run(self._observed, names, inputs)
+        count = len(self._answers)
         answers = tuple(self._joined([part[place] for part in parts]) for place in range(count))
         layers: list[Layer] = []
         kept: list[NDArray[np.float32]] = []
         start = 0
-        for place, observed in enumerate(self._observed, count):
+        for place, observed in enumerate(self._layers, count):
             values = np.concatenate([part[place] for part in parts]).astype(np.float32, copy=False)
             steps = [f".t{step:03d}" for step in range(values.shape[1])] if values.ndim == 3 else [""]
             for step in steps:
@@ -211,14 +204,14 @@ class OnnxNetwork:
         pieces = [inputs[start : start + size] for start in range(0, len(inputs), size)]
 
         steps = inputs.shape[1] if inputs.ndim == 5 else 0
-        count = len(self._sessions.answers)
+        count = len(self._answers)
 
         def run(piece: torch.Tensor) -> Arrays:
             missing = (self._fixed_piece or 0) - len(piece)
             whole = piece if missing <= 0 else torch.cat([piece, piece[-1:].expand(missing, *piece.shape[1:])])
             given = session.run(whole, names, self._element_type)
             answers = [np.atleast_1d(array) for array in given[:count]]
-            values = [_neurons(array, len(whole), steps, layer.kind) for array, layer in zip(given[count:], self._observed, strict=False)]
+            values = [_neurons(array, len(whole), steps, layer.kind) for array, layer in zip(given[count:], self._layers, strict=False)]
             return [array[: len(piece)] for array in (*answers, *values)]
 
         if len(pieces) == 1 or torch.get_num_threads() == 1 or self.device.type != "cpu":

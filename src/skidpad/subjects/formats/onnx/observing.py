@@ -7,10 +7,24 @@ value is taken after a directly following batch norm and activation, where "foll
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skidpad.subjects.formats.onnx.operations import ACTIVATIONS, ELEMENTWISE, LAYERS, RECURRENT, TRANSPARENT
 from skidpad.subjects.formats.onnx.reading import Model, Node
-from skidpad.subjects.operations import Kind
+from skidpad.subjects.probe import Kind
 
+_LAYERS = {
+    **dict.fromkeys(("Conv", "ConvTranspose"), Kind.CONV),
+    **dict.fromkeys(("Gemm", "MatMul"), Kind.DENSE),
+    "LSTM": Kind.LSTM,
+    "GRU": Kind.GRU,
+    "RNN": Kind.RNN,
+}
+RECURRENT = frozenset((Kind.LSTM, Kind.GRU, Kind.RNN))
+
+_NAMES = "Atan Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Sigmoid Softplus Swish Tanh ThresholdedRelu"
+_ACTIVATIONS = frozenset(_NAMES.split())
+"""The same functions as the probe of torch networks knows, under ONNX's names."""
+_ELEMENTWISE = frozenset(("Add", "Clip", "Div", "Erf", "HardSigmoid", "Mul", "Pow", "Sigmoid", "Softplus", "Sub", "Tanh"))
+"""What the factor of a gated activation, x f(x), is made of: SiLU, Mish, GELU and hard swish in files older than these operations."""
+_TRANSPARENT = frozenset(("Dropout", "Identity"))
 _RANK_KEPT = frozenset(("Cast", "DequantizeLinear", "Identity", "Transpose"))
 _LONGEST_GATE = 12
 """GELU by tanh is the longest: nine operations."""
@@ -35,7 +49,7 @@ def observed_layers(model: Model) -> tuple[ObservedLayer, ...]:
     found: list[ObservedLayer] = []
     numbers = dict.fromkeys(Kind, 0)
     for node in model.nodes:
-        kind = LAYERS.get(node.operation)
+        kind = _LAYERS.get(node.operation)
         if kind is None or not _is_layer(node, ranks):
             continue
         numbers[kind] += 1
@@ -87,11 +101,11 @@ def _settled(value: str, users: Mapping[str, list[Node]], ranks: Mapping[str, in
             return gated
         node = following[0]
         first = node.inputs[0] == value
-        if first and node.operation in ACTIVATIONS:
+        if first and node.operation in _ACTIVATIONS:
             return node.outputs[0]
         norm = first and node.operation == "BatchNormalization" and not normed
         bias = kind is Kind.DENSE and node.operation == "Add" and any(ranks.get(name) == 1 for name in node.inputs)
-        if not (norm or bias or (first and node.operation in TRANSPARENT)):
+        if not (norm or bias or (first and node.operation in _TRANSPARENT)):
             return value
         normed = normed or norm
         value = node.outputs[0]
@@ -109,7 +123,7 @@ def _gated(value: str, users: Mapping[str, list[Node]], ranks: Mapping[str, int 
     waiting = list(users[value])
     while waiting and len(spelled) < _LONGEST_GATE:
         ready = [
-            node for node in waiting if node.operation in ELEMENTWISE and all(name in open_uses or name in ranks for name in node.inputs)
+            node for node in waiting if node.operation in _ELEMENTWISE and all(name in open_uses or name in ranks for name in node.inputs)
         ]
         if not ready or not ready[0].outputs:
             return None

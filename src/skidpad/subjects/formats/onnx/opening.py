@@ -1,6 +1,5 @@
-"""A checked model written anew for onnxruntime: another batch, more outputs, and nothing that is not needed."""
+"""From an ONNX file to a network: the checked model is written anew for onnxruntime with any batch and the values of its layers."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,51 +7,43 @@ import torch
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Description
-from skidpad.subjects.formats.onnx.network import CannotRunError, OnnxNetwork, Session, Sessions, check_device
-from skidpad.subjects.formats.onnx.observing import ObservedLayer, observed_layers
-from skidpad.subjects.formats.onnx.operations import RECURRENT
+from skidpad.subjects.formats.onnx.network import CannotRunError, OnnxNetwork, Session, check_device
+from skidpad.subjects.formats.onnx.observing import RECURRENT, ObservedLayer, observed_layers
 from skidpad.subjects.formats.onnx.reading import Model, read_model
-from skidpad.subjects.formats.onnx.tensors import chunk_field, number_field, text_field
+from skidpad.subjects.formats.onnx.wire import chunk_field, number_field, text_field
 from skidpad.subjects.network import usable_device
-from skidpad.subjects.operations import Kind
-from skidpad.subjects.probe import NeuronUnit
-from skidpad.subjects.shapes import check_shape, described_shape
+from skidpad.subjects.probe import Kind, NeuronUnit
+from skidpad.subjects.windows import check_shape, described_shape
 
 _INTS = 7
 """The attribute holds whole numbers."""
-_PREFIX = "skidpad.observed."
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The model's bytes, and the names of the outputs that hold the layers' values."""
-
-    data: bytes
-    observed: tuple[str, ...]
-
-
-def written_model(model: Model, *, any_batch: bool, layers: tuple[ObservedLayer, ...] = (), means: bool = True) -> Asked:
+def written_model(model: Model, *, any_batch: bool, layers: tuple[ObservedLayer, ...] = (), means: bool = True) -> bytes:
     """Writes the model so that it takes any number of images, or as many as the file says, and also gives the layers' values.
 
     With `means`, a filter's value is its map's mean, taken within the graph: a thousandth of the bytes come out. Shapes of
     outputs and inner values are left out, since they may hold the old batch; onnxruntime works them out again.
     """
-    names: list[str] = []
     nodes = [chunk_field(1, node.message) for node in model.nodes]
     for layer in layers:
-        name = f"{_PREFIX}{layer.name}"  # a name of its own: the same tensor may be an answer or belong to two layers
+        name = _output(layer)
         nodes.append(chunk_field(1, text_field(1, layer.tensor), text_field(2, name), text_field(3, name), *_operation(layer, means=means)))
-        names.append(name)
     graph: tuple[bytes | memoryview, ...] = (
         *nodes,
         text_field(2, "skidpad"),
         *(chunk_field(5, tensor.message) for tensor in model.weights),
         _input(model, any_batch=any_batch),
         *model.listed_weights,
-        *(chunk_field(12, text_field(1, name)) for name in (*model.outputs, *names)),
+        *(chunk_field(12, text_field(1, name)) for name in (*model.outputs, *map(_output, layers))),
     )
     head = number_field(1, model.ir_version) + chunk_field(8, text_field(1, ""), number_field(2, model.opset))
-    return Asked(head + chunk_field(7, *graph), tuple(names))
+    return head + chunk_field(7, *graph)
+
+
+def _output(layer: ObservedLayer) -> str:
+    """Names the output of a layer's value for itself: the same tensor may be an answer or belong to two layers."""
+    return f"skidpad.observed.{layer.name}"
 
 
 def _operation(layer: ObservedLayer, *, means: bool) -> tuple[bytes, ...]:
@@ -90,15 +81,15 @@ def open_onnx(file: Path, description: Description, device: str, unit: NeuronUni
     try:
         any_batch = _takes_any_batch(model, description, place, element_type)
         layers = observed_layers(model)
-        plain = written_model(model, any_batch=any_batch)
         asked = written_model(model, any_batch=any_batch, layers=layers, means=unit is NeuronUnit.FILTER)
-        sessions = Sessions(
-            Session(plain.data, place, model.input.name), Session(asked.data, place, model.input.name), model.outputs, asked.observed
-        )
+        plain, observed = (Session(data, place, model.input.name) for data in (written_model(model, any_batch=any_batch), asked))
     except CannotRunError as error:
         raise BadSubjectError(f"{file} is no network that onnxruntime can run ({error}); export it again") from error
     piece = None if any_batch else _batch(model)
-    return OnnxNetwork(sessions, layers, place, parameters=model.parameters, element_type=element_type, piece=piece)
+    values = tuple(map(_output, layers))
+    return OnnxNetwork(
+        plain, observed, model.outputs, values, layers, place, parameters=model.parameters, element_type=element_type, piece=piece
+    )
 
 
 def _check_input(file: Path, model: Model, description: Description) -> None:
@@ -121,10 +112,10 @@ def _takes_any_batch(model: Model, description: Description, device: torch.devic
     noise = torch.rand((2 * batch, *described_shape(spec)), generator=torch.Generator().manual_seed(0))
     low, high = min(*spec.range.low, *spec.range.high), max(*spec.range.low, *spec.range.high)
     inputs = (noise * (high - low) + low).to(device)
-    fixed = Session(written_model(model, any_batch=False).data, device, model.input.name)
+    fixed = Session(written_model(model, any_batch=False), device, model.input.name)
     apart = [fixed.run(part, model.outputs, element_type) for part in (inputs[:batch], inputs[batch:])]
     try:
-        free = Session(written_model(model, any_batch=True).data, device, model.input.name)
+        free = Session(written_model(model, any_batch=True), device, model.input.name)
         together = free.run(inputs, model.outputs, element_type)
     except CannotRunError:
         return False

@@ -9,54 +9,8 @@ from torch import nn
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.subjects.formats.keras.building import Call, layer, parameter, pointwise
-from skidpad.subjects.formats.keras.plan import Value
+from skidpad.subjects.formats.keras.plan import Applied, Value
 from skidpad.subjects.formats.keras.settings import Settings, layer_settings
-
-
-class _Old(nn.Module):
-    """hard_sigmoid before Keras 3: 0.2 x + 0.5 within 0 and 1; Keras 3 has x / 6 + 0.5."""
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the activation."""
-        return torch.clamp(0.2 * value + 0.5, 0.0, 1.0)
-
-
-class _Exponential(nn.Module):
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns e to the value."""
-        return torch.exp(value)
-
-
-class _Squareplus(nn.Module):
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns a smooth ReLU by a square root."""
-        return 0.5 * (value + torch.sqrt(value * value + 4.0))
-
-
-class _Bent(nn.Module):
-    """Keras's ReLU with everything: below the threshold a slope, above the maximum flat."""
-
-    def __init__(self, maximum: float | None, slope: float, threshold: float) -> None:
-        super().__init__()
-        self.maximum, self.slope, self.threshold = maximum, slope, threshold
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the activation."""
-        kept = value if self.maximum is None else value.clamp(max=self.maximum)
-        return torch.where(value >= self.threshold, kept, self.slope * (value - self.threshold))
-
-
-class _ElementPReLU(nn.Module):
-    """PReLU whose slopes differ within a map, in the order of the tensor's axes."""
-
-    def __init__(self, slopes: torch.Tensor) -> None:
-        super().__init__()
-        self.slopes = parameter(slopes)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the activation."""
-        return torch.relu(value) - self.slopes * torch.relu(-value)
-
 
 _NAMED: Mapping[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -80,9 +34,9 @@ _NAMED: Mapping[str, Callable[[], nn.Module]] = {
     "hard_swish": nn.Hardswish,
     "softplus": nn.Softplus,
     "softsign": nn.Softsign,
-    "squareplus": _Squareplus,
-    "exponential": _Exponential,
-    "exp": _Exponential,
+    "squareplus": lambda: Applied(lambda value: 0.5 * (value + torch.sqrt(value * value + 4.0))),
+    "exponential": lambda: Applied(torch.exp),
+    "exp": lambda: Applied(torch.exp),
 }
 _ALONG_AXIS: Mapping[str, Callable[[int], nn.Module]] = {"softmax": nn.Softmax, "log_softmax": nn.LogSoftmax}
 _WITH_ONE_NUMBER: Mapping[str, tuple[Callable[[float], nn.Module], float, tuple[str, ...]]] = {
@@ -112,7 +66,9 @@ def _named(call: Call, found: object, value: Value) -> nn.Module | None:
     if found in _NONE:
         return None
     if found == "hard_sigmoid":
-        return nn.Hardsigmoid() if call.origin.version >= 3 else _Old()
+        if call.origin.version >= 3:
+            return nn.Hardsigmoid()  # x / 6 + 0.5; before Keras 3 it was steeper
+        return Applied(lambda each: torch.clamp(0.2 * each + 0.5, 0.0, 1.0))
     if found in _ALONG_AXIS:
         return _ALONG_AXIS[found](value.last_axis)
     if found not in _NAMED:
@@ -145,7 +101,12 @@ def _relu(settings: Settings) -> nn.Module:
         return nn.LeakyReLU(slope) if slope else nn.ReLU()
     if threshold == 0.0 and slope == 0.0 and maximum:
         return nn.Hardtanh(0.0, maximum) if maximum != 6.0 else nn.ReLU6()
-    return _Bent(maximum, slope, threshold)
+
+    def bent(value: torch.Tensor) -> torch.Tensor:
+        kept = value if maximum is None else value.clamp(max=maximum)
+        return torch.where(value >= threshold, kept, slope * (value - threshold))
+
+    return Applied(bent)
 
 
 @pointwise("Activation")
@@ -180,4 +141,4 @@ def _build_prelu(call: Call) -> Value:
         module = nn.PReLU(slopes.numel(), device="meta")  # its weight is set below
         module.weight = parameter(slopes.reshape(-1))
         return call.add(module, value)
-    return call.add(_ElementPReLU(slopes), value)
+    return call.add(Applied(lambda each, slope: torch.relu(each) - slope * torch.relu(-each), slopes), value)

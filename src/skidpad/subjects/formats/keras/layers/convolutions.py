@@ -1,4 +1,4 @@
-"""Convolutions of one to three axes, plain, depthwise, separable and transposed.
+"""Convolutions of one to three axes, plain, depthwise, separable and transposed; pooling and enlarging.
 
 Reference: TensorFlow's definition of "same" padding, which Keras follows: ceil(input / stride) outputs, and the odd one of
 the added rows comes after.
@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import nn
 from torch.nn import functional
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.formats.keras.building import Call, layer, parameter
+from skidpad.subjects.formats.keras.building import Call, layer
 from skidpad.subjects.formats.keras.layers.activations import activation
-from skidpad.subjects.formats.keras.plan import Value
+from skidpad.subjects.formats.keras.plan import Applied, Value
 
 _CONVOLVE: dict[int, Callable[..., torch.Tensor]] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _SPREAD: dict[int, Callable[..., torch.Tensor]] = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d}
@@ -88,52 +87,42 @@ def flat_borders(borders: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return tuple(part for border in reversed(borders) for part in border)
 
 
-class Convolution(nn.Module):
-    """Pads where the two sides differ, convolves, activates."""
-
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, window: Window, spatial: Sequence[int], groups: int) -> None:
-        super().__init__()
-        self.weight = parameter(weight)
-        self.bias = None if bias is None else parameter(bias)
-        borders = window.borders(spatial)
-        even = all(before == after for before, after in borders)
-        self._pad = () if even else flat_borders(borders)
-        self._padding = tuple(before for before, _ in borders) if even else (0,) * len(borders)
-        self._strides, self._dilation, self._groups = window.strides, window.dilation, groups
-        self._convolve = _CONVOLVE[len(borders)]
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the maps."""
-        if self._pad:
-            value = functional.pad(value, self._pad)
-        return self._convolve(value, self.weight, self.bias, self._strides, self._padding, self._dilation, self._groups)
+def _padding(window: Window, spatial: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns what `pad` adds beforehand where the two sides of an axis differ, and what the operation itself adds where they do not."""
+    borders = window.borders(spatial)
+    if all(before == after for before, after in borders):
+        return (), tuple(before for before, _ in borders)
+    return flat_borders(borders), (0,) * len(borders)
 
 
-class _Transposed(nn.Module):
+def _convolution(weight: torch.Tensor, bias: torch.Tensor | None, window: Window, spatial: Sequence[int], groups: int) -> Applied:
+    """Pads where the two sides differ, and convolves."""
+    pad, padding = _padding(window, spatial)
+    convolve = _CONVOLVE[len(padding)]
+
+    def run(value: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        value = functional.pad(value, pad) if pad else value
+        return convolve(value, weight, bias, window.strides, padding, window.dilation, groups)
+
+    return Applied(run, weight, bias)
+
+
+def _transposed(weight: torch.Tensor, bias: torch.Tensor | None, strides: tuple[int, ...], cuts: Sequence[tuple[int, int]]) -> Applied:
     """A transposed convolution, cut to the length that Keras gives it."""
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, strides: tuple[int, ...], cuts: Sequence[tuple[int, int]]) -> None:
-        super().__init__()
-        self.weight = parameter(weight)
-        self.bias = None if bias is None else parameter(bias)
-        self._strides, self._cuts = strides, tuple(cuts)
-        self._spread = _SPREAD[len(strides)]
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the maps."""
-        extra = tuple(
-            max(before + length - ((size - 1) * stride + kernel), 0)
-            for (before, length), size, stride, kernel in zip(
-                self._cuts, value.shape[2:], self._strides, self.weight.shape[2:], strict=True
-            )
-        )
-        value = self._spread(value, self.weight, self.bias, self._strides, 0, extra)
-        for axis, (before, length) in enumerate(self._cuts, 2):
+    def run(value: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        axes = zip(cuts, value.shape[2:], strides, weight.shape[2:], strict=True)
+        extra = tuple(max(before + length - ((size - 1) * stride + kernel), 0) for (before, length), size, stride, kernel in axes)
+        value = _SPREAD[len(strides)](value, weight, bias, strides, 0, extra)
+        for axis, (before, length) in enumerate(cuts, 2):
             value = value.narrow(axis, before, length)
         return value
 
+    return Applied(run, weight, bias)
 
-def _activated(call: Call, made: Value) -> Value:
+
+def activated(call: Call, made: Value) -> Value:
+    """Adds the activation that a layer names."""
     module = activation(call, made, "activation")
     return made if module is None else call.plan.add(f"{call.path}/activation", module, (made,), made)
 
@@ -152,7 +141,8 @@ def _window(call: Call, dims: int, *, strides: tuple[int, ...] | None = None) ->
     return window_of(call, dims, _kernel_size(call, dims), strides or found, dilation)
 
 
-def _with_bias(call: Call, *shapes: tuple[int, ...]) -> tuple[list[torch.Tensor], torch.Tensor | None]:
+def with_bias(call: Call, *shapes: tuple[int, ...]) -> tuple[list[torch.Tensor], torch.Tensor | None]:
+    """Reads a layer's weights, of which the last is a bias that it may lack."""
     if not call.settings.flag("use_bias", "bias", default=True):
         return call.tensors(*shapes[:-1]), None
     found = call.tensors(*shapes)
@@ -172,12 +162,12 @@ def _build_convolution(call: Call, dims: int) -> Value:
         shape, order = (*window.size, 1, inputs, filters), (3, 2, 0, 1)
     else:
         shape, order = (*window.size, inputs, filters), (dims + 1, dims, *range(dims))
-    (kernel,), bias = _with_bias(call, shape, (filters,))
+    (kernel,), bias = with_bias(call, shape, (filters,))
     kernel = (kernel if order is None else kernel.permute(order)).reshape(filters, inputs, *window.size)
     if call.origin.theano:
         kernel = kernel.flip(tuple(range(2, dims + 2)))
-    module = Convolution(kernel, bias, window, maps.spatial, groups)
-    return _activated(call, call.add(module, maps.value, shape=maps.shape(filters, window.outputs(maps.spatial))))
+    module = _convolution(kernel, bias, window, maps.spatial, groups)
+    return activated(call, call.add(module, maps.value, shape=maps.shape(filters, window.outputs(maps.spatial))))
 
 
 def _depthwise_kernel(kernel: torch.Tensor) -> torch.Tensor:
@@ -190,22 +180,22 @@ def _build_depthwise(call: Call, dims: int) -> Value:
     maps, window = maps_of(call, dims), _window(call, dims)
     multiplier = call.settings.positive("depth_multiplier", default=1)
     filters = maps.channels * multiplier
-    (kernel,), bias = _with_bias(call, (*window.size, maps.channels, multiplier), (filters,))
-    module = Convolution(_depthwise_kernel(kernel), bias, window, maps.spatial, maps.channels)
-    return _activated(call, call.add(module, maps.value, shape=maps.shape(filters, window.outputs(maps.spatial))))
+    (kernel,), bias = with_bias(call, (*window.size, maps.channels, multiplier), (filters,))
+    module = _convolution(_depthwise_kernel(kernel), bias, window, maps.spatial, maps.channels)
+    return activated(call, call.add(module, maps.value, shape=maps.shape(filters, window.outputs(maps.spatial))))
 
 
 def _build_separable(call: Call, dims: int) -> Value:
     maps, window = maps_of(call, dims), _window(call, dims)
     filters, multiplier = call.settings.positive("filters", "nb_filter"), call.settings.positive("depth_multiplier", default=1)
     between = maps.channels * multiplier
-    (depth, point), bias = _with_bias(call, (*window.size, maps.channels, multiplier), (*(1,) * dims, between, filters), (filters,))
+    (depth, point), bias = with_bias(call, (*window.size, maps.channels, multiplier), (*(1,) * dims, between, filters), (filters,))
     outputs = window.outputs(maps.spatial)
-    first = Convolution(_depthwise_kernel(depth), None, window, maps.spatial, maps.channels)
+    first = _convolution(_depthwise_kernel(depth), None, window, maps.spatial, maps.channels)
     single = Window((1,) * dims, (1,) * dims, (1,) * dims, "valid")
-    second = Convolution(point.permute(dims + 1, dims, *range(dims)), bias, single, outputs, 1)
+    second = _convolution(point.permute(dims + 1, dims, *range(dims)), bias, single, outputs, 1)
     made = call.plan.add(f"{call.path}/depthwise", first, (maps.value,), replace(maps.value, shape=maps.shape(between, outputs)))
-    return _activated(call, call.add(second, made, shape=maps.shape(filters, outputs)))
+    return activated(call, call.add(second, made, shape=maps.shape(filters, outputs)))
 
 
 def _build_transposed(call: Call, dims: int) -> Value:
@@ -213,15 +203,15 @@ def _build_transposed(call: Call, dims: int) -> Value:
     if max(window.dilation) > 1 or settings.find("output_padding") is not None:
         raise BadSubjectError(f"layer {call.name!r} is a transposed convolution with dilation or output_padding, which is not rebuilt")
     filters = settings.positive("filters", "nb_filter")
-    (kernel,), bias = _with_bias(call, (*window.size, filters, maps.channels), (filters,))
+    (kernel,), bias = with_bias(call, (*window.size, filters, maps.channels), (filters,))
     over = [max(size - stride, 0) for size, stride in zip(window.size, window.strides, strict=True)]
     same = window.padding == "same"
     lengths = tuple(
         length * stride + (0 if same else more) for length, stride, more in zip(maps.spatial, window.strides, over, strict=True)
     )
     cuts = [(more // 2 if same else 0, length) for more, length in zip(over, lengths, strict=True)]
-    module = _Transposed(kernel.permute(dims + 1, dims, *range(dims)), bias, window.strides, cuts)
-    return _activated(call, call.add(module, maps.value, shape=maps.shape(filters, lengths)))
+    module = _transposed(kernel.permute(dims + 1, dims, *range(dims)), bias, window.strides, cuts)
+    return activated(call, call.add(module, maps.value, shape=maps.shape(filters, lengths)))
 
 
 for _dims in (1, 2, 3):
@@ -237,52 +227,20 @@ _MAX: dict[int, Callable[..., torch.Tensor]] = {1: functional.max_pool1d, 2: fun
 _MEAN: dict[int, Callable[..., torch.Tensor]] = {1: functional.avg_pool1d, 2: functional.avg_pool2d, 3: functional.avg_pool3d}
 
 
-class _Pool(nn.Module):
+def _pool(window: Window, spatial: Sequence[int], *, largest: bool) -> Applied:
     """The maximum or the mean of every window; what padding adds is never the maximum and does not count for the mean."""
+    pad, padding = _padding(window, spatial)
+    options = {} if largest else {"count_include_pad": False}
+    pool = partial((_MAX if largest else _MEAN)[len(padding)], kernel_size=window.size, stride=window.strides, padding=padding, **options)
+    share = pool(functional.pad(torch.ones(1, 1, *spatial), pad)) if pad and not largest else torch.ones(())
 
-    def __init__(self, window: Window, spatial: Sequence[int], *, largest: bool) -> None:
-        super().__init__()
-        borders = window.borders(spatial)
-        even = all(before == after for before, after in borders)
-        self._pad = () if even else flat_borders(borders)
-        self._fill = float("-inf") if largest else 0.0
-        pool = (_MAX if largest else _MEAN)[len(borders)]
-        options = {} if largest else {"count_include_pad": False}
-        padding = tuple(before for before, _ in borders) if even else 0
-        self._pool = partial(pool, kernel_size=window.size, stride=window.strides, padding=padding, **options)
-        self.share: torch.Tensor | None
-        counted = None if even or largest else self._pool(functional.pad(torch.ones(1, 1, *spatial), self._pad))
-        self.register_buffer("share", counted, persistent=False)
+    def run(value: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+        if not pad:
+            return pool(value)
+        pooled = pool(functional.pad(value, pad, value=float("-inf") if largest else 0.0))
+        return pooled if largest else pooled / share
 
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the smaller maps."""
-        if self._pad:
-            value = functional.pad(value, self._pad, value=self._fill)
-        pooled = self._pool(value)
-        return pooled if self.share is None else pooled / self.share
-
-
-class _WholeMap(nn.Module):
-    """The maximum or the mean of every map."""
-
-    def __init__(self, *, largest: bool, keep: bool) -> None:
-        super().__init__()
-        self._largest, self._keep = largest, keep
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns one number for each map."""
-        axes = tuple(range(2, value.ndim))
-        return torch.amax(value, axes, self._keep) if self._largest else torch.mean(value, axes, self._keep)
-
-
-class _Enlarged(nn.Module):
-    def __init__(self, spatial: Sequence[int], mode: str) -> None:
-        super().__init__()
-        self._spatial, self._mode = tuple(spatial), mode
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the larger maps."""
-        return functional.interpolate(value, self._spatial, mode=self._mode)
+    return Applied(run, share, trained=False)
 
 
 def _build_pool(call: Call, dims: int, *, largest: bool) -> Value:
@@ -291,14 +249,14 @@ def _build_pool(call: Call, dims: int, *, largest: bool) -> Value:
     strides = settings.sizes(dims, "strides", "stride") if settings.find("strides", "stride") is not None else size
     window = window_of(call, dims, size, strides, (1,) * dims)
     shape = maps.shape(maps.channels, window.outputs(maps.spatial))
-    return call.add(_Pool(window, maps.spatial, largest=largest), maps.value, shape=shape)
+    return call.add(_pool(window, maps.spatial, largest=largest), maps.value, shape=shape)
 
 
 def _build_whole_map(call: Call, dims: int, *, largest: bool) -> Value:
     maps, keep = maps_of(call, dims), call.settings.flag("keepdims", default=False)
-    made = call.add(
-        _WholeMap(largest=largest, keep=keep), maps.value, shape=maps.shape(maps.channels, (1,) * dims) if keep else (maps.channels,)
-    )
+    reduce, axes = torch.amax if largest else torch.mean, tuple(range(2, dims + 2))
+    shape = maps.shape(maps.channels, (1,) * dims) if keep else (maps.channels,)
+    made = call.add(Applied(lambda value: reduce(value, axes, keep)), maps.value, shape=shape)
     return made if keep else Value(made.slot, made.shape, times=made.times)
 
 
@@ -307,7 +265,9 @@ def _build_enlarged(call: Call, dims: int) -> Value:
     factors = settings.sizes(dims, "size", "length", default=2)
     mode = settings.choice(("nearest", "bilinear"), "interpolation", default="nearest")
     spatial = tuple(length * factor for length, factor in zip(maps.spatial, factors, strict=True))
-    return call.add(_Enlarged(spatial, mode), maps.value, shape=maps.shape(maps.channels, spatial))
+    return call.add(
+        Applied(lambda value: functional.interpolate(value, spatial, mode=mode)), maps.value, shape=maps.shape(maps.channels, spatial)
+    )
 
 
 for _dims in (1, 2, 3):

@@ -1,8 +1,8 @@
-"""Dense layers, and layers that do something while training alone."""
+"""Dense layers, dropout, merging of several inputs, and changes of shape."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from math import prod
@@ -13,46 +13,33 @@ from torch import nn
 from torch.nn import functional
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.formats.keras.building import Call, layer, parameter, pointwise
-from skidpad.subjects.formats.keras.layers.activations import activation
-from skidpad.subjects.formats.keras.layers.convolutions import flat_borders, maps_of
-from skidpad.subjects.formats.keras.plan import Rearranged, Reshaped, Value
-
-
-class _Dense(nn.Module):
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        super().__init__()
-        self.weight = parameter(weight)
-        self.bias = None if bias is None else parameter(bias)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the product along the last axis."""
-        return functional.linear(value, self.weight, self.bias)
+from skidpad.subjects.formats.keras.building import Call, layer, pointwise
+from skidpad.subjects.formats.keras.layers.convolutions import activated, flat_borders, maps_of, with_bias
+from skidpad.subjects.formats.keras.plan import Applied, Value, rearranged, reshaped
 
 
 @layer("Dense")
 def _build_dense(call: Call) -> Value:
-    settings = call.settings
     value = call.plan.arranged(call.value, moved=False)
-    units, inputs = settings.positive("units", "output_dim"), value.shape[-1]
-    bias = settings.flag("use_bias", "bias", default=True)
-    found = call.tensors((inputs, units), *([(units,)] if bias else []))
-    made = call.add(_Dense(found[0].T, found[1] if bias else None), value, shape=(*value.shape[:-1], units))
-    module = activation(call, made, "activation")
-    return made if module is None else call.plan.add(f"{call.path}/activation", module, (made,), made)
+    units, inputs = call.settings.positive("units", "output_dim"), value.shape[-1]
+    (kernel,), bias = with_bias(call, (inputs, units), (units,))
+    return activated(call, call.add(Applied(functional.linear, kernel.T, bias), value, shape=(*value.shape[:-1], units)))
+
+
+def _rate(call: Call) -> float:
+    return min(max(call.settings.number("rate", "p", default=0.5), 0.0), 1.0)
 
 
 @pointwise("Dropout")
 def _build_dropout(call: Call) -> Value:
-    return call.add(nn.Dropout(min(max(call.settings.number("rate", "p", default=0.5), 0.0), 1.0)), call.value)
+    return call.add(nn.Dropout(_rate(call)), call.value)
 
 
 @layer("SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D")
 def _build_spatial_dropout(call: Call) -> Value:
     dims = int(call.settings.class_name[-2])
     value = call.ranked(dims + 1, moved=not call.settings.channels_first)
-    kind = {1: nn.Dropout1d, 2: nn.Dropout2d, 3: nn.Dropout3d}[dims]
-    return call.add(kind(min(max(call.settings.number("rate", "p", default=0.5), 0.0), 1.0)), value)
+    return call.add({1: nn.Dropout1d, 2: nn.Dropout2d, 3: nn.Dropout3d}[dims](_rate(call)), value)
 
 
 @pointwise(
@@ -75,25 +62,9 @@ _TWO_AND_TWO: Mapping[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]
 _CLASSES = {"Add": "sum", "Subtract": "sub", "Multiply": "mul", "Average": "ave", "Maximum": "max", "Minimum": "min"}
 
 
-class _Merged(nn.Module):
-    def __init__(self, mode: str) -> None:
-        super().__init__()
-        self._mode = mode
-
-    def forward(self, *values: torch.Tensor) -> torch.Tensor:
-        """Returns the inputs merged number by number."""
-        merged = reduce(_TWO_AND_TWO[self._mode], values)
-        return merged / len(values) if self._mode == "ave" else merged
-
-
-class _Joined(nn.Module):
-    def __init__(self, axis: int) -> None:
-        super().__init__()
-        self._axis = axis
-
-    def forward(self, *values: torch.Tensor) -> torch.Tensor:
-        """Returns the inputs one after another."""
-        return torch.cat(values, self._axis)
+def _merged(*values: torch.Tensor, mode: str) -> torch.Tensor:
+    merged = reduce(_TWO_AND_TWO[mode], values)
+    return merged / len(values) if mode == "ave" else merged
 
 
 def _alike(call: Call) -> list[Value]:
@@ -114,13 +85,13 @@ def _numberwise(call: Call, mode: str) -> Value:
     except ValueError as error:
         shapes = ", ".join(str(value.shape) for value in values)
         raise BadSubjectError(f"layer {call.name!r} ({call.settings.class_name}) cannot merge inputs of shapes {shapes}") from error
-    return call.add(_Merged(mode), *values, shape=shape)
+    return call.add(Applied(partial(_merged, mode=mode)), *values, shape=shape)
 
 
 def _widened(call: Call, value: Value, rank: int) -> Value:
     value = call.plan.arranged(value, moved=False)
     shape = (*(1,) * (rank - len(value.shape)), *value.shape)
-    return call.plan.add("widened", Reshaped(shape), (value,), replace(value, shape=shape))
+    return call.plan.add("widened", reshaped(shape), (value,), replace(value, shape=shape))
 
 
 def _concatenated(call: Call, axis: int) -> Value:
@@ -133,7 +104,7 @@ def _concatenated(call: Call, axis: int) -> Value:
         shapes = ", ".join(str(value.shape) for value in values)
         raise BadSubjectError(f"layer {call.name!r} cannot join inputs of shapes {shapes} along axis {axis}")
     joined = sum(value.shape[keras_axis] for value in values)
-    return call.add(_Joined(place), *values, shape=(*first[:keras_axis], joined, *first[keras_axis + 1 :]))
+    return call.add(Applied(lambda *each: torch.cat(each, place)), *values, shape=(*first[:keras_axis], joined, *first[keras_axis + 1 :]))
 
 
 @layer(*_CLASSES)
@@ -160,34 +131,12 @@ LAYER_OF_MODE: Mapping[str, Callable[[Call], Value]] = {
 """How two directions of time are brought together."""
 
 
-class _Framed(nn.Module):
-    """Zeros around the spatial axes; cuts where they are negative."""
-
-    def __init__(self, borders: Sequence[tuple[int, int]]) -> None:
-        super().__init__()
-        self._pad = flat_borders(borders)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the framed maps."""
-        return functional.pad(value, self._pad)
-
-
-class _Repeated(nn.Module):
-    def __init__(self, times: int) -> None:
-        super().__init__()
-        self._times = times
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the vector several times along a new axis."""
-        return value[:, None].expand(-1, self._times, -1)
-
-
 def _build_framed(call: Call, dims: int, sign: int) -> Value:
     maps = maps_of(call, dims)
     borders = call.settings.borders(dims, "padding" if sign > 0 else "cropping")
     spatial = tuple(length + sign * sum(border) for length, border in zip(maps.spatial, borders, strict=True))
-    module = _Framed([(sign * before, sign * after) for before, after in borders])
-    return call.add(module, maps.value, shape=maps.shape(maps.channels, spatial))
+    pad = flat_borders([(sign * before, sign * after) for before, after in borders])  # a negative border cuts
+    return call.add(Applied(lambda value: functional.pad(value, pad)), maps.value, shape=maps.shape(maps.channels, spatial))
 
 
 for _dims in (1, 2, 3):
@@ -201,8 +150,8 @@ def _build_flatten(call: Call) -> Value:
     shape = value.shape
     if call.settings.channels_first and len(shape) > 1:  # Keras then counts the channels fastest all the same
         order = (0, *range(2, len(shape) + 1), 1)
-        value = call.plan.add(f"{call.path}/ordered", Rearranged(order), (value,), replace(value, shape=(*shape[1:], shape[0])))
-    return call.add(Reshaped((prod(shape),)), value, shape=(prod(shape),))
+        value = call.plan.add(f"{call.path}/ordered", rearranged(order), (value,), replace(value, shape=(*shape[1:], shape[0])))
+    return call.add(reshaped((prod(shape),)), value, shape=(prod(shape),))
 
 
 @layer("Reshape")
@@ -215,7 +164,7 @@ def _build_reshape(call: Call) -> Value:
         target[target.index(-1)] = total // known
     if prod(target) != total or min(target, default=0) < 1:
         raise call.settings.bad("target_shape", f"a shape of {total} numbers", target)
-    return call.add(Reshaped(target), value, shape=target)
+    return call.add(reshaped(target), value, shape=target)
 
 
 @layer("Permute")
@@ -224,10 +173,10 @@ def _build_permute(call: Call) -> Value:
     order = call.settings.wholes("dims")
     if sorted(order) != list(range(1, len(value.shape) + 1)):
         raise call.settings.bad("dims", f"the axes 1 to {len(value.shape)} in some order", order)
-    return call.add(Rearranged((0, *order)), value, shape=[value.shape[axis - 1] for axis in order])
+    return call.add(rearranged((0, *order)), value, shape=[value.shape[axis - 1] for axis in order])
 
 
 @layer("RepeatVector")
 def _build_repeat(call: Call) -> Value:
     value, times = call.ranked(1), call.settings.positive("n")
-    return call.add(_Repeated(times), value, shape=(times, *value.shape))
+    return call.add(Applied(lambda each: each[:, None].expand(-1, times, -1)), value, shape=(times, *value.shape))

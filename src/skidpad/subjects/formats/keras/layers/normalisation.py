@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.keras.building import Call, layer, parameter, pointwise
-from skidpad.subjects.formats.keras.plan import Value
+from skidpad.subjects.formats.keras.plan import Applied, Value
 
 
 class _BatchNorm(nn.Module):
@@ -30,43 +30,9 @@ class _BatchNorm(nn.Module):
         self._axis, self._epsilon, self._momentum = axis, epsilon, momentum
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the normalised value."""
-        if self._axis != 1:
-            return self._normalised(value.transpose(1, self._axis)).transpose(1, self._axis)
-        return self._normalised(value)
-
-    def _normalised(self, value: torch.Tensor) -> torch.Tensor:
-        return functional.batch_norm(
-            value, self.mean, self.variance, self.weight, self.bias, self.training, 1.0 - self._momentum, self._epsilon
-        )
-
-
-class _LayerNorm(nn.Module):
-    def __init__(self, weight: torch.Tensor | None, bias: torch.Tensor | None, size: int, epsilon: float) -> None:
-        super().__init__()
-        self.weight = None if weight is None else parameter(weight)
-        self.bias = None if bias is None else parameter(bias)
-        self._size, self._epsilon = size, epsilon
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the value normalised along its last axis."""
-        return functional.layer_norm(value, (self._size,), self.weight, self.bias, self._epsilon)
-
-
-class _Scaled(nn.Module):
-    """value x scale + offset, numbers or one for each place of the last axes."""
-
-    scale: torch.Tensor
-    offset: torch.Tensor
-
-    def __init__(self, scale: torch.Tensor, offset: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("scale", scale)
-        self.register_buffer("offset", offset)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the scaled value."""
-        return value * self.scale + self.offset
+        parts = (self.mean, self.variance, self.weight, self.bias)
+        normed = functional.batch_norm(value.transpose(1, self._axis), *parts, self.training, 1.0 - self._momentum, self._epsilon)
+        return normed.transpose(1, self._axis)
 
 
 @layer("BatchNormalization")
@@ -95,8 +61,12 @@ def _build_layer_norm(call: Call) -> Value:
         raise BadSubjectError(f"layer {call.name!r} normalises along other axes than the last, which is not rebuilt")
     names = [name for name in ("scale", "center") if settings.flag(name, default=True)]
     found = dict(zip(names, call.tensors(*[(value.shape[-1],)] * len(names)), strict=True))
-    epsilon = settings.number("epsilon", default=1e-3)
-    return call.add(_LayerNorm(found.get("scale"), found.get("center"), value.shape[-1], epsilon), value)
+    size, epsilon = value.shape[-1:], settings.number("epsilon", default=1e-3)
+
+    def norm(each: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
+        return functional.layer_norm(each, size, weight, bias, epsilon)
+
+    return call.add(Applied(norm, found.get("scale"), found.get("center")), value)
 
 
 def _numbers(call: Call, key: str, default: float) -> torch.Tensor:
@@ -123,10 +93,9 @@ def _scaled(call: Call, value: Value, scale: torch.Tensor, offset: torch.Tensor)
         if not {scale.numel(), offset.numel()} <= {1, size}:
             raise BadSubjectError(f"layer {call.name!r} scales {size} channels by {scale.numel()} and {offset.numel()} numbers")
         ones = (size, *(1,) * (len(value.shape) - 1)) if value.moved else (size,)
-        scale, offset = (tensor.reshape(ones) if tensor.numel() > 1 else tensor.reshape(()) for tensor in (scale, offset))
-    return call.add(
-        _Scaled(scale.reshape(()) if scale.numel() == 1 else scale, offset.reshape(()) if offset.numel() == 1 else offset), value
-    )
+        scale, offset = (tensor.reshape(ones) if tensor.numel() > 1 else tensor for tensor in (scale, offset))
+    fixed = (tensor.reshape(()) if tensor.numel() == 1 else tensor for tensor in (scale, offset))
+    return call.add(Applied(lambda each, factor, shift: each * factor + shift, *fixed, trained=False), value)
 
 
 @layer("Normalization")

@@ -17,7 +17,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.keras.building import Call, layer, parameter
 from skidpad.subjects.formats.keras.layers.activations import activation
 from skidpad.subjects.formats.keras.layers.dense import LAYER_OF_MODE
-from skidpad.subjects.formats.keras.plan import Value
+from skidpad.subjects.formats.keras.plan import Applied, Value
 from skidpad.subjects.formats.keras.settings import Settings
 from skidpad.subjects.probe import recurrence
 
@@ -168,12 +168,6 @@ def _some(call: Call, which: list[int], shapes: list[tuple[int, ...]]) -> list[t
     return [found[place] for place in which]
 
 
-class _Reversed(nn.Module):
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns the moments in the other order."""
-        return value.flip(1)
-
-
 @layer("Bidirectional")
 def _build_bidirectional(call: Call) -> Value:
     """Two recurrent layers; the second reads time backwards, and its answers are put back in order."""
@@ -190,6 +184,6 @@ def _build_bidirectional(call: Call) -> Value:
         one = replace(call, settings=Settings(direction.name, direction.class_name, turned), path=f"{call.path}/{number}")
         values.append(recurrent(one, inner.class_name, list(range(number * count // 2, (number + 1) * count // 2))))
     if inner.flag("return_sequences", default=False):
-        values[1] = call.plan.add(f"{call.path}/ordered", _Reversed(), (values[1],), values[1])
+        values[1] = call.plan.add(f"{call.path}/ordered", Applied(lambda value: value.flip(1)), (values[1],), values[1])
     mode = settings.choice(("concat", "sum", "mul", "ave"), "merge_mode", default="concat")
     return LAYER_OF_MODE[mode](replace(call, inputs=tuple(values), path=f"{call.path}/merged"))

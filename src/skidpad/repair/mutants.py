@@ -16,7 +16,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.runs.records import ORIGINALS
+from skidpad.runs.records import ORIGINALS, may_count
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import STEERING
 from skidpad.subjects.preprocess import Preprocessor
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from skidpad.subjects.network_subject import NetworkSubject
 
 _BLOCK_FRAMES = 64
-_COLUMNS = ("frame_index", "recipe", "label")
+_COLUMNS = ("frame_index", "recipe", "label", "referee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,9 @@ def gather(campaign: DeepTest, run: Run, settings: RepairSettings, progress: Pro
         recipe_of = cases.recipe_of[first:last]
         for recipe in np.unique(recipe_of).tolist():
             places = first + np.flatnonzero(recipe_of == recipe)
-            pictures = campaign.mutate(batch.frames[frame_of[places] - start], cases.recipes[recipe])
+            chosen = frame_of[places] - start
+            times_s = campaign.drive.times_at(batch.indices[chosen])
+            pictures = campaign.mutate(batch.frames[chosen], cases.recipes[recipe], times_s)
             mutants[torch.from_numpy(places)] = preprocess.shrink(pictures).cpu()
         progress(int(last), len(mutants), "rendering the mutants")
     labels_rad = campaign.drive.steering_rad[frames]
@@ -174,7 +176,7 @@ def _shard_cases(table: pa.Table, wanted: frozenset[str], known: dict[str, int])
     taken = [{step.stimulus for step in Recipe.from_json(text).steps} <= wanted for text in texts]
     places = [known.setdefault(text, len(known)) if take else -1 for text, take in zip(texts, taken, strict=True)]
     recipe_of = np.asarray(places, np.int64)[encoded.indices.to_numpy()]
-    kept = recipe_of >= 0
+    kept = (recipe_of >= 0) & may_count(table)
     return table["frame_index"].to_numpy()[kept], recipe_of[kept], np.isfinite(table["label"].to_numpy()[kept])
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
+from skidpad.core.camera import Camera
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.core.stimuli import Capture, Recipe, Stimulus
 from skidpad.oracles.lane_departure import CAP_M
+from skidpad.referee.word import Reason
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.session import start
 from skidpad.worlds.world import STEP_S
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
     from skidpad.worlds.world import World
 
 
-def seen(frames: Frames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None) -> Frames:
+def seen(
+    frames: Frames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimulus], running: BoolArray | None = None, time_s: float = 0.0
+) -> Frames:
     """Returns what each car's subject sees, (N, height, width, 3), where the frames are; a car's picture does not hang on its neighbours.
 
-    running: (N,), who still looks; the others' pictures stay as they are.
+    running: (N,), who still looks; the others' pictures stay as they are. time_s: since the drives began.
     """
     alike: dict[Recipe, list[int]] = {}
     for car, recipe in enumerate(recipes):
@@ -36,7 +41,9 @@ def seen(frames: Frames, recipes: Sequence[Recipe], stimuli: Mapping[str, Stimul
         return frames
     shown = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
     for recipe, cars in alike.items():
-        for car, picture in zip(cars, recipe.apply(frames[cars], stimuli), strict=True):
+        camera = Camera.guess(int(frames.shape[1]), int(frames.shape[2]))
+        capture = Capture(camera, np.full(len(cars), time_s))
+        for car, picture in zip(cars, recipe.apply(frames[cars], stimuli, capture), strict=True):
             shown[car] = picture
     return shown
 
@@ -65,6 +72,7 @@ class Course:
 
     lateral_m: from the middle of the lane, positive to the left. collided_step: the first frame at which the car had touched
     something, None for never. problem: why the drive ended early, "" where it did not; the frame of the problem is the last.
+    reason: the referee's, of the pictures before the drive failed; None where it was not asked.
     """
 
     lateral_m: FloatArray
@@ -72,6 +80,7 @@ class Course:
     truth_rad: FloatArray
     collided_step: int | None = None
     problem: str = ""
+    reason: Reason | None = None
 
 
 class Eyes:
@@ -140,10 +149,13 @@ def ride(
     wheel: Wheel = Wheel.SUBJECT,
     progress: Progress = silent,
     slots: Sequence[int] | None = None,
+    *,
+    is_refereed: bool = False,
 ) -> list[Course]:
     """Drives the scenarios side by side, at most the world's width, each under its recipe, and returns their courses in order.
 
-    slots: see `Eyes`; by default each car's place among the scenarios.
+    slots: see `Eyes`; by default each car's place among the scenarios. is_refereed: ask the referee about some pictures of each drive that
+    fails behind a stimulus.
 
     A car ends by itself: after its scenario's time, AFTER_S after it has left its lane, or with an answer that is not finite. What the
     others do changes nothing about it.
@@ -157,11 +169,17 @@ def ride(
     problems = [""] * count
     ends = np.array(steps)
     running = np.ones(count, np.bool_)
+    watched = [Witnessed() if is_refereed and recipe.steps and wheel is Wheel.SUBJECT else None for recipe in recipes]
     for step in range(max(steps)):
-        answers = eyes.answer(seen(world.frames(running), recipes, stimuli, running), running)
+        frames = world.frames(running)
+        shown = seen(frames, recipes, stimuli, running, step * STEP_S)
+        answers = eyes.answer(shown, running)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
         for car in np.flatnonzero(running).tolist():
             logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))
+            witness = watched[car]
+            if witness is not None and step % WITNESS_STEPS == 0 and abs(lateral[car]) < CAP_M and collided[car] is None:
+                witness.add(as_numpy(frames[car : car + 1])[0], as_numpy(shown[car : car + 1])[0])
             if touched[car] and collided[car] is None:
                 collided[car] = step
             if not np.isfinite(answers[car]):
@@ -176,9 +194,47 @@ def ride(
             break
         # Who has ended rolls on: nobody looks any more.
         world.step(np.where(running, answers if wheel is Wheel.SUBJECT else truth, 0.0))
-    return [_course(log, collided[car], problems[car]) for car, log in enumerate(logs)]
+    courses = [_course(log, collided[car], problems[car]) for car, log in enumerate(logs)]
+    return [
+        course if witness is None or not _failed(course) else replace(course, reason=witness.reason(recipe, stimuli))
+        for course, witness, recipe in zip(courses, watched, recipes, strict=True)
+    ]
+
+
+def _failed(course: Course) -> bool:
+    return course.collided_step is not None or bool((np.abs(course.lateral_m) >= CAP_M).any())
 
 
 def _course(log: list[tuple[float, float, float]], collided_step: int | None, problem: str) -> Course:
     lateral, answers, truth = np.array(log, np.float64).reshape(-1, 3).T
     return Course(lateral, answers, truth, collided_step, problem)
+
+
+WITNESS_STEPS = 10
+"""Steps between pictures that are kept for the referee."""
+
+_WITNESSED = 3
+
+
+class Witnessed:
+    """The last pictures of a drive before it failed, as they were and as the subject saw them."""
+
+    def __init__(self) -> None:
+        self._pairs: deque[tuple[NumpyFrames, NumpyFrames]] = deque(maxlen=_WITNESSED)
+
+    def add(self, original: NumpyFrames, shown: NumpyFrames) -> None:
+        """Keeps copies of one pair."""
+        self._pairs.append((original.copy(), shown.copy()))
+
+    def reason(self, recipe: Recipe, stimuli: Mapping[str, Stimulus]) -> Reason | None:
+        """Returns what the referee says of most of them; of equals, the word on the last picture. None without any."""
+        if not self._pairs:
+            return None
+        from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
+
+        originals, shown = (np.stack(frames) for frames in zip(*self._pairs, strict=True))
+        pixel_map = None
+        if recipe.moves_camera(stimuli):
+            originals = as_numpy(recipe.reference(originals, stimuli))
+            pixel_map = recipe.pixel_map(stimuli, Camera.guess(shown.shape[1], shown.shape[2]))
+        return Counter(reversed(judge(originals, shown, pixel_map).reasons)).most_common(1)[0][0]

@@ -159,7 +159,7 @@ def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> lis
     pictures: list[NumpyFrames] = []
     for step in range(max(steps, default=-1) + 1):
         if step in steps:
-            pictures.append(as_numpy(seen(world.frames(), [case.recipe], stage.stimuli))[0])
+            pictures.append(as_numpy(seen(world.frames(), [case.recipe], stage.stimuli, time_s=step * STEP_S))[0])
         world.step(np.nan_to_num(steering[step : step + 1]))
     return pictures
 

@@ -1,10 +1,11 @@
 """Where stimuli are registered; a new one is a file, a `register` line and a row in `agreement`."""
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.registry import Registry
-from skidpad.core.stimuli import Space, Stimulus
+from skidpad.core.stimuli import Condition, Space, Stimulus
 
 TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
     "transform",
@@ -25,6 +26,21 @@ SIMPLE = ("translation", "scale", "shear", "rotation", "contrast", "brightness",
 
 COMPOSITE = ("fog", "rain")
 """The layered effects, which DeepTest's Eq. 3 does not filter (section 5, Tables 7 and 8)."""
+
+
+class Preset(Enum):
+    """Which stimuli are tried where none is named: conditions in physical units, or those of DeepTest's Table 4 to the letter."""
+
+    CONDITIONS = "conditions"
+    DEEPTEST = "deeptest"
+
+
+def preset_stimuli(preset: Preset) -> Mapping[str, Stimulus]:
+    """Makes the stimuli of a preset."""
+    if preset is Preset.DEEPTEST:
+        return stimuli((*SIMPLE, *COMPOSITE))
+    made = stimuli()
+    return {name: stimulus for name, stimulus in made.items() if isinstance(stimulus, Condition)} or made
 
 
 def stimuli(names: Iterable[str] | None = None) -> Mapping[str, Stimulus]:

@@ -1,19 +1,27 @@
 """How often the referee is right: pictures changed in ways that keep the scene by construction, and pictures that were ruined on purpose.
 
-    python benchmarks/referee.py PICTURES [--masks MASKS] [--frames N]
+    python benchmarks/referee.py PICTURES [--masks MASKS --group REGEX] [--frames N]
 
 Prints what it said of every change and how long a mutant took; the last line is one JSON object.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 
 from skidpad.core.images import NumpyFrames, decode
+from skidpad.referee.network import HEIGHT_PX, WIDTH_PX
+from skidpad.referee.verdict import Verdicts, drivable, judge
+from skidpad.referee.word import Word
 
 Change = Callable[[NumpyFrames, np.random.Generator], NumpyFrames]
 """Changes one picture, (height, width, 3)."""
@@ -146,6 +154,11 @@ def _turned(frame: NumpyFrames, angle_deg: float) -> NumpyFrames:
     return _affine(frame, cv2.getRotationMatrix2D(middle, angle_deg, 1.0))
 
 
+def _framed(frame: NumpyFrames) -> NumpyFrames:
+    rows = np.abs(np.arange(len(frame)) / len(frame) - 0.5) < 0.42
+    return np.where(rows[:, None, None], frame, 0).astype(np.uint8)
+
+
 RUINING: Mapping[str, Change] = {
     "right half mirrors the left": lambda frame, _: _mirror(frame, 1),
     "left half mirrors the right": lambda frame, _: _mirror(frame, 0),
@@ -174,14 +187,21 @@ def read(folder: Path, count: int) -> tuple[NumpyFrames, list[Path]]:
     ]
 
 
+HALF_GRASS = "left half of the road painted as grass"
+"""Harder than the rest: half of the road is where it was."""
+
+
+def roads_of(frames: NumpyFrames) -> np.ndarray:
+    """Returns the roads to paint over, (N, height, width) bool, where there are no masks."""
+    return drivable(frames)
+
+
 def ruined(frames: NumpyFrames, roads: np.ndarray, seed: int) -> dict[str, NumpyFrames]:
     """Returns every kind of ruin of the frames."""
     rng = np.random.default_rng(seed)
     made = {name: np.stack([change(frame, rng) for frame in frames]) for name, change in RUINING.items()}
     made["road painted as grass"] = np.stack([grass(frame, road, rng) for frame, road in zip(frames, roads, strict=True)])
-    made["left half of the road painted as grass"] = np.stack(
-        [grass(frame, road, rng, "half") for frame, road in zip(frames, roads, strict=True)]
-    )
+    made[HALF_GRASS] = np.stack([grass(frame, road, rng, "half") for frame, road in zip(frames, roads, strict=True)])
     made["another frame"] = np.roll(frames, len(frames) // 2, axis=0)
     return made
 
@@ -190,3 +210,67 @@ def kept(frames: NumpyFrames, seed: int) -> dict[str, NumpyFrames]:
     """Returns every change of the frames that keeps the scene."""
     rng = np.random.default_rng(seed)
     return {name: np.stack([change(frame, rng) for frame in frames]) for name, change in KEEPING.items()}
+
+
+def masks_of(files: list[Path], folder: Path, size: tuple[int, int]) -> np.ndarray:
+    """Reads comma10k's masks: 1 is road, 2 is marking."""
+    masks = [cv2.imread(str(folder / f"{file.stem}.png"), cv2.IMREAD_GRAYSCALE) for file in files]
+    return np.stack([cv2.resize(((mask == 1) | (mask == 2)).astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0 for mask in masks])
+
+
+def said(frames: NumpyFrames, made: Mapping[str, NumpyFrames]) -> dict[str, dict[str, float]]:
+    """Asks the referee about every change and prints its words; returns the shares of each, and milliseconds of processor time a mutant."""
+    table = {}
+    for name, changed in made.items():
+        begun = time.process_time()
+        found: Verdicts = judge(frames, changed)
+        took_ms = (time.process_time() - begun) / len(changed) * 1000.0
+        counts = Counter(found.words)
+        reasons = Counter(reason.value for reason in found.reasons if reason.value)
+        shares = {word.value: counts[word] / len(changed) for word in Word}
+        table[name] = {**shares, "ms": took_ms}
+        why = ", ".join(f"{reason} {number}" for reason, number in reasons.most_common())
+        print(
+            f"{name:40}" + "".join(f"{word} {100 * share:5.1f} %  " for word, share in shares.items()) + f"{took_ms:5.1f} ms  {why}",
+            flush=True,
+        )
+    return table
+
+
+def mean(table: Mapping[str, Mapping[str, float]], key: str) -> float:
+    return float(np.mean([row[key] for row in table.values()]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures", type=Path)
+    parser.add_argument("--masks", type=Path, help="of comma10k: the road to paint over is then the true one")
+    parser.add_argument("--group", default="", help="with --masks: only cameras that the network never saw, as '_([0-9a-f]{16})_'")
+    parser.add_argument("--frames", type=int, default=120)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    frames, files = read(given.pictures, 10**6 if given.group else given.frames)
+    if given.group:
+        from skidpad.cli.referee import _pairs, _split  # noqa: PLC0415  the very split of the shipped network
+
+        unseen = {file for file, _ in _split(_pairs(given.pictures, given.masks), given.group, 0.2)[0]}
+        places = [place for place, file in enumerate(files) if file in unseen]
+        places = [places[k] for k in np.unique(np.linspace(0, len(places) - 1, min(given.frames, len(places))).round().astype(int))]
+        frames, files = frames[places], [files[place] for place in places]
+    roads = roads_of(frames) if given.masks is None else masks_of(files, given.masks, (WIDTH_PX, HEIGHT_PX))
+    judge(frames, frames)  # the originals are looked at once
+    keeping, ruining = said(frames, kept(frames, 1)), said(frames, ruined(frames, roads, 2))
+    half = ruining.pop(HALF_GRASS)
+    figures = {
+        "frames": len(frames),
+        "kept_scenes_refused": mean(keeping, "refused"),
+        "kept_scenes_unclear": mean(keeping, "unclear"),
+        "ruin_refused": mean(ruining, "refused"),
+        "half_grass_refused": half["refused"],
+        "ms_per_mutant": mean(keeping, "ms"),
+    }
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

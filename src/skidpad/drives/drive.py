@@ -244,8 +244,8 @@ class Drive:
         before = chosen[0] - np.arange(lead, 0, -1) if len(chosen) else np.zeros(0, np.int64)
         places = np.concatenate([np.maximum(before, 0), chosen])
         if self.time_s is not None:
-            return self.time_s[places]
-        return (places if self.cut is None else self.cut.rows[places]) / 20.0
+            return np.asarray(self.time_s[places], np.float64)
+        return np.asarray((places if self.cut is None else self.cut.rows[places]) / 20.0, np.float64)
 
     def frame(self, position: int) -> NumpyFrames | Problem:
         """Reads one frame, or the problem with it; a frame of another size than the drive's is one."""

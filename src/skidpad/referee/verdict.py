@@ -171,6 +171,18 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
     return Verdicts(tuple(found), np.where(enough, overlap, np.nan), likeness)
 
 
+def roads_drawn(original: NumpyFrames, changed: NumpyFrames, device: str = "cpu") -> NumpyFrames:
+    """Returns both pictures, (height, width, 3), side by side at the first one's size, the roads that the network sees in green."""
+    height, width = original.shape[:2]
+    sides = []
+    for frame in (original, changed):
+        shown = np.array(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+        road = cv2.resize(drivable(frame[None], device)[0].astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST) > 0
+        shown[road] = shown[road] // 2 + np.array([0, 100, 0], np.uint8)
+        sides.append(shown)
+    return np.concatenate(sides, axis=1)
+
+
 def _moved(picture: NumpyFrames, pixel_map: FloatArray, size: tuple[int, int]) -> NumpyFrames:
     return np.asarray(cv2.warpPerspective(picture, pixel_map, size, flags=cv2.INTER_LINEAR), np.uint8)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
@@ -24,8 +25,6 @@ from skidpad.subjects.training.data import Labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pyarrow as pa
 
     from skidpad.core.images import BoolArray, IntArray
     from skidpad.drives.drive import FrameBatch
@@ -105,7 +104,9 @@ def choose_cases(run: Run, settings: RepairSettings) -> Cases:
     parts: list[tuple[IntArray, IntArray, BoolArray]] = []
     for phase in run.phases():
         if phase != ORIGINALS:
-            parts.extend(_shard_cases(table, wanted, known) for table in run.iter_records(phase, _COLUMNS))
+            for table in run.iter_records(phase, _COLUMNS):
+                counted = table.filter(pa.array(may_count(table))) if settings.kept_alone else table
+                parts.append(_shard_cases(counted, wanted, known))
     if not known:
         raise BadRunError(
             f"the run {run.path} holds no mutant of {', '.join(settings.transforms)}; it has {', '.join(_stimuli_of(run)) or 'none'}: "
@@ -176,7 +177,7 @@ def _shard_cases(table: pa.Table, wanted: frozenset[str], known: dict[str, int])
     taken = [{step.stimulus for step in Recipe.from_json(text).steps} <= wanted for text in texts]
     places = [known.setdefault(text, len(known)) if take else -1 for text, take in zip(texts, taken, strict=True)]
     recipe_of = np.asarray(places, np.int64)[encoded.indices.to_numpy()]
-    kept = (recipe_of >= 0) & may_count(table)
+    kept = recipe_of >= 0
     return table["frame_index"].to_numpy()[kept], recipe_of[kept], np.isfinite(table["label"].to_numpy()[kept])
 
 

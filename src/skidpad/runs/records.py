@@ -118,7 +118,7 @@ CASE_ID_DIGITS = 12
 def holds_pictures(schema: pa.Schema) -> bool:
     """Tells whether records are cases over pictures, with the referee's word or, from a former version, without."""
     known, found = ([column for column in each if column.name not in _REFEREE] for each in (SCHEMA, schema))
-    return pa.schema(known).equals(pa.schema(found))
+    return bool(pa.schema(known).equals(pa.schema(found)))
 
 
 def may_count(records: pa.Table) -> BoolArray:

@@ -216,19 +216,27 @@ def _clipped(frame: NumpyFrames) -> float:
 
 def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
     """Tells whether a corner of the changed picture is cut off: one even colour with a hard edge, which light alone does not explain."""
-    height, width = after.shape[:2]
-    least = int(_LEAST_BORDER * height * width)
+    return any(_is_cut_off(before, after, _corners(after, spread)) for spread in (0, 2))
+
+
+def _corners(frame: NumpyFrames, spread: int) -> NumpyFrames:
+    """Returns 1 where a corner's colour reaches, within `spread` levels, (height, width); a compressed border is not quite even."""
+    height, width = frame.shape[:2]
     found = np.zeros((height + 2, width + 2), np.uint8)
-    level = (2, 2, 2)
     flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (1 << 8)
     for corner in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
         if not found[corner[1] + 1, corner[0] + 1]:
-            cv2.floodFill(after, found, corner, 0, level, level, flags)
-    border = found[1:-1, 1:-1] > 0
-    size = np.count_nonzero(border)
-    if size < least or border.all() or _evenness(after[border]) < 0.9:
+            cv2.floodFill(frame, found, corner, 0, (spread,) * 3, (spread,) * 3, flags)
+    return found[1:-1, 1:-1]
+
+
+def _is_cut_off(before: NumpyFrames, after: NumpyFrames, found: NumpyFrames) -> bool:
+    height, width = found.shape
+    least = int(_LEAST_BORDER * height * width)
+    border = found > 0
+    if np.count_nonzero(border) < least or border.all() or _evenness(after[border]) < 0.9:
         return False
-    ring = (cv2.dilate(found[1:-1, 1:-1], np.ones((5, 5), np.uint8)) > 0) & ~border
+    ring = (cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0) & ~border
     levels_now = after.mean(axis=2)
     was = before if before.shape == after.shape else np.asarray(cv2.resize(before, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
     # What was as light elsewhere tells what light alone would make of the corner: a dark sky is dark everywhere.

@@ -87,9 +87,7 @@ def refereed_by_stimulus(run: Run) -> tuple[tuple[str, int, int, int], ...]:
 
 def referee_sheet(rows: tuple[tuple[str, int, int, int], ...]) -> Sheet:
     """Returns what the referee says of the violations: the paper counts them all."""
-    note = (
-        "These figures count every violation, as the paper does; the referee (docs/referee.md) takes those that it kept for faults."
-    )
+    note = "These figures count every violation, as the paper does; the referee (docs/referee.md) takes those that it kept for faults."
     return Sheet("RQ4: which violations still show the same scene", ("stimulus", "kept", "refused", "unclear"), rows, note)
 
 

@@ -114,7 +114,7 @@ def test_frames_are_read_a_block_at_a_time_and_each_once(garage: Garage, monkeyp
     class Watched(DeepTest):
         def mutate(self, frames: Frames, recipe: Recipe) -> Frames:
             rendered.append(len(frames))
-            return super().mutate(frames, recipe)
+            return super().mutate(frames, recipe, times_s)
 
     def watched(drive: Drive, indices: Sequence[int]) -> FrameBatch:
         read.append(list(indices))

@@ -91,14 +91,14 @@ def _pair(original: Path, changed: Path, out: Path | None, device: str, json: bo
         if frame is None:
             raise SkidpadError(f"{file} is no picture that can be read ({why_not_decoded(data)}); give two picture files")
         frames.append(frame[None])
-    found = judge(*frames, device=device)
+    found = judge(frames[0], frames[1], device=device)
     reason = found.reasons[0]
     payload = {
         "word": reason.word.value,
         "reason": reason.value,
         "road_overlap": float(found.overlap[0]),
         "edge_likeness": float(found.likeness[0]),
-        "picture": None if out is None else str(write_image(out, roads_drawn(*(each[0] for each in frames), device))),
+        "picture": None if out is None else str(write_image(out, roads_drawn(frames[0][0], frames[1][0], device))),
     }
     if json:
         print_json(payload)

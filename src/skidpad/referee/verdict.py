@@ -8,6 +8,7 @@ leaves the road where it was. Plain counting finds what no camera takes: borders
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -194,7 +195,7 @@ def _reason(
         return Reason.NO_ROAD
     if float(np.asarray(cv2.resize(after, (96, 64), interpolation=cv2.INTER_AREA)).mean(axis=2).std()) < _BLANK_LEVELS:
         return Reason.BLANK
-    asked = {
+    asked: dict[Reason, Callable[[], bool | np.bool_]] = {
         Reason.BORDER: lambda: _has_border(before, after),
         Reason.CLIPPED: lambda: _clipped(after) > max(_MOST_CLIPPED, _clipped(before) + 0.2),
         Reason.MIRRORED: lambda: mirrored > _MIRRORED,

@@ -189,7 +189,8 @@ class DeepTest:
     def original(self, frame_index: int, recipe: Recipe) -> NumpyFrames:
         """Renders what a mutant is compared with, (height, width, 3): the frame as it is, or cut as a moved camera's picture is."""
         frame = self.picture(frame_index, Recipe())[np.newaxis]
-        return as_numpy(recipe.reference(frame, self.stimuli, captured(frame, self.drive.times_at([frame_index]))))[0]
+        cut: NumpyFrames = as_numpy(recipe.reference(frame, self.stimuli, captured(frame, self.drive.times_at([frame_index]))))[0]
+        return cut
 
     def compared(self, frame_index: int, recipe: Recipe) -> float:
         """Returns what the answer to a frame under a recipe is held against: that to the original, moved where the camera is."""

@@ -99,8 +99,10 @@ class PairExhibit(Exhibit):
             # no weather moves the camera, and to load one for nothing takes long
             recipe = Recipe(tuple(step for step in recipe.steps if step.stimulus in TRANSFORMS.names()))
             made = stimuli(step.stimulus for step in recipe.steps)
-            return as_numpy(recipe.reference(frames, made, captured(frames, self.drive.times_at([index]))))[0]
-        return as_numpy(recipe.apply(frames, self.stimuli_of(recipe), captured(frames, self.drive.times_at([index]))))[0]
+            original: NumpyFrames = as_numpy(recipe.reference(frames, made, captured(frames, self.drive.times_at([index]))))[0]
+            return original
+        mutant: NumpyFrames = as_numpy(recipe.apply(frames, self.stimuli_of(recipe), captured(frames, self.drive.times_at([index]))))[0]
+        return mutant
 
     def stimuli_of(self, recipe: Recipe) -> Mapping[str, Stimulus]:
         """Makes what a recipe names."""

@@ -50,6 +50,24 @@ def _trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_referee() -> Iterator[None]:
+    """Toy frames show no road, so that the referee would set all their findings apart; tests that mean it take `referee_on`."""
+    from skidpad.kinds import settings as kinds_settings  # noqa: PLC0415 - a test that needs no campaign needs none
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kinds_settings, "asks_referee", lambda _setting: False)
+        yield
+
+
+@pytest.fixture
+def referee_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of a campaign decide whether the referee is asked, as for users."""
+    from skidpad.kinds import settings as kinds_settings  # noqa: PLC0415 - see above
+
+    monkeypatch.setattr(kinds_settings, "asks_referee", lambda setting: setting == kinds_settings.RefereeUse.ON.value)
+
+
 @pytest.fixture
 def untrusting() -> Iterator[None]:
     """Nobody has said that any code may run, as for a stranger's files."""

@@ -185,7 +185,7 @@ def test(
     progress: Progress = silent,
     **settings: Any,
 ) -> Result:
-    """Tests a network on a drive under transforms, all nine by default, judged by a relation (DeepTest); as `skidpad test`.
+    """Tests a network on a drive under transforms, the preset's by default, judged by a relation (DeepTest); as `skidpad test`.
 
     out: keeps the run in this folder. workers: as `--workers`. settings: any other key of a run's `config.toml`, as seed, device,
     searches, criteria, output.

@@ -9,7 +9,7 @@ import torch
 from repair_toys import SPEC, Garage, run_of, write_drive
 
 from skidpad.core.errors import BadRunError
-from skidpad.core.images import Frames
+from skidpad.core.images import FloatArray, Frames
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Drive, FrameBatch
 from skidpad.drives.opening import open_drive
@@ -112,9 +112,9 @@ def test_frames_are_read_a_block_at_a_time_and_each_once(garage: Garage, monkeyp
     rendered: list[int] = []
 
     class Watched(DeepTest):
-        def mutate(self, frames: Frames, recipe: Recipe) -> Frames:
+        def mutate(self, frames: Frames, recipe: Recipe, times_s: FloatArray | None = None) -> Frames:
             rendered.append(len(frames))
-            return super().mutate(frames, recipe)
+            return super().mutate(frames, recipe, times_s)
 
     def watched(drive: Drive, indices: Sequence[int]) -> FrameBatch:
         read.append(list(indices))

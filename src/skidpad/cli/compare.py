@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli.drive import SECONDS, warn_of_rendering
-from skidpad.cli.runs import Workers, next_free, run_campaign
+from skidpad.cli.runs import RefereeOption, Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 
@@ -39,6 +39,7 @@ def compare(
     mae_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable offline.")] = 0.1,
     mdcl_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable online.")] = 0.7,
     width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 16, on a GPU 128.")] = 0,
+    referee: RefereeOption = "on",
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
@@ -68,6 +69,7 @@ def compare(
         mae_limit=mae_limit,
         mdcl_limit=mdcl_limit,
         width=width,
+        referee=referee,
         seed=seed,
         device=device,
     )

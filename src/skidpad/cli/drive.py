@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.runs import Workers, next_free, run_campaign
+from skidpad.cli.runs import RefereeOption, Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 from skidpad.page.terminal import warn
@@ -49,6 +49,7 @@ def drive(
     width: Annotated[
         int, typer.Option(help="Scenarios side by side, a matter of speed (0 is 16, on a GPU 128); a search learns after so many (0 is 8).")
     ] = 0,
+    referee: RefereeOption = "on",
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
@@ -78,6 +79,7 @@ def drive(
         repeats=repeats,
         seconds=(0.0 if scenario else SECONDS) if seconds is None else seconds,
         width=width,
+        referee=referee,
         seed=seed,
         device=device,
     )

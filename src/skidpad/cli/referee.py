@@ -1,4 +1,4 @@
-"""The command `referee`: where the network that comes along sees the road, and how well."""
+"""The command `referee`: its word on a changed picture, and how well its network knows the road."""
 
 import re
 import time
@@ -22,8 +22,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def referee(
-    pictures: Annotated[Path, typer.Argument(metavar="PICTURES", help="A folder of pictures.")],
-    masks: Annotated[Path, typer.Option(help="A folder of masks, PNG files with the pictures' names; a pixel's value is its class.")],
+    pictures: Annotated[Path, typer.Argument(metavar="ORIGINAL|PICTURES", help="A picture, or a folder of pictures with --masks.")],
+    changed: Annotated[Path | None, typer.Argument(metavar="[CHANGED]", help="The picture that a stimulus made of it.")] = None,
+    masks: Annotated[
+        Path | None, typer.Option(help="A folder of masks, PNG files with the pictures' names; a pixel's value is its class.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Draw both pictures with the roads that the referee sees here, as pair.png.")] = None,
     values: Annotated[str, typer.Option(help="Which value of a mask is which class.")] = "road=1,marking=2,other=3,movable=4,own_car=5",
     group: Annotated[str, typer.Option(help="Regular expression for the part of a name that tells which camera took a picture.")] = "",
     held_out: Annotated[float, typer.Option(help="With --group: share of the cameras to score on; --train uses the others.")] = 0.2,
@@ -34,7 +38,12 @@ def referee(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Score the network that tells where the road is on labelled pictures, or teach a new one."""
+    """Ask whether CHANGED still shows the scene of ORIGINAL; or score, or teach, the referee's network on labelled PICTURES."""
+    if changed is not None:
+        _pair(pictures, changed, out, device, json)
+        return
+    if masks is None:
+        raise SkidpadError(f"give the picture that became of {pictures} as well, or a folder of pictures with --masks FOLDER")
     from skidpad.referee.network import Class, load_road_net, save_road_net, segmented
     from skidpad.referee.training import RefereeSettings, read_labelled, scores_of, train_referee
 
@@ -65,6 +74,37 @@ def referee(
     else:
         facts("where the referee's network sees the road", list(payload.items()))
         say("IoU: intersection over union with the masks; drivable: road and markings together; ms: of processor time, or of the device's")
+
+
+def _pair(original: Path, changed: Path, out: Path | None, device: str, json: bool) -> None:
+    """Prints the referee's word on two files, and draws what it sees."""
+    from skidpad.core.images import decode, why_not_decoded, write_image
+    from skidpad.referee.verdict import judge, roads_drawn
+
+    frames = []
+    for file in (original, changed):
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise SkidpadError(f"cannot read {file}: {error.strerror}; give two picture files") from error
+        frame = decode(data)
+        if frame is None:
+            raise SkidpadError(f"{file} is no picture that can be read ({why_not_decoded(data)}); give two picture files")
+        frames.append(frame[None])
+    found = judge(frames[0], frames[1], device=device)
+    reason = found.reasons[0]
+    payload = {
+        "word": reason.word.value,
+        "reason": reason.value,
+        "road_overlap": float(found.overlap[0]),
+        "edge_likeness": float(found.likeness[0]),
+        "picture": None if out is None else str(write_image(out, roads_drawn(frames[0][0], frames[1][0], device))),
+    }
+    if json:
+        print_json(payload)
+    else:
+        facts(f"{changed.name} beside {original.name}", [(name, value) for name, value in payload.items() if value is not None])
+        say("road overlap: intersection over union of the two roads; edge likeness: of the part that is least alike, about 1 where all is")
 
 
 def _pairs(pictures: Path, masks: Path) -> list[tuple[Path, Path]]:

@@ -38,6 +38,12 @@ Workers = Annotated[
         callback=_refuse_empty,
     ),
 ]
+RefereeOption = Annotated[
+    str,
+    typer.Option(
+        "--referee", help="on: findings whose picture no longer shows the same scene are set apart. off: all count, as in the papers."
+    ),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 Finding = Annotated[str, typer.Argument(metavar="FINDING", help="A case id, enough of its first digits, or `worst`.")]
 
@@ -59,7 +65,7 @@ def run_test(
             "--stimulus",
             "--transforms",
             help="fog, fog(visibility_m=100), rotation+fog, weather:demo-rain, module:MyStimulus; several with commas, or given again. "
-            "All of `skidpad list transforms` by default.",
+            "Those of --preset by default.",
         ),
     ] = None,
     search: Annotated[str, typer.Option(help="Comma-separated: grid (Table 4's parameters), greedy (Algorithm 1), random.")] = "grid",
@@ -75,6 +81,10 @@ def run_test(
     seeds: Annotated[int, typer.Option(help="Seed frames of greedy and random, evenly spaced; 0 is all.")] = 100,
     max_failed_tries: Annotated[int, typer.Option(help="Algorithm 1's maxFailedTries.")] = 10,
     keep_activations: Annotated[bool, typer.Option(help="Store which neurons each picture activated.")] = False,
+    preset: Annotated[
+        str, typer.Option(help="What to try where no --stimulus is named: conditions (in physical units), or deeptest (its Table 4).")
+    ] = "conditions",
+    referee: RefereeOption = "on",
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
@@ -114,6 +124,8 @@ def run_test(
         seeds=seeds,
         max_failed_tries=max_failed_tries,
         keep_activations=keep_activations,
+        preset=preset,
+        referee=referee,
         seed=seed,
         device=device,
     )
@@ -286,10 +298,18 @@ def _payload(campaign: "Campaign", run: "Run", page: Path) -> "Mapping[str, obje
     from skidpad.oracles.doubts import doubts_payload
     from skidpad.page.tags import looked_at, tags_payload
     from skidpad.runs.doubts import run_doubts
+    from skidpad.runs.refereed import Refereed
     from skidpad.runs.tags import Tags
 
     evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}
-    return {"run": run.place, "report": str(page), **evidence, **kind_of(run).figures(campaign, run), **tags_payload(looked_at(run))}
+    return {
+        "run": run.place,
+        "report": str(page),
+        **evidence,
+        **kind_of(run).figures(campaign, run),
+        **tags_payload(looked_at(run)),
+        **Refereed.of(run).to_json(),
+    }
 
 
 def _open(path: Path) -> "Run":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skidpad.cli import weather_realism, weather_search
-from skidpad.cli.runs import Workers, next_free, run_campaign
+from skidpad.cli.runs import RefereeOption, Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 from skidpad.cli.weather_training import train
@@ -53,6 +53,7 @@ def run_test(
     stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
     subject_device: Annotated[str, typer.Option(help="Where the subject runs; as --device, or the CPU for one that cannot.")] = "",
     seed: Seed = 0,
+    referee: RefereeOption = "on",
     device: Device = "cpu",
     workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
@@ -74,6 +75,7 @@ def run_test(
         styles=1 if styles is None else styles,
         output=output,
         stimulus_on=stimulus_on,
+        referee=referee,
         seed=seed,
         device=device,
         subject_device=subject_device,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.runs import Workers, next_free, run_campaign
+from skidpad.cli.runs import RefereeOption, Workers, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 
@@ -38,6 +38,7 @@ def search(
         str, typer.Option(help="Filter of scenes: off, structure, or a classifier's FILE or FILE=CLASS; refused scenes count for nothing.")
     ] = "off",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
+    referee: RefereeOption = "on",
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
@@ -69,6 +70,7 @@ def search(
         profile_drive=profile_drive and open_drive(profile_drive).origin,
         validity=validity_file(validity),
         output=output,
+        referee=referee,
         seed=seed,
         device=device,
     )

@@ -29,6 +29,11 @@ class Activity:
     active_neurons: NDArray[np.int32]
     packed: NDArray[np.uint8] | None
 
+    def of(self, place: int) -> Activity:
+        """Returns what one picture activated."""
+        some = slice(place, place + 1)
+        return Activity(self.active_neurons[some], None if self.packed is None else self.packed[some])
+
 
 class CoverageTracker:
     """Holds the states of several criteria for one subject, and counts the pictures.

@@ -236,6 +236,15 @@ class Drive:
             raise BadDriveError(f"a share of a drive lies within 0 and 1; got {fraction}")
         return round(len(self) * fraction)
 
+    def times_at(self, indices: Sequence[int] | IntArray, lead: int = 0) -> FloatArray:
+        """Returns the times of a clip of these frames, (lead + N,) seconds; at 20 frames a second where the drive has none."""
+        chosen = self._checked(indices)
+        before = chosen[0] - np.arange(lead, 0, -1) if len(chosen) else np.zeros(0, np.int64)
+        places = np.concatenate([np.maximum(before, 0), chosen])
+        if self.time_s is not None:
+            return np.asarray(self.time_s[places], np.float64)
+        return np.asarray((places if self.cut is None else self.cut.rows[places]) / 20.0, np.float64)
+
     def frame(self, position: int) -> NumpyFrames | Problem:
         """Reads one frame, or the problem with it; a frame of another size than the drive's is one."""
         shape = self.frame_shape

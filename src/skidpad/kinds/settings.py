@@ -2,9 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Self
 
-from skidpad.core.settings import plain, read
+from skidpad.core.settings import OneOf, plain, read
+
+
+class RefereeUse(Enum):
+    """Whether the referee is asked if a finding's picture still shows the same scene; without it every finding counts, as in the papers."""
+
+    ON = "on"
+    OFF = "off"
+
+
+def asks_referee(setting: str) -> bool:
+    """Tells whether a setting asks the referee."""
+    return setting == RefereeUse.ON.value
+
+
+RefereeName = Annotated[str, OneOf("use of the referee", RefereeUse)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from skidpad.page.pictures import Gallery, PairCard
 from skidpad.page.wording import plain
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
+from skidpad.runs.refereed import Refereed
 from skidpad.runs.tags import Tags
 
 
@@ -87,8 +88,10 @@ def commands_of(run: Run) -> tuple[str, ...]:
 
 
 def run_warnings(run: Run) -> tuple[str, ...]:
-    """Returns what a reader of any run must know first: what is odd about its answers, and what is wrong with its evidence."""
-    return (*(doubt.said for doubt in run_doubts(run)), *damage_of(run))
+    """Returns what a reader of any run must know first: odd answers, what is wrong with the evidence, and what the referee set apart."""
+    refereed = Refereed.of(run)
+    said = tuple(words for words in (refereed.said, refereed.compared) if words)
+    return (*(doubt.said for doubt in run_doubts(run)), *damage_of(run), *said)
 
 
 def damage_of(run: Run) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from skidpad.oracles.error import scale_of_run, times_tolerated
 from skidpad.page.wording import DEGREES, answer, counted, interval, percent, plain
-from skidpad.runs.records import SCHEMA, Record
+from skidpad.runs.records import Record, holds_pictures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def new_words(shown: int, total: int) -> str:
 
 
 def _words(run: Run, row: Mapping[str, Any]) -> str:
-    if not run.schema.equals(SCHEMA):
+    if not holds_pictures(run.schema):
         return ", ".join(f"{name.replace('_name', '')} {row[name]}" for name in _NAMING if row.get(name) not in {None, ""})
     record = Record.from_row(row)
     unit = str(run.config.get("unit", "rad"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
@@ -16,7 +17,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.runs.records import ORIGINALS
+from skidpad.runs.records import ORIGINALS, may_count
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import STEERING
 from skidpad.subjects.preprocess import Preprocessor
@@ -25,8 +26,6 @@ from skidpad.subjects.training.data import Labelled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
     from skidpad.core.images import BoolArray, IntArray
     from skidpad.drives.drive import FrameBatch
     from skidpad.repair.settings import RepairSettings
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from skidpad.subjects.network_subject import NetworkSubject
 
 _BLOCK_FRAMES = 64
-_COLUMNS = ("frame_index", "recipe", "label")
+_COLUMNS = ("frame_index", "recipe", "label", "referee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,9 @@ def choose_cases(run: Run, settings: RepairSettings) -> Cases:
     parts: list[tuple[IntArray, IntArray, BoolArray]] = []
     for phase in run.phases():
         if phase != ORIGINALS:
-            parts.extend(_shard_cases(table, wanted, known) for table in run.iter_records(phase, _COLUMNS))
+            for table in run.iter_records(phase, _COLUMNS):
+                counted = table.filter(pa.array(may_count(table))) if settings.kept_alone else table
+                parts.append(_shard_cases(counted, wanted, known))
     if not known:
         raise BadRunError(
             f"the run {run.path} holds no mutant of {', '.join(settings.transforms)}; it has {', '.join(_stimuli_of(run)) or 'none'}: "
@@ -150,7 +151,9 @@ def gather(campaign: DeepTest, run: Run, settings: RepairSettings, progress: Pro
         recipe_of = cases.recipe_of[first:last]
         for recipe in np.unique(recipe_of).tolist():
             places = first + np.flatnonzero(recipe_of == recipe)
-            pictures = campaign.mutate(batch.frames[frame_of[places] - start], cases.recipes[recipe])
+            chosen = frame_of[places] - start
+            times_s = campaign.drive.times_at(batch.indices[chosen])
+            pictures = campaign.mutate(batch.frames[chosen], cases.recipes[recipe], times_s)
             mutants[torch.from_numpy(places)] = preprocess.shrink(pictures).cpu()
         progress(int(last), len(mutants), "rendering the mutants")
     labels_rad = campaign.drive.steering_rad[frames]

@@ -31,7 +31,7 @@ class RepairSettings:
     transforms: a mutant is taken where every step of its recipe is among them. share: of the frames, for training.
     max_mutants: at most so many mutants are rendered, drawn at random, one of them at least to train on and one held out; each takes two
     to three times the network's input in bytes of memory, about 0.1 MB, beside 0.5 GB for frames and training. control: a second network
-    is retrained as long without mutants, which doubles the time.
+    is retrained as long without mutants, which doubles the time. kept_alone: leaves out the mutants that the referee set apart.
     """
 
     transforms: tuple[str, ...] = TRANSFORMS
@@ -44,6 +44,7 @@ class RepairSettings:
     batch_size: Count = 64
     mirror: bool = True
     control: bool = True
+    kept_alone: bool = True
     seed: int = 0
     device: str = "cpu"
     threads: Count = 1

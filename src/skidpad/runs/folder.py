@@ -34,9 +34,11 @@ from skidpad.runs.records import (
     check_columns,
     check_schema,
     findings_of,
+    holds_pictures,
     no_rows,
     schema_from_json,
     schema_to_json,
+    with_referee,
     worst_first,
 )
 from skidpad.runs.remote import MARK, Mirror
@@ -227,8 +229,10 @@ class Run:
     def iter_records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Streams the records, one table a shard, ordered by phase and shard."""
         check_columns(self.schema, columns)
+        present = None if columns is None else [name for name in columns if name in self.schema.names]
         for segment in self._ordered(phase):
-            yield segment.records(columns, self.schema)
+            table = segment.records(present, self.schema)
+            yield table if columns is None or len(columns) == len(table.column_names) else with_referee(table).select(list(columns))
 
     def records(self, phase: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads all records of a phase, or of all phases; in memory, so name the columns where the run is large."""
@@ -249,7 +253,7 @@ class Run:
 
     def find(self, prefix: str) -> Record:
         """Returns the one record whose case id begins with the prefix, of a run over pictures."""
-        if not self.schema.equals(SCHEMA):
+        if not holds_pictures(self.schema):
             raise BadRunError(f"the run {self.path} holds no cases of pictures; its rows are read with find_row")
         return Record.from_row(self.find_row(prefix))
 

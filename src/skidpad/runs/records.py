@@ -64,18 +64,32 @@ def schema_from_json(text: str, where: str) -> pa.Schema:
 
 def no_rows(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
     """Returns the table of a schema, or of some of its columns, without rows."""
-    return schema.empty_table() if columns is None else schema.empty_table().select(list(columns))
+    return schema.empty_table() if columns is None else with_referee(schema.empty_table()).select(list(columns))
+
+
+def with_referee(records: pa.Table) -> pa.Table:
+    """Returns records with the referee's columns, which those of a former version lack: it was not asked."""
+    for column in REFEREE:
+        if column.name not in records.column_names:
+            records = records.append_column(column, pa.nulls(records.num_rows, column.type))
+    return records
 
 
 def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> None:
     """Refuses names that no column has."""
     for name in columns or ():
-        if name not in schema.names:
+        if name not in schema.names and name not in _REFEREE:
             raise UnknownNameError.among("record column", name, schema.names)
 
 
 ORIGINALS = "originals"
 """The phase of the frames as they are; every other phase bears the name of its search."""
+
+REFEREE = (pa.field("referee", pa.string()), pa.field("reason", pa.string()))
+"""What the referee said of a mutant that broke its relation: kept, refused or unclear, and why; null where it was not asked, as in runs
+of former versions, which lack the columns. What it did not keep is not judged: no finding, and without an excess."""
+
+_REFEREE = frozenset(column.name for column in REFEREE)
 
 SCHEMA = pa.schema(
     [
@@ -92,12 +106,24 @@ SCHEMA = pa.schema(
         pa.field("active_neurons", pa.int32(), nullable=False),
         pa.field("picture", pa.string()),
         pa.field("activated", pa.binary()),
+        *REFEREE,
     ]
 )
 """One answer of the subject on the original and on the mutant, and the human's: angles in radians, else the unit of that output.
 NaN is a value here (no label, not judged); null means not stored (`picture`, `activated`)."""
 
 CASE_ID_DIGITS = 12
+
+
+def holds_pictures(schema: pa.Schema) -> bool:
+    """Tells whether records are cases over pictures, with the referee's word or, from a former version, without."""
+    known, found = ([column for column in each if column.name not in _REFEREE] for each in (SCHEMA, schema))
+    return bool(pa.schema(known).equals(pa.schema(found)))
+
+
+def may_count(records: pa.Table) -> BoolArray:
+    """Tells which rows the referee left: those that it kept or was not asked about, (N,)."""
+    return np.array([word in {None, "kept"} for word in records["referee"].to_pylist()], np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +142,8 @@ class Record:
     active_neurons: int
     picture: str | None
     activated: bytes | None
+    referee: str | None = None
+    reason: str | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -152,6 +180,8 @@ def build_records(
     active_neurons: IntArray,
     picture: Sequence[str | None] | None = None,
     activated: Sequence[bytes | None] | None = None,
+    referee: Sequence[str | None] | None = None,
+    reason: Sequence[str | None] | None = None,
 ) -> pa.Table:
     """Builds the table of N cases from columns of length N; `case_id` and `stimulus` follow from the rest.
 
@@ -176,6 +206,8 @@ def build_records(
         "active_neurons": np.asarray(active_neurons, np.int32),
         "picture": [None] * rows if picture is None else list(picture),
         "activated": [None] * rows if activated is None else list(activated),
+        "referee": [None] * rows if referee is None else list(referee),
+        "reason": [None] * rows if reason is None else list(reason),
     }
     for name, column in columns.items():
         if len(column) != rows:

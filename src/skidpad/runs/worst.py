@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from skidpad.oracles.relations import LabelMse, fails_unchanged
-from skidpad.runs.records import ORIGINALS, SCHEMA, findings_of, worst_first
+from skidpad.runs.records import ORIGINALS, SCHEMA, findings_of, holds_pictures, worst_first
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
@@ -45,7 +45,7 @@ def caused_first(records: pa.Table, relation: LabelMse | None, limit: int | None
 def label_relation(run: Run) -> LabelMse | None:
     """Returns the relation of a run that was judged against labels; None of any other, under which no original fails by itself."""
     lambda_ = run.config.get("tolerance")
-    if not run.schema.equals(SCHEMA) or run.config.get("relation") != LabelMse.name or not isinstance(lambda_, int | float):
+    if not holds_pictures(run.schema) or run.config.get("relation") != LabelMse.name or not isinstance(lambda_, int | float):
         return None
     originals = run.records(ORIGINALS, ("original", "label"))
     error = originals["original"].to_numpy() - originals["label"].to_numpy()

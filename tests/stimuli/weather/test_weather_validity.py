@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import NumpyFrames
+from skidpad.core.structure import SIZE_PX, structure_of
 from skidpad.drives import open_drive
 from skidpad.stimuli.weather.classifier import ClassifierCard, ClassifierNetwork, WeatherClassifier
-from skidpad.stimuli.weather.validity import SIZE_PX, StructureAndClass, StructureKept, structure_of
+from skidpad.stimuli.weather.validity import StructureAndClass, StructureKept
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from skidpad.core.errors import SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
+from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
@@ -133,7 +134,9 @@ class Online:
     @property
     def rides(self) -> ClosedLoopRunner:
         """What makes the drives."""
-        return ClosedLoopRunner(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
+        s = self.settings
+        is_refereed = kinds_settings.asks_referee(s.referee)
+        return ClosedLoopRunner(self.subject, s.world, self.stimuli, s.width, s.device, is_refereed)
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil
 from typing import TYPE_CHECKING
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.core.camera import Camera
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, as_numpy
+from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import LATE_S, Capture, Recipe, Stimulus
 from skidpad.oracles.lane_departure import CAP_M
+from skidpad.referee.word import Reason
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.session import start
 from skidpad.worlds.world import STEP_S
@@ -97,6 +98,7 @@ class Course:
 
     lateral_m: from the middle of the lane, positive to the left. collided_step: the first frame at which the car had touched
     something, None for never. problem: why the drive ended early, "" where it did not; the frame of the problem is the last.
+    reason: the referee's, of the pictures before the drive failed; None where it was not asked.
     """
 
     lateral_m: FloatArray
@@ -104,6 +106,7 @@ class Course:
     truth_rad: FloatArray
     collided_step: int | None = None
     problem: str = ""
+    reason: Reason | None = None
 
 
 class Eyes:
@@ -172,10 +175,13 @@ def ride(
     wheel: Wheel = Wheel.SUBJECT,
     progress: Progress = silent,
     slots: Sequence[int] | None = None,
+    *,
+    is_refereed: bool = False,
 ) -> list[Course]:
     """Drives the scenarios side by side, at most the world's width, each under its recipe, and returns their courses in order.
 
-    slots: see `Eyes`; by default each car's place among the scenarios.
+    slots: see `Eyes`; by default each car's place among the scenarios. is_refereed: ask the referee about some pictures of each drive that
+    fails behind a stimulus.
 
     A car ends by itself: after its scenario's time, AFTER_S after it has left its lane, or with an answer that is not finite. What the
     others do changes nothing about it.
@@ -189,14 +195,19 @@ def ride(
     problems = [""] * count
     ends = np.array(steps)
     running = np.ones(count, np.bool_)
+    watched = [Witnessed() if is_refereed and recipe.steps and wheel is Wheel.SUBJECT else None for recipe in recipes]
     past: deque[Frames] = deque(maxlen=past_steps(stimuli))
     for step in range(max(steps)):
         frames = world.frames(running)
-        answers = eyes.answer(seen(frames, recipes, stimuli, running, step * STEP_S, past), running)
+        shown = seen(frames, recipes, stimuli, running, step * STEP_S, past)
+        answers = eyes.answer(shown, running)
         past.append(frames)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
         for car in np.flatnonzero(running).tolist():
             logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))
+            witness = watched[car]
+            if witness is not None and step % WITNESS_STEPS == 0 and abs(lateral[car]) < CAP_M and collided[car] is None:
+                witness.add(as_numpy(frames[car : car + 1])[0], as_numpy(shown[car : car + 1])[0])
             if touched[car] and collided[car] is None:
                 collided[car] = step
             if not np.isfinite(answers[car]):
@@ -211,9 +222,47 @@ def ride(
             break
         # Who has ended rolls on: nobody looks any more.
         world.step(np.where(running, answers if wheel is Wheel.SUBJECT else truth, 0.0))
-    return [_course(log, collided[car], problems[car]) for car, log in enumerate(logs)]
+    courses = [_course(log, collided[car], problems[car]) for car, log in enumerate(logs)]
+    return [
+        course if witness is None or not _failed(course) else replace(course, reason=witness.reason(recipe, stimuli))
+        for course, witness, recipe in zip(courses, watched, recipes, strict=True)
+    ]
+
+
+def _failed(course: Course) -> bool:
+    return course.collided_step is not None or bool((np.abs(course.lateral_m) >= CAP_M).any())
 
 
 def _course(log: list[tuple[float, float, float]], collided_step: int | None, problem: str) -> Course:
     lateral, answers, truth = np.array(log, np.float64).reshape(-1, 3).T
     return Course(lateral, answers, truth, collided_step, problem)
+
+
+WITNESS_STEPS = 10
+"""Steps between pictures that are kept for the referee."""
+
+_WITNESSED = 3
+
+
+class Witnessed:
+    """The last pictures of a drive before it failed, as they were and as the subject saw them."""
+
+    def __init__(self) -> None:
+        self._pairs: deque[tuple[NumpyFrames, NumpyFrames]] = deque(maxlen=_WITNESSED)
+
+    def add(self, original: NumpyFrames, shown: NumpyFrames) -> None:
+        """Keeps copies of one pair."""
+        self._pairs.append((original.copy(), shown.copy()))
+
+    def reason(self, recipe: Recipe, stimuli: Mapping[str, Stimulus]) -> Reason | None:
+        """Returns what the referee says of most of them; of equals, the word on the last picture. None without any."""
+        if not self._pairs:
+            return None
+        from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
+
+        originals, shown = (np.stack(frames) for frames in zip(*self._pairs, strict=True))
+        pixel_map = None
+        if recipe.moves_camera(stimuli):
+            originals = as_numpy(recipe.reference(originals, stimuli))
+            pixel_map = recipe.pixel_map(stimuli, Camera.guess(shown.shape[1], shown.shape[2]))
+        return Counter(reversed(judge(originals, shown, pixel_map).reasons)).most_common(1)[0][0]

@@ -17,7 +17,8 @@ from skidpad.core.stimuli import Recipe
 from skidpad.kinds.drives.loop import Course, Wheel
 from skidpad.oracles.error import prediction_error
 from skidpad.oracles.lane_departure import CAP_M, departure_step, mdcl
-from skidpad.runs.records import CASE_ID_DIGITS
+from skidpad.referee.word import Word
+from skidpad.runs.records import CASE_ID_DIGITS, REFEREE
 from skidpad.worlds.scenario.scenario import Scenario
 from skidpad.worlds.scenario.tables import scenario_of, table_of
 from skidpad.worlds.world import STEP_S
@@ -45,6 +46,7 @@ SCHEMA = pa.schema(
         pa.field("problem", pa.string(), nullable=False),
         pa.field("excess", pa.float64(), nullable=False),
         pa.field("violated", pa.bool_(), nullable=False),
+        *REFEREE,
     ]
 )
 """mode: `online` (the subject steers) or `offline` (the truth steers, the subject is asked). scenario, recipe: JSON. condition: the entry
@@ -124,9 +126,14 @@ def _judged(course: Course, mode: Wheel) -> dict[str, Any]:
     gone = departure_step(course.lateral_m)
     error = prediction_error(course.answers_rad, course.truth_rad, 0)
     failed = strayed.departed or course.collided_step is not None
-    violated = mode is Wheel.SUBJECT and failed
+    word = None if course.reason is None else course.reason.word
+    is_apart = word not in {None, Word.KEPT}
+    violated = mode is Wheel.SUBJECT and failed and not is_apart
+    problem = course.problem
+    if is_apart and not problem:
+        problem = f"the referee says of what the subject saw: {word and word.value} ({course.reason and course.reason.value})"
     # A car that has left its lane has failed, whatever its subject answers afterwards.
-    unjudged = bool(course.problem) and not violated
+    unjudged = bool(problem) and not violated
     return {
         "steps": len(course.lateral_m),
         "max_lateral_m": strayed.max_m,
@@ -138,9 +145,11 @@ def _judged(course: Course, mode: Wheel) -> dict[str, Any]:
         "lateral_m": _pack(course.lateral_m),
         "answers_rad": _pack(course.answers_rad),
         "truth_rad": _pack(course.truth_rad),
-        "problem": course.problem,
+        "problem": problem,
         "excess": nan if unjudged else max(strayed.max_m / CAP_M, 1.0 if violated else -inf),
         "violated": violated,
+        "referee": word and word.value,
+        "reason": (course.reason and course.reason.value) or None,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, Within, check
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,7 @@ class OnlineSettings(CampaignSettings):
     repeats: Count = 1
     seconds: Annotated[float, Within(least=0)] = 20.0
     width: Natural = 0
+    referee: RefereeName = RefereeUse.ON.value
     seed: int = 0
     device: str = "cpu"
 

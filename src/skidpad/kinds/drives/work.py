@@ -70,6 +70,7 @@ class ClosedLoopRunner:
     stimuli: Mapping[str, Stimulus]
     width: int = 0
     device: str = "cpu"
+    is_refereed: bool = False
 
     @property
     def frame_shape(self) -> tuple[int, int]:
@@ -131,7 +132,10 @@ class ClosedLoopRunner:
         problems = _unusable(world, cases)
         usable = [case for place, case in enumerate(cases) if place not in problems]
         scenarios, recipes, slots = [each.scenario for each in usable], [each.recipe for each in usable], [each.slot for each in usable]
-        driven = iter(ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress, slots) if usable else ())
+        referee = self.is_refereed
+        driven = iter(
+            ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress, slots, is_refereed=referee) if usable else ()
+        )
         return [refused(problems[place]) if place in problems else next(driven) for place in range(len(cases))]
 
 

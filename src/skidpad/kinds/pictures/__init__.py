@@ -15,7 +15,7 @@ KINDS.register("deeptest")(
         columns=CaseColumns(
             group="stimulus",
             cluster="frame_id",
-            free=frozenset({"transforms", "searches", "seeds", "max_failed_tries", "criteria", "profile_drive"}),
+            free=frozenset({"transforms", "preset", "searches", "seeds", "max_failed_tries", "criteria", "profile_drive"}),
         ),
         checks={"pictures": lazy("skidpad.kinds.pictures.evidence:PictureCheck")},
     )

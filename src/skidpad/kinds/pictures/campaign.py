@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from skidpad.core.camera import Camera
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.images import FloatArray, Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus, grid_recipes
 from skidpad.coverage.criterion import CRITERIA, neurons_of
@@ -25,11 +26,20 @@ from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import LostDrive, open_drive
+from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for, mapped, mapped_parts
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.guided import GuidedPhase
-from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
+from skidpad.kinds.pictures.judging import (
+    JudgedOutput,
+    Originals,
+    captured,
+    check_relation,
+    default_relation,
+    default_tolerance,
+    relation_of,
+)
 from skidpad.kinds.pictures.settings import DeepTestSettings, StimulusOn
 from skidpad.kinds.pictures.work import (
     GRID,
@@ -47,21 +57,23 @@ from skidpad.kinds.pictures.work import (
     together,
     tries_cut,
 )
-from skidpad.oracles.relations import RELATIONS
+from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import ORIGINALS
+from skidpad.runs.records import ORIGINALS, SCHEMA
 from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.protocol import SEARCHES
 from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
-from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, stimuli
+from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
     from skidpad.drives.drive import FrameBatch
+    from skidpad.kinds.pictures.cases import Words
     from skidpad.oracles.relations import Relation
+    from skidpad.referee.verdict import Verdicts
     from skidpad.runs.shards import Shards
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Observation, Subject
@@ -85,7 +97,7 @@ class DeepTest:
         for name in settings.searches:
             SEARCHES.get(name)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
-        chosen = stimuli_of(settings.transforms) if settings.transforms else stimuli((*SIMPLE, *COMPOSITE))
+        chosen = stimuli_of(settings.transforms) if settings.transforms else preset_stimuli(Preset(settings.preset))
         if settings.relation:
             RELATIONS.get(settings.relation)
         subject = subject_of(seen, settings.subject, settings.device)
@@ -141,7 +153,7 @@ class DeepTest:
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(self, run)
+        check_unchanged(self, run, SCHEMA)
         with run.lock(), self._crew(run, workers) as crew:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
@@ -171,41 +183,94 @@ class DeepTest:
         frame = self.drive.frame(frame_index)
         if isinstance(frame, Problem):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
-        mutant: NumpyFrames = as_numpy(self.mutate(frame[np.newaxis], recipe))[0]
+        mutant: NumpyFrames = as_numpy(self.mutate(frame[np.newaxis], recipe, self.drive.times_at([frame_index])))[0]
         return mutant
+
+    def original(self, frame_index: int, recipe: Recipe) -> NumpyFrames:
+        """Renders what a mutant is compared with, (height, width, 3): the frame as it is, or cut as a moved camera's picture is."""
+        frame = self.picture(frame_index, Recipe())[np.newaxis]
+        cut: NumpyFrames = as_numpy(recipe.reference(frame, self.stimuli, captured(self.drive, frame, self.drive.times_at([frame_index]))))[
+            0
+        ]
+        return cut
+
+    def compared(self, frame_index: int, recipe: Recipe) -> float:
+        """Returns what the answer to a frame under a recipe is held against: that to the original, moved where the camera is."""
+        batch = self.read_again([frame_index])
+        times_s = self.times_s(batch.indices)
+        answers = np.array([self.answer(frame_index, Recipe())])
+        return float(self.held_against(Answers(answers, answers, batch.steering_rad), batch.clip, recipe, times_s).original[0])
 
     def answer(self, frame_index: int, recipe: Recipe) -> float:
         """Asks the subject about one frame under a recipe, with the frames before it that it looks back at."""
         batch = self.drive.read([frame_index], lead=self.subject.lead)
         if not len(batch):
             raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
-        return float(self.look(batch.clip, recipe)[1].answers[0, self.judged.column])
+        return float(self.look(batch.clip, recipe, self.times_s(batch.indices))[1].answers[0, self.judged.column])
 
-    def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
-        """Applies a recipe on the campaign's device."""
-        return recipe.apply(self.on_device(frames), self.stimuli)
+    def times_s(self, indices: IntArray) -> FloatArray:
+        """Returns when the frames of a clip were taken, (lead + N,)."""
+        return self.drive.times_at(indices, self.subject.lead)
 
-    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+    def mutate(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray | None = None) -> Frames:
+        """Applies a recipe on the campaign's device; times_s: (N,), when the frames were taken."""
+        return recipe.apply(self.on_device(frames), self.stimuli, captured(self.drive, frames, times_s))
+
+    def look(self, clip: Frames, recipe: Recipe, times_s: FloatArray | None = None) -> tuple[Frames, Observation]:
         """Shows the subject a clip of lead + N frames under a recipe; returns the N changed frames and what it said to them.
 
         A recipe has its parameters drawn already, and changes every frame in the same way: the window of a subject with
         memory is under one condition.
         """
-        return self.looker(clip)(recipe)
+        return self.looker(clip, times_s)(recipe)
 
-    def looker(self, clip: Frames) -> Look:
+    def looker(self, clip: Frames, times_s: FloatArray | None = None) -> Look:
         """Returns what `look` does for one clip, for many recipes."""
         clip = self.on_device(clip)
         lead = self.subject.lead
 
         def look(recipe: Recipe) -> tuple[Frames, Observation]:
             if self._last_alone:
-                now = recipe.apply(clip[lead:], self.stimuli)
+                now = recipe.apply(clip[lead:], self.stimuli, captured(self.drive, clip, times_s, lead))
                 return now, self.subject.observe(clip, now)
-            changed = recipe.apply(clip, self.stimuli)
+            changed = recipe.apply(clip, self.stimuli, captured(self.drive, clip, times_s))
             return changed[lead:], self.subject.observe(changed)
 
         return look
+
+    def held_against(self, answers: Answers, clip: Frames, recipe: Recipe, times_s: FloatArray) -> Answers:
+        """Returns what the answers to mutants are held against: as they are, or where a recipe moves the camera, moved with it.
+
+        The subject is then asked about the frames cut as the moved ones are, and its answer and the label are those from the moved place.
+        """
+        if not recipe.moves_camera(self.stimuli):
+            return answers
+        lead, here = self.subject.lead, self.on_device(clip)
+        if self._last_alone:
+            now = recipe.reference(here[lead:], self.stimuli, captured(self.drive, clip, times_s, lead))
+            seen = self.subject.predict(here, now)
+        else:
+            seen = self.subject.predict(recipe.reference(here, self.stimuli, captured(self.drive, clip, times_s)))
+        original = np.asarray(seen[:, self.judged.column], np.float64)
+        if not self.judged.is_steering:
+            return replace(answers, original=original)
+        moved = [recipe.moved_rad(values, self.stimuli) for values in (original, answers.label)]
+        return replace(answers, original=moved[0], label=moved[1])
+
+    def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:
+        """Returns the referee for mutants of frames (N, height, width, 3) under a recipe; None where it is not asked."""
+        if not kinds_settings.asks_referee(self.settings.referee):
+            return None
+        from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
+
+        def words(places: IntArray, mutants: NumpyFrames) -> Verdicts:
+            shown, pixel_map = frames[places], None
+            if recipe.moves_camera(self.stimuli):
+                shown = as_numpy(recipe.reference(shown, self.stimuli, captured(self.drive, shown, times_s[places])))
+                pixel_map = recipe.pixel_map(self.stimuli, Camera.guess(frames.shape[1], frames.shape[2]))
+            return judge(shown, mutants, pixel_map, self.settings.device)
+
+        return words
 
     def blank_tracker(self, profile: Profile | None, device: str = "") -> CoverageTracker:
         """Returns a tracker of the campaign's criteria with nothing covered; of none for a black box.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -19,6 +19,10 @@ from skidpad.runs.records import build_records, no_records
 if TYPE_CHECKING:
     from skidpad.coverage.tracker import Activity
     from skidpad.drives.drive import FrameBatch
+    from skidpad.referee.verdict import Verdicts
+
+    Words = Callable[[IntArray, NumpyFrames], Verdicts]
+    """Asks the referee about mutants, given their places in the batch."""
 
 
 def uploaded(frames: NumpyFrames, device: str) -> torch.Tensor:
@@ -59,23 +63,38 @@ def _copying(device: torch.device) -> torch.cuda.Stream:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """N answers with their verdicts; a picture hash for each violation, so that a replay can be checked."""
+    """N answers with their verdicts; for each violation a picture hash, so that a replay can be checked, and the referee's word."""
 
     answers: Answers
     excess: FloatArray
     violated: BoolArray
     pictures: tuple[str | None, ...]
+    referee: tuple[str | None, ...]
+    reasons: tuple[str | None, ...]
 
 
-def judged(relation: Relation, answers: Answers, mutants: Frames) -> Judged:
-    """Judges a batch and hashes the pictures of what broke the relation."""
+def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words | None = None) -> Judged:
+    """Judges a batch, and hashes and shows to the referee the pictures of what broke the relation.
+
+    words: the referee; what it does not keep cannot be judged. Without one all counts.
+    """
     excess = relation.excess(answers)
     broken = violated(relation, answers)
     pictures: list[str | None] = [None] * len(excess)
     places = np.flatnonzero(broken)
-    for place, picture in zip(places.tolist(), fetched(mutants, places), strict=True):
+    shown = fetched(mutants, places)
+    for place, picture in zip(places.tolist(), shown, strict=True):
         pictures[place] = pixel_hash(picture)
-    return Judged(answers, excess, broken, tuple(pictures))
+    said: list[str | None] = [None] * len(excess)
+    reasons = said.copy()
+    if words is not None and len(places):
+        verdicts = words(places, np.stack(shown))
+        for place, reason in zip(places.tolist(), verdicts.reasons, strict=True):
+            said[place], reasons[place] = reason.word.value, reason.value or None
+        apart = places[~verdicts.kept]
+        excess, broken = excess.copy(), broken.copy()
+        excess[apart], broken[apart] = np.nan, False
+    return Judged(answers, excess, broken, tuple(pictures), tuple(said), tuple(reasons))
 
 
 class CaseColumns:
@@ -103,7 +122,8 @@ class CaseColumns:
     def add_originals(self, batch: FrameBatch, answers: FloatArray, labels: FloatArray, activity: Activity) -> None:
         """Takes frames as they are: an answer compared with itself, which no relation judges."""
         nothing = np.full(len(batch), np.nan)
-        cases = Judged(Answers(answers, answers, labels), nothing, np.zeros(len(batch), np.bool_), (None,) * len(batch))
+        none = (None,) * len(batch)
+        cases = Judged(Answers(answers, answers, labels), nothing, np.zeros(len(batch), np.bool_), none, none, none)
         self.add(cases, [Recipe()] * len(batch), batch.indices, batch.frame_ids, activity)
 
     def table(self) -> pa.Table:
@@ -122,4 +142,6 @@ class CaseColumns:
             active_neurons=np.concatenate(self._active),
             picture=[picture for cases in self._cases for picture in cases.pictures],
             activated=self._packed if self._keep_activations else None,
+            referee=[word for cases in self._cases for word in cases.referee],
+            reason=[reason for cases in self._cases for reason in cases.reasons],
         )

@@ -17,7 +17,7 @@ from skidpad.core.images import NumpyFrames, as_numpy, decode, write_image
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import side_of
 from skidpad.kinds.bundles import Evidence, Judgement, loaded
-from skidpad.kinds.pictures.judging import JudgedOutput, Originals
+from skidpad.kinds.pictures.judging import JudgedOutput, Originals, captured
 from skidpad.kinds.pictures.settings import StimulusOn
 from skidpad.oracles.error import scale_of, times_tolerated
 from skidpad.oracles.relations import RELATIONS, Answers
@@ -25,6 +25,7 @@ from skidpad.page.arrows import pair_picture
 from skidpad.page.wording import answer
 from skidpad.runs.records import Record
 from skidpad.runs.workers.performing import pinned
+from skidpad.stimuli.pictures import stimuli
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.shrinking import PictureCampaign
@@ -53,7 +54,8 @@ class JudgedPair:
 class PictureCheck:
     """A frame as it is and changed: files of pictures, the window of a subject with memory in order of time.
 
-    relation, settings: the row of RELATIONS and what it is made with. label: in the unit of the records; None for none.
+    relation, settings: the row of RELATIONS and what it is made with. label: in the unit of the records; None for none. recipe: as JSON,
+    where it moves the camera and with it the right answer; else empty.
     """
 
     kind: ClassVar[str] = "pictures"
@@ -64,6 +66,7 @@ class PictureCheck:
     relation: str
     settings: Mapping[str, float]
     label: float | None
+    recipe: str = ""
 
     def judge(self, folder: Path, subject: str | Path | Subject) -> Judgement:
         """Asks about both pictures and applies the relation."""
@@ -76,6 +79,9 @@ class PictureCheck:
         clips = [_frames(folder, files[-1 - asked.lead :]) for files in (self.originals, self.mutants)]
         with pinned():
             original, mutant = (float(asked.predict(clip)[-1, judged.column]) for clip in clips)
+        if self.recipe and judged.is_steering:
+            recipe = Recipe.from_json(self.recipe)
+            original = float(recipe.moved_rad(np.array([original]), stimuli(step.stimulus for step in recipe.steps))[0])
         relation = RELATIONS.get(self.relation)(**self.settings)
         label = float("nan") if self.label is None else self.label
         excess = float(relation.excess(Answers(np.array([original]), np.array([mutant]), np.array([label])))[0])
@@ -174,6 +180,7 @@ class PictureExporter:
                 self._relation.name,
                 asdict(self._relation),  # type: ignore[call-overload] # every relation is a dataclass of numbers
                 record.label if isfinite(record.label) else None,
+                row["recipe"] if record.recipe.moves_camera(self.campaign.stimuli) else "",
             ),
         )
 
@@ -183,10 +190,12 @@ class PictureExporter:
         batch = self.campaign.drive.read([record.frame_index], lead=lead)
         if not len(batch):
             raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
-        changed = as_numpy(self.campaign.mutate(batch.clip, record.recipe))
+        times_s = self.campaign.drive.times_at(batch.indices, lead)
+        changed = as_numpy(self.campaign.mutate(batch.clip, record.recipe, times_s))
         if self.run.config.get("stimulus_on") == StimulusOn.LAST_FRAME.value:
             changed = np.concatenate([batch.clip[:lead], changed[lead:]])
-        return batch.clip, changed
+        cut = record.recipe.reference(batch.clip, self.campaign.stimuli, captured(self.campaign.drive, batch.clip, times_s))
+        return as_numpy(cut), changed
 
     def _pair(self, record: Record, original: NumpyFrames, mutant: NumpyFrames) -> NumpyFrames:
         judged = self.campaign.judged
@@ -199,7 +208,8 @@ class PictureExporter:
         rows = []
         for count in range(1, len(steps) + 1):
             recipe = Recipe(steps[:count])
-            mutants, observation = self.campaign.look(clip, recipe)
+            times_s = self.campaign.drive.times_at([record.frame_index], self.campaign.subject.lead)
+            mutants, observation = self.campaign.look(clip, recipe, times_s)
             now = judged.shown(float(observation.answers[0, judged.column]))
             was, label = judged.shown(record.original), judged.shown(record.label)
             last = as_numpy(mutants)[-1]

@@ -15,9 +15,10 @@ from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.exhibits import Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, picture_rule
+from skidpad.kinds.pictures.judging import captured
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.wording import DEGREES, answer, how_far, plain
-from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.pictures import TRANSFORMS, stimuli
 
 _ORIGINALS = "originals"
 _NEEDED = ("frame_index", "frame_id", "recipe", "original", "mutant", "label")
@@ -93,11 +94,17 @@ class PairExhibit(Exhibit):
         frame = self.drive.frame(index)
         if isinstance(frame, Problem):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
+        recipe, frames = self._recipe(row), frame[np.newaxis]
         if side is Side.ORIGINAL:
-            return frame
-        recipe = self._recipe(row)
-        changed: NumpyFrames = as_numpy(recipe.apply(frame[np.newaxis], self.stimuli_of(recipe)))[0]
-        return changed
+            # no weather moves the camera, and to load one for nothing takes long
+            recipe = Recipe(tuple(step for step in recipe.steps if step.stimulus in TRANSFORMS.names()))
+            made = stimuli(step.stimulus for step in recipe.steps)
+            original: NumpyFrames = as_numpy(recipe.reference(frames, made, captured(self.drive, frames, self.drive.times_at([index]))))[0]
+            return original
+        mutant: NumpyFrames = as_numpy(
+            recipe.apply(frames, self.stimuli_of(recipe), captured(self.drive, frames, self.drive.times_at([index])))
+        )[0]
+        return mutant
 
     def stimuli_of(self, recipe: Recipe) -> Mapping[str, Stimulus]:
         """Makes what a recipe names."""

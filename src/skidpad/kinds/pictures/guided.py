@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.kinds.pictures.cases import CaseColumns, judged
 from skidpad.kinds.pictures.judging import Originals
+from skidpad.oracles.relations import Answers
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.workers.performing import patiently
@@ -95,8 +95,14 @@ def seed_frame_shard(
         indices = np.repeat(seed.batch.indices, len(places))
         chosen = [recipes[place] for place in places]
         answers = originals.answers(indices, observation.answers[places, campaign.judged.column])
-        mutants = np.concatenate([as_numpy(campaign.mutate(seed.batch.frames, recipe)) for recipe in chosen])
-        columns.add(judged(relation, answers, mutants), chosen, indices, seed.batch.frame_ids * len(places), activity)
+        times_s = campaign.times_s(seed.batch.indices)
+        now_s = times_s[len(times_s) - len(seed.batch) :]
+        for place, recipe in enumerate(chosen):
+            one = Answers(*(values[place : place + 1] for values in (answers.original, answers.mutant, answers.label)))
+            one = campaign.held_against(one, seed.batch.clip, recipe, times_s)
+            mutant = campaign.mutate(seed.batch.frames, recipe, now_s)
+            case = judged(relation, one, mutant, campaign.words(seed.batch.frames, recipe, now_s))
+            columns.add(case, [recipe], indices[place : place + 1], seed.batch.frame_ids, activity.of(place))
     return ShardResult(search, seed.index, columns.table(), {search: found.pack()}, seed.batch.problems)
 
 

@@ -32,7 +32,7 @@ def replay_case(campaign: DeepTest, run: Run, prefix: str) -> ReplayResult:
         return campaign.picture(record.frame_index, recipe)
 
     def predict(_frame_id: str, recipe: Recipe) -> float:
-        return campaign.answer(record.frame_index, recipe)
+        return campaign.answer(record.frame_index, recipe) if recipe.steps else campaign.compared(record.frame_index, record.recipe)
 
     return replay(record, run.manifest, render, predict, relation)
 
@@ -44,17 +44,21 @@ def replay_finding(campaign: DeepTest, run: Run, finding: str, picture: Path | N
     relation = campaign.relation(Originals.of(run, len(campaign.drive)))
     unit = f" ({judged.shown_unit})" if judged.shown_unit else ""
     scale = scale_of(campaign.settings.relation)
+    # what the referee did not keep was not judged, and is not now
+    excess = record.excess if isnan(record.excess) else result.excess
     rows: list[tuple[str, object, object]] = [
         (f"original{unit}", judged.shown(record.original), judged.shown(result.original)),
         (f"mutant{unit}", judged.shown(record.mutant), judged.shown(result.mutant)),
         *([(f"human{unit}", judged.shown(record.label), judged.shown(record.label))] if isfinite(record.label) else []),
-        ("error", times_tolerated(record.excess, scale), times_tolerated(result.excess, scale)),
-        ("verdict", verdict_of(record.excess), verdict_of(result.excess)),
+        ("error", times_tolerated(record.excess, scale), times_tolerated(excess, scale)),
+        ("verdict", verdict_of(record.excess), verdict_of(excess)),
         ("picture", record.picture or "not stored", result.picture_again),
     ]
     remarks = [f"memory: the stimulus is applied {campaign.window_words}"] if campaign.window_words else []
     if result.violated and bool(fails_unchanged(relation, np.array([result.original]), np.array([record.label]))[0]):
         remarks.append("the original breaks the relation without any change, so that the transform need not be at fault")
+    if record.referee is not None:
+        remarks.append(f"referee: {record.referee}" + (f" ({record.reason})" if record.reason else ""))
     output = "" if judged.is_steering else f", {judged.name}"
     return Replayed(
         title=f"{record.case_id}: {record.recipe} on frame {record.frame_id}{output}",
@@ -73,7 +77,7 @@ def verdict_of(excess: float) -> str:
 
 def _write_pair(campaign: DeepTest, result: ReplayResult, path: Path) -> Path:
     record, judged = result.record, campaign.judged
-    original, mutant = (campaign.picture(record.frame_index, recipe) for recipe in (Recipe(), record.recipe))
+    original, mutant = campaign.original(record.frame_index, record.recipe), campaign.picture(record.frame_index, record.recipe)
     answers = (judged.shown(result.original), judged.shown(result.mutant), judged.shown(record.label))
     words = times_tolerated(result.excess, scale_of(campaign.settings.relation))
     caption = f"{record.recipe} {campaign.window_words}".strip() + f": {verdict_of(result.excess)}, {words}"

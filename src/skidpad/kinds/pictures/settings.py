@@ -1,11 +1,13 @@
 """The settings of a campaign: what the command line, a file and Python all fill in, and what a run stores."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from skidpad.core.settings import Natural, OneOf, Positive, check
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
+from skidpad.stimuli.pictures.registry import Preset
 
 NOTES = frozenset({"campaign", "unit"})
 """What a stored config says beside the settings: the kind of campaign, and the unit of the answers."""
@@ -25,7 +27,7 @@ StimulusOnName = Annotated[str, OneOf("way to show a stimulus to a subject with 
 class DeepTestSettings(CampaignSettings):
     """One DeepTest campaign.
 
-    subject: path of a description. drive: text for `open_drive`. transforms: names; empty means all nine. searches: among `grid`,
+    subject: path of a description. drive: text for `open_drive`. transforms: names; empty: the preset's. searches: among `grid`,
     `greedy` and `random`, each a phase of the run. output: which of the subject's outputs is judged. relation: by default one that
     suits output and drive. tolerance: lambda of `label-mse`, degrees of `steers-alike`, the output's unit of `answers-alike`; by
     default the relation's own. threshold: of `decides-alike`. criteria: the first one guides the greedy search; a black box has
@@ -40,6 +42,7 @@ class DeepTestSettings(CampaignSettings):
     subject: str
     drive: str
     transforms: tuple[str, ...] = ()
+    preset: Annotated[str, OneOf("preset", Preset)] = Preset.CONDITIONS.value
     searches: tuple[str, ...] = ("grid",)
     output: str = "steering"
     relation: str = ""
@@ -52,8 +55,15 @@ class DeepTestSettings(CampaignSettings):
     max_failed_tries: Natural = 10
     shard_frames: Natural = 0
     keep_activations: bool = False
+    referee: RefereeName = RefereeUse.ON.value
     seed: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         check(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Reads what `to_config` wrote; a run of a former version, whose config has a unit, was made the papers' way."""
+        former = {"preset": Preset.DEEPTEST.value, "referee": RefereeUse.OFF.value} if "unit" in config else {}
+        return super(DeepTestSettings, cls).from_config({**former, **config})

@@ -18,11 +18,13 @@ from skidpad.core.stimuli import Choice, Parameter, Params, Real, Recipe, Step, 
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Minimum, Shrunk, minimise
 from skidpad.oracles.relations import Answers, Relation
+from skidpad.referee.word import Word
 from skidpad.runs.records import Record, case_id
 from skidpad.runs.workers.performing import pinned
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
+    from skidpad.kinds.pictures.cases import Words
     from skidpad.kinds.pictures.judging import JudgedOutput
     from skidpad.runs.folder import Run
     from skidpad.subjects.base import Observation, Subject
@@ -67,12 +69,20 @@ class PictureCampaign(Protocol):
         """Returns the relation that judges answers."""
         ...
 
-    def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
+    def mutate(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray | None = None) -> Frames:
         """Applies a recipe."""
         ...
 
-    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+    def look(self, clip: Frames, recipe: Recipe, times_s: FloatArray | None = None) -> tuple[Frames, Observation]:
         """Shows the subject a clip under a recipe."""
+        ...
+
+    def held_against(self, answers: Answers, clip: Frames, recipe: Recipe, times_s: FloatArray) -> Answers:
+        """Returns what the answers to mutants are held against."""
+        ...
+
+    def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:
+        """Returns the referee for mutants of frames under a recipe; None where it is not asked."""
         ...
 
 
@@ -187,10 +197,12 @@ class _Frame:
 
     campaign: PictureCampaign
     clip: NumpyFrames
+    times_s: FloatArray
     relation: Relation
     original: float
     label: float
     accepts: Accepts | None
+    is_refereed: bool
 
     @classmethod
     def of(cls, campaign: PictureCampaign, run: Run, record: Record, accepts: Accepts | None) -> _Frame:
@@ -199,31 +211,44 @@ class _Frame:
             raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
         relation = campaign.relation(Originals.of(run, len(campaign.drive)))
         original = campaign.look(batch.clip, Recipe())[1].answers[0, campaign.judged.column]
-        return cls(campaign, batch.clip, relation, float(original), record.label, accepts)
+        # a moved camera has moved the label of the record
+        label = float(batch.steering_rad[0]) if record.recipe.moves_camera(campaign.stimuli) else record.label
+        times_s = campaign.drive.times_at(batch.indices, campaign.subject.lead)
+        is_refereed = record.referee == Word.KEPT.value
+        return cls(campaign, batch.clip, times_s, relation, float(original), label, accepts, is_refereed)
 
     def answers(self, recipes: Sequence[Recipe], *, alone: bool) -> FloatArray:
         """Asks about each recipe; a subject with memory sees one window at a time, as does any where `alone`."""
         column = self.campaign.judged.column
         if alone or self.campaign.subject.lead:
-            return np.array([self.campaign.look(self.clip, recipe)[1].answers[0, column] for recipe in recipes], np.float64)
-        together = np.concatenate([as_numpy(self.campaign.mutate(self.clip, recipe)) for recipe in recipes])
+            looked = [self.campaign.look(self.clip, recipe, self.times_s)[1] for recipe in recipes]
+            return np.array([each.answers[0, column] for each in looked], np.float64)
+        together = np.concatenate([as_numpy(self.campaign.mutate(self.clip, recipe, self.times_s)) for recipe in recipes])
         return np.asarray(self.campaign.look(together, Recipe())[1].answers[:, column], np.float64)
 
-    def excess(self, mutant: FloatArray) -> FloatArray:
-        """Judges answers, (N,)."""
-        rows = len(mutant)
-        return self.relation.excess(Answers(np.full(rows, self.original), mutant, np.full(rows, self.label)))
+    def held_against(self, recipe: Recipe, mutant: float) -> Answers:
+        """Puts the answer to a mutant beside that on the original."""
+        answers = Answers(*(np.array([value]) for value in (self.original, mutant, self.label)))
+        return self.campaign.held_against(answers, self.clip, recipe, self.times_s)
+
+    def excess(self, recipe: Recipe, mutant: float) -> float:
+        """Judges an answer."""
+        return float(self.relation.excess(self.held_against(recipe, mutant))[0])
 
     def fails(self, recipes: Sequence[Recipe], *, alone: bool) -> Sequence[bool]:
         """Tells which recipes break the relation with a picture that may count."""
-        broken = [bool(each > 1.0) for each in self.excess(self.answers(recipes, alone=alone)).tolist()]
+        answers = self.answers(recipes, alone=alone).tolist()
+        broken = [self.excess(recipe, mutant) > 1.0 for recipe, mutant in zip(recipes, answers, strict=True)]
         return [each and self._may_count(recipe) for each, recipe in zip(broken, recipes, strict=True)]
 
     def _may_count(self, recipe: Recipe) -> bool:
-        if self.accepts is None:
+        now, times_s = self.clip[self.campaign.subject.lead :], self.times_s[self.campaign.subject.lead :]
+        words = self.campaign.words(now, recipe, times_s) if self.is_refereed else None
+        if self.accepts is None and words is None:
             return True
-        now = self.clip[self.campaign.subject.lead :]
-        return bool(self.accepts(now, as_numpy(self.campaign.mutate(now, recipe)))[0])
+        changed = as_numpy(self.campaign.mutate(now, recipe, times_s))
+        is_accepted = self.accepts is None or bool(self.accepts(now, changed)[0])
+        return is_accepted and (words is None or bool(words(np.zeros(1, np.int64), changed).kept[0]))
 
 
 def shrink_recipe(
@@ -238,16 +263,18 @@ def shrink_recipe(
         frame = _Frame.of(campaign, run, record, accepts)
         found = _minimum(frame, record.recipe, progress)
         recipe = found.stimulus
-        mutant = frame.answers([recipe], alone=True)
-        picture = pixel_hash(as_numpy(campaign.look(frame.clip, recipe)[0])[0])
+        mutant = float(frame.answers([recipe], alone=True)[0])
+        held = frame.held_against(recipe, mutant)
+        picture = pixel_hash(as_numpy(campaign.look(frame.clip, recipe, frame.times_s)[0])[0])
     smallest = {
         **row,
         "case_id": case_id(record.frame_id, recipe),
         "stimulus": recipe.name,
         "recipe": recipe.to_json(),
-        "original": frame.original,
-        "mutant": float(mutant[0]),
-        "excess": float(frame.excess(mutant)[0]),
+        "label": float(held.label[0]),
+        "original": float(held.original[0]),
+        "mutant": mutant,
+        "excess": frame.excess(recipe, mutant),
         "violated": True,
         "picture": picture,
     }

@@ -17,7 +17,7 @@ from skidpad.drives.readers import SLICING
 from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.oracles.error import squared_to_rad2
 from skidpad.oracles.relations import LabelMse, fails_unchanged
-from skidpad.runs.records import ORIGINALS
+from skidpad.runs.records import ORIGINALS, may_count
 from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.pictures.registry import COMPOSITE
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 
+_COLUMNS = ("frame_index", "stimulus", "recipe", "violated", "label", "original", "mutant", "excess", "referee")
 NO_LABEL, NO_ANSWER = "without a label", "without a finite answer on the original"
 NOT_DRAWN, NOT_REACHED = "not drawn by the search", "not reached yet"
 
@@ -174,11 +175,11 @@ def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput, relation: 
     not_finite = unjudged = 0
     frames = np.zeros(0, np.int64)
     for phase in _phases(run):
-        for table in run.iter_records(phase, ("frame_index", "stimulus", "recipe", "violated", "label", "original", "mutant", "excess")):
+        for table in run.iter_records(phase, _COLUMNS):
             order |= dict.fromkeys(table["recipe"].unique().to_pylist())  # as computed: Arrow's groups come in any order
             squared = (table["mutant"].to_numpy() - table["label"].to_numpy()) ** 2
             is_judged = ~np.isnan(table["excess"].to_numpy())
-            unjudged += int((~is_judged).sum())
+            unjudged += int((~is_judged & may_count(table)).sum())
             frames = np.union1d(frames, table["frame_index"].to_numpy()[is_judged])
             with_error = table.append_column("squared", pa.array(squared, mask=~np.isfinite(squared)))
             with_error = with_error.append_column("judged", pa.array(is_judged))

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from skidpad.core.images import Frames
+from skidpad.core.images import FloatArray, Frames
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.criterion import neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.kinds.pictures.cases import CaseColumns, Judged, judged
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
-from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.judging import Originals, captured
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.workers.performing import cores
@@ -236,15 +236,18 @@ class DeepTestWork:
         cuts = cut(len(batch), lead, device, clip.shape[1] * clip.shape[2])
         found: dict[tuple[int, int], tuple[Judged, Activity]] = {}
         for number, some in enumerate(cuts):
-            look = campaign.looker(clip[some.start : some.stop + lead])
+            part_clip, times_s = clip[some.start : some.stop + lead], campaign.times_s(batch.indices[some])
+            look = campaign.looker(part_clip, times_s)
             for place, recipe in enumerate(recipes):
                 progress(number * len(recipes) + place, len(cuts) * len(recipes))  # where Ctrl-C is heard
                 mutants, observation = look(recipe)
                 answers = self._originals.answers(batch.indices[some], observation.answers[:, campaign.judged.column])
+                answers = campaign.held_against(answers, part_clip, recipe, times_s)
                 if recipe.name not in covered:
                     covered[recipe.name] = self._tracker.fresh()
                 activity = covered[recipe.name].update(observation.values, packed=keep)
-                found[place, number] = judged(self._relation, answers, mutants), activity
+                words = campaign.words(batch.frames[some], recipe, times_s[lead:])
+                found[place, number] = judged(self._relation, answers, mutants, words), activity
         columns = CaseColumns(keep_activations=keep)
         for place, number in sorted(found):
             some = cuts[number]
@@ -268,7 +271,8 @@ class DeepTestWork:
             batch = self.campaign.read_again([tries.frame_index])
             return batch, self.campaign.on_device(batch.clip)
 
-        return self._seen(self.last_read.get(tries.frame_index, read)[1], tries.recipes)
+        batch, clip = self.last_read.get(tries.frame_index, read)
+        return self._seen(clip, tries.recipes, self.campaign.times_s(batch.indices))
 
     def random_shard(self, index: int, _: Progress) -> ShardResult:
         """Computes the shard of one seed frame without a guide, which no other shard has to wait for."""
@@ -276,18 +280,19 @@ class DeepTestWork:
         clip = self.campaign.on_device(seed.batch.clip)
 
         def look(recipes: Sequence[Recipe]) -> Observation:
-            parts = [self._seen(clip, recipes[part]) for part in tries_cut(self.campaign, len(recipes))]
+            times_s = self.campaign.times_s(seed.batch.indices)
+            parts = [self._seen(clip, recipes[part], times_s) for part in tries_cut(self.campaign, len(recipes))]
             return together(parts)
 
         accepted = self.known.accepted.get(seed.frame_index, 0)
         return seed_frame_shard(self.campaign, RANDOM, seed, self._originals, self._relation, self._tracker, look, accepted)
 
-    def _seen(self, clip: Frames, recipes: Sequence[Recipe]) -> Observation:
+    def _seen(self, clip: Frames, recipes: Sequence[Recipe], times_s: FloatArray) -> Observation:
         campaign = self.campaign
         if campaign.subject.lead:
             # a window has its own past, so a subject with memory sees one mutant at a time
-            return together([campaign.look(clip, recipe)[1] for recipe in recipes])
-        mutants = [recipe.apply(clip, campaign.stimuli) for recipe in recipes]
+            return together([campaign.look(clip, recipe, times_s)[1] for recipe in recipes])
+        mutants = [recipe.apply(clip, campaign.stimuli, captured(campaign.drive, clip, times_s)) for recipe in recipes]
         if isinstance(clip, torch.Tensor):
             return campaign.look(torch.cat([torch.as_tensor(each) for each in mutants]), Recipe())[1]
         return campaign.look(np.concatenate(mutants), Recipe())[1]

@@ -22,6 +22,7 @@ from skidpad.repair.retraining import repair_on
 from skidpad.repair.settings import RepairSettings, Split
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE
+from skidpad.stimuli.pictures.registry import Preset
 from skidpad.subjects.training.training import beside
 
 if TYPE_CHECKING:
@@ -81,7 +82,13 @@ def measure(settings: ReplicationSettings, folder: Path, progress: Callable[[str
             f"the drive {settings.drive!r} has no labels, and RQ4 and RQ5 compare with the human's steering; give one with labels"
         )
     base = DeepTestSettings(
-        subject=settings.subject, drive=_origin(drive), seeds=0, keep_activations=True, seed=settings.seed, device=settings.device
+        subject=settings.subject,
+        drive=_origin(drive),
+        preset=Preset.DEEPTEST.value,
+        seeds=0,
+        keep_activations=True,
+        seed=settings.seed,
+        device=settings.device,
     )
     variants = {
         ORIGINALS_RUN: _varied(base, drive, len(drive), SIMPLE, ()),

@@ -1,10 +1,11 @@
 """Where stimuli are registered; a new one is a file, a `register` line and a row in `agreement`."""
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.registry import Registry
-from skidpad.core.stimuli import Space, Stimulus
+from skidpad.core.stimuli import Condition, Space, Stimulus
 
 TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
     "transform",
@@ -38,6 +39,21 @@ class Made(dict[str, Stimulus]):
         if name not in COMPOSITE:
             raise KeyError(name)
         return _made(name)
+
+
+class Preset(Enum):
+    """Which stimuli are tried where none is named: conditions in physical units, or those of DeepTest's Table 4 to the letter."""
+
+    CONDITIONS = "conditions"
+    DEEPTEST = "deeptest"
+
+
+def preset_stimuli(preset: Preset) -> Mapping[str, Stimulus]:
+    """Makes the stimuli of a preset."""
+    if preset is Preset.DEEPTEST:
+        return stimuli((*SIMPLE, *COMPOSITE))
+    made = stimuli()
+    return {name: stimulus for name, stimulus in made.items() if isinstance(stimulus, Condition)}
 
 
 def stimuli(names: Iterable[str] | None = None) -> Mapping[str, Stimulus]:

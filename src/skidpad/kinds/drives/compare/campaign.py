@@ -19,6 +19,7 @@ from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.drives.opening import LostDrive
+from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.compare.settings import ComparingSettings
@@ -80,7 +81,9 @@ class OfflineVsOnline:
     @cached_property
     def rides(self) -> ClosedLoopRunner:
         """What makes the drives."""
-        return ClosedLoopRunner(self.subject, self.settings.world, self.stimuli, self.settings.width, self.settings.device)
+        s = self.settings
+        is_refereed = kinds_settings.asks_referee(s.referee)
+        return ClosedLoopRunner(self.subject, s.world, self.stimuli, s.width, s.device, is_refereed)
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""

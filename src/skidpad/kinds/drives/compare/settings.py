@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from skidpad.core.settings import Count, Natural, OneOf, Positive, check
 from skidpad.core.units import AngleUnit
 from skidpad.kinds.drives.settings import check_seconds
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
 from skidpad.oracles.agreement import ACCEPTABLE_MAE
 from skidpad.oracles.lane_departure import ACCEPTABLE_MDCL
 
@@ -44,6 +44,7 @@ class ComparingSettings(CampaignSettings):
     mae_limit: Positive = ACCEPTABLE_MAE
     mdcl_limit: Positive = ACCEPTABLE_MDCL
     width: Natural = 0
+    referee: RefereeName = RefereeUse.ON.value
     seed: int = 0
     device: str = "cpu"
 

@@ -5,7 +5,7 @@ Pictures are hashed as `Weather.translate` makes them one by one, so that they c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pi
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.kinds.pictures.styles.evaluation import Glance
 from skidpad.oracles.relations import Answers, SteersAlike
+from skidpad.referee.word import Reason, Word
 from skidpad.runs.records import build_records
 from skidpad.runs.replay import ReplayResult, Reproduction, replay
 from skidpad.runs.workers.performing import patiently
@@ -40,11 +41,19 @@ HASHED = 8
 
 @dataclass(frozen=True)
 class Applied:
-    """Every scene under one condition, in the order of the set: answers, whether the filter took it, and neurons active."""
+    """Every scene under one condition, in the order of the set: answers, whether the filter took it, neurons active, the referee's word."""
 
     answers: FloatArray
     accepted: BoolArray
     active: np.ndarray
+    reasons: tuple[Reason, ...] | None = None
+
+    @property
+    def kept(self) -> BoolArray:
+        """Which scenes the referee kept, or was not asked about, (N,)."""
+        if self.reasons is None:
+            return np.ones(len(self.answers), np.bool_)
+        return np.array([reason.word is Word.KEPT for reason in self.reasons], np.bool_)
 
 
 def recipe_of(weather: str, style: Sequence[float]) -> Recipe:
@@ -64,16 +73,18 @@ def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker) -> 
     norms = evaluator.decoder.norms(torch.from_numpy(np.asarray(style))[None])
     counted = scenes.counted
     answers, accepted, active = np.full(len(scenes), np.nan), np.ones(len(scenes), np.bool_), np.zeros(len(scenes), np.int32)
+    reasons: list[Reason] = []
     glances = [Glance(number, norms, whole=True) for number in range(len(scenes.blocks))]
     for block, shown in zip(scenes.blocks, evaluator.show_all(glances), strict=True):
         if shown.accepted is not None:
             accepted[block.scenes] = shown.accepted.cpu().numpy()
         answers[block.scenes] = shown.answers.cpu().numpy()
+        reasons += shown.reasons or ()
         use = torch.from_numpy(accepted[block.scenes]) & counted[block.scenes]
         if shown.values is not None:
             values = shown.values if bool(use.all()) else shown.values[use.to(shown.values.device)]
             active[np.flatnonzero(use.numpy()) + block.scenes.start] = tracker.update(values).active_neurons
-    return Applied(answers, accepted, active)
+    return Applied(answers, accepted, active, tuple(reasons) or None)
 
 
 def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> NumpyFrames:
@@ -87,6 +98,10 @@ def records_of(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg
     """Builds the records of one condition, one a scene; a scene that the filter refused is not judged."""
     scenes = evaluator.scenes
     excess, broken = verdicts(applied, scenes.original, bound_deg)
+    said: list[Reason | None] = [None] * len(scenes)
+    if applied.reasons is not None:
+        asked = verdicts(replace(applied, reasons=None), scenes.original, bound_deg)[1]
+        said = [reason if is_broken else None for reason, is_broken in zip(applied.reasons, asked.tolist(), strict=True)]
     return build_records(
         frame_index=scenes.indices,
         frame_ids=scenes.frame_ids,
@@ -98,6 +113,8 @@ def records_of(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg
         violated=broken,
         active_neurons=applied.active.astype(np.int64),
         picture=pictures,
+        referee=[reason and reason.word.value for reason in said],
+        reason=[reason and (reason.value or None) for reason in said],
     )
 
 
@@ -106,7 +123,10 @@ def verdicts(applied: Applied, original: FloatArray, bound_deg: float) -> tuple[
     answers = Answers(original, applied.answers, np.full(len(original), np.nan))
     excess = np.where(applied.accepted & np.isfinite(original), SteersAlike(within_deg=bound_deg).excess(answers), np.nan)
     with np.errstate(invalid="ignore"):
-        return excess, excess > 1.0
+        broken = excess > 1.0
+    # as elsewhere, the referee is asked about what broke the relation alone
+    excess[broken & ~applied.kept] = np.nan
+    return excess, broken & applied.kept
 
 
 def hashes(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: float, drive: Drive, weather: Weather) -> list[str | None]:

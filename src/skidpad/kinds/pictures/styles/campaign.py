@@ -23,6 +23,7 @@ from skidpad.coverage.criterion import CRITERIA
 from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
+from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.pictures.judging import JudgedOutput
@@ -34,6 +35,7 @@ from skidpad.kinds.pictures.styles.scenes import BLOCK, SceneSet, read_scenes
 from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
+from skidpad.runs.records import SCHEMA
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.runs.workers.performing import patiently
@@ -115,7 +117,7 @@ class Tactic:
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
-        check_unchanged(self, run)
+        check_unchanged(self, run, SCHEMA)
         phases = self.phases()
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if any(len(run.completed(phase)) < self.settings.conditions for phase, _, _ in phases):
@@ -165,7 +167,7 @@ class Tactic:
             self.decoder,
             wanted=s.frames,
             file=file,
-            keep_sources=filter_of(s.validity, self.weather.card, s.device) is not None,
+            keep_sources=self._is_refereed or filter_of(s.validity, self.weather.card, s.device) is not None,
             progress=progress,
         )
         stage = Stage(scenes, profile)
@@ -178,7 +180,21 @@ class Tactic:
         s = self.settings
         scene_filter = filter_of(s.validity, self.weather.card, s.device)
         criterion = CRITERIA.get(s.criterion)()
-        return Evaluator(stage.scenes, self.decoder, self.subject, self.column, criterion, stage.profile, scene_filter, show_all)
+        return Evaluator(
+            stage.scenes,
+            self.decoder,
+            self.subject,
+            self.column,
+            criterion,
+            stage.profile,
+            scene_filter,
+            show_all,
+            is_refereed=self._is_refereed,
+        )
+
+    @property
+    def _is_refereed(self) -> bool:
+        return kinds_settings.asks_referee(self.settings.referee)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ import torch
 
 from skidpad.core.images import FloatArray, as_numpy
 from skidpad.kinds.pictures.styles.fitness import LARGEST_DIVERGENCE_RAD, FitnessWeights, Tally, diversity, fitness, sighting
+from skidpad.referee.verdict import judge
+from skidpad.referee.word import Reason, Word
 from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
 from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.subjects.base import DeviceObservation
@@ -115,7 +117,8 @@ class Shown:
     """What a glance brought, one style after the other; N scenes of each. It stays on the device until someone looks.
 
     answers: (styles x N,). regions: (styles x N, neurons). values: the same, where they were asked for. accepted: (styles x N,) bool,
-    None without a filter. measures: (styles, 2), brightness and colour. frames: how many were decoded.
+    None without a filter. measures: (styles, 2), brightness and colour. frames: how many were decoded. reasons: the referee's, styles x N;
+    None where it is not asked.
     """
 
     answers: torch.Tensor
@@ -124,6 +127,7 @@ class Shown:
     accepted: torch.Tensor | None
     measures: torch.Tensor | None
     frames: int
+    reasons: tuple[Reason, ...] | None = None
 
 
 ShowAll = Callable[[Sequence[Glance]], Iterable[Shown]]
@@ -143,8 +147,13 @@ class Evaluator:
         profile: Profile,
         scene_filter: SceneFilter | None = None,
         show_all: ShowAll | None = None,
+        *,
+        is_refereed: bool = False,
     ) -> None:
-        """Takes the parts; show_all: who takes the glances, this evaluator itself without it."""
+        """Takes the parts; show_all: who takes the glances, this evaluator itself without it.
+
+        is_refereed: what the referee does not keep brings nothing.
+        """
         self.scenes = scenes
         self.decoder = decoder
         self.subject = subject
@@ -153,6 +162,7 @@ class Evaluator:
         self.show_all: ShowAll = show_all or partial(map, self.shown)
         self._column = column
         self._filter = scene_filter
+        self._is_refereed = is_refereed
         self._original = torch.from_numpy(scenes.original).to(decoder.device)
         counted = scenes.counted
         self._counted = counted.to(decoder.device)
@@ -220,7 +230,15 @@ class Evaluator:
             self._accepted(block, each),
             torch.stack([_measures(some, block.count) for some in each]) if glance.measured else None,
             len(frames),
+            self._reasons(block, each),
         )
+
+    def _reasons(self, block: Block, each: Sequence[torch.Tensor]) -> tuple[Reason, ...] | None:
+        """Asks the referee about the last N frames of each style."""
+        if not self._is_refereed or self.scenes.sources is None:
+            return None
+        sources, device = self.scenes.sources[block.scenes], str(self.decoder.device)
+        return tuple(reason for frames in each for reason in judge(sources, frames[len(frames) - block.count :], device=device).reasons)
 
     def _observe(self, clip: Frames) -> DeviceObservation:
         """Shows the subject a clip; the answers stay on the device where the subject can do so."""
@@ -264,6 +282,9 @@ class Evaluator:
             refused = ~shown.accepted[own].to(self.decoder.device)
             entry.tally.rejected += refused.sum()
             out = refused if out is None else out | refused
+        if shown.reasons is not None:
+            apart = torch.tensor([reason.word is not Word.KEPT for reason in shown.reasons[own]], device=self.decoder.device)
+            out = apart if out is None else out | apart
         if out is not None:
             divergence = divergence.masked_fill(out, 0.0)
             regions = regions.masked_fill(out[:, None], -1)

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
 from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, STYLE_SEARCHES
 
 BOUNDS_DEG = (10.0, 20.0, 30.0, 40.0)
@@ -55,6 +55,7 @@ class TacticSettings(CampaignSettings):
     profile_drive: str = ""
     validity: str = ""
     output: str = "steering"
+    referee: RefereeName = RefereeUse.ON.value
     seed: int = 0
     device: str = "cpu"
 

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from skidpad.core.images import Frames, NumpyFrames, as_numpy
+from skidpad.core.images import FloatArray, Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.pictures.evidence import PictureExporter
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.shrinking import Accepts, shrink_recipe
 from skidpad.kinds.pictures.styles.fitness import filter_of
 from skidpad.kinds.pictures.styles.scenes import at_working_size
 from skidpad.kinds.shrinking import Shrunk
-from skidpad.oracles.relations import SteersAlike
+from skidpad.oracles.relations import Answers, SteersAlike
+from skidpad.referee.verdict import judge
 from skidpad.stimuli.weather.translation import WeatherStimulus
 from skidpad.subjects.base import Observation
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
+    from skidpad.kinds.pictures.cases import Words
     from skidpad.kinds.pictures.judging import Originals
     from skidpad.kinds.pictures.styles.campaign import Tactic
     from skidpad.oracles.relations import Relation
@@ -62,11 +65,21 @@ class StyleCampaign:
         del originals
         return SteersAlike(within_deg=self.campaign.settings.bounds_deg[0])
 
-    def mutate(self, frames: NumpyFrames, recipe: Recipe) -> Frames:
+    def mutate(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray | None = None) -> Frames:  # noqa: ARG002  a style knows no time
         """Translates frames one by one, as a replay does: how a convolution rounds may hang on its company."""
         return as_numpy(recipe.apply(frames, self.stimuli))
 
-    def look(self, clip: Frames, recipe: Recipe) -> tuple[Frames, Observation]:
+    def held_against(self, answers: Answers, clip: Frames, recipe: Recipe, times_s: FloatArray) -> Answers:  # noqa: ARG002  no camera moves
+        """Returns the answers as they are."""
+        return answers
+
+    def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:  # noqa: ARG002  one weather, which knows no time
+        """Returns the referee; None where it is not asked."""
+        if not kinds_settings.asks_referee(self.campaign.settings.referee):
+            return None
+        return lambda places, mutants: judge(frames[places], mutants, device=self.campaign.settings.device)
+
+    def look(self, clip: Frames, recipe: Recipe, times_s: FloatArray | None = None) -> tuple[Frames, Observation]:  # noqa: ARG002  see above
         """Shows the subject a clip in the weather; neurons are not looked at."""
         changed = recipe.apply(as_numpy(clip), self.stimuli)
         answers = self.subject.predict(changed)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from skidpad.core.errors import BadSubjectError, SkidpadError
-from skidpad.core.images import Frames, as_numpy
+from skidpad.core.images import FloatArray, Frames, as_numpy
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe, Stimulus
 from skidpad.coverage.tracker import CoverageTracker
@@ -142,6 +142,7 @@ class DeepRoad(DeepTest):
             criteria=(),
             stimulus_on=road.stimulus_on,
             shard_frames=road.shard_frames,
+            referee=road.referee,
             seed=road.seed,
             device=road.device,
         )
@@ -162,7 +163,7 @@ class DeepRoad(DeepTest):
         """Makes the run folder."""
         return start_run(self, out, {**self.road.to_config(), "unit": self.judged.stored_unit}, None, self.drive.frame_shape)
 
-    def looker(self, clip: Frames) -> Look:
+    def looker(self, clip: Frames, times_s: FloatArray | None = None) -> Look:  # noqa: ARG002  a learned weather knows no time
         """Returns a way to show the subject a clip in one weather after the other; frames are encoded once a weather.
 
         On a GPU frames stay there from their translation to the answer; a subject on the CPU gets its own copy.

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Positive, check
 from skidpad.kinds.pictures.settings import NOTES, StimulusOn, StimulusOnName
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
 
 THRESHOLDS_DEG = (10.0, 20.0, 30.0, 40.0)
 """DeepRoad's error bounds (Table 2)."""
@@ -46,6 +46,7 @@ class DeepRoadSettings(CampaignSettings):
     output: str = "steering"
     stimulus_on: StimulusOnName = StimulusOn.WINDOW.value
     shard_frames: Natural = 0
+    referee: RefereeName = RefereeUse.ON.value
     seed: int = 0
     device: str = "cpu"
     subject_device: str = ""

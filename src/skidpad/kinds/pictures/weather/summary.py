@@ -17,13 +17,13 @@ from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Recipe
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.oracles.relations import Answers, SteersAlike, violated
-from skidpad.runs.records import ORIGINALS
+from skidpad.runs.records import ORIGINALS, may_count
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from skidpad.core.images import FloatArray, IntArray
+    from skidpad.core.images import BoolArray, FloatArray, IntArray
     from skidpad.drives.drive import Problem
     from skidpad.kinds.pictures.weather.campaign import DeepRoad
     from skidpad.runs.folder import Run
@@ -94,9 +94,9 @@ class _Sums:
         self._total_rad = self._worst_rad = 0.0
         self._squared, self._labelled = 0.0, 0
 
-    def add(self, answers: Answers) -> None:
-        """Takes cases in; those whose original has no finite answer cannot be judged."""
-        known = np.isfinite(answers.original)
+    def add(self, answers: Answers, counts: BoolArray) -> None:
+        """Takes cases in; those whose original has no finite answer, or that the referee did not keep, cannot be judged."""
+        known = np.isfinite(answers.original) & counts
         answers = Answers(answers.original[known], answers.mutant[known], answers.label[known])
         self._judged += len(answers.mutant)
         self._found += np.array([int(violated(relation, answers).sum()) for relation in self._relations], np.int64)
@@ -145,11 +145,12 @@ def summarise_road(run: Run, campaign: DeepRoad) -> RoadSummary:
     weathers = {name: _Sums(thresholds) for name in campaign.weathers}
     styles: dict[str, _Sums] = {}
     deviations = np.zeros(len(edges) - 1, np.int64)
-    for table in run.iter_records("grid", ("recipe", "label", "original", "mutant")):
+    for table in run.iter_records("grid", ("recipe", "label", "original", "mutant", "referee")):
         for recipe in pc.unique(table["recipe"]).to_pylist():
-            answers = _answers(table.filter(pc.equal(table["recipe"], recipe)))
+            rows = table.filter(pc.equal(table["recipe"], recipe))
+            answers, counts = _answers(rows), may_count(rows)
             for sums in (overall, weathers[Recipe.from_json(recipe).name], styles.setdefault(recipe, _Sums(thresholds))):
-                sums.add(answers)
+                sums.add(answers, counts)
         moved = np.degrees(np.abs(table["mutant"].to_numpy() - table["original"].to_numpy()))
         deviations += np.histogram(np.minimum(moved[np.isfinite(moved)], edges[-1]), edges)[0]
     originals = Originals.of(run, len(campaign.drive))

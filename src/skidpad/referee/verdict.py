@@ -1,0 +1,300 @@
+"""The referee's word on a changed picture: is it still the same scene, and one that a camera could have taken?
+
+Three looks, each at what the others miss. The network tells where the road is in both pictures: grass painted over it leaves every edge
+in its place. Edges tell whether anything else moved, in the left half, the right half and the lower half apart: a mirrored half
+leaves the road where it was. Plain counting finds what no camera takes: borders, blank and clipped pictures.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from skidpad.core.errors import BadParametersError
+from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash
+from skidpad.core.structure import SCALES, averaged, edges
+from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, Class, RoadNet, load_road_net, segmented
+from skidpad.referee.word import Reason, Word
+
+_BATCH = 16
+_REMEMBERED = 16384
+"""Originals whose road is remembered, 3 KB each: a frame is looked at once, however many mutants it has."""
+
+LEAST_ROAD = 0.03
+"""Share of the picture that the road of an original has at least; less is no road that could be lost."""
+LEAST_LIKENESS, SURE_LIKENESS = 0.44, 0.48
+"""Of a part's edges with those of the original: below the first it is another scene, from the second on the same. Other frames, turned,
+sheared and shifted ones lie below both; fog that hides all but the nearest metres comes near."""
+LEAST_OVERLAP, SURE_OVERLAP = 0.5, 0.62
+"""Intersection over union of the drivable areas: below the first the road is lost, from the second on it is kept."""
+STEADY_OVERLAP = 0.9
+"""Of the drivable area of an original with that of the same picture at 0.7 EV more. Where so little light changes what the network
+sees, as between hard shadows of trees, its word alone loses no road: the edges must have changed as well."""
+_CHANGED_LIKENESS = 0.65
+"""Below it the edges say that something was painted over; where nothing is left of the road, a little above it too."""
+_EDGES_PX = 192
+"""Side of the square in which edges are compared."""
+_VISIBLE = 0.3
+"""Squared strength at which an edge counts for half."""
+_BLANK_LEVELS = 4.0
+"""Grey levels by which a picture with something in it varies."""
+_MOST_CLIPPED = 0.85
+"""Share of the lower half that may be quite black or quite white, where it was less."""
+_LEAST_BORDER = 0.004
+"""Share of the picture that an even-coloured corner must have to be a border."""
+_MIRRORED = 0.1
+"""How much more a half is like the mirrored other half than it was; asked where it is its very mirror."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """The referee's words on N pairs, with what they follow from, (N,) each.
+
+    overlap: intersection over union of the drivable areas, NaN without a road. likeness: of the edges, the least of the parts.
+    """
+
+    reasons: tuple[Reason, ...]
+    overlap: FloatArray
+    likeness: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """What each reason comes to."""
+        return tuple(reason.word for reason in self.reasons)
+
+    @property
+    def kept(self) -> BoolArray:
+        """Which mutants may count, (N,)."""
+        return np.array([word is Word.KEPT for word in self.words], np.bool_)
+
+
+@cache
+def _road_net(device: str) -> RoadNet:
+    return load_road_net().to(device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Road:
+    """The drivable area of an original, packed to bits, and whether a little light leaves it as it is."""
+
+    bits: bytes
+    is_steady: bool
+
+
+class _Memory:
+    """The roads of the originals that were looked at last; safe in threads."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str], _Road] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: tuple[str, str]) -> _Road | None:
+        with self._lock:
+            return self._kept.get(key)
+
+    def put(self, key: tuple[str, str], road: _Road) -> None:
+        with self._lock:
+            self._kept[key] = road
+            while len(self._kept) > _REMEMBERED:
+                self._kept.popitem(last=False)
+
+
+_memory = _Memory()
+_BRIGHTER = np.clip(np.rint(255.0 * ((np.arange(256) / 255.0) ** 2.2 * 2.0**0.7) ** (1 / 2.2)), 0, 255).astype(np.uint8)
+"""What 0.7 EV more makes of a level."""
+
+
+def drivable(frames: Frames, device: str = "cpu") -> BoolArray:
+    """Returns where the network sees road or marking, (N, HEIGHT_PX, WIDTH_PX), of frames (N, height, width, 3)."""
+    network, pictures = _road_net(device), as_numpy(frames)
+    parts = [segmented(network, pictures[first : first + _BATCH]) for first in range(0, len(pictures), _BATCH)]
+    return np.concatenate(parts) <= Class.MARKING if parts else np.zeros((0, HEIGHT_PX, WIDTH_PX), np.bool_)
+
+
+def _remembered(frames: NumpyFrames, device: str) -> tuple[BoolArray, BoolArray]:
+    """Returns the drivable areas of originals, each looked at once, and which of them are steady, (N,)."""
+    keys = [(device, pixel_hash(frame)) for frame in frames]
+    found = {key: road for key in keys if (road := _memory.get(key)) is not None}
+    new = {key: place for place, key in enumerate(keys) if key not in found}
+    if new:
+        unknown = frames[list(new.values())]
+        areas, lit = drivable(unknown, device), drivable(_BRIGHTER[unknown], device)
+        steady = _overlap(areas, lit) >= STEADY_OVERLAP
+        for key, area, is_steady in zip(new, areas, steady.tolist(), strict=True):
+            found[key] = _Road(np.packbits(area).tobytes(), is_steady)
+            _memory.put(key, found[key])
+    bits = np.frombuffer(b"".join(found[key].bits for key in keys), np.uint8).reshape(len(keys), -1)
+    areas = np.unpackbits(bits, axis=1).astype(np.bool_).reshape(-1, HEIGHT_PX, WIDTH_PX)
+    return areas, np.array([found[key].is_steady for key in keys], np.bool_)
+
+
+def _overlap(one: BoolArray, other: BoolArray) -> FloatArray:
+    """Returns the intersection over union of areas, (N,); NaN where there are none."""
+    both, either = np.sum(one & other, axis=(1, 2)), np.sum(one | other, axis=(1, 2))
+    return np.where(either > 0, both / np.maximum(either, 1), np.nan)
+
+
+def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = None, device: str = "cpu") -> Verdicts:
+    """Judges N changed pictures against N originals; uint8 (N, height, width, 3), the two of any sizes.
+
+    pixel_map: (3, 3), from a pixel of the original to its place in the changed picture where the camera was moved; what the originals
+    show is moved first, and what they do not show is not asked about.
+    """
+    if len(reference) != len(changed):
+        raise BadParametersError(f"each changed picture needs its original; got {len(reference)} originals and {len(changed)} pictures")
+    if not len(changed):
+        return Verdicts((), np.zeros(0), np.zeros(0))
+    before, after = as_numpy(reference), as_numpy(changed)
+    roads, steady = _remembered(before, device)
+    seen = np.ones((HEIGHT_PX, WIDTH_PX), np.bool_)
+    if pixel_map is not None:
+        size = before.shape[2], before.shape[1]
+        before = np.stack([_moved(frame, pixel_map, size) for frame in before])
+        scale = np.diag([WIDTH_PX / size[0], HEIGHT_PX / size[1], 1.0])
+        small = scale @ pixel_map @ np.linalg.inv(scale)
+        roads = np.stack([_moved(road.astype(np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0 for road in roads])
+        seen = _moved(np.ones((HEIGHT_PX, WIDTH_PX), np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0
+    overlap = _overlap(roads & seen, drivable(after, device) & seen)
+    likeness, mirrored = _edges_kept(before, after, device)
+    enough = np.mean(roads & seen, axis=(1, 2)) >= LEAST_ROAD
+    found = [_reason(*looked) for looked in zip(before, after, enough, steady, overlap, likeness, mirrored, strict=True)]
+    return Verdicts(tuple(found), np.where(enough, overlap, np.nan), likeness)
+
+
+def roads_drawn(original: NumpyFrames, changed: NumpyFrames, device: str = "cpu") -> NumpyFrames:
+    """Returns both pictures, (height, width, 3), side by side at the first one's size, the roads that the network sees in green."""
+    height, width = original.shape[:2]
+    sides = []
+    for frame in (original, changed):
+        shown = np.array(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+        road = cv2.resize(drivable(frame[None], device)[0].astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST) > 0
+        shown[road] = shown[road] // 2 + np.array([0, 100, 0], np.uint8)
+        sides.append(shown)
+    return np.concatenate(sides, axis=1)
+
+
+def _moved(picture: NumpyFrames, pixel_map: FloatArray, size: tuple[int, int]) -> NumpyFrames:
+    return np.asarray(cv2.warpPerspective(picture, pixel_map, size, flags=cv2.INTER_LINEAR), np.uint8)
+
+
+def _reason(
+    before: NumpyFrames, after: NumpyFrames, has_road: np.bool_, is_steady: np.bool_, overlap: float, likeness: float, mirrored: float
+) -> Reason:
+    if not has_road:
+        return Reason.NO_ROAD
+    if float(np.asarray(cv2.resize(after, (96, 64), interpolation=cv2.INTER_AREA)).mean(axis=2).std()) < _BLANK_LEVELS:
+        return Reason.BLANK
+    asked: dict[Reason, Callable[[], bool | np.bool_]] = {
+        Reason.BORDER: lambda: _has_border(before, after),
+        Reason.CLIPPED: lambda: _clipped(after) > max(_MOST_CLIPPED, _clipped(before) + 0.2),
+        Reason.MIRRORED: lambda: mirrored > _MIRRORED,
+        Reason.OTHER_SCENE: lambda: likeness < LEAST_LIKENESS,
+        Reason.ROAD_LOST: lambda: (
+            overlap < LEAST_OVERLAP and (is_steady or likeness < _CHANGED_LIKENESS + (0.1 if overlap < 0.05 else 0.0))
+        ),
+        Reason.SCENE_DOUBTFUL: lambda: likeness < SURE_LIKENESS,
+        Reason.ROAD_DOUBTFUL: lambda: overlap < SURE_OVERLAP,
+    }
+    return next((reason for reason, is_so in asked.items() if is_so()), Reason.SAME_SCENE)
+
+
+def _clipped(frame: NumpyFrames) -> float:
+    """Returns the share of the lower half in which every channel is at one end."""
+    lower = frame[frame.shape[0] // 2 :]
+    return float(np.mean(np.all((lower <= 1) | (lower >= 254), axis=2)))
+
+
+def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
+    """Tells whether a corner of the changed picture is cut off: one even colour with a hard edge, which light alone does not explain."""
+    return any(_is_cut_off(before, after, _corners(after, spread)) for spread in (0, 2))
+
+
+def _corners(frame: NumpyFrames, spread: int) -> NumpyFrames:
+    """Returns 1 where a corner's colour reaches, within `spread` levels, (height, width); a compressed border is not quite even."""
+    height, width = frame.shape[:2]
+    found = np.zeros((height + 2, width + 2), np.uint8)
+    flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (1 << 8)
+    for corner in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
+        if not found[corner[1] + 1, corner[0] + 1]:
+            cv2.floodFill(frame, found, corner, 0, (spread,) * 3, (spread,) * 3, flags)
+    return found[1:-1, 1:-1]
+
+
+def _is_cut_off(before: NumpyFrames, after: NumpyFrames, found: NumpyFrames) -> bool:
+    height, width = found.shape
+    least = int(_LEAST_BORDER * height * width)
+    border = found > 0
+    if np.count_nonzero(border) < least or border.all() or _evenness(after[border]) < 0.9:
+        return False
+    ring = (cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0) & ~border
+    levels_now = after.mean(axis=2)
+    was = before if before.shape == after.shape else np.asarray(cv2.resize(before, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+    # What was as light elsewhere tells what light alone would make of the corner: a dark sky is dark everywhere.
+    levels = (was.mean(axis=2) / 8.0).astype(np.int64)
+    count = np.bincount(levels[~border], minlength=32)
+    expected = np.bincount(levels[~border], levels_now[~border], minlength=32) / np.maximum(count, 1)
+    explained = np.where(count[levels] > 20, np.abs(expected[levels] - levels_now), 0.0) < 16.0
+    unexplained = border & ~explained & (np.abs(was.mean(axis=2) - levels_now) > 16.0)
+    if np.count_nonzero(unexplained) < least:
+        return False
+    near = ring & (cv2.dilate(unexplained.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0)
+    return bool(near.any()) and float(np.median(np.abs(levels_now[near] - levels_now[border].mean()))) > 12.0
+
+
+def _evenness(pixels: NumpyFrames) -> float:
+    """Returns the share of the commonest light among pixels, (N, 3)."""
+    return float(np.bincount(pixels.sum(axis=1, dtype=np.int64)).max() / len(pixels))
+
+
+def _edges_kept(before: NumpyFrames, after: NumpyFrames, device: str) -> tuple[FloatArray, FloatArray]:
+    """Returns how like the edges are in the part that is least so, (N,), and how much more one half now mirrors the other, (N,)."""
+    greys = [_grey(frames) for frames in (before, after)]
+    with torch.inference_mode():
+        there = [torch.from_numpy(grey).to(device) for grey in greys]
+        found = torch.stack([_alike(*(edges(averaged(grey, scale))[0] for grey in there)) for scale in SCALES]).mean(dim=0)
+    was, now = (_symmetry(grey) for grey in greys)
+    return np.asarray(found.amin(dim=0).double().cpu().numpy(), np.float64), np.where(now >= 0.95, now - was, 0.0)
+
+
+def _alike(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Returns the correlation of edges (2, N, h, w) in the left, the right and the lower half, (3, N).
+
+    Asked is whether the edges of the changed picture are those of the original: what fog or the dark has swallowed is none of them.
+    """
+    visible = after.square().sum(dim=0)
+    visible = visible / (visible + _VISIBLE)
+    height, width = before.shape[2:]
+    parts = ((slice(None), slice(None, width // 2)), (slice(None), slice(width // 2, None)), (slice(height // 2, None), slice(None)))
+    found = []
+    for rows, columns in parts:
+        one, other, weight = before[:, :, rows, columns], after[:, :, rows, columns], visible[:, rows, columns]
+        size = ((weight * one.square()).sum(dim=(0, 2, 3)) * other.square().sum(dim=(0, 2, 3))).sqrt()
+        found.append((one * other).sum(dim=(0, 2, 3)) / size.clamp(min=1e-6))
+    return torch.stack(found)
+
+
+def _grey(frames: NumpyFrames) -> NDArray[np.float32]:
+    """Returns grey levels at the size at which edges are compared, (N, _EDGES_PX, _EDGES_PX)."""
+    small = [cv2.resize(frame, (_EDGES_PX, _EDGES_PX), interpolation=cv2.INTER_AREA) for frame in frames]
+    return np.stack([cv2.transform(frame, np.full((1, 3), 1 / 3)) for frame in small]).astype(np.float32)
+
+
+def _symmetry(grey: NDArray[np.float32]) -> FloatArray:
+    """Returns the correlation of the left halves with the mirrored right ones, rows' own light left out, (N,)."""
+    own = grey.reshape(len(grey), _EDGES_PX // 2, 2, _EDGES_PX // 2, 2).mean(axis=(2, 4))
+    own -= own.mean(axis=2, keepdims=True)
+    half = own.shape[2] // 2
+    left, right = own[:, :, :half].reshape(len(own), -1), own[:, :, : half - 1 : -1].reshape(len(own), -1)
+    size = np.sqrt((left * left).sum(axis=1) * (right * right).sum(axis=1))
+    return np.asarray((left * right).sum(axis=1) / np.maximum(size, 1.0), np.float64)

@@ -1,0 +1,197 @@
+"""What campaigns make of the referee's word: what it keeps counts, what it refuses or cannot tell is set apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bar_world import BarSubject, bar_campaign
+from online_toys import LONGER, online, tampered
+
+from skidpad.core.stimuli import Params, Real, Space
+from skidpad.kinds.gating import differences, judged_cases
+from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.replaying import replay_case
+from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.kinds.pictures.summary import summarise
+from skidpad.referee.word import Word
+from skidpad.runs.folder import Run
+from skidpad.runs.refereed import Refereed
+from skidpad.runs.tags import Tag, Tags
+from skidpad.runs.worst import worst_finding
+from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS
+from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
+from skidpad.subjects.base import Observation
+
+KEPT, REFUSED = "brightness(shift=25)", "translation(dx_px=80,dy_px=0)"
+
+
+class Light(BarSubject):
+    """Steers by the mean light of a picture, so that every change of it is a finding."""
+
+    def predict(self, clip, now=None) -> np.ndarray:
+        pictures = np.asarray(clip if now is None else now, np.float64)
+        return pictures.mean(axis=(1, 2, 3))[:, None] / 255.0
+
+    def observe(self, clip, now=None) -> Observation:
+        answers = self.predict(clip, now)
+        return Observation(answers, torch.zeros((len(answers), 4)))
+
+
+def light_run(path: Path, **changes) -> tuple[DeepTest, Run]:
+    from skidpad.drives.opening import open_drive
+    from skidpad.stimuli.grammar import stimuli_of
+
+    settings = DeepTestSettings(
+        subject="light",
+        drive="rendered?frames=3&seed=3",
+        transforms=(KEPT, REFUSED),
+        relation="steers-alike",
+        tolerance=1.0,
+        criteria=(),
+        **changes,
+    )
+    campaign = DeepTest(replace(settings, shard_frames=4), Light(), open_drive(settings.drive), stimuli_of(settings.transforms))
+    run = campaign.start(path)
+    campaign.execute(run)
+    return campaign, run
+
+
+@pytest.mark.usefixtures("referee_on")
+def test_what_the_referee_refuses_is_recorded_and_counts_for_nothing(tmp_path: Path) -> None:
+    campaign, run = light_run(tmp_path / "run")
+    rows = {name: [row for row in run.records("grid").to_pylist() if row["stimulus"] == name] for name in ("brightness", "translation")}
+    assert {(row["referee"], row["reason"], row["violated"]) for row in rows["brightness"]} == {("kept", None, True)}
+    assert {(row["referee"], row["violated"], isnan(row["excess"])) for row in rows["translation"]} == {("refused", False, True)}
+    assert {row["reason"] for row in rows["translation"]} <= {"a border of one colour", "another scene"}
+    cases = judged_cases(run)
+    assert (len(cases), int(cases.failed.sum())) == (3, 3)
+    summary = summarise(run, campaign.blank_tracker(None), campaign.judged)
+    assert (summary.overall.cases, summary.overall.findings, summary.unjudged) == (3, 3, 0)
+    assert worst_finding(run) in {row["case_id"] for row in rows["brightness"]}
+    found = Refereed.of(run)
+    assert found.words == {Word.KEPT: 3, Word.REFUSED: 3}
+    assert "3 of 6 mutants" in found.said
+    again = replay_case(campaign, run, rows["translation"][0]["case_id"])
+    assert again.is_reproduced(0.0)
+
+
+@pytest.mark.usefixtures("referee_on")
+def test_without_the_referee_all_counts_and_the_two_are_not_compared(tmp_path: Path) -> None:
+    _, run = light_run(tmp_path / "off", referee="off")
+    assert run.findings().num_rows == 6
+    assert set(run.records("grid")["referee"].to_pylist()) == {None}
+    assert Refereed.of(run).said == ""
+    _, other = light_run(tmp_path / "on")
+    assert any("referee is 'off' here and 'on' there" in reason for reason in differences(run, other))
+
+
+@pytest.mark.usefixtures("referee_on")
+def test_people_and_the_referee_are_compared(tmp_path: Path) -> None:
+    _, run = light_run(tmp_path / "run")
+    cases = {word: [row["case_id"] for row in run.records("grid").to_pylist() if row["referee"] == word] for word in ("kept", "refused")}
+    said = [(cases["kept"][0], Tag.REAL_FAULT), (cases["kept"][1], Tag.FALSE_ALARM), (cases["refused"][0], Tag.REAL_FAULT)]
+    for case_id, tag in (*said, (cases["refused"][1], Tag.FALSE_ALARM), (cases["kept"][2], Tag.UNCLEAR)):
+        Tags.of(run.path).put(case_id, tag)
+    found = Refereed.of(run)
+    assert (found.precision.estimate, found.recall.estimate) == (0.5, 0.5)
+    assert "50% are real faults" in found.compared
+
+
+def test_runs_of_former_versions_read_as_not_judged(tmp_path: Path) -> None:
+    run = Run.open(Path(__file__).parents[1] / "runs" / "first_version" / "test", set_aside=False)
+    assert "referee" not in run.schema.names
+    assert set(run.records(columns=("case_id", "referee"))["referee"].to_pylist()) == {None}
+    assert Refereed.of(run).words == {}
+    assert DeepTestSettings.from_config(run.config).referee == "off"
+    assert DeepTestSettings.from_config(run.config).preset == "deeptest"
+
+
+@dataclass(frozen=True)
+class Flicker:
+    """A toy condition: brighter by as many levels as twentieths of a second have passed, times a strength."""
+
+    severities = ()
+
+    @property
+    def space(self) -> Space:
+        return Space((Real("strength", 0.0, 9.0, 0.0),), (Params(strength=1.0), Params(strength=9.0)))
+
+    def apply(self, frames, params):
+        return self.apply_at(frames, params, None)
+
+    def apply_at(self, frames, params, capture):
+        levels = np.rint(capture.times_s * 20.0 * params.real("strength")).astype(np.uint8)
+        return np.minimum(frames, 200) + levels[:, None, None, None]
+
+
+@dataclass(frozen=True)
+class Nudge(Flicker):
+    """A toy move of the camera: the picture is cut to its upper half, and the right answer moves by a tenth."""
+
+    def reference(self, frames, params, capture):
+        changed = frames.copy()
+        changed[:, changed.shape[1] // 2 :] = 0
+        return changed
+
+    def apply_at(self, frames, params, capture):
+        return self.reference(frames, params, capture)
+
+    def pixel_map(self, params, camera):
+        return np.eye(3)
+
+    def moved_rad(self, steering_rad, params):
+        return steering_rad + 0.1
+
+
+def toy_run(path: Path, stimulus) -> tuple[DeepTest, Run]:
+    campaign = bar_campaign(Light(), relation="steers-alike", tolerance=5.0, criteria=())
+    campaign = replace(campaign, settings=replace(campaign.settings, transforms=()), stimuli={"toy": stimulus})
+    run = campaign.start(path)
+    campaign.execute(run)
+    return campaign, run
+
+
+def test_a_condition_knows_when_each_frame_was_taken(tmp_path: Path) -> None:
+    campaign, run = toy_run(tmp_path / "run", Flicker())
+    rows = run.records("grid").to_pylist()
+    frames = {row["frame_index"]: campaign.drive.frame(row["frame_index"]) for row in rows}
+    for row in rows:
+        strength = 9.0 if "9.0" in row["recipe"] else 1.0
+        expected = (np.minimum(frames[row["frame_index"]], 200) + np.uint8(row["frame_index"] * strength)).mean() / 255.0
+        assert row["mutant"] == pytest.approx(expected)
+    assert replay_case(campaign, run, rows[-1]["case_id"]).is_reproduced(0.0)
+
+
+def test_a_moved_camera_is_held_against_the_moved_truth(tmp_path: Path) -> None:
+    campaign, run = toy_run(tmp_path / "run", Nudge())
+    originals = Originals.of(run, len(campaign.drive))
+    for row in run.records("grid").to_pylist():
+        assert row["original"] == pytest.approx(row["mutant"] + 0.1)  # the mutant is the reference itself here
+        assert row["label"] == pytest.approx(originals.label[row["frame_index"]] + 0.1)
+        assert row["violated"]  # 0.1 rad are more than 5 degrees
+    assert replay_case(campaign, run, row["case_id"]).is_reproduced(0.0)
+
+
+def test_presets_are_the_conditions_and_the_papers_nine(monkeypatch: pytest.MonkeyPatch) -> None:
+    TRANSFORMS.names()
+    monkeypatch.setattr(TRANSFORMS, "_rows", {**TRANSFORMS._rows, "flicker": Flicker}, raising=False)
+    assert "flicker" in preset_stimuli(Preset.CONDITIONS)
+    assert not {*SIMPLE, *COMPOSITE} & {*preset_stimuli(Preset.CONDITIONS)}
+    assert tuple(preset_stimuli(Preset.DEEPTEST)) == (*SIMPLE, *COMPOSITE)
+
+
+@pytest.mark.usefixtures("referee_on")
+def test_a_drive_behind_a_ruined_camera_is_no_finding(tmp_path: Path) -> None:
+    campaign = online(tampered(bias_rad=0.9), LONGER[:1], stimuli=("translation(dx_px=80,dy_px=0)", "brightness(shift=10)"))
+    run = campaign.start(tmp_path / "run")
+    campaign.execute(run)
+    ruined, fine = sorted(run.records().to_pylist(), key=lambda row: row["condition"], reverse=True)
+    assert (ruined["referee"], ruined["violated"]) == ("refused", False)
+    assert "the referee says" in ruined["problem"]
+    assert (fine["referee"], fine["violated"], fine["problem"]) == ("kept", True, "")

@@ -42,10 +42,13 @@ def test_the_limits_of_two_networks_stand_side_by_side(skidpad: Any, tmp_path: P
     with serve(tmp_path) as server:
         shown = server.get(f"/compare?run={server.key('run0')}&run={server.key('run1')}").text
     assert "<td>-1.62 EV</td><td>-1.75 EV</td>" in shown
-    kept = skidpad("gate", runs[0].path, "--hold", "underexposure.ev=-1.6", "--hold", "toy-fog=20")
+    doubted = skidpad("gate", runs[0].path, "--hold", "underexposure.ev=-1.6")
+    assert doubted.code == 1  # it answers the same on every unchanged frame, so that holding means nothing
+    assert "make no sense (constant" in doubted.out
+    kept = skidpad("gate", runs[0].path, "--hold", "underexposure.ev=-1.6", "--hold", "toy-fog=20", "--accept-doubts")
     assert kept.code == 0, kept.err
     assert "passed: 2 limits are kept" in kept.out
-    worse = skidpad("gate", runs[1].path, "--hold", "underexposure.ev=-1.6")
+    worse = skidpad("gate", runs[1].path, "--hold", "underexposure.ev=-1.6", "--accept-doubts")
     assert worse.code == 1
     assert "broken: underexposure holds to -1 EV only, which is worse than -1.6 EV" in worse.out
     assert skidpad("gate", runs[1].path, "--hold", "underexposure.ev=9").code == 2

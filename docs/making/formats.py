@@ -19,6 +19,8 @@ from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels import records as duel_records
 from skidpad.kinds.duels.settings import DuelSettings
+from skidpad.kinds.limits import records as limits_records
+from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
@@ -33,6 +35,7 @@ SETTINGS: Mapping[str, type] = {
     "duel": DuelSettings,
     "online": OnlineSettings,
     "compare": ComparingSettings,
+    "limits": LimitsSettings,
 }
 """The settings of each row of KINDS."""
 
@@ -58,6 +61,7 @@ _RECORDS: Mapping[str, pa.Schema] = {
     "deeptest, deeproad, tactic": records.SCHEMA,
     "online, compare": online_records.SCHEMA,
     "duel": duel_records.SCHEMA,
+    "limits": limits_records.SCHEMA,
 }
 
 

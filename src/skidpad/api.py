@@ -238,6 +238,27 @@ def compare(
     return _run("compare", subject, drive, settings, out, workers, progress)
 
 
+def limits(
+    subject: SubjectLike,
+    drive: DriveLike,
+    conditions: str | Sequence[str] = (),
+    relation: str | Relation = "",
+    *,
+    out: str | Path | None = None,
+    workers: str = "",
+    progress: Progress = silent,
+    **settings: Any,
+) -> Result:
+    """Finds how far a network holds under each condition, all by default; as `skidpad limits`: see `Result.limits`.
+
+    settings: any other key of a run's `config.toml`, as accepted_share, frames, pairs, online, scenarios.
+    """
+    chosen = [conditions] if isinstance(conditions, str) else list(conditions)
+    return _run(
+        "limits", subject, drive, {"conditions": tuple(filter(None, chosen)), **_judged_by(relation), **settings}, out, workers, progress
+    )
+
+
 def duel(*, out: str | Path | None = None, workers: str = "", progress: Progress = silent, **settings: Any) -> Result:
     """Trains a front vehicle that makes the ego crash, and the ego against it; as `skidpad duel`."""
     return _run("duel", None, None, settings, out, workers, progress)
@@ -266,14 +287,22 @@ def replay(run: RunLike, finding: str = "worst") -> Mapping[str, Any]:
     return open_run(run).replay(finding)
 
 
-def gate(run: RunLike, *, baseline: RunLike | None = None, max_rate: float | Mapping[str, float] | None = None, **limits: Any) -> Verdict:
+def gate(
+    run: RunLike,
+    *,
+    baseline: RunLike | None = None,
+    max_rate: float | Mapping[str, float] | None = None,
+    hold: str | Sequence[str] = (),
+    **limits: Any,
+) -> Verdict:
     """Holds a run against limits and a baseline; as `skidpad gate`. max_rate: of all cases, or by group, as {"fog": 0.1}.
 
-    limits: max_new, max_rise, alpha, without_false_alarms, accept_doubts.
+    hold: the severities that a run of `limits` must hold to, as "fog.visibility_m=150". limits: max_new,
+    max_rise, alpha, without_false_alarms, accept_doubts.
     """
     rates = {ALL: max_rate} if isinstance(max_rate, int | float) else dict(max_rate or {})
     other = None if baseline is None else open_run(baseline).run
-    return check_gate(open_run(run).run, Limits(rates, **limits), other)
+    return check_gate(open_run(run).run, Limits(rates, hold=[hold] if isinstance(hold, str) else hold, **limits), other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,6 +428,13 @@ class Result:
     def doubts(self) -> tuple[Doubt, ...]:
         """What is odd about the answers on unchanged pictures; look here before trusting a rate."""
         return run_doubts(self.run)
+
+    @cached_property
+    def limits(self) -> Mapping[str, Mapping[str, Any]]:
+        """How far the network holds, by severity: holds_to, fails_from, unit, curve, ...; empty for other runs than those of `limits`."""
+        with giving(self._objects):
+            rows = kind_of(self.run).figures(self._campaign(seen=True), self.run).get("limits", ())
+        return {row["name"]: row for row in rows} if isinstance(rows, list) else {}
 
     def finding(self, case: str | Mapping[str, Any]) -> Finding:
         """Returns one case of the run, by its id or its row."""

@@ -14,6 +14,7 @@ from skidpad.kinds.drives.compare.settings import ComparingSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.kind import KINDS as REGISTERED
+from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
@@ -28,6 +29,7 @@ KINDS: tuple[type[CampaignSettings], ...] = (
     DuelSettings,
     OnlineSettings,
     ComparingSettings,
+    LimitsSettings,
 )
 OTHERS: tuple[type[Any], ...] = (RepairSettings, WeatherSettings, Sizes, LossWeights, Scenario, ObservationSpec)
 

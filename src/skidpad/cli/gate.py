@@ -30,6 +30,10 @@ def gate(
     run: RunPath,
     baseline: Annotated[Path | None, typer.Option(help="The run of an earlier subject; rates must not rise above its own.")] = None,
     max_rate: Annotated[list[str] | None, typer.Option(help="As 0.05 for all cases, or fog=0.1 for a group; may be repeated.")] = None,
+    hold: Annotated[
+        list[str] | None,
+        typer.Option(help="Of a run of `skidpad limits`: the severity that it must hold to, as fog.visibility_m=150; may be repeated."),
+    ] = None,
     max_new: Annotated[int | None, typer.Option(help="How many cases may fail that did not fail in the baseline.")] = None,
     max_rise: Annotated[float, typer.Option(help="By how much a rate may rise above the baseline's, as 0.01.")] = 0.0,
     alpha: Annotated[float, typer.Option(help="How often chance alone may fail the comparison with the baseline.")] = 0.01,
@@ -60,7 +64,13 @@ def gate(
     if other is not None and other.path.resolve() == opened.path.resolve():
         raise SkidpadError(f"the run {run} is its own baseline, which it can never be worse than; name the run of an earlier subject")
     limits = Limits(
-        _rates(max_rate or []), max_new, max_rise, alpha, without_false_alarms=without_false_alarms, accept_doubts=accept_doubts
+        _rates(max_rate or []),
+        max_new,
+        max_rise,
+        alpha,
+        without_false_alarms=without_false_alarms,
+        accept_doubts=accept_doubts,
+        hold=tuple(hold or ()),
     )
     verdict = check_gate(opened, limits, other)
     told = finding_words(opened, verdict.new[:MOST_TOLD])

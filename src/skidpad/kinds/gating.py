@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.core.errors import BadRunError
-from skidpad.kinds.kind import KINDS, CaseColumns, campaign_name
+from skidpad.kinds.kind import KINDS, CaseColumns, campaign_name, kind_of
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
 from skidpad.runs.manifest import ROUNDING
@@ -90,7 +90,8 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
     if len(_counted(run, columns_of(run))) < len(run.phases()):
         first, *others = _searches(run)
         notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")
-    return _doubted(replace(verdict, notes=(*verdict.notes, *notes)), run, limits)
+    outcomes = kind_of(run).part("hold", "held against a severity, which `skidpad limits` finds")(run, limits.hold) if limits.hold else ()
+    return _doubted(replace(verdict, notes=(*verdict.notes, *notes), outcomes=(*verdict.outcomes, *outcomes)), run, limits)
 
 
 def _doubted(verdict: Verdict, run: Run, limits: Limits) -> Verdict:

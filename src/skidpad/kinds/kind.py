@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from skidpad.kinds.bundles import Check, Exporter
     from skidpad.kinds.exhibits import Exhibit
     from skidpad.kinds.shrinking import Shrunk
-    from skidpad.page.build import Page
+    from skidpad.page.build import Page, Table
     from skidpad.runs.folder import Run
+    from skidpad.runs.gate import Outcome
     from skidpad.runs.manifest import Manifest
     from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Work, Workers
@@ -103,7 +104,8 @@ class Kind:
     The others take the campaign and its run: page is what any reader sees, figures is for `--json`, replay (with a case and the picture to
     draw, or None) computes a case again, shrink (with a finding's row and a progress) finds the smallest case that fails, exporter writes
     cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
-    reads the records. checks: what judges exported findings, by the name in their files. A kind without a part says so when asked.
+    reads the records. checks: what judges exported findings, by the name in their files. hold: judges a run by the limits that it
+    must hold, as `fog.visibility_m=150`. side_by_side: compares several runs in a table. A kind without a part says so when asked.
     """
 
     summary: str
@@ -116,6 +118,8 @@ class Kind:
     exhibit: Callable[[Mapping[str, Any]], Exhibit] | None = None
     columns: CaseColumns | None = None
     checks: Mapping[str, Callable[..., Check]] = field(default_factory=dict)
+    hold: Callable[[Run, Sequence[str]], Sequence[Outcome]] | None = None
+    side_by_side: Callable[[Sequence[Run]], Table] | None = None
 
     def part(self, name: str, done: str) -> Callable[..., Any]:
         """Returns a part that a kind may lack, or says what then cannot be done, as "exported"."""
@@ -135,6 +139,7 @@ KINDS: Registry[Kind] = Registry(
         "skidpad.kinds.duels",
         "skidpad.kinds.drives",
         "skidpad.kinds.drives.compare",
+        "skidpad.kinds.limits",
     ),
 )
 """The kinds of campaigns by the name that stands in a config; each is registered by one line in its folder's `__init__.py`."""

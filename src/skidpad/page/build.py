@@ -59,7 +59,8 @@ class Film:
 class Page:
     """Everything on the page, in its order; a part that is empty is left out. warnings stand right below the verdict.
 
-    remarks: what happened in this run. notes: how its figures are to be read, which a terminal leaves out.
+    remarks: what happened in this run. notes: how its figures are to be read, which a terminal leaves out. lead_tables, lead_charts: what
+    stands right below the verdict and before the pictures, where that is what a reader came for.
     """
 
     title: str
@@ -79,6 +80,8 @@ class Page:
     galleries: tuple[Gallery, ...] = ()
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    lead_tables: tuple[Table, ...] = ()
+    lead_charts: tuple[Chart, ...] = ()
 
 
 def commands_of(run: Run) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def show_page(page: "Page") -> None:
         say(f"{line.label}: {line.value}{f' ({line.detail})' if line.detail else ''}")
     for remark in page.remarks:
         say(remark)
-    for each in [found for found in page.tables if len(found.rows) <= _ROWS][:_TABLES]:
+    for each in [*page.lead_tables, *[found for found in page.tables if len(found.rows) <= _ROWS][:_TABLES]]:
         table(each.title, each.columns, each.rows, each.numbers_from)
         if each.note:
             say(each.note)

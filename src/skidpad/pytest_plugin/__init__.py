@@ -14,11 +14,12 @@ if TYPE_CHECKING:
         StimulusLike,
         assert_answers_alike,
         assert_decides_alike,
+        assert_holds,
         assert_mended,
         assert_steers_alike,
     )
 
-__all__ = ["StimulusLike", "assert_answers_alike", "assert_decides_alike", "assert_mended", "assert_steers_alike"]
+__all__ = ["StimulusLike", "assert_answers_alike", "assert_decides_alike", "assert_holds", "assert_mended", "assert_steers_alike"]
 
 
 def __getattr__(name: str) -> Any:

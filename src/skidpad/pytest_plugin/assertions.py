@@ -15,10 +15,14 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, as_numpy, write_image
-from skidpad.core.stimuli import Params, Recipe, Stimulus
+from skidpad.core.stimuli import Condition, Params, Recipe, Stimulus
 from skidpad.drives.drive import Drive, FrameBatch, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.bundles import FINDING, Scene, judge_bundle, loaded
+from skidpad.kinds.limits.campaign import Limits, default_judge, resolved
+from skidpad.kinds.limits.curve import Standing
+from skidpad.kinds.limits.holding import tested
+from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.oracles.doubts import Doubt, doubts_of
 from skidpad.oracles.relations import Answers, AnswersAlike, DecidesAlike, Relation, SteersAlike
@@ -85,6 +89,63 @@ def assert_decides_alike(
     """Fails where an output reaches the threshold on one of the two pictures and not on the other."""
     __tracebackhide__ = True
     _check(subject, drive, stimulus, DecidesAlike(threshold), f"across {threshold:g}", max_rate, output)
+
+
+def assert_holds(
+    subject: str | Path | Subject,
+    drive: str | Drive,
+    condition: StimulusLike,
+    *,
+    within_deg: float = 10.0,
+    share: float = 0.05,
+    frames: int = 500,
+    output: str = STEERING,
+    referee: bool = True,
+) -> None:
+    """Fails where a network does not hold a severity, as Fog(visibility_m=150): where 5 % of the frames may fail, or more.
+
+    That is the rule of `skidpad limits`: the upper bound of the failing share, with an interval that knows that neighbouring frames are
+    alike, must be below `share`. within_deg: how far the steering may move. frames: how many, evenly spaced over the drive (0: all).
+    referee: whether pictures that are no longer the same scene are left out.
+    """
+    __tracebackhide__ = True
+    asked, opened = loaded(subject), open_drive(drive) if isinstance(drive, str) else drive
+    recipes, named = recipes_of(condition)
+    if len(recipes) != 1 or not all(isinstance(each, Condition) for each in named.values()):
+        raise BadParametersError(
+            f"a severity is one condition in physical units with its parameters, as Fog(visibility_m=150); got {condition!r}"
+        )
+    settings = LimitsSettings(
+        subject=asked.description.name,
+        drive=opened.origin or opened.name,
+        output=output,
+        tolerance=within_deg,
+        accepted_share=share,
+        frames=frames,
+        referee="on" if referee else "off",
+    )
+    campaign = Limits(resolved(settings, asked, opened), asked, opened, (), named, default_judge(settings))
+    found = tested(campaign, recipes[0])
+    standing, failing = found.point.standing(share), found.point.failing
+    if standing is Standing.HOLDS:
+        return
+    words = f"95 % interval {percent(failing.low)} to {percent(failing.high)}, below {percent(share)} allowed"
+    lines = [f"{recipes[0]} does not hold: {percent(failing.estimate)} of {failing.n} frames fail ({words})"]
+    if standing is Standing.REFUSED:
+        lines = [f"{recipes[0]} cannot be told: the referee keeps {percent(found.point.kept_share)} of the pictures it looked at"]
+    if found.worst is None:
+        _fail(lines)
+    was, now, unit = *(campaign.judged.shown(found.worst[name]) for name in ("original", "mutant")), campaign.judged.shown_unit
+    worst = _Worst(
+        found.worst["excess"],
+        found.worst["frame_index"],
+        found.worst["frame_id"],
+        recipes[0],
+        found.worst["original"],
+        found.worst["mutant"],
+    )
+    lines.append(f"worst: frame {worst.frame_id}: {answer(was, unit)} became {answer(now, unit)} ({difference(was, now, unit)})")
+    _fail(lines, _picture(opened, worst, named, was, now, unit))
 
 
 def assert_mended(subject: str | Path | Subject, bundle: str | Path) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 
+_ANSWERED = ("frame_index", "original", "mutant", "label")
+"""Columns of pictures: which frame, and what was answered on it as it is and changed, and by the human."""
+
 _SERIES = ("mode", "recipe", "answers_rad", "truth_rad")
 """Columns of drives: who steers, what sits in front of the camera, and what was answered and right at every step."""
 
@@ -35,7 +38,7 @@ def _of_frames(run: Run) -> tuple[Doubt, ...]:
 
 
 def _of_answers(run: Run) -> tuple[Doubt, ...]:
-    if holds_pictures(run.schema):
+    if holds_pictures(run.schema) or set(_ANSWERED) <= set(run.schema.names):
         return _of_pictures(run) if run.config.get("unit", "rad") == "rad" else ()
     return _of_drives(run) if set(_SERIES) <= set(run.schema.names) else ()
 

@@ -111,7 +111,8 @@ class Limits:
 
     max_rise: how far a rate may lie above the baseline's, however significant. alpha: how often a gate may fail by chance alone.
     without_false_alarms: whether findings that a person called false alarms count as passed. accept_doubts: whether a run may pass whose
-    answers on unchanged pictures make no sense.
+    answers on unchanged pictures make no sense. hold: severities that the network must hold to, as fog.visibility_m=150, which the kind of
+    the run judges.
     """
 
     max_rate: Mapping[str, float] = field(default_factory=dict)
@@ -121,6 +122,7 @@ class Limits:
     confidence: float = 0.95
     without_false_alarms: bool = False
     accept_doubts: bool = False
+    hold: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name, rate in (*self.max_rate.items(), ("the rise", self.max_rise)):
@@ -213,8 +215,8 @@ def judge(now: Cases, limits: Limits, baseline: Cases | None = None, near: float
     """
     if baseline is None and limits.max_new is not None:
         raise BadParametersError("new findings are counted against a baseline; give one with --baseline")
-    if baseline is None and not limits.max_rate:
-        raise BadParametersError("a gate needs a limit: give --max-rate, or --baseline to compare with")
+    if baseline is None and not limits.max_rate and not limits.hold:
+        raise BadParametersError("a gate needs a limit: give --max-rate, --hold, or --baseline to compare with")
     if baseline is not None:
         now, baseline = now.told_by(baseline), baseline.told_by(now)
     raw = now

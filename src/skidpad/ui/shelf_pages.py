@@ -15,7 +15,10 @@ from skidpad.page.wording import plain
 from skidpad.ui.views import RateWords, RunLine, page, place_words, rate_words, run_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skidpad.core.images import BoolArray, IntArray
+    from skidpad.page.build import Table
     from skidpad.runs.gate import Cases
     from skidpad.statistics.intervals import Interval
     from skidpad.ui.library import Library
@@ -162,6 +165,18 @@ class Compared:
     rate: RateWords | None
 
 
+def _beside(volumes: Sequence[Volume]) -> Table | None:
+    """Returns the table in which a kind of run compares several of its own; None where they are of several kinds, or it has none."""
+    from skidpad.kinds.kind import kind_of  # noqa: PLC0415  nobody needs it before two runs are compared
+
+    try:
+        kinds = {id(kind): kind for kind in (kind_of(volume.run) for volume in volumes)}
+        parts = [kind.side_by_side for kind in kinds.values()]
+        return parts[0]([volume.run for volume in volumes]) if len(parts) == 1 and parts[0] is not None and len(volumes) > 1 else None
+    except SkidpadError:
+        return None  # of a kind that is unknown here, or without what it was made from
+
+
 def shelf_routes(library: Library) -> APIRouter:
     """Returns the addresses of all runs together."""
     router = APIRouter()
@@ -188,6 +203,7 @@ def shelf_routes(library: Library) -> APIRouter:
             ],
             groups=groups(volumes),
             changes=changes(volumes),
+            beside=_beside(volumes),
             limit=MAX_LISTED,
         )
 

@@ -95,15 +95,14 @@ class PairExhibit(Exhibit):
         if isinstance(frame, Problem):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
         recipe, frames = self._recipe(row), frame[np.newaxis]
+        capture = captured(self.drive, frames, self.drive.times_at([index]))
         if side is Side.ORIGINAL:
             # no weather moves the camera, and to load one for nothing takes long
             recipe = Recipe(tuple(step for step in recipe.steps if step.stimulus in TRANSFORMS.names()))
             made = stimuli(step.stimulus for step in recipe.steps)
-            original: NumpyFrames = as_numpy(recipe.reference(frames, made, captured(self.drive, frames, self.drive.times_at([index]))))[0]
+            original: NumpyFrames = as_numpy(recipe.reference(frames, made, capture))[0]
             return original
-        mutant: NumpyFrames = as_numpy(
-            recipe.apply(frames, self.stimuli_of(recipe), captured(self.drive, frames, self.drive.times_at([index])))
-        )[0]
+        mutant: NumpyFrames = as_numpy(recipe.apply(frames, self.stimuli_of(recipe), capture))[0]
         return mutant
 
     def stimuli_of(self, recipe: Recipe) -> Mapping[str, Stimulus]:

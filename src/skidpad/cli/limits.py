@@ -1,0 +1,112 @@
+"""skidpad limits: how far a network holds; skidpad odd: the same as a statement of its operational design domain."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skidpad.cli.runs import RunPath, Workers, next_free, open_with_campaign, run_campaign
+from skidpad.cli.subjects import Device, Json
+from skidpad.cli.trust import may_trust
+from skidpad.core.errors import SkidpadError
+from skidpad.page.terminal import say, tell, warn
+
+_STATEMENT = "odd"
+_SUFFIXES = (".md", ".json", ".html")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands to the application."""
+    app.command()(may_trust(limits))
+    app.command()(may_trust(odd))
+
+
+def limits(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
+    conditions: Annotated[
+        str, typer.Option(help="Comma-separated: conditions (fog,rain), severities, or module:MyCondition; `all` of them by default.")
+    ] = "all",
+    share: Annotated[float, typer.Option(help="The share of frames that may fail where a network still holds.")] = 0.05,
+    within_deg: Annotated[float | None, typer.Option(help="A frame fails where the steering moves by so many degrees; 10.")] = None,
+    output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
+    relation: Annotated[str, typer.Option(help="See `skidpad list relations`; steers-alike by default.")] = "",
+    within: Annotated[float | None, typer.Option(help="Tolerance of a relation other than steers-alike.")] = None,
+    frames: Annotated[int, typer.Option(help="How many frames to show, evenly spaced over the drive; 0 is all.")] = 500,
+    stretch_frames: Annotated[
+        int, typer.Option(help="Neighbouring frames that the intervals take as one observation; 0 is two seconds' worth.")
+    ] = 0,
+    steps: Annotated[int, typer.Option(help="Steps from harmless to worst; limits are found to one step.")] = 32,
+    pairs: Annotated[list[str] | None, typer.Option(help="Two conditions to map together, as fog,dusk; may be repeated.")] = None,
+    online: Annotated[bool, typer.Option("--online", help="Also drive the built-in world: from which severity is the lane left?")] = False,
+    scenarios: Annotated[int, typer.Option(help="How many scenarios to drive under each severity, with --online.")] = 6,
+    seconds: Annotated[float, typer.Option(help="How long each of these drives lasts.")] = 10.0,
+    referee: Annotated[str, typer.Option(help="on: leave out pictures that are no longer the same scene; off: count them.")] = "on",
+    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    device: Device = "cpu",
+    workers: Workers = "",
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    json: Json = False,
+) -> None:
+    """Find how far a network holds: for each condition the severity that it holds to and the one that it fails from, in units."""
+    from skidpad.drives import drive_warnings, open_drive
+    from skidpad.kinds.limits.settings import LimitsSettings
+    from skidpad.oracles.relations import RELATIONS, SteersAlike
+    from skidpad.stimuli.grammar import allow_typed, split_texts
+    from skidpad.subjects.pretrained import subject_path
+
+    opened = open_drive(drive)
+    for warning in drive_warnings(opened):
+        warn(warning)
+    if within_deg is not None and (relation not in {"", SteersAlike.name} or within is not None):
+        raise SkidpadError("--within-deg is the tolerance of steers-alike; give --within for another relation, and one of them alone")
+    names = () if conditions.strip() == "all" else split_texts([conditions])
+    if not names and conditions.strip() != "all":
+        raise SkidpadError("--conditions is empty; name some, as fog,rain, or `all`")
+    allow_typed(name for name in names if ":" in name)
+    RELATIONS.allow([relation])
+    settings = LimitsSettings(
+        subject=str(subject_path(subject)),
+        drive=opened.origin or drive,
+        conditions=names,
+        output=output,
+        relation=SteersAlike.name if within_deg is not None else relation,
+        tolerance=within_deg if within_deg is not None else within,
+        accepted_share=share,
+        frames=frames,
+        stretch_frames=stretch_frames,
+        steps=steps,
+        pairs=tuple(pairs or ()),
+        online=online,
+        scenarios=scenarios,
+        seconds=seconds,
+        referee=referee,
+        seed=seed,
+        device=device,
+    )
+    folder = out or next_free(Path("runs"), f"limits-{Path(settings.subject).stem}")
+    run_campaign(settings, folder, json, workers)
+    for suffix in _SUFFIXES:
+        _write(folder, folder / f"{_STATEMENT}{suffix}")
+    (tell if json else say)(f"statement of the operational design domain: {folder / _STATEMENT}.md, .json and .html")
+
+
+def odd(
+    run: RunPath,
+    out: Annotated[Path | None, typer.Option(help="A .md, .json or .html file; RUN/odd.md by default.")] = None,
+) -> None:
+    """Write the limits of a run as a statement of the operational design domain (ISO 34503, PAS 1883)."""
+    path = out or run / f"{_STATEMENT}.md"
+    _write(run, path)
+    say(f"statement: {path}")
+
+
+def _write(run: Path, path: Path) -> None:
+    from skidpad.kinds.limits.odd import statement
+    from skidpad.page.html import write_text_whole
+
+    if path.suffix not in _SUFFIXES:
+        raise SkidpadError(f"a statement is written as {', '.join(_SUFFIXES)}; got {str(path)!r}")
+    opened, campaign = open_with_campaign(run, seen=True)
+    write_text_whole(path, statement(campaign, opened, path.suffix))
+    opened.publish(path)

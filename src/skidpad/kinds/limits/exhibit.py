@@ -1,0 +1,39 @@
+"""Runs of `skidpad limits` in the browser: a frame beside the same frame under a severity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from skidpad.core.errors import BadRunError
+from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import Problem
+from skidpad.kinds.exhibits import Form, Row, Side, Sight
+from skidpad.kinds.limits.records import ONLINE
+from skidpad.kinds.pictures.exhibit import PairExhibit
+
+
+class LimitsExhibit(PairExhibit):
+    """Shows frames under severities; a drive has nothing to look at here."""
+
+    needs: ClassVar[Mapping[str, Form]] = {**PairExhibit.needs, "mode": Form.TEXT, "severity": Form.TEXT}
+    command: ClassVar[str] = "limits"
+    groups: ClassVar[tuple[str, ...]] = ("severity",)
+
+    def sight(self, row: Row) -> Sight:
+        """A pair, unless the record is of a drive."""
+        return Sight.NOTHING if row.get("mode") == ONLINE else super().sight(row)
+
+    def picture(self, row: Row, side: Side) -> NumpyFrames:
+        """Renders the same pixels as in the run; the original is cut as a moved camera's picture is."""
+        index = int(row["frame_index"])
+        frame = self.drive.frame(index) if 0 <= index < len(self.drive) else None
+        if frame is None or isinstance(frame, Problem):
+            raise BadRunError(f"frame {index} can no longer be read; put the drive back as it was")
+        recipe = self._recipe(row)
+        change = recipe.reference if side is Side.ORIGINAL else recipe.apply
+        changed: NumpyFrames = as_numpy(change(frame[np.newaxis], self.stimuli_of(recipe), capture_of(self.drive, np.array([index]))))[0]
+        return changed

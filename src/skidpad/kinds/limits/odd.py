@@ -1,0 +1,220 @@
+"""The limits of a network as a statement of its operational design domain, in the words of ISO 34503 and PAS 1883."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skidpad.core.errors import SkidpadError
+from skidpad.kinds.limits.campaign import Limits
+from skidpad.kinds.limits.page import definitions, fails_words, holds_words, note_of, short_words
+from skidpad.kinds.limits.rows import LimitRow, all_rows, with_unit
+from skidpad.kinds.limits.summary import Found, Limit, limit_payload
+from skidpad.page.build import Page, Table, run_warnings
+from skidpad.page.html import render_page
+from skidpad.page.model import Fact, Headline, Tone
+from skidpad.page.wording import NOTHING, counted, drive_words, percent, plain
+from skidpad.stimuli.pictures.registry import stimuli
+
+if TYPE_CHECKING:
+    from skidpad.kinds.kind import Campaign
+    from skidpad.runs.folder import Run
+
+TAXONOMY: Mapping[str, Sequence[str]] = {
+    "Scenery": (
+        "zones",
+        "drivable area type",
+        "drivable area geometry",
+        "lane specification",
+        "drivable area signs",
+        "drivable area edge",
+        "drivable area surface",
+        "junctions",
+        "basic road structures",
+        "special structures",
+        "temporary structures",
+    ),
+    "Environmental conditions": (
+        "wind",
+        "rainfall",
+        "snowfall",
+        "visibility",
+        "particulates",
+        "illumination",
+        "cloudiness",
+        "artificial illumination",
+        "connectivity",
+    ),
+    "Dynamic elements": ("traffic agents", "subject vehicle speed"),
+}
+"""Attributes of an operational design domain. Reference: ISO 34503:2023, clauses 9 to 11; BSI PAS 1883:2020, clause 5."""
+
+_WORDS = {
+    "fog": "visibility",
+    "mist": "visibility",
+    "rain": "rainfall",
+    "snow": "snowfall",
+    "road surface": "drivable area surface",
+    "light": "illumination",
+}
+"""What an attribute may be called besides its name in the taxonomy."""
+
+CAMERA = "Camera system"
+"""What is no attribute of the domain: exposure, lens and mounting of the subject vehicle's sensor."""
+
+
+def attribute_of(row: LimitRow) -> tuple[str, str]:
+    """Returns the part of the taxonomy and the attribute that a row belongs to; what the taxonomy lacks is of the camera system."""
+    said = row.severity.attribute.lower()
+    known = [(part, name) for part, names in TAXONOMY.items() for name in names]
+    for part, name in sorted(known, key=lambda each: -len(each[1])):
+        if re.search(rf"\b{name}\b", said):
+            return part, name
+    for word, name in _WORDS.items():
+        if re.search(rf"\b{word}\b", said):
+            return next(part for part, names in TAXONOMY.items() if name in names), name
+    return CAMERA, row.severity.attribute or row.name
+
+
+def statement(campaign: Campaign, run: Run, suffix: str) -> str:
+    """Writes the statement as Markdown, JSON or HTML."""
+    if not isinstance(campaign, Limits):
+        raise SkidpadError(f"{run.path} is no run of `skidpad limits`, so that it says nothing of an operational design domain")
+    found = Found.of(campaign, run)
+    if suffix == ".json":
+        return json.dumps(odd_payload(found), indent=2, ensure_ascii=False, default=str) + "\n"
+    page = odd_page(found)
+    return render_page(page) if suffix == ".html" else _markdown(page)
+
+
+def odd_page(found: Found) -> Page:
+    """Builds the statement: what was tested and how, how far the network holds, and what was not tested."""
+    campaign, run = found.campaign, found.run
+    name = plain(campaign.subject.description.name, 80)
+    settings = campaign.settings
+    failing = [each for each in found.limits if each.curve.fails_from is not None]
+    return Page(
+        title=f"Operational design domain of {name}, as tested",
+        tone=Tone.UNKNOWN,
+        verdict=("" if run.is_finished else "Not finished yet. ")
+        + f"{name} was tested under {counted(len(found.limits), 'condition')} on {counted(len(found.frames), 'frame')} of one drive; it "
+        f"fails within the tested range of {len(failing)}. Within the limits below it holds on that drive; nothing is claimed beyond them.",
+        headlines=(
+            Headline("conditions tested", str(len(found.limits))),
+            Headline("attributes not tested", str(len(_untested(found)))),
+        ),
+        context=(
+            Fact("Subject", name),
+            Fact("Subject sha256", run.manifest.hashes.get("subject", "")),
+            Fact("Drive", drive_words(settings.drive)),
+            Fact("Drive sha256", run.manifest.hashes.get("drive", "")),
+            Fact(
+                "Criterion", f"{settings.relation}, tolerance {settings.tolerance}; {percent(settings.accepted_share)} of frames may fail"
+            ),
+        ),
+        notes=(
+            (
+                "Attributes are named as in ISO 34503 and PAS 1883. Exposure, lens and mounting belong to the camera system of the subject "
+                "vehicle and are stated apart."
+            ),
+            *definitions(found),
+            (
+                "A condition is computed onto recorded frames. The statement covers the scenes of this drive; it does not replace driving "
+                "in the real condition."
+            ),
+        ),
+        pictures=(),
+        pictures_note="",
+        charts=(),
+        tables=(_untested_table(found),),
+        configuration=(),
+        manifest=(),
+        commands=(),
+        warnings=(*run_warnings(run), *short_words(found)),
+        galleries=(),
+        lead_tables=tuple(_tested_tables(found)),
+    )
+
+
+def odd_payload(found: Found) -> dict[str, Any]:
+    """Returns the statement as plain values."""
+    accepted = found.campaign.settings.accepted_share
+    tested = [(*attribute_of(limit.row), limit) for limit in found.limits]
+    return {
+        "standard": ["ISO 34503:2023", "BSI PAS 1883:2020"],
+        "subject": {"name": found.campaign.subject.description.name, "sha256": found.run.manifest.hashes.get("subject", "")},
+        "drive": {"name": drive_words(found.campaign.settings.drive), "sha256": found.run.manifest.hashes.get("drive", "")},
+        "criterion": {
+            "relation": found.campaign.settings.relation,
+            "tolerance": found.campaign.settings.tolerance,
+            "accepted_share": accepted,
+        },
+        "frames": len(found.frames),
+        "tested": [
+            {"part": part, "attribute": name, "source": limit.row.severity.source}
+            | {key: value for key, value in limit_payload(limit, accepted).items() if key not in {"curve", "online", "attribute"}}
+            for part, name, limit in tested
+        ],
+        "not_tested": [{"part": part, "attribute": name, "why": why} for part, name, why in _untested(found)],
+        "definitions": list(definitions(found)),
+    }
+
+
+def _tested_tables(found: Found) -> list[Table]:
+    tables = []
+    for part in (*TAXONOMY, CAMERA):
+        rows = [(name, limit) for place, name, limit in ((*attribute_of(each.row), each) for each in found.limits) if place == part]
+        if rows:
+            columns = ("Attribute", "Condition", "Tested", "Holds to", "Fails from", "Kept by the referee", "Note")
+            words = tuple((plain(name, 60), *_tested(limit)) for name, limit in rows)
+            tables.append(Table(f"tested-{part.split()[0].lower()}", f"{part}: tested", columns, words, numbers_from=len(columns)))
+    return tables
+
+
+def _tested(limit: Limit) -> tuple[str, ...]:
+    severity = limit.row.severity
+    tested = f"{with_unit(severity.harmless, '')} to {with_unit(severity.worst, severity.unit)}"
+    return plain(limit.row.name, 60), tested, holds_words(limit), fails_words(limit), percent(limit.kept_share), note_of(limit)
+
+
+def _untested(found: Found) -> list[tuple[str, str, str]]:
+    """Returns what was not tested, with the reason: attributes without a tested condition, and conditions that were left out."""
+    tested = {attribute_of(limit.row)[1] for limit in found.limits}
+    left = [
+        row for row in all_rows(stimuli(), found.campaign.settings.steps) if row.name not in {each.name for each in found.campaign.rows}
+    ]
+    could: dict[tuple[str, str], list[str]] = {}
+    for row in left:
+        could.setdefault(attribute_of(row), []).append(row.name)
+    rows = [
+        (part, name, f"conditions left out: {', '.join(could[part, name])}" if (part, name) in could else "no condition for it")
+        for part, names in TAXONOMY.items()
+        for name in names
+        if name not in tested
+    ]
+    return rows + [(CAMERA, name, f"left out: {', '.join(names)}") for (part, name), names in could.items() if part == CAMERA]
+
+
+def _untested_table(found: Found) -> Table:
+    rows = tuple((plain(part, 60), plain(name, 80), plain(why, 200)) for part, name, why in _untested(found))
+    return Table(
+        "not-tested", "Not tested", ("Part", "Attribute", "Why"), rows, numbers_from=3, note="Outside of what was tested nothing is known."
+    )
+
+
+def _markdown(page: Page) -> str:
+    """Writes the statement's blocks as Markdown."""
+    lines = [f"# {_inert(page.title)}", "", f"**{_inert(page.verdict)}**", ""]
+    lines += [f"> {_inert(warning)}\n" for warning in page.warnings]
+    lines += [f"- {_inert(fact.name)}: {_inert(fact.value) or NOTHING}" for fact in page.context]
+    for table in (*page.lead_tables, *page.tables):
+        lines += ["", f"## {_inert(table.title)}", "", f"| {' | '.join(map(_inert, table.columns))} |", "|" + " --- |" * len(table.columns)]
+        lines += [f"| {' | '.join(map(_inert, row))} |" for row in table.rows]
+        lines += ["", _inert(table.note)] if table.note else []
+    return "\n".join([*lines, "", "## How to read it", "", *(f"- {_inert(note)}" for note in page.notes)]) + "\n"
+
+
+def _inert(text: str) -> str:
+    return re.sub(r"([\\`*\[\]<>&|#~!])", r"\\\1", plain(text, 1000))

@@ -1,0 +1,339 @@
+"""The page of a search for limits: the table, the curves, and the pictures at each limit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite, isnan, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skidpad.core.errors import BadDriveError, BadRunError
+from skidpad.core.images import as_numpy
+from skidpad.core.stimuli import Recipe
+from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import Problem
+from skidpad.drives.opening import LostDrive
+from skidpad.kinds.kind import load_campaign
+from skidpad.kinds.limits.campaign import Limits, is_grey, some_frames
+from skidpad.kinds.limits.charts import curve_chart, map_chart
+from skidpad.kinds.limits.curve import Point
+from skidpad.kinds.limits.summary import Found, Limit, limit_payload, map_payload, online_words
+from skidpad.oracles.error import scale_of
+from skidpad.page.build import Page, Table, commands_of, run_warnings
+from skidpad.page.model import Fact, Headline, PicturePair, Tone
+from skidpad.page.pictures import cards
+from skidpad.page.wording import NOTHING, count, counted, drive_words, interval, percent, plain
+
+if TYPE_CHECKING:
+    from skidpad.core.images import NumpyFrames
+    from skidpad.runs.folder import Run
+
+_SHOWN = ("case_id", "frame_index", "frame_id", "recipe", "label", "original", "expected", "mutant", "excess")
+FALSE_SAFE = "false-safe"
+
+
+def limits_page(campaign: Limits, run: Run) -> Page:
+    """Words the verdict and the table, draws the curves, and shows a frame at each limit."""
+    found = Found.of(campaign, run)
+    limits, accepted = found.limits, campaign.settings.accepted_share
+    pairs, missing = _pictures(found, limits)
+    name = plain(campaign.subject.description.name, 80)
+    charts = [curve_chart(limit, accepted) for limit in limits] + [map_chart(pair, accepted) for pair in found.maps]
+    return Page(
+        title=f"Limits of {name}",
+        tone=_tone(limits),
+        verdict=("" if run.is_finished else "Not finished yet. ") + verdict(found),
+        headlines=_headlines(found),
+        context=(Fact("Subject", name), Fact("Drive", drive_words(campaign.settings.drive))),
+        notes=definitions(found),
+        pictures=cards(pairs),
+        pictures_note="At each limit, the frame that moves the answer most: where the network begins to fail, or the last severity at "
+        "which it holds.",
+        charts=(),
+        tables=_map_tables(found),
+        configuration=tuple(
+            Fact(plain(key, 120), plain(value if isinstance(value, str) else json.dumps(value), 2000)) for key, value in run.config.items()
+        ),
+        manifest=tuple(Fact(plain(key, 120), plain(str(value), 2000)) for key, value in run.manifest.facts().items()),
+        commands=commands_of(run),
+        warnings=(*run_warnings(run), *short_words(found), *online_words(found), *missing),
+        remarks=_remarks(found),
+        lead_tables=(limits_table(found),),
+        lead_charts=tuple(charts),
+    )
+
+
+def limits_figures(campaign: Limits, run: Run) -> Mapping[str, object]:
+    """Returns what `--json` prints."""
+    found = Found.of(campaign, run)
+    settings = campaign.settings
+    return {
+        "frames": len(found.frames),
+        "stretch_frames": settings.stretch_frames,
+        "accepted_share": settings.accepted_share,
+        "relation": settings.relation,
+        "tolerance": settings.tolerance,
+        "could_hide": found.could_hide,
+        "predictions": found.predictions,
+        "grid_predictions": found.grid_predictions,
+        "limits": [limit_payload(each, settings.accepted_share) for each in found.limits],
+        "pairs": [map_payload(each, settings.accepted_share) for each in found.maps],
+        "scenarios": {"driven": len(found.sound), "counted": sum(found.sound)} if found.sound else None,
+    }
+
+
+def limits_table(found: Found) -> Table:
+    """Returns the table of limits: the row that matters, where offline testing is false-safe, is marked and comes first."""
+    driven = bool(found.sound)
+    columns = ["Condition", "Holds to", "Fails from", "Failing there (95 %)", "Kept"]
+    columns += ["Lane left from", "Note"] if driven else ["Note"]
+    order = sorted(found.limits, key=lambda each: not each.is_false_safe)
+    rows = tuple(_row(limit, driven=driven) for limit in order)
+    return Table("limits", "How far it holds", tuple(columns), rows, note=_table_note(found))
+
+
+def _row(limit: Limit, *, driven: bool) -> tuple[str, ...]:
+    row, point = limit.row, limit.at_limit
+    online = ""
+    if driven:
+        left = limit.left_from
+        worst = limit.drives[-1] if limit.drives else None
+        online = row.words(left.position) if left else f"not up to {row.words(worst.position)}" if worst else NOTHING
+    return (
+        plain(row.name, 60),
+        holds_words(limit),
+        fails_words(limit),
+        _cell(point),
+        percent(limit.kept_share),
+        *([online] if driven else []),
+        note_of(limit),
+    )
+
+
+def holds_words(limit: Limit) -> str:
+    """Words how far a row holds."""
+    held = limit.curve.holds_to
+    return "at no tested severity" if held is None else limit.row.words(held.position)
+
+
+def fails_words(limit: Limit) -> str:
+    """Words from where a row fails."""
+    failing = limit.curve.fails_from
+    if failing is not None:
+        return limit.row.words(failing.position)
+    return f"not up to {limit.row.words(limit.curve.points[-1].position)}"
+
+
+def note_of(limit: Limit) -> str:
+    """Says what is special about a row."""
+    if limit.is_false_safe:
+        return FALSE_SAFE
+    if limit.curve.is_refused:
+        return "referee keeps too few beyond"
+    held, failing = limit.curve.holds_to, limit.curve.fails_from
+    between = (failing.position if failing else limit.row.steps + 1) - (held.position if held else 0)
+    return "open between" if between > 1 else ""
+
+
+def verdict(found: Found) -> str:
+    """Says in a sentence how far the network holds."""
+    limits = found.limits
+    if not limits:
+        return "Nothing was tested yet."
+    failing = [each for each in limits if each.curve.fails_from is not None]
+    unsafe = [each for each in limits if each.is_false_safe]
+    within = f"{percent(found.campaign.settings.accepted_share)} of frames may fail"
+    if not failing:
+        told = f"The network fails under none of {counted(len(limits), 'condition')} as far as they were tested ({within})."
+    else:
+        first = min(failing, key=lambda each: each.curve.fails_from.position if each.curve.fails_from else 0)
+        told = f"The network fails under {len(failing)} of {counted(len(limits), 'condition')} ({within}), earliest under "
+        told += f"{plain(first.row.name, 60)}: from {fails_words(first)} on."
+    if unsafe:
+        told += f" Under {', '.join(plain(each.row.name, 60) for each in unsafe)} offline testing says that it holds where a car leaves "
+        told += "its lane."
+    return told
+
+
+def definitions(found: Found) -> tuple[str, ...]:
+    """Says in plain words what the columns mean."""
+    settings = found.campaign.settings
+    accepted = percent(settings.accepted_share)
+    referee = "refused by the referee, or " if settings.referee == "on" else ""
+    tolerance = "" if settings.tolerance is None else f" ({settings.tolerance:g})"
+    online = (
+        "Lane left from: the mildest severity under which a car leaves the lane that it keeps without it, in the built-in world. "
+        "False-safe: offline testing says that the network holds there."
+    )
+    told = (
+        (f"A frame fails where the answer on the changed picture breaks {settings.relation}{tolerance} against the answer on the unchanged "
+        "one; where the camera is moved, against that answer moved to where the camera is."),
+        f"Frames do not count that are {referee}wrong before anything is changed.",
+        (f"Holds to: the largest severity at which the upper bound of the failing share is below {accepted}, there and at every milder "
+        "severity that was tested."),
+        (f"Fails from: the smallest severity at which the lower bound of the failing share is above {accepted}. Between the two it is "
+        "open: these frames cannot tell."),
+        (f"Intervals (95 %) come from a bootstrap over stretches of {counted(settings.stretch_frames, 'neighbouring frame')}, since "
+        "neighbours are alike. Where no frame fails, or every one, there is no spread, and the interval is that share itself."),
+        ("Kept: the share of the pictures that the referee looked at which are still the same scene; a severity at which it keeps fewer "
+        "than half tells nothing."),
+        online if found.sound else "",
+    )  # fmt: skip
+    return tuple(filter(None, told))
+
+
+def short_words(found: Found) -> tuple[str, ...]:
+    """Warns of a drive that is too short for "no frame fails" to mean much."""
+    settings = found.campaign.settings
+    if found.could_hide <= settings.accepted_share or not len(found.frames):
+        return ()
+    stretches = counted(len(found.frames) // max(settings.stretch_frames, 1), "stretch", "stretches")
+    return (
+        (
+            f"The drive is short: {counted(len(found.frames), 'frame')} are {stretches} of neighbours. Where no frame fails, up to "
+            f"{percent(found.could_hide)} could still fail on roads like these, more than the {percent(settings.accepted_share)} accepted: "
+            "such a limit holds for these frames alone."
+        ),
+    )
+
+
+def side_by_side(runs: Sequence[Run]) -> Table:
+    """Compares the limits of several runs, a column each."""
+    names, found = [], []
+    for run in runs:
+        campaign = load_campaign(run.config, str(run.path), run.manifest)
+        found.append({each.row.name: each for each in Found.of(campaign, run).limits})  # type: ignore[arg-type]
+        names.append(f"{plain(campaign.subject.description.name, 40)} ({plain(run.path.name, 40)})")  # type: ignore[attr-defined]
+    rows = dict.fromkeys(name for each in found for name in each)
+    return Table(
+        "limits",
+        "Limits",
+        ("Condition", *(f"{name}: {what}" for name in names for what in ("holds to", "fails from"))),
+        tuple((plain(name, 60), *(words for each in found for words in _both(each.get(name)))) for name in rows),
+    )
+
+
+def _both(limit: Limit | None) -> tuple[str, str]:
+    return (NOTHING, NOTHING) if limit is None else (holds_words(limit), fails_words(limit))
+
+
+def _tone(limits: Sequence[Limit]) -> Tone:
+    if not limits:
+        return Tone.UNKNOWN
+    return Tone.ALARM if any(each.curve.fails_from is not None or each.is_false_safe for each in limits) else Tone.CALM
+
+
+def _headlines(found: Found) -> tuple[Headline, ...]:
+    limits = found.limits
+    failing = sum(each.curve.fails_from is not None for each in limits)
+    saved = f"a grid of the same resolution takes {count(found.grid_predictions)}"
+    return (
+        Headline("conditions", count(len(limits)), f"{count(failing)} of them with a severity at which the network fails"),
+        Headline("frames", count(len(found.frames)), f"{percent(found.campaign.settings.accepted_share)} of them may fail"),
+        Headline("predictions", count(found.predictions), saved),
+    )
+
+
+def _remarks(found: Found) -> tuple[str, ...]:
+    campaign = found.campaign
+    if isinstance(campaign.drive, LostDrive):
+        return ()
+    grey = "The frames have no colour, so that conditions of colour (colour temperature, say) test next to nothing."
+    return (grey,) if is_grey(some_frames(campaign)) else ()
+
+
+def _table_note(found: Found) -> str:
+    marked = sum(each.is_false_safe for each in found.limits)
+    return f"{counted(marked, 'row')} marked: offline testing says that it holds where a car leaves its lane." if marked else ""
+
+
+def _map_tables(found: Found) -> tuple[Table, ...]:
+    tables = []
+    for number, pair in enumerate(found.maps):
+        head = f"{pair.first.name} \\ {pair.second.name}"
+        columns = (head, *(pair.second.words(two) if two else "none" for two in pair.positions))
+        rows = tuple(
+            (pair.first.words(one) if one else "none", *(_cell(pair.cells[one, two]) for two in pair.positions)) for one in pair.positions
+        )
+        title = f"{pair.first.name} with {pair.second.name}"
+        tables.append(Table(f"pair-{number}", title, columns, rows, note="Share of frames that fail, with its 95 % interval."))
+    return tuple(tables)
+
+
+def _cell(point: Point | None) -> str:
+    return NOTHING if point is None else f"{percent(point.failing.estimate)} ({interval(point.failing.low, point.failing.high)})"
+
+
+def _pictures(found: Found, limits: Sequence[Limit]) -> tuple[list[PicturePair], tuple[str, ...]]:
+    """Draws the worst frame at the limit of each row, those that fail first; says so where the drive is gone."""
+    rows = {(row["severity"], row["position"]): row for row in _worst_at(found.run, limits)}
+    pairs = []
+    for limit in sorted(limits, key=lambda each: each.curve.fails_from is None):
+        point = limit.at_limit
+        row = None if point is None else rows.get((limit.row.name, point.position))
+        if row is None:
+            continue
+        try:
+            pairs.append(_pair(found, limit, row))
+        except (BadRunError, BadDriveError) as error:
+            return pairs, (plain(f"Pictures cannot be drawn: {error}.", 600),)
+    return pairs, ()
+
+
+def _worst_at(run: Run, limits: Sequence[Limit]) -> list[dict[str, Any]]:
+    """Returns the case with the largest excess at the limit of each row."""
+    wanted = {(limit.row.name, limit.at_limit.position) for limit in limits if limit.at_limit is not None}
+    found = []
+    for phase in run.phases():
+        if not phase.startswith("round"):
+            continue
+        for table in run.iter_records(phase, (*_SHOWN, "severity", "position")):
+            judged = table.filter(pc.invert(pc.is_nan(table["excess"])))
+            if judged.num_rows and (judged["severity"][0].as_py(), judged["position"][0].as_py()) in wanted:
+                worst = int(np.argmax(judged["excess"].to_numpy()))
+                found.append(pa.Table.slice(judged, worst, 1).to_pylist()[0])
+    return found
+
+
+def pair_of(campaign: Limits, row: Mapping[str, Any]) -> tuple[NumpyFrames, NumpyFrames]:
+    """Renders the unchanged frame of a record, cut as a moved camera's is, and the changed one."""
+    index, recipe = int(row["frame_index"]), Recipe.from_json(str(row["recipe"]))
+    frame = campaign.drive.frame(index) if 0 <= index < len(campaign.drive) or isinstance(campaign.drive, LostDrive) else None
+    if frame is None or isinstance(frame, Problem):
+        raise BadRunError(f"the frame can no longer be read: {frame or index}; put the drive back as it was")
+    capture = capture_of(campaign.drive, np.array([index]))
+    frames = frame[np.newaxis]
+    before, after = (apply(frames, campaign.stimuli, capture) for apply in (recipe.reference, recipe.apply))
+    return as_numpy(before)[0], as_numpy(after)[0]
+
+
+def _pair(found: Found, limit: Limit, row: Mapping[str, Any]) -> PicturePair:
+    campaign = found.campaign
+    judged = campaign.judged
+    before, after = pair_of(campaign, row)
+    point = limit.at_limit
+    moved = row["expected"] != row["original"] and isfinite(row["expected"])
+    unit = judged.shown_unit
+    told = f"; right there: {judged.shown(row['expected']):.1f} {unit}" if moved else ""
+    words = NOTHING if point is None else limit.row.words(point.position)
+    where = "fails from" if point is not None and point is limit.curve.fails_from else "holds to"
+    return PicturePair(
+        case_id=row["case_id"],
+        frame_id=row["frame_id"],
+        stimulus=limit.row.name,
+        recipe=f"{limit.row.name} {words} ({where}){told}",
+        original=before,
+        mutant=after,
+        original_answer=judged.shown(row["original"]),
+        mutant_answer=judged.shown(row["mutant"]),
+        excess=row["excess"],
+        label_answer=nan if isnan(row["label"]) else judged.shown(row["label"]),
+        unit=unit,
+        scale=scale_of(campaign.settings.relation),
+        relation=campaign.settings.relation,
+        replay=f"skidpad replay {found.run.place} {row['case_id']}",
+    )

@@ -1,0 +1,252 @@
+"""What is asked of the subject: frames, and drives, under one severity; for a worker that has loaded the campaign."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from skidpad.core.camera import Camera
+from skidpad.core.images import as_numpy
+from skidpad.core.stimuli import Capture, Recipe
+from skidpad.kinds.limits.records import SCHEMA, frame_records
+from skidpad.kinds.pictures.cases import uploaded
+from skidpad.kinds.pictures.work import LastRead
+from skidpad.oracles.relations import Answers, fails_unchanged
+from skidpad.runs.records import ORIGINALS
+from skidpad.runs.segments import ShardResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
+    from skidpad.core.progress import Progress
+    from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import Drive, FrameBatch
+    from skidpad.kinds.limits.campaign import Limits
+    from skidpad.kinds.pictures.judging import Originals
+    from skidpad.oracles.relations import Relation
+
+PROBES, DRIVES = "probes", "drives"
+
+KEPT = "kept"
+"""The referee's word on a picture that counts."""
+
+CHUNK_FRAMES = 32
+"""Frames that are shown at once; see `kinds.pictures.work`."""
+
+_KEPT_BYTES = 1 << 30
+"""Of decoded frames, so that most drives are decoded once."""
+
+_RATE_HZ = 20.0
+"""Of a drive without times: as Udacity's were recorded."""
+
+_STRETCH_S = 2.0
+"""How long a scene stays about the same."""
+
+_LEAST_STRETCHES = 8
+"""A bootstrap of fewer stretches says nothing."""
+
+_LOOKED_AT = 16
+"""Pictures that the referee looks at under each severity; it takes longer than most networks."""
+
+
+class Verdicts(Protocol):
+    """What a referee says of N changed pictures: `kept`, `refused` or `unclear`, and why."""
+
+    @property
+    def words(self) -> Sequence[Enum]:
+        """Its word on each."""
+        ...
+
+    @property
+    def reasons(self) -> Sequence[Enum]:
+        """Why, in words."""
+        ...
+
+
+class Judge(Protocol):
+    """A referee: are the changed pictures still the scenes of the originals?"""
+
+    def __call__(self, reference: Frames, changed: Frames, pixel_map: FloatArray | None = None, /) -> Verdicts:
+        """Judges N pairs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One severity, or two of a pair, to show the subject. severity: the name of the row, or two with a comma."""
+
+    severity: str
+    position: int
+    recipe: Recipe
+    other_position: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.recipe}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePart:
+    """A probe on one chunk of the frames."""
+
+    probe: Probe
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """The frames of a drive that are shown, in order. indices: (N,). chunks: which of them are shown at once, as places.
+
+    stretch: how many neighbours are alike. looked_at: (N,), which ones the referee looks at.
+    """
+
+    indices: IntArray
+    chunks: tuple[slice, ...]
+    stretch: int
+    looked_at: BoolArray
+
+    @classmethod
+    def of(cls, drive: Drive, frames: int, stretch: int, lead: int) -> Sample:
+        """Chooses frames evenly over the drive; for a subject with memory, evenly spaced runs of frames that follow one another."""
+        size = max(CHUNK_FRAMES, 2 * lead)
+        count = min(frames or len(drive), len(drive))
+        if count == len(drive):
+            indices = np.arange(len(drive))
+        elif lead == 0:
+            indices = np.linspace(0, len(drive) - 1, count).round().astype(np.int64)
+        else:
+            runs = max(count // size, 1)
+            starts = np.linspace(0, len(drive) - min(size, count), runs).round().astype(np.int64)
+            indices = np.unique(np.concatenate([start + np.arange(min(size, count)) for start in starts]))
+        edges = [0, *(np.flatnonzero(np.diff(indices) > 1) + 1).tolist(), len(indices)] if lead else [0, len(indices)]
+        chunks = [slice(start, min(start + size, stop)) for first, stop in itertools.pairwise(edges) for start in range(first, stop, size)]
+        looked = np.zeros(len(indices), np.bool_)
+        looked[np.linspace(0, len(indices) - 1, min(_LOOKED_AT, len(indices))).round().astype(np.int64)] = True
+        return cls(indices, tuple(chunks), stretch or _stretch_of(drive, len(indices)), looked)
+
+    @property
+    def stretches(self) -> int:
+        """How many stretches the frames are."""
+        return max(len(self.indices) // self.stretch, 1)
+
+
+def _stretch_of(drive: Drive, count: int) -> int:
+    rate_hz = (drive.rate_hz or _RATE_HZ) * count / max(len(drive), 1)
+    return max(1, min(round(_STRETCH_S * rate_hz), count // _LEAST_STRETCHES))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What a subject said to N frames under a recipe. frames: the changed ones, as shown. See `records` for the numbers."""
+
+    frames: Frames
+    reference: Frames
+    original: FloatArray
+    expected: FloatArray
+    label: FloatArray
+    mutant: FloatArray
+    predictions: int
+
+
+def show(campaign: Limits, batch: FrameBatch, clip: Frames, recipe: Recipe, answered: FloatArray, label: FloatArray) -> Shown:
+    """Shows the subject frames under a recipe; answered: what it said to them unchanged, (N,), which a moved camera's cut asks again."""
+    subject, column, lead = campaign.subject, campaign.judged.column, campaign.subject.lead
+    capture = capture_of(campaign.drive, batch.indices, lead)
+    changed = recipe.apply(clip, campaign.stimuli, capture) if recipe.steps else clip
+    mutant = np.asarray(subject.predict(changed)[:, column], np.float64)
+    if not recipe.moves_camera(campaign.stimuli):
+        return Shown(changed[lead:], clip[lead:], answered, answered, label, mutant, len(batch))
+    reference = recipe.reference(clip, campaign.stimuli, capture)
+    before = np.asarray(subject.predict(reference)[:, column], np.float64)
+    moved, human = (recipe.moved_rad(each, campaign.stimuli) for each in (before, label))
+    return Shown(changed[lead:], reference[lead:], before, moved, human, mutant, 2 * len(batch))
+
+
+class ProbeWork:
+    """Computes the steps over frames for one worker; frames stay decoded as long as they fit."""
+
+    def __init__(self, campaign: Limits, originals: Originals | None) -> None:
+        self._campaign = campaign
+        self._originals = originals
+        pixels = int(np.prod(campaign.drive.frame_shape)) * max(CHUNK_FRAMES, 2 * campaign.subject.lead)
+        self._read = LastRead(max(2, _KEPT_BYTES // pixels))
+
+    @cached_property
+    def _relation(self) -> Relation:
+        if self._originals is None:
+            raise ValueError("the originals come first")
+        return self._campaign.relation(self._originals)
+
+    def originals(self, index: int, _: Progress) -> ShardResult:
+        """Shows the subject a chunk as it is."""
+        campaign = self._campaign
+        batch, clip = self._read.get(index, partial(self._frames, index))
+        unchanged = Probe("", 0, Recipe())
+        answered = np.asarray(campaign.subject.predict(clip)[:, campaign.judged.column], np.float64) if len(batch) else np.zeros(0)
+        nothing = [""] * len(batch)
+        label = self._labels(batch)
+        passed = np.zeros(len(batch))
+        table = frame_records(unchanged, batch.indices, batch.frame_ids, label, answered, answered, answered, passed, nothing, nothing)
+        return ShardResult(ORIGINALS, index, table, problems=batch.problems)
+
+    def probe(self, part: ProbePart, _: Progress) -> pa.Table:
+        """Shows the subject a chunk under a severity, lets the referee look at some of it, and judges."""
+        campaign, probe, known = self._campaign, part.probe, self._originals
+        if known is None:
+            raise ValueError("the originals come first")
+        batch, clip = self._read.get(part.chunk, partial(self._frames, part.chunk))
+        if not len(batch):
+            return SCHEMA.empty_table()
+        shown = show(campaign, batch, clip, probe.recipe, known.answer[batch.indices], known.label[batch.indices])
+        referee, reason = self._words(batch.indices, shown, probe.recipe)
+        wrong = fails_unchanged(self._relation, known.answer[batch.indices], known.label[batch.indices])
+        counts = np.array([word in {"", KEPT} for word in referee]) & ~wrong & np.isfinite(shown.expected)
+        excess = np.where(counts, self._relation.excess(Answers(shown.expected, shown.mutant, shown.label)), np.nan)
+        return frame_records(
+            probe,
+            batch.indices,
+            batch.frame_ids,
+            shown.label,
+            shown.original,
+            shown.expected,
+            shown.mutant,
+            excess,
+            referee,
+            reason,
+        )
+
+    def _frames(self, chunk: int) -> tuple[FrameBatch, Frames]:
+        campaign = self._campaign
+        indices = campaign.sample.indices[campaign.sample.chunks[chunk]]
+        threads = 1 if campaign.settings.device == "cpu" else None
+        if self._originals is None:
+            batch = campaign.drive.read(indices, threads, lead=campaign.subject.lead)
+        else:
+            batch = campaign.drive.read(indices[self._originals.seen[indices]], threads, lead=campaign.subject.lead).whole()
+        clip: Frames = batch.clip
+        if campaign.settings.device != "cpu" and len(batch):
+            clip = uploaded(batch.clip, campaign.settings.device)
+        return batch, clip
+
+    def _labels(self, batch: FrameBatch) -> FloatArray:
+        return batch.steering_rad if self._campaign.judged.is_steering else np.full(len(batch), np.nan)
+
+    def _words(self, indices: IntArray, shown: Shown, recipe: Recipe) -> tuple[Sequence[str], Sequence[str]]:
+        """Returns the referee's word and reason for each frame, "" for those it does not look at."""
+        campaign, sample = self._campaign, self._campaign.sample
+        words, reasons = [""] * len(indices), [""] * len(indices)
+        asked = np.flatnonzero(sample.looked_at[np.searchsorted(sample.indices, indices)])
+        if campaign.judge is None or not len(asked):
+            return words, reasons
+        camera = capture_of(campaign.drive, indices).camera
+        pixel_map = recipe.pixel_map(campaign.stimuli, camera) if recipe.moves_camera(campaign.stimuli) else None
+        verdicts = campaign.judge(as_numpy(shown.reference)[asked], as_numpy(shown.frames)[asked], pixel_map)
+        for place, word, reason in zip(asked.tolist(), verdicts.words, verdicts.reasons, strict=True):
+            words[place], reasons[place] = str(word.value), str(reason.value)
+        return words, reasons

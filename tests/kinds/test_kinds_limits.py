@@ -1,0 +1,363 @@
+"""`skidpad limits`: a planted limit is found to a step, with few predictions, and a run that was killed ends the same."""
+
+import json
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from limit_toys import CONDITIONS, STEPS, Planted, limits, toy_drive
+from online_toys import demo
+
+from skidpad.core.errors import BadDriveError, BadParametersError, InterruptedRunError, UnknownNameError
+from skidpad.drives.memory import drive_from_arrays
+from skidpad.kinds.drives.loop import Course
+from skidpad.kinds.drives.work import ClosedLoopRunner
+from skidpad.kinds.limits.curve import Curve, Point, Standing, frontier
+from skidpad.kinds.limits.holding import _read
+from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
+from skidpad.kinds.limits.page import limits_figures, limits_page
+from skidpad.kinds.limits.probes import Sample
+from skidpad.kinds.limits.replaying import replay_case
+from skidpad.kinds.limits.rows import all_rows, row_named
+from skidpad.kinds.limits.summary import Found
+from skidpad.page.html import render_page
+from skidpad.runs.folder import Run
+from skidpad.runs.workers.here import Here
+from skidpad.statistics.intervals import Interval
+
+ACCEPTED = 0.05
+
+
+def executed(campaign: Any, folder: Path) -> tuple[Run, Found]:
+    run = campaign.start(folder / "run")
+    campaign.execute(run, workers=Here(1))
+    return run, Found.of(campaign, run)
+
+
+def point(position: int, share: float, half: float = 0.0, kept: float = 1.0) -> Point:
+    return Point(position, Interval(share, share - half, share + half, 0.95, 100), kept)
+
+
+def searched(failing: Any) -> Curve:
+    """Follows the search on a curve that is known."""
+    curve = Curve.of((), ACCEPTED, STEPS)
+    while wanted := curve.wanted():
+        assert not {each.position for each in curve.points} & set(wanted)
+        curve = Curve.of((*curve.points, *(point(position, failing(position)) for position in wanted)), ACCEPTED, STEPS)
+    return curve
+
+
+@pytest.mark.parametrize("first", range(1, STEPS + 2))
+def test_the_search_finds_every_limit_to_a_step_with_a_part_of_the_grids_points(first: int) -> None:
+    curve = searched(lambda position: float(position >= first))
+    held, failing = curve.holds_to, curve.fails_from
+    assert (0 if held is None else held.position) == first - 1
+    assert (STEPS + 1 if failing is None else failing.position) == first
+    assert len(curve.points) <= STEPS // 3
+
+
+def test_a_gap_that_frames_cannot_tell_lies_between_the_two_limits() -> None:
+    def standing(position: int) -> float:
+        return 0.0 if position < 10 else 0.5 if position > 20 else ACCEPTED
+
+    curve = searched(standing)
+    assert curve.holds_to is not None
+    assert curve.holds_to.position == 9
+    assert curve.fails_from is not None
+    assert curve.fails_from.position == 21
+    assert curve.at(16) is not None
+    assert curve.at(16).standing(ACCEPTED) is Standing.OPEN
+
+
+def test_a_curve_that_recovers_holds_only_up_to_where_it_first_fails() -> None:
+    curve = searched(lambda position: float(8 <= position < 20))
+    assert curve.holds_to is not None
+    assert curve.holds_to.position == 7
+    assert curve.fails_from is not None
+    assert curve.fails_from.position == 8
+
+
+def test_a_severity_that_the_referee_refuses_neither_holds_nor_fails() -> None:
+    refused = point(32, 1.0, kept=0.4)
+    curve = Curve.of((point(8, 0.0), point(16, 0.0), point(31, 0.0), refused), ACCEPTED, STEPS)
+    assert refused.standing(ACCEPTED) is Standing.REFUSED
+    assert (curve.holds_to, curve.fails_from, curve.is_refused) == (curve.points[2], None, True)
+    assert Point(4, Interval(float("nan"), float("nan"), float("nan"), 0.95, 0), 1.0).standing(ACCEPTED) is Standing.REFUSED
+
+
+def test_a_frontier_never_grows_again() -> None:
+    held = {(one, two): one + two <= 2 for one in range(3) for two in range(3)}
+    assert frontier(held, range(3), range(3)) == ((0, 2), (1, 1), (2, 0))
+    held[1, 0] = False
+    assert frontier(held, range(3), range(3)) == ((0, 2), (1, -1), (2, -1))
+
+
+def test_a_planted_limit_is_found_to_a_step_and_lies_within_its_interval(tmp_path: Path) -> None:
+    subject = Planted(dark=40.0)
+    campaign = limits(subject, names=("underexposure", "overexposure"))
+    run, found = executed(campaign, tmp_path)
+    truth_ev = log2(40.0 / 127.5)  # the pictures' mean is 127.5 and every EV halves it
+    under, over = found.limits
+    step_ev = 4.0 / STEPS
+    assert under.holds_to == pytest.approx(truth_ev, abs=step_ev)
+    assert under.fails_from == pytest.approx(truth_ev, abs=step_ev)
+    low, high = sorted(limits_figures(campaign, run)["limits"][0]["interval"])  # type: ignore[index]
+    assert low <= truth_ev <= high
+    assert (over.holds_to, over.fails_from) == (2.0, None)
+    # one prediction for each frame as it is, then one for each frame and severity; a grid takes STEPS a row
+    assert subject.asked == found.predictions == 64 * (1 + len(under.curve.points) + len(over.curve.points))
+    assert found.predictions < found.grid_predictions / 4 == 64 * (1 + 2 * STEPS) / 4
+
+
+def test_a_network_that_always_fails_holds_at_no_severity(tmp_path: Path) -> None:
+    _, found = executed(limits(Planted(dark=126.9), names=("underexposure",)), tmp_path)
+    assert found.limits[0].holds_to is None
+    assert found.limits[0].fails_from == pytest.approx(-4.0 / STEPS)
+
+
+def test_a_light_that_wanders_leaves_a_gap_that_covers_where_five_percent_fail(tmp_path: Path) -> None:
+    drive = toy_drive(240, spread=30.0)
+    _, found = executed(limits(Planted(dark=40.0), drive, names=("underexposure",), stretch_frames=20, steps=128), tmp_path)
+    light = np.array([drive.frame(index).mean() for index in range(240)])  # type: ignore[union-attr]
+    truth_ev = log2(40.0 / np.quantile(light, ACCEPTED))
+    limit = found.limits[0]
+    assert limit.holds_to is not None
+    assert limit.fails_from is not None
+    assert limit.fails_from <= truth_ev <= limit.holds_to
+    assert limit.fails_from < limit.holds_to - 4.0 / 128
+
+
+class Said(Enum):
+    KEPT = "kept"
+    REFUSED = "refused"
+    WHY = "too dark to be the same scene"
+
+
+@dataclass(frozen=True)
+class ToyVerdicts:
+    words: tuple[Said, ...]
+
+    @property
+    def reasons(self) -> tuple[Said, ...]:
+        return (Said.WHY,) * len(self.words)
+
+
+def refuses_dark(reference: Any, changed: Any, pixel_map: Any = None) -> ToyVerdicts:
+    assert len(reference) == len(changed)
+    return ToyVerdicts(tuple(Said.REFUSED if frame.mean() < 20.0 else Said.KEPT for frame in changed))
+
+
+def test_pictures_that_the_referee_refuses_end_the_range_instead_of_failing(tmp_path: Path) -> None:
+    # without the referee it would fail below a mean of 15
+    run, found = executed(limits(Planted(dark=15.0), names=("underexposure",), judge=refuses_dark), tmp_path)
+    limit = found.limits[0]
+    assert limit.fails_from is None
+    assert limit.holds_to == pytest.approx(log2(20.0 / 127.5), abs=4.0 / STEPS)
+    assert limit.curve.is_refused
+    assert limit.curve.points[-1].kept_share == 0.0
+    assert set(run.records("round-00")["reason"].to_pylist()) == {"", Said.WHY.value}
+    assert "referee keeps too few beyond" in render_page(limits_page(found.campaign, run))
+
+
+def test_frames_that_are_wrong_before_anything_is_changed_do_not_count(tmp_path: Path) -> None:
+    drive = toy_drive()
+    label = np.zeros(64)
+    label[:32] = np.radians(90.0)
+    labelled = replace(drive, steering_rad=label)
+    campaign = limits(Planted(dark=40.0), labelled, names=("underexposure",), relation="label-mse", tolerance=0.1)
+    _, found = executed(campaign, tmp_path)
+    assert {each.failing.n for each in found.limits[0].curve.points} == {32}
+
+
+def test_a_moved_camera_is_held_against_the_answer_moved_with_it(tmp_path: Path) -> None:
+    # it answers 0 on both cuts, and the right answer has moved by the yaw: from 10 degrees tolerance on it fails
+    campaign = limits(Planted(), names=("toy-yaw",), tolerance=4.0)
+    run, found = executed(campaign, tmp_path)
+    assert found.limits[0].holds_to == pytest.approx(4.0, abs=8.0 / STEPS)
+    assert found.limits[0].fails_from == pytest.approx(4.0, abs=8.0 / STEPS)
+    assert found.predictions == 64 + 2 * 64 * len(found.limits[0].curve.points)
+    row = run.records("round-00").to_pylist()[-1]
+    assert np.degrees(row["expected"]) == pytest.approx(8.0)
+    replayed = replay_case(campaign, run, row["case_id"], tmp_path / "pair.png")
+    assert replayed.reproduction.is_reproduced
+    assert (tmp_path / "pair.png").exists()
+
+
+def stopping(after: int) -> Any:
+    calls = iter(range(after))
+
+    def progress(*_: Any) -> None:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("after", [1, 4, 9, 13])
+def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, after: int) -> None:
+    def campaign() -> Any:
+        return limits(Planted(dark=40.0), toy_drive(spread=20.0), names=("underexposure", "toy-fog"), pairs=("underexposure,toy-fog",))
+
+    whole, _ = executed(campaign(), tmp_path / "whole")
+    run = campaign().start(tmp_path / "stopped")
+    with pytest.raises(InterruptedRunError):
+        campaign().execute(run, stopping(after), Here(1))
+    again = Run.open(run.path)
+    campaign().execute(again, workers=Here(2))
+    names = [sorted(path.name for path in (each.path / "segments").iterdir()) for each in (whole, again)]
+    assert names[0] == names[1]
+    assert again.is_finished
+
+
+def test_a_pair_is_mapped_with_its_frontier(tmp_path: Path) -> None:
+    campaign = limits(Planted(dark=28.0), names=("underexposure", "overexposure", "toy-fog"), pairs=("underexposure,toy-fog",))
+    run, found = executed(campaign, tmp_path)
+    (pair,) = limits_figures(campaign, run)["pairs"]  # type: ignore[misc]
+    assert len(pair["cells"]) == 4 * 4 + 4 + 4
+    assert [each["values"][0] for each in pair["cells"] if each["standing"] == "fails" and each["values"][1] == 2000.0] == [-3.0, -4.0]
+    assert pair["frontier"][0] == [0.0, 20.0]
+    page = render_page(limits_page(campaign, run))
+    assert "underexposure with toy-fog" in page
+    assert "polyline" in found.maps[0].first.name or page.count("<polyline") > 0
+
+
+def test_the_page_begins_with_the_table_then_curves_then_pictures(tmp_path: Path) -> None:
+    campaign = limits(Planted(dark=40.0), names=("underexposure", "toy-fog"))
+    run, _ = executed(campaign, tmp_path)
+    page = limits_page(campaign, run)
+    html = render_page(page)
+    places = [html.index(f'id="{key}"') for key in ("table-limits", "leads", "pictures")]
+    assert places == sorted(places)
+    assert page.lead_tables[0].rows[0][:2] == ("underexposure", "-1.62 EV")
+    assert "earliest under underexposure: from -1.75 EV on" in page.verdict
+    assert len(page.pictures) == 2
+
+
+def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> None:
+    campaign = limits(Planted(dark=40.0), names=("underexposure", "toy-fog"))
+    run, found = executed(campaign, tmp_path)
+    told = odd_payload(found)
+    assert [(each["part"], each["attribute"], each["name"]) for each in told["tested"]] == [
+        ("Camera system", "camera exposure", "underexposure"),
+        ("Environmental conditions", "visibility", "toy-fog"),
+    ]
+    missing = {each["attribute"] for each in told["not_tested"]}
+    assert {"rainfall", "wind", "junctions"} <= missing
+    assert "visibility" not in missing
+    glass = replace(campaign.rows[0], severity=replace(campaign.rows[0].severity, attribute="windscreen and lens cover"))
+    assert attribute_of(glass) == ("Camera system", "windscreen and lens cover")
+    text = statement(campaign, run, ".md")
+    assert "| visibility | toy-fog | 2000 to 20 m | 20 m | not up to 20 m |" in text
+    assert "## Not tested" in text
+    assert json.loads(statement(campaign, run, ".json")) == json.loads(json.dumps(told))
+    assert "Not tested" in statement(campaign, run, ".html")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("toy-fog.visibility_m=5", "tested from 2000 to 20 m; got 5"),
+        ("toy-fog.visibility_m=nan", "tested from 2000 to 20 m; got nan"),
+        ("toy-fog.visibility_km=1", "no parameter of 'toy-fog' named 'visibility_km'; did you mean 'visibility_m'"),
+        ("toy-fog.visibility_m=150m", "a plain number in m"),
+        ("toy-frog=100", "no condition named 'toy-frog'; did you mean 'toy-fog'"),
+        ("toy-fog", "written as fog.visibility_m=150"),
+        ("exposure-toy=1", "means underexposure and overexposure"),
+    ],
+)
+def test_a_limit_to_hold_that_makes_no_sense_is_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises((BadParametersError, UnknownNameError)) as caught:
+        _read(text, all_rows(CONDITIONS, STEPS))
+    assert sentence in str(caught.value)
+    assert row_named("fog-toy.visibility_m", all_rows(CONDITIONS, STEPS)).name == "toy-fog"
+
+
+def test_drives_that_nothing_can_be_told_from_are_a_sentence_each() -> None:
+    with pytest.raises(BadDriveError, match="stretches of 40 frames"):
+        limits(Planted(), stretch_frames=40).check_frames()
+    with pytest.raises(BadDriveError, match="'memory' gives 5"):
+        limits(Planted(), drive_from_arrays(np.zeros((5, 32, 64, 3), np.uint8)), stretch_frames=0).check_frames()
+    with pytest.raises(BadDriveError, match="show nothing"):
+        limits(Planted(), drive_from_arrays(np.full((64, 32, 64, 3), 90, np.uint8))).check_frames()
+    with pytest.raises(BadDriveError, match=r"keeps none of 8 unchanged frames .*too dark"):
+        limits(Planted(), toy_drive(light=10.0), judge=refuses_dark).check_frames()
+
+
+def test_grey_frames_are_tested_and_the_page_says_what_they_cannot_tell(tmp_path: Path) -> None:
+    grey = np.repeat(np.random.default_rng(0).integers(0, 255, (64, 32, 64, 1)).astype(np.uint8), 3, axis=3)
+    campaign = limits(Planted(), drive_from_arrays(grey), names=("underexposure",))
+    campaign.check_frames()
+    run, _ = executed(campaign, tmp_path)
+    assert any("no colour" in remark for remark in limits_page(campaign, run).remarks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"pairs": ("underexposure",)}, "two conditions with a comma"),
+        ({"pairs": ("underexposure,overexposure",)}, "both exposure-toy"),
+        ({"pairs": ("underexposure,toy-frog",)}, "did you mean 'toy-fog'"),
+    ],
+)
+def test_a_pair_that_is_none_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises((BadParametersError, UnknownNameError), match=sentence):
+        limits(Planted(), **changes).check_pairs()
+
+
+def test_frames_are_chosen_evenly_and_a_subject_with_memory_sees_them_in_runs() -> None:
+    drive = toy_drive(640)
+    spread = Sample.of(drive, 64, 0, 0)
+    assert (len(spread.indices), spread.indices[0], spread.indices[-1]) == (64, 0, 639)
+    assert spread.stretch == 4  # two seconds at 20 Hz, of which every tenth frame is shown
+    runs = Sample.of(drive, 64, 0, 5)
+    assert len(runs.indices) == 64
+    assert all(np.all(np.diff(runs.indices[chunk]) == 1) for chunk in runs.chunks)
+    assert sum(chunk.stop - chunk.start for chunk in runs.chunks) == 64
+
+
+def leaves_from(first_ev: float) -> Any:
+    """Returns what makes drives in a world in which a car leaves its lane from an exposure on; the second scenario is lost anyway."""
+
+    def courses(_: Any, cases: Any, *__: Any) -> list[Course]:
+        found = []
+        for number, case in enumerate(cases):
+            dark = any(step.params.real("ev") <= first_ev for step in case.recipe.steps)
+            found.append(Course(np.array([0.0, 2.0 if dark or number == 1 else 0.3]), np.zeros(2), np.zeros(2)))
+        return found
+
+    return courses
+
+
+@pytest.mark.parametrize(("first_ev", "is_false_safe"), [(-1.0, True), (-3.0, False)])
+def test_a_car_that_leaves_its_lane_where_offline_holds_is_the_marked_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_ev: float, is_false_safe: bool
+) -> None:
+    monkeypatch.setattr(ClosedLoopRunner, "courses", leaves_from(first_ev))
+    campaign = limits(Planted(dark=40.0), names=("overexposure", "underexposure"), online=True, scenarios=3)
+    run, found = executed(campaign, tmp_path)
+    assert found.sound == (True, False, True)
+    over, under = sorted(found.limits, key=lambda each: each.row.name)
+    assert over.left_from is None
+    assert under.left_from is not None
+    assert (under.left_from.left, under.left_from.cases) == (2, 2)
+    assert under.row.value(under.left_from.position) == pytest.approx(first_ev, abs=4.0 / 16)
+    assert under.is_false_safe is is_false_safe
+    page = limits_page(campaign, run)
+    assert (page.lead_tables[0].rows[0][0] == "underexposure", page.lead_tables[0].rows[0][-1] == "false-safe") == (True, is_false_safe)
+    assert any("Of 3 scenarios 2 count" in warning for warning in page.warnings)
+    told = limits_figures(campaign, run)["limits"]
+    assert [row["online_leaves_from"] is None for row in told] == [row["name"] == "overexposure" for row in told]  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_the_network_that_comes_along_is_driven_under_a_condition(tmp_path: Path) -> None:
+    campaign = limits(demo(), toy_drive(), names=("underexposure",), online=True, scenarios=2, seconds=3.0)
+    run, found = executed(campaign, tmp_path)
+    assert sum(found.sound) > 0
+    assert {each.position for each in found.limits[0].drives} >= {STEPS // 2, STEPS}
+    row = run.records("online-01").to_pylist()[0]
+    assert replay_case(campaign, run, row["case_id"]).reproduction.is_reproduced

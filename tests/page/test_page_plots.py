@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import PageReader
 
-from skidpad.page.charts import Point, curves, histogram, scatter
-from skidpad.page.model import Curve, DeviationHistogram
+from skidpad.page.charts import Curve, DeviationHistogram, Point, curves, histogram, scatter
 from skidpad.page.svg import HEAT_STEPS, Axis, Bar, Cell, HeatRow, PairedBar, Unit, bars, heat_map, heat_step, paired_bars, round_up
 
 SHARES = st.floats(0.001, 1.0)

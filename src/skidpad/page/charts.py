@@ -1,4 +1,4 @@
-"""Plots over two axes as inline SVG: histogram, curves, scatter."""
+"""Plots over two axes as inline SVG: histogram, curves, scatter; and whole charts with their captions."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -8,13 +8,45 @@ from math import log10, nan
 
 import numpy as np
 
-from skidpad.page.model import Curve, DeviationHistogram
-from skidpad.page.svg import WIDTH, Axis, Unit, add, drawable, drawing, round_up, short, tip, write
-from skidpad.page.wording import DEGREES, counted, with_unit
+from skidpad.page.model import Chart
+from skidpad.page.svg import WIDTH, Axis, Bar, Unit, add, bars, drawable, drawing, round_up, short, tip, write
+from skidpad.page.wording import DEGREES, counted, percent, with_unit
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 52.0, WIDTH - 10.0, 14.0, 226.0, 268.0
 SERIES = 6
 """How many curves have a colour and a dash of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviationHistogram:
+    """How far the mutants' answers lie from the originals', in `unit`.
+
+    edges: increasing, one more than counts. tolerance: where the relation begins to be broken, NaN where it has no such place.
+    not_finite: cases left out because an answer was not finite.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    tolerance: float = nan
+    not_finite: int = 0
+    unit: str = "deg"
+
+    def __post_init__(self) -> None:
+        if self.counts and len(self.edges) != len(self.counts) + 1:
+            raise ValueError(f"{len(self.counts)} counts need {len(self.counts) + 1} edges; got {len(self.edges)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A named line of points, as cumulative coverage over cases; NaN breaks the line."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"curve {self.label!r} needs as many x as y; got {len(self.x)} and {len(self.y)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +56,19 @@ class Point:
     label: str
     x: float
     y: float
+
+
+def bar_chart(key: str, title: str, caption: str, marks: Sequence[Bar]) -> Chart:
+    """Draws shares as bars, and says them to those who do not see them."""
+    return Chart(title, caption, bars(key, title, "; ".join(f"{mark.label} {percent(mark.value)}" for mark in marks), marks))
+
+
+def curve_chart(
+    key: str, title: str, caption: str, axes: tuple[str, str], lines: Sequence[Curve], said: str = "", *, from_zero: bool = False
+) -> Chart:
+    """Draws lines over shared axes. said: the plot in words; by default where each line ends."""
+    words = said or "; ".join(f"{line.label} ends at {line.y[-1]:.3g}" for line in lines if line.y)
+    return Chart(title, caption, curves(key, title, words, axes, lines, from_zero=from_zero))
 
 
 def histogram(key: str, title: str, description: str, data: DeviationHistogram) -> str:

@@ -249,7 +249,7 @@ class Run:
 
     def find(self, prefix: str) -> Record:
         """Returns the one record whose case id begins with the prefix, of a run over pictures."""
-        if not self.schema.equals(SCHEMA):
+        if not Record.fits(self.schema):
             raise BadRunError(f"the run {self.path} holds no cases of pictures; its rows are read with find_row")
         return Record.from_row(self.find_row(prefix))
 

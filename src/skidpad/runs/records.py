@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -113,14 +113,20 @@ class Record:
     mutant: float
     excess: float
     violated: bool
-    active_neurons: int
-    picture: str | None
-    activated: bytes | None
+    active_neurons: int = 0
+    picture: str | None = None
+    activated: bytes | None = None
+
+    @classmethod
+    def fits(cls, schema: pa.Schema) -> bool:
+        """Tells whether the records of a run are cases over pictures: whether they have the columns that every such case needs."""
+        needed = [SCHEMA.field(column.name) for column in fields(cls) if column.default is MISSING]
+        return all(column.name in schema.names and schema.field(column.name).type == column.type for column in needed)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Reads one row of `Table.to_pylist`; the name of the stimulus follows from the recipe."""
-        values = {name: value for name, value in row.items() if name != "stimulus"}
+        """Reads one row of `Table.to_pylist`; columns of a newer or an older version are left out, or have their default."""
+        values = {column.name: row[column.name] for column in fields(cls) if column.name in row}
         return cls(**{**values, "recipe": Recipe.from_json(row["recipe"])})
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from skidpad.oracles.relations import LabelMse, fails_unchanged
-from skidpad.runs.records import ORIGINALS, SCHEMA, findings_of, worst_first
+from skidpad.runs.records import ORIGINALS, Record, findings_of, no_rows, worst_first
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
@@ -27,9 +27,9 @@ def worst_finding(run: Run) -> str | None:
     if relation is None:
         found = run.findings(limit=1, columns=("case_id",))
     else:
-        found = SCHEMA.empty_table().select(_NEEDED)
+        found = no_rows(run.schema, _NEEDED)
         for table in run.iter_records(None, _NEEDED):
-            found = caused_first(pa.concat_tables([found, findings_of(table.select(_NEEDED))]), relation, 1)
+            found = caused_first(pa.concat_tables([found, findings_of(table)]), relation, 1)
     return str(found["case_id"][0].as_py()) if found.num_rows else None
 
 
@@ -45,7 +45,7 @@ def caused_first(records: pa.Table, relation: LabelMse | None, limit: int | None
 def label_relation(run: Run) -> LabelMse | None:
     """Returns the relation of a run that was judged against labels; None of any other, under which no original fails by itself."""
     lambda_ = run.config.get("tolerance")
-    if not run.schema.equals(SCHEMA) or run.config.get("relation") != LabelMse.name or not isinstance(lambda_, int | float):
+    if not Record.fits(run.schema) or run.config.get("relation") != LabelMse.name or not isinstance(lambda_, int | float):
         return None
     originals = run.records(ORIGINALS, ("original", "label"))
     error = originals["original"].to_numpy() - originals["label"].to_numpy()

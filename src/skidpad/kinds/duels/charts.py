@@ -9,9 +9,8 @@ from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, repair_family, repai
 from skidpad.kinds.duels.plots import Ends, speed_plots, stacked
 from skidpad.kinds.duels.summary import WINDOW
 from skidpad.kinds.duels.words import ego_words, front_words, phase_words
-from skidpad.page.build import Chart
-from skidpad.page.charts import curves
-from skidpad.page.model import Curve
+from skidpad.page.charts import Curve, curve_chart
+from skidpad.page.model import Chart
 from skidpad.page.wording import percent, plain
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ def _training_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
             lines.append(Curve(label, tuple(float(n + 1) for n in places), tuple(float(values[n]) for n in places)))
         if lines:
             caption = "Mean over trainings; each point averages the last 50 episodes, including exploration."
-            said = "; ".join(f"{line.label} ends at {line.y[-1]:.3g}" for line in lines)
-            charts.append(Chart(title, caption, curves(f"curve-{key}", title, said, ("training episode", y_label), lines)))
+            charts.append(curve_chart(f"curve-{key}", title, caption, ("training episode", y_label), lines))
     return charts
 
 
@@ -81,7 +79,7 @@ def _notice_chart(summary: DuelSummary) -> list[Chart]:
     title = "Until when crashes could be avoided"
     said = "; ".join(f"{crashes.column}: {percent(crashes.avoidable_before(1.0))} one second before" for crashes in wanted)
     caption = "Share of crashes that the ego could still have avoided, by seconds before the impact."
-    return [Chart(title, caption, curves("notice", title, said, ("seconds before the impact", "still avoidable, %"), lines))]
+    return [curve_chart("notice", title, caption, ("seconds before the impact", "still avoidable, %"), lines, said)]
 
 
 def _sweep_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
@@ -106,5 +104,5 @@ def _sweep_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
         title = f"Risk aversion: egos retrained against {group}"
         caption = "w_col is the weight of a collision in the ego's reward (Eq. 2); the paper uses −1, and 0 ignores collisions."
         said = "; ".join(f"{line.label}: {', '.join(f'{y:.3g}' for y in line.y)}" for line in lines)
-        charts.append(Chart(title, caption, curves(f"sweep-{plain(group, 30)}", title, said, ("w_col", "share"), lines)))
+        charts.append(curve_chart(f"sweep-{plain(group, 30)}", title, caption, ("w_col", "share"), lines, said))
     return charts

@@ -17,8 +17,8 @@ from skidpad.highway.layout import EGO, FRONT, Outcome
 from skidpad.highway.opponents import Idm
 from skidpad.kinds.duels.drivers import IDM, trained_name
 from skidpad.kinds.duels.phases import OWN, front_name, repair_family, repair_phase
-from skidpad.page.build import Chart
 from skidpad.page.charts import SERIES
+from skidpad.page.model import Chart
 from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, short, tip, write
 from skidpad.page.wording import count, percent, plain
 

@@ -100,7 +100,7 @@ class DriveExhibit(Exhibit):
             raise BadRunError(f"the record of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
 
 
-class ComparingExhibit(DriveExhibit):
+class OfflineVsOnlineExhibit(DriveExhibit):
     """Runs of `skidpad compare`: only the drives that the subject steered are judged."""
 
     command: ClassVar[str] = "compare"

@@ -56,7 +56,7 @@ def online_page(campaign: Online, run: Run) -> Page:
             "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
             "The worst first; without failures, the drive that strayed most."
         ),
-        films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
+        films=films(campaign.runner, run, [case.case_id for case in _shown(summary)]),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
         tables=(_reach(summary, campaign.settings.searches), *_tables(summary)),
     )
@@ -106,12 +106,12 @@ def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
     }
 
 
-def films(rides: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+def films(runner: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
     """Drives recorded cases again and draws them."""
     drawn = []
     for number, case in enumerate(case_ids, 1):
         row = run.find_row(case)
-        film = film_of(rides, row)
+        film = film_of(runner, row)
         title = f"{plain(row['scenario_name'], 60)}, {plain(row['condition'], 80)}"
         badge = "left its lane" if isfinite(row["departed_at_s"]) else "collided" if isfinite(row["collided_at_s"]) else _KEPT
         replay = f"skidpad replay {shlex.quote(run.place)} {case} --picture drive.svg"

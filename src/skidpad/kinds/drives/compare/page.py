@@ -148,7 +148,7 @@ def comparison_page(campaign: OfflineVsOnline, run: Run) -> Page:
         pictures_note="A scenario on which offline and online testing differ, as the subject drove it.",
         charts=_charts(found),
         tables=_tables(found),
-        films=films(campaign.rides, run, [telling.online_id]) if telling is not None else (),
+        films=films(campaign.runner, run, [telling.online_id]) if telling is not None else (),
         unjudged=(MATCHED, OFFLINE),
     )
 

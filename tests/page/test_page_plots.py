@@ -187,7 +187,7 @@ def test_an_axis_that_counts_has_no_half_ticks(low: int, width: int) -> None:
 
 def test_heights_that_are_amounts_begin_at_nothing() -> None:
     line = Curve("fog", (3.0, 5.0), (73.0, 67.0))
-    low, high = (curves("k", "t", "d", ("bound", "share"), [line], from_zero=zero) for zero in (True, False))
+    low, high = (curves("k", "t", "d", ("bound", "share"), [line], reach=reach) for reach in ((0.0,), ()))
     assert ">0</text>" in low
     assert ">0</text>" not in high
     assert ">3.5</text>" not in low, "error bounds of whole degrees have whole ticks"

@@ -16,8 +16,7 @@ from skidpad.core.images import encode
 from skidpad.kinds.exhibits import Exhibit, Motion, Row, Side, columns_of, exhibit_of
 from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
-from skidpad.runs.guarding import MAX_SEGMENTS, check_run, checked_file
-from skidpad.runs.locking import is_held
+from skidpad.runs.guarding import MAX_SEGMENTS, check_run, checked_file, is_held
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.ui.reading import Choices, GroupRate, Line, Reader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square

@@ -188,7 +188,7 @@ def _charts(summary: OnlineSummary) -> list[Chart]:
         title = f"MDCL over {key}"
         said = f"{len(points)} cases, MDCL up to {max((point.y for point in points), default=0.0):.2f}"
         charts.append(
-            Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points, from_zero=True))
+            Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points, reach=(0.0,)))
         )
     return charts
 

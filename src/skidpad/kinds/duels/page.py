@@ -7,13 +7,12 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.highway.avoidability import SafeDistance
-from skidpad.kinds.duels.charts import duel_charts
+from skidpad.kinds.duels.charts import duel_charts, ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
 from skidpad.kinds.duels.films import films
 from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, repair_family
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.summary import Column, DuelSummary, can_decide, summarise
-from skidpad.kinds.duels.words import ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
 from skidpad.page.model import Headline, Page, Table, Tone, run_page
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 

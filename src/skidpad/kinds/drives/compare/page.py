@@ -15,7 +15,7 @@ from skidpad.kinds.drives.campaign import features_of
 from skidpad.kinds.drives.compare.campaign import MATCHED, OFFLINE
 from skidpad.kinds.drives.compare.summary import CONSISTENT, Comparison, Matching, ScenarioResult, summarise
 from skidpad.kinds.drives.page import films
-from skidpad.page.charts import Curve, curve_chart
+from skidpad.page.charts import Curve, curve_chart, plot_frame
 from skidpad.page.model import Chart, Headline, Page, Table, Tone, run_page
 from skidpad.page.svg import WIDTH, Axis, add, drawing, round_up, tip, write
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
@@ -45,12 +45,7 @@ def agreement_chart(comparison: Comparison) -> Chart:
     x = Axis(0.0, max(reach, 1.3 * comparison.mae_limit), _LEFT, _RIGHT)
     y = Axis(0.0, 1.15, _BOTTOM, _TOP)  # above 1, room for the counts
     root = drawing("agreement", title, said, _HEIGHT)
-    for value in y.ticks(5):
-        add(root, "line", class_="grid", x1=_LEFT, x2=_RIGHT, y1=y.at(value), y2=y.at(value))
-        add(root, "text", y.word(value), class_="tick", x=_LEFT - 6.0, y=y.at(value) + 4.0, text_anchor="end")
-    for value in x.ticks(6):
-        add(root, "text", x.word(value), class_="tick", x=x.at(value), y=_BOTTOM + 16.0, text_anchor="middle")
-    add(root, "line", class_="axis", x1=_LEFT, x2=_RIGHT, y1=_BOTTOM, y2=_BOTTOM)
+    plot_frame(root, x, y, (f"MAE offline, {unit_words(comparison.unit)}", "MDCL online"))
     at_x, at_y = x.at(comparison.mae_limit), y.at(comparison.mdcl_limit)
     add(root, "line", class_="limit", x1=at_x, x2=at_x, y1=_TOP, y2=_BOTTOM)
     add(root, "line", class_="limit", x1=_LEFT, x2=_RIGHT, y1=at_y, y2=at_y)
@@ -68,10 +63,6 @@ def agreement_chart(comparison: Comparison) -> Chart:
     )
     for number, left, top, anchor in corners:
         add(root, "text", str(number), class_="label", x=left, y=top, text_anchor=anchor, font_weight="650")
-    name = f"MAE offline, {unit_words(comparison.unit)}"
-    add(root, "text", name, class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
-    middle = (_TOP + _BOTTOM) / 2.0
-    add(root, "text", "MDCL online", class_="name", x=12.0, y=middle, text_anchor="middle", transform=f"rotate(-90 12 {middle:g})")
     caption = "One mark a scenario; those on which the two ways of testing differ have the other colour. Numbers count each corner."
     return Chart(title, caption, write(root))
 

@@ -219,7 +219,7 @@ def _charts(summary: TacticSummary, shown: Repeat | None) -> list[Chart]:
     if lines:
         said = "; ".join(f"{line.label} ends at {line.y[-1]:.3f} after {len(line.y)} tries" for line in lines)
         caption = f"The best fitness after each try{_which(summary)}; every search begins anew, on what is left uncovered."
-        charts.append(curve_chart("fitness", "Fitness", caption, ("tries", "best fitness so far"), lines, said, from_zero=True))
+        charts.append(curve_chart("fitness", "Fitness", caption, ("tries", "best fitness so far"), lines, said, reach=(0.0,)))
     rows = []
     for search in summary.searches:
         judged = sum(repeat.judged for repeat in summary.of(search))

@@ -83,7 +83,7 @@ def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
         title = "Inconsistent answers over the error bound"
         said = "; ".join(f"{line.label} from {line.y[0]:.3g} % to {line.y[-1]:.3g} %" for line in lines)
         axes = ("error bound, degrees", "inconsistent, % of answers")
-        drawn.append(curve_chart("bounds", title, "DeepRoad's Table 2 as curves.", axes, lines, said, from_zero=True))
+        drawn.append(curve_chart("bounds", title, "DeepRoad's Table 2 as curves.", axes, lines, said, reach=(0.0,)))
     moved = tuple(summary.deviations.tolist())
     return [*drawn, deviation_chart(DeviationHistogram(campaign.judged.edges, moved, first, summary.overall.not_finite))]
 

@@ -54,6 +54,19 @@ def written(tmp_path, result):
     return segment
 
 
+def test_records_are_matched_by_the_columns_that_they_need():
+    more, fewer = SCHEMA.append(pa.field("referee", pa.string())), SCHEMA.remove(SCHEMA.get_field_index("activated"))
+    assert Record.fits(SCHEMA)
+    assert Record.fits(more)
+    assert Record.fits(fewer)
+    label = SCHEMA.get_field_index("label")
+    assert not Record.fits(SCHEMA.remove(label))
+    assert not Record.fits(SCHEMA.set(label, pa.field("label", pa.string())))
+    row = table(["a"], [BLUR]).to_pylist()[0]
+    other = {name: value for name, value in row.items() if name != "activated"} | {"referee": "kept"}
+    assert str(Record.from_row(other)) == str(Record.from_row(row))
+
+
 def test_a_case_id_is_the_same_in_every_run():
     # Goldens, as `printf 'FRAME\x1fJSON' | b2sum -l 48` gives them; another id would part stored findings from their names.
     assert case_id("1479425440130861480", BLUR) == "812ed57c85d4"

@@ -143,7 +143,7 @@ def run_page(
         tone=tone,
         verdict=plain(f"{'' if run.is_finished else 'Not finished yet. '}{verdict}", 1000),
         headlines=tuple(Headline(plain(line.label, 80), plain(line.value, 40), plain(line.detail, 200)) for line in headlines),
-        context=_facts(context or {}, 600),
+        context=_facts({name: value for name, value in (context or {}).items() if value}, 600),
         notes=_lines(notes),
         pictures=pictures,
         pictures_note=plain(pictures_note, 1000),
@@ -165,7 +165,7 @@ def _lines(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _facts(values: Mapping[str, object], limit: int = 2000) -> tuple[Fact, ...]:
-    worded = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in values.items() if value != "")
+    worded = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in values.items())
     return tuple(Fact(plain(name, 120), plain(value, limit)) for name, value in worded)
 
 

@@ -31,7 +31,7 @@ from skidpad.kinds.kind import Campaign, kind_of, load_campaign
 from skidpad.oracles.error import PredictionError, prediction_error, steering_answers
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike
 from skidpad.page.arrows import pair_picture
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.page.html import write_page
 from skidpad.page.pictures import embed
 from skidpad.page.wording import counted, percent, plain
 from skidpad.runs.doubts import run_doubts
@@ -398,10 +398,10 @@ class Result:
         return Finding(row, self._exhibit, self._objects)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Writes the HTML page, `report.html` in the run's folder by default, and returns where it is."""
+        """Writes the page (.html, .md or .json), `report.html` in the run's folder by default, and returns where it is."""
         page = Path(path) if path is not None else self.path / "report.html"
         with giving(self._objects):
-            write_text_whole(page, render_page(kind_of(self.run).page(self._campaign(seen=True), self.run)))
+            write_page(page, kind_of(self.run).page(self._campaign(seen=True), self.run))
         return page
 
     def replay(self, finding: str = "worst") -> Mapping[str, Any]:

@@ -160,6 +160,11 @@ def run_page(
     return with_tags(page, tags_of(run, unjudged), Tags.of(run.path).current())
 
 
+def values_of(thing: object, names: str) -> dict[str, object]:
+    """Returns some values of an object by name, for figures that a program reads; names: with spaces between."""
+    return {name: getattr(thing, name) for name in names.split()}
+
+
 def _lines(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(plain(text, 1000) for text in texts if text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 
 import numpy as np
@@ -46,21 +46,12 @@ class Cases:
 
     def take(self, rows: BoolArray | IntArray) -> Cases:
         """Returns some of the cases."""
-        texts = (self.key[rows], self.case_id[rows], self.group[rows], self.cluster[rows])
-        return Cases(*texts, self.excess[rows], self.failed[rows], self.tag[rows])
+        return Cases(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Cases]) -> Cases:
         """Puts parts, at least one, behind one another."""
-        return cls(
-            np.concatenate([part.key for part in parts]),
-            np.concatenate([part.case_id for part in parts]),
-            np.concatenate([part.group for part in parts]),
-            np.concatenate([part.cluster for part in parts]),
-            np.concatenate([part.excess for part in parts]),
-            np.concatenate([part.failed for part in parts]),
-            np.concatenate([part.tag for part in parts]),
-        )
+        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
     def of(self, group: str) -> Cases:
         """Returns the cases of a group."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,10 +93,8 @@ class DriveExhibit(Exhibit):
 
         if len(row["lateral_m"]) > _FLOAT_BYTES * _MAX_STEPS:
             raise BadRunError(f"the drive has more than {_MAX_STEPS} steps, too many for a film")
-        try:
+        with self._reading(row):
             return film_of(self.stage, row)
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError, json.JSONDecodeError) as error:
-            raise BadRunError(f"the record of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
 
 
 class OfflineVsOnlineExhibit(DriveExhibit):

@@ -16,7 +16,7 @@ from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.charts import Point, bar_chart, scatter
-from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_page
+from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_page, values_of
 from skidpad.page.svg import Bar, Cell, HeatRow, heat_map
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
     from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
+    from skidpad.statistics.intervals import Interval
 
 
 MAX_FILMS = 4
@@ -65,45 +66,28 @@ def online_page(campaign: Online, run: Run) -> Page:
 def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
     """Returns the rates and every case's verdict as plain values."""
     summary = summarise(run)
-    reached = [reach_of(summary, name) for name in campaign.settings.searches]
+    counts = "passed failed flaky errors departed collided median_mdcl"
+    measured = "failed judged errors mdcl max_lateral_m departed_at_s collided_at_s mae_rad problem"
     return {
         "drives": summary.drives,
-        "failure_rate": summary.rate.estimate,
-        "low": summary.rate.low,
-        "high": summary.rate.high,
-        "searches": [asdict(reach) for reach in reached],
+        **_rate(summary.rate),
+        "searches": [asdict(reach_of(summary, name)) for name in campaign.settings.searches],
         "skipped": [{"scenario": each.name, "reason": each.reason} for each in campaign.skipped],
-        "conditions": [
-            {
-                "condition": row.condition,
-                **{name: getattr(row, name) for name in ("passed", "failed", "flaky", "errors", "departed", "collided", "median_mdcl")},
-                "failure_rate": row.rate.estimate,
-                "low": row.rate.low,
-                "high": row.rate.high,
-            }
-            for row in summary.conditions
-        ],
+        "conditions": [{"condition": row.condition, **values_of(row, counts), **_rate(row.rate)} for row in summary.conditions],
         "cases": [
             {
-                "case_id": case.case_id,
                 "scenario": case.scenario_name,
-                "condition": case.condition,
                 "verdict": case.verdict.value,
-                "failed": case.failed,
-                "judged": case.judged,
-                "errors": case.errors,
-                "low": case.failures.low,
-                "high": case.failures.high,
-                "mdcl": case.mdcl,
-                "max_lateral_m": case.max_lateral_m,
-                "departed_at_s": case.departed_at_s,
-                "collided_at_s": case.collided_at_s,
-                "mae_rad": case.mae_rad,
-                "problem": case.problem,
+                **values_of(case, f"case_id condition {measured}"),
+                **values_of(case.failures, "low high"),
             }
             for case in summary.cases
         ],
     }
+
+
+def _rate(found: Interval) -> dict[str, float]:
+    return {"failure_rate": found.estimate, "low": found.low, "high": found.high}
 
 
 def films(runner: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:

@@ -89,11 +89,9 @@ class DuelExhibit(Exhibit):
         by_idm = row["front"] == _IDM
         meeting, behind_idm = self._scenarios
         scenario = replace(behind_idm if by_idm else meeting, front=FrontDriver.IDM if by_idm else FrontDriver.POLICY)
-        try:
+        with self._reading(row):
             drawn = trace_of(row, scenario)
             ego, front = (tuple(actions_of(row[name], steps).tolist()) for name in ("ego_actions", "front_actions"))
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise BadRunError(f"the record of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
         if drawn is None:
             raise BadRunError("this episode was driven in a scene of highway-env, which has no film")
         return Film(drawn, meeting.lanes, ego, front, float(row["avoidable_until_s"]))

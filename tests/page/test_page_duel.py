@@ -17,7 +17,7 @@ from skidpad.highway.scenes import RELEASED
 from skidpad.highway.tracing import trace
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.charts import Ends, stacked
-from skidpad.kinds.duels.film import Film, animation, film_strip, standalone
+from skidpad.kinds.duels.film import Film, animation, film_strip
 from skidpad.kinds.duels.page import duel_page, duel_tables
 from skidpad.kinds.duels.phases import OWN, repair_family
 from skidpad.kinds.duels.settings import DuelSettings
@@ -25,6 +25,7 @@ from skidpad.kinds.duels.summary import summarise
 from skidpad.page.charts import Curve, curves
 from skidpad.page.html import render_page
 from skidpad.page.model import Tone
+from skidpad.page.svg import standalone
 from skidpad.page.wording import percent
 
 EVIL = "\"'><script>alert(1)</script>&\u202e"

@@ -20,7 +20,7 @@ from skidpad.kinds.drives.filmstrip import DriveFilm, film_of, moving, strip, to
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case, build_records, unpack
 from skidpad.kinds.drives.work import ClosedLoopRunner
-from skidpad.kinds.duels.film import standalone
+from skidpad.page.svg import standalone, write_film
 from skidpad.runs.workers.performing import pinned
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.base import Subject
@@ -120,11 +120,7 @@ class DriveExporter:
 
 def _draw(film: DriveFilm, row: Mapping[str, Any], folder: Path, stem: str) -> tuple[Path, ...]:
     title = f"{row['scenario_name']}, {row['condition']}"
-    paths = folder / f"{stem}.svg", folder / f"{stem}.moving.svg"
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, drawn in zip(paths, (strip("strip", title, film), moving("moving", title, film)), strict=True):
-        write_atomically(path, standalone(drawn).encode())
-    return paths
+    return write_film(folder / f"{stem}.svg", strip("strip", title, film), moving("moving", title, film))
 
 
 def _asam(case: Case, folder: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.exhibits import Exhibit, Form, Motion, Row, Rule, Sight
 from skidpad.oracles.lane_departure import CAP_M
+from skidpad.page.svg import standalone
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ class DriveExhibit(Exhibit):
     def film(self, row: Row, motion: Motion) -> str:
         """Steers the world as recorded and draws what the subject saw."""
         from skidpad.kinds.drives.filmstrip import moving, strip  # noqa: PLC0415  see above
-        from skidpad.kinds.duels.film import standalone  # noqa: PLC0415  see above
 
         draw = moving if motion is Motion.MOVING else strip
         return standalone(draw("film", self.title(row), self._film(row)))

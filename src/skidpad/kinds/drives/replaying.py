@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from skidpad.core.errors import SkidpadError
-from skidpad.core.files import write_atomically
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.loop import Wheel, seen
 from skidpad.kinds.drives.records import Case, unpack
+from skidpad.page.svg import write_film
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import Replayed, Reproduction
 from skidpad.runs.workers.performing import pinned
@@ -134,16 +133,10 @@ def _known(value: object) -> object:
 def _write_film(runner: ClosedLoopRunner, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
     """Writes the strip and the same moving; returns both paths."""
     from skidpad.kinds.drives.filmstrip import film_of, moving, strip  # noqa: PLC0415  film strips are drawn from replays
-    from skidpad.kinds.duels.film import standalone  # noqa: PLC0415  see above
 
-    if path.suffix != ".svg":
-        raise SkidpadError(f"a film is drawn as SVG, which any browser opens; name the file {path.with_suffix('.svg').name}")
     film = film_of(runner, result.row)
     title = f"{result.row['scenario_name']}, {result.row['condition']}"
-    beside = path.with_name(f"{path.stem}.moving.svg")
-    for target, drawn in ((path, strip("strip", title, film)), (beside, moving("moving", title, film))):
-        write_atomically(target, standalone(drawn).encode())
-    return (path, beside)
+    return write_film(path, strip("strip", title, film), moving("moving", title, film))
 
 
 def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skidpad.core.errors import BadRunError
 from skidpad.kinds.exhibits import Exhibit, Form, Motion, Row, Rule, Sight
+from skidpad.page.svg import standalone
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class DuelExhibit(Exhibit):
 
     def film(self, row: Row, motion: Motion) -> str:
         """Drives the recorded actions and draws the episode."""
-        from skidpad.kinds.duels.film import animation, film_strip, standalone  # noqa: PLC0415  see above
+        from skidpad.kinds.duels.film import animation, film_strip  # noqa: PLC0415  see above
 
         draw = animation if motion is Motion.MOVING else film_strip
         return standalone(draw("film", self.title(row), self._film(row)))

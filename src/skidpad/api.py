@@ -37,9 +37,9 @@ from skidpad.page.wording import counted, percent, plain
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits, Verdict
-from skidpad.runs.records import worst_finding
 from skidpad.runs.replay import Replayed
 from skidpad.runs.workers.protocol import workers_of
+from skidpad.runs.worst import worst_finding
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.pictures import TRANSFORMS
 from skidpad.stimuli.weather.pretrained import weather_path

@@ -225,7 +225,7 @@ def case_named(run: "Run", text: str) -> str:
     """Returns the case that a user means: `worst` is the finding furthest beyond what was tolerated that the stimulus caused."""
     if text != "worst":
         return text
-    from skidpad.runs.records import worst_finding
+    from skidpad.runs.worst import worst_finding
 
     found = worst_finding(run)
     if found is None:
@@ -274,7 +274,7 @@ def _show(page: "Page", run: "Run") -> None:
 
     from skidpad.page.terminal import show_page
     from skidpad.runs.doubts import run_doubts
-    from skidpad.runs.records import worst_finding
+    from skidpad.runs.worst import worst_finding
 
     told = {doubt.said for doubt in run_doubts(run)}
     show_page(replace(page, warnings=tuple(warning for warning in page.warnings if warning not in told)))

@@ -16,7 +16,7 @@ from skidpad.kinds.kind import KINDS, CaseColumns, campaign_name
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
 from skidpad.runs.manifest import ROUNDING
-from skidpad.runs.records import Record
+from skidpad.runs.records import holds_pictures
 from skidpad.runs.tags import Tag, Tags
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def columns_of(run: Run) -> CaseColumns:
     """Returns how the records of a run are read; where its kind does not say: as pictures or by case ids."""
     name = campaign_name(run.config, str(run.path))
     columns = KINDS.get(name).columns if name in KINDS.names() else None
-    return columns or (CaseColumns(group="stimulus", cluster="frame_id") if Record.fits(run.schema) else CaseColumns())
+    return columns or (CaseColumns(group="stimulus", cluster="frame_id") if holds_pictures(run.schema) else CaseColumns())
 
 
 def judged_cases(run: Run) -> Cases:

@@ -16,7 +16,7 @@ from skidpad.oracles.error import scale_of_run, times_tolerated
 from skidpad.page.markdown import code, inert, markdown_table
 from skidpad.page.model import Table
 from skidpad.page.wording import DEGREES, answer, counted, interval, percent, plain
-from skidpad.runs.records import Record
+from skidpad.runs.records import Record, holds_pictures
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
@@ -47,7 +47,7 @@ def new_words(shown: int, total: int) -> str:
 
 
 def _words(run: Run, row: Mapping[str, Any]) -> str:
-    if not Record.fits(run.schema):
+    if not holds_pictures(run.schema):
         return ", ".join(f"{name.replace('_name', '')} {row[name]}" for name in _NAMING if row.get(name) not in {None, ""})
     record = Record.from_row(row)
     unit = str(run.config.get("unit", "rad"))

@@ -12,7 +12,7 @@ from skidpad.core.images import FloatArray
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.doubts import Doubt, DoubtKind, doubts_of
 from skidpad.oracles.relations import SteersAlike
-from skidpad.runs.records import ORIGINALS, Record
+from skidpad.runs.records import ORIGINALS, holds_pictures
 from skidpad.subjects.recorded import squeezed_frames
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _of_frames(run: Run) -> tuple[Doubt, ...]:
 
 
 def _of_answers(run: Run) -> tuple[Doubt, ...]:
-    if Record.fits(run.schema):
+    if holds_pictures(run.schema):
         return _of_pictures(run) if run.config.get("unit", "rad") == "rad" else ()
     return _of_drives(run) if set(_SERIES) <= set(run.schema.names) else ()
 

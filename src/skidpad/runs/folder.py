@@ -33,6 +33,7 @@ from skidpad.runs.records import (
     check_columns,
     check_schema,
     findings_of,
+    holds_pictures,
     no_rows,
     schema_from_json,
     schema_to_json,
@@ -245,7 +246,7 @@ class Run:
 
     def find(self, prefix: str) -> Record:
         """Returns the one record whose case id begins with the prefix, of a run over pictures."""
-        if not Record.fits(self.schema):
+        if not holds_pictures(self.schema):
             raise BadRunError(f"the run {self.path} holds no cases of pictures; its rows are read with find_row")
         return Record.from_row(self.find_row(prefix))
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,6 @@ import pyarrow as pa
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.core.stimuli import Recipe
-from skidpad.oracles.relations import LabelMse, fails_unchanged
-
-if TYPE_CHECKING:
-    from skidpad.runs.folder import Run
-
 
 REQUIRED = pa.schema(
     [
@@ -107,6 +102,12 @@ NaN is a value here (no label, not judged); null means not stored (`picture`, `a
 CASE_ID_DIGITS = 12
 
 
+def holds_pictures(schema: pa.Schema) -> bool:
+    """Tells whether records are cases over pictures: whether they have the columns that every such case needs."""
+    needed = [SCHEMA.field(column.name) for column in fields(Record) if column.default is MISSING]
+    return all(column.name in schema.names and schema.field(column.name).type == column.type for column in needed)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One row, typed: answers as in SCHEMA, `picture` the pixel hash of the mutant, `activated` packed NC bits."""
@@ -123,12 +124,6 @@ class Record:
     active_neurons: int = 0
     picture: str | None = None
     activated: bytes | None = None
-
-    @classmethod
-    def fits(cls, schema: pa.Schema) -> bool:
-        """Tells whether the records of a run are cases over pictures: whether they have the columns that every such case needs."""
-        needed = [SCHEMA.field(column.name) for column in fields(cls) if column.default is MISSING]
-        return all(column.name in schema.names and schema.field(column.name).type == column.type for column in needed)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -211,42 +206,3 @@ def worst_first(records: pa.Table, limit: int | None = None) -> pa.Table:
     # NumPy puts NaN last and sorts stably, so one command gives one order.
     order = np.argsort(-records["excess"].to_numpy(), kind="stable")
     return records.take(pa.array(order if limit is None else order[:limit]))
-
-
-_NEEDED = ("case_id", "original", "label", "excess", "violated")
-
-
-def worst_finding(run: Run) -> str | None:
-    """Returns the case id of the worst finding, None where there is none.
-
-    Under `label-mse` a frame may fail before anything is changed. Such a finding tells nothing of the stimulus and shrinks to nothing,
-    so it is the worst only where all are of that kind.
-    """
-    relation = label_relation(run)
-    if relation is None:
-        found = run.findings(limit=1, columns=("case_id",))
-    else:
-        found = no_rows(run.schema, _NEEDED)
-        for table in run.iter_records(None, _NEEDED):
-            found = caused_first(pa.concat_tables([found, findings_of(table)]), relation, 1)
-    return str(found["case_id"][0].as_py()) if found.num_rows else None
-
-
-def caused_first(records: pa.Table, relation: LabelMse | None, limit: int | None = None) -> pa.Table:
-    """Sorts findings by excess, those whose original fails by itself behind all others; then keeps the first `limit` rows."""
-    if relation is None:
-        return worst_first(records, limit)
-    already = fails_unchanged(relation, records["original"].to_numpy(), records["label"].to_numpy())
-    order = np.lexsort((-records["excess"].to_numpy(), already))
-    return records.take(pa.array(order if limit is None else order[:limit]))
-
-
-def label_relation(run: Run) -> LabelMse | None:
-    """Returns the relation of a run that was judged against labels; None of any other, under which no original fails by itself."""
-    lambda_ = run.config.get("tolerance")
-    if not Record.fits(run.schema) or run.config.get("relation") != LabelMse.name or not isinstance(lambda_, int | float):
-        return None
-    originals = run.records(ORIGINALS, ("original", "label"))
-    error = originals["original"].to_numpy() - originals["label"].to_numpy()
-    finite = error[np.isfinite(error)]
-    return LabelMse(lambda_=lambda_, mse_original_rad2=float(np.mean(finite**2))) if len(finite) else None

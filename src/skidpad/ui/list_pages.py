@@ -116,7 +116,7 @@ def _change(other: RunView, base: RunView) -> Change:
             reasons = (plain(str(error), 400),)
     if now is None or then is None:
         return Change(name, key, base_key, reasons)
-    _, mine, theirs = np.intersect1d(now.key, then.key, assume_unique=True, return_indices=True)
+    mine, theirs = now.shared_with(then)
     failed, before = now.failed[mine], then.failed[theirs]
     new, fixed, kept = failed & ~before, ~failed & before, failed & before
     return Change(

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 
 ALPHA = 0.05
-STABLE_SEM = 0.05
-"""Below it the paper calls a failure rate stable (section V-B)."""
-
 WINDOW = 50
 """Training episodes that a point of a training curve averages; the paper's window (section V-A)."""
 

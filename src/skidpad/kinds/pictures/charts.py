@@ -139,8 +139,8 @@ def _yield_chart(index: int, criterion: str, pairs: Sequence[tuple[CoverageGain,
 def _coverage_table(gains: Sequence[CoverageGain]) -> Table:
     """Lays out coverage as the papers divide it; where a profile leaves regions that cannot be reached, of the reachable ones as well."""
     cut = any(gain.is_cut for gain in gains)
-    columns = ("Criterion", "Originals reach", "of all", "With mutants", "of all", "Regions")
-    columns += ("Reachable", "With mutants, of reachable") if cut else ()
+    more = ("Reachable", "With mutants, of reachable") if cut else ()
+    columns = ("Criterion", "Originals reach", "of all", "With mutants", "of all", "Regions", *more)
     rows = []
     for gain in gains:
         cells = [text for part in (gain.originals, gain.together) for text in (count(part), percent(share(part, gain.total)))]

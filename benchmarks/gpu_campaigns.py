@@ -222,8 +222,8 @@ def drive_row(given: argparse.Namespace, folder: Path) -> Row:
     cars, seconds = (2, 1.0) if given.quick else (GPU_WIDTH, 10.0) if cuda else (4, 2.0)
     campaign = Online.load(OnlineSettings(subject=SUBJECT, scenarios=cars, seconds=seconds, device=given.device))
     cases = campaign.cases[:16]
-    shown = [course.answers_rad for course in campaign.rides.courses(cases, Wheel.TRUTH)]  # which also compiles
-    on_cpu = replace(campaign.rides, subject=load_subject(SUBJECT), device="cpu")
+    shown = [course.answers_rad for course in campaign.runner.courses(cases, Wheel.TRUTH)]  # which also compiles
+    on_cpu = replace(campaign.runner, subject=load_subject(SUBJECT), device="cpu")
     ours = [course.answers_rad for course in on_cpu.courses(cases, Wheel.TRUTH, os.cpu_count() or 1)]
     distances = np.abs(np.concatenate(shown) - np.concatenate(ours))
     started = time.perf_counter()

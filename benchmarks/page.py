@@ -34,8 +34,7 @@ from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
 from skidpad.stimuli.pictures import stimuli
 from skidpad.ui.app import HOST, bound_socket, make_app, server_of
-from skidpad.ui.library import Library
-from skidpad.ui.shelf import Shelf
+from skidpad.ui.library import Library, RunsFolder
 
 FILTERS = {
     "words in any column": "q=0042",
@@ -128,12 +127,12 @@ def measured(root: Path, run: Run, rounds: int) -> tuple[dict[str, Took], dict[s
     screens: dict[str, list[Took]] = {"list of runs": [], "findings, first time": [], "findings, again": []}
     filters: dict[str, tuple[list[Took], list[Took]]] = {name: ([], []) for name in FILTERS}
     for _ in range(rounds):
-        with bound_socket(0) as taken, closing(Library(Shelf(root))) as library:
+        with bound_socket(0) as taken, closing(Library(RunsFolder(root))) as library:
             server = server_of(make_app(library))
             thread = Thread(target=server.run, args=([taken],), daemon=True)
             thread.start()
             port = taken.getsockname()[1]
-            key = library.shelf.scan()[0].key
+            key = library.folder.scan()[0].key
             fetched(port, "/static/page.css")  # answered once the server runs
             for name, address in zip(screens, ("/", f"/runs/{key}", f"/runs/{key}"), strict=True):
                 screens[name].append(fetched(port, address))

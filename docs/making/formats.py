@@ -15,7 +15,7 @@ import pyarrow as pa
 from making.markdown import page, table
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.drives import records as online_records
-from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels import records as duel_records
 from skidpad.kinds.duels.settings import DuelSettings
@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, type] = {
     "tactic": TacticSettings,
     "duel": DuelSettings,
     "online": OnlineSettings,
-    "compare": ComparingSettings,
+    "compare": OfflineVsOnlineSettings,
     "limits": LimitsSettings,
 }
 """The settings of each row of KINDS."""

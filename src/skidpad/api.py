@@ -31,14 +31,14 @@ from skidpad.kinds.kind import Campaign, kind_of, load_campaign
 from skidpad.oracles.error import PredictionError, prediction_error, steering_answers
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike
 from skidpad.page.arrows import pair_picture
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.page.html import write_page
 from skidpad.page.pictures import embed
 from skidpad.page.wording import counted, percent, plain
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits, Verdict
 from skidpad.runs.replay import Replayed
-from skidpad.runs.workers.choosing import workers_of
+from skidpad.runs.workers.protocol import workers_of
 from skidpad.runs.worst import worst_finding
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.conditions.base import PhysicalCondition
@@ -442,10 +442,10 @@ class Result:
         return Finding(row, self._exhibit, self._objects)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Writes the HTML page, `report.html` in the run's folder by default, and returns where it is."""
+        """Writes the page (.html, .md or .json), `report.html` in the run's folder by default, and returns where it is."""
         page = Path(path) if path is not None else self.path / "report.html"
         with giving(self._objects):
-            write_text_whole(page, render_page(kind_of(self.run).page(self._campaign(seen=True), self.run)))
+            write_page(page, kind_of(self.run).page(self._campaign(seen=True), self.run))
         return page
 
     def replay(self, finding: str = "worst") -> Mapping[str, Any]:

@@ -37,7 +37,11 @@ def test_a_kind_from_outside_has_every_command(skidpad, campaign: Path, tmp_path
     assert done.code == 0, done.err
     assert done.out.splitlines()[:3] == ["3 numbers are beyond 6.", "findings: 3", "Numbers are counted from 0."]
     assert f"worst finding: skidpad replay {run} 000000000009" in done.out
+    assert f"  skidpad report {run}" in done.out.splitlines(), "the page's commands"
     assert "3 numbers are beyond 6." in (run / "report.html").read_text()
+    assert skidpad("report", run, "--out", tmp_path / "page.md").code == skidpad("report", run, "--out", tmp_path / "page.json").code == 0
+    assert (tmp_path / "page.md").read_text().startswith("# Numbers\n\n**3 numbers are beyond 6.**\n")
+    assert json.loads((tmp_path / "page.json").read_text())["headlines"][0]["value"] == "3"
     told = json.loads(skidpad("report", run, "--json").out)
     assert (told["findings"], told["limit"], told["evidence"]) == (3, 6, "unchanged")
 
@@ -73,3 +77,14 @@ def test_a_kind_from_outside_goes_on_where_it_stopped(skidpad, campaign: Path, t
     with pytest.raises(Exception, match="the subject has changed since"):
         other.execute(refused)
     assert whole.hashes == {"subject": "at most 6"}
+
+
+def test_what_is_wrong_with_a_campaign_file_names_the_file(skidpad, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    for text, said in (('campaign = "online"\nsubject = "x"\nscenarios = "ten"\n', "scenarios"), ('campaign = "tset"\n', "tset")):
+        path.write_text(text)
+        refused = skidpad("run", path, "--out", tmp_path / "run")
+        assert refused.code == 2
+        assert f"{path}: " in refused.err.replace("\n", "")
+        assert refused.err.count(str(path)) == 1
+        assert said in refused.err

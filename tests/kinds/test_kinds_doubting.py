@@ -14,9 +14,9 @@ from skidpad.core.images import FloatArray, Frames
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.kinds.drives.records import SCHEMA
 from skidpad.kinds.gating import check_gate
-from skidpad.kinds.pictures.page import deeptest_report
-from skidpad.kinds.tracking import summary_markdown
+from skidpad.kinds.pictures.page import deeptest_page
 from skidpad.oracles.doubts import DoubtKind
+from skidpad.page.markdown import page_markdown
 from skidpad.page.model import Tone
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
@@ -51,12 +51,12 @@ def run_of(path: Path, times: float):
 
 def test_a_constant_network_gives_no_findings_and_still_does_not_pass(tmp_path: Path) -> None:
     campaign, run = run_of(tmp_path / "run", times=0.0)
-    report = deeptest_report(run, campaign)
-    assert report.findings == 0
+    report = deeptest_page(campaign, run)
+    assert run.findings().num_rows == 0
     assert report.tone is Tone.UNKNOWN, "calm without it"
     assert report.verdict.startswith("In doubt: ")
     assert report.warnings[0].startswith("The network answers the same on every frame")
-    assert "In doubt: " in summary_markdown(report)
+    assert "In doubt: " in page_markdown(report)
     refused = check_gate(run, Limits({"all": 0.0}))
     assert [outcome.name for outcome in refused.broken] == ["answers on unchanged frames"]
     accepted = check_gate(run, Limits({"all": 0.0}, accept_doubts=True))
@@ -130,7 +130,7 @@ def test_squeezed_frames_are_a_doubt_of_every_run_and_refuse_no_gate(tmp_path: P
     run = campaign.start(tmp_path / "pictures")
     campaign.execute(run)
     assert [doubt.kind for doubt in run_doubts(Run.open(run.path))] == [DoubtKind.SQUEEZED]
-    assert deeptest_report(run, campaign).warnings[0].startswith("Frames of ")
+    assert deeptest_page(campaign, run).warnings[0].startswith("Frames of ")
     assert check_gate(run, Limits({"all": 1.0})).is_passed
 
 

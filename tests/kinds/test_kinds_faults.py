@@ -24,7 +24,7 @@ from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.drives.campaign import Online
 from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
-from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.campaign import Duel
@@ -69,7 +69,7 @@ def tactic(drive: Drive) -> Campaign:
 
 def compare(drive: Drive) -> Campaign:
     first, second = (Case(each.name, each.scenario, ORIGINAL, Recipe()) for each in BRIEF[:2])
-    settings = ComparingSettings(subject=DEMO, drive="toy", scenarios=1, matched=1)
+    settings = OfflineVsOnlineSettings(subject=DEMO, drive="toy", scenarios=1, matched=1)
     return OfflineVsOnline(settings, demo(), drive, (first,), (second,))
 
 

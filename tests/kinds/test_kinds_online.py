@@ -93,7 +93,7 @@ def test_width_changes_nothing_to_the_last_bit(good, tmp_path, changes) -> None:
 
 def test_threads_change_nothing_to_the_last_bit(good) -> None:
     campaign = online()
-    again = campaign.rides.records(campaign.cases, Wheel.SUBJECT, threads=3)
+    again = campaign.runner.records(campaign.cases, Wheel.SUBJECT, threads=3)
     assert told(again) == told(good.records())
 
 
@@ -276,9 +276,9 @@ def test_another_subject_cannot_go_on_with_a_run(tmp_path) -> None:
 
 def test_a_drive_is_made_again_alone_to_the_last_bit(good) -> None:
     row = rows(good)[1]
-    replayed = replay_drive(online().rides, good, row["case_id"][:8])
+    replayed = replay_drive(online().runner, good, row["case_id"][:8])
     assert replayed.is_reproduced, replayed.differences
-    other = replay_drive(online(tampered(bias_rad=0.05)).rides, good, row["case_id"])
+    other = replay_drive(online(tampered(bias_rad=0.05)).runner, good, row["case_id"])
     assert "answers_rad" in other.differences
 
 
@@ -321,7 +321,7 @@ def test_a_run_of_an_older_version_is_replayed_but_not_resumed(good, tmp_path) -
 def test_recorded_steering_shows_what_was_seen(good) -> None:
     row = rows(good)[0]
     campaign = online()
-    pictures = frames_at(campaign.rides, row, [0, 8, 15])
+    pictures = frames_at(campaign.runner, row, [0, 8, 15])
     asked = Eyes(campaign.subject, [row["slot"]])
     assert [float(asked.answer(picture[None])[0]) for picture in pictures] == [unpack(row["answers_rad"])[step] for step in (0, 8, 15)]
 

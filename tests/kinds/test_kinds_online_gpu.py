@@ -75,10 +75,10 @@ def test_tensors_are_driven_by_as_arrays_are_and_a_drive_is_made_again(pretended
     assert told(on_gpu) == told(executed(online(), tmp_path / "cpu"))
     assert on_gpu.manifest.device == "cuda"
     row = on_gpu.records().to_pylist()[1]
-    replayed = replay_drive(online(device="cuda").rides, on_gpu, row["case_id"])
+    replayed = replay_drive(online(device="cuda").runner, on_gpu, row["case_id"])
     assert pretended.made == 2
     assert replayed.is_reproduced, replayed.differences
-    picture = frames_at(online(device="cuda").rides, row, [5])[0]  # which no GPU is needed for
+    picture = frames_at(online(device="cuda").runner, row, [5])[0]  # which no GPU is needed for
     assert pretended.made == 2
     assert float(Eyes(demo(), [row["slot"]]).answer(picture[None])[0]) == unpack(row["answers_rad"])[5]
 
@@ -136,8 +136,8 @@ class TestOnAGpu:
     pytestmark = ON_GPU
 
     def test_answers_on_the_way_of_the_truth_agree_with_the_cpus(self, on_gpu) -> None:
-        theirs = on_gpu.rides.courses(on_gpu.cases, Wheel.TRUTH)
-        ours = online(scenarios=ROADS[:2]).rides.courses(on_gpu.cases, Wheel.TRUTH)
+        theirs = on_gpu.runner.courses(on_gpu.cases, Wheel.TRUTH)
+        ours = online(scenarios=ROADS[:2]).runner.courses(on_gpu.cases, Wheel.TRUTH)
         distances = np.abs(np.concatenate([a.answers_rad - b.answers_rad for a, b in zip(theirs, ours, strict=True)]))
         assert len(distances) == 32
         assert distances.mean() < MEAN_RAD
@@ -145,11 +145,11 @@ class TestOnAGpu:
 
     def test_a_loop_stays_near_the_cpus_and_is_made_again_alone_to_the_last_bit(self, on_gpu, tmp_path) -> None:
         run = executed(on_gpu, tmp_path / "gpu")
-        ours = online(scenarios=ROADS[:2]).rides.courses(on_gpu.cases, Wheel.SUBJECT)
+        ours = online(scenarios=ROADS[:2]).runner.courses(on_gpu.cases, Wheel.SUBJECT)
         for row, course in zip(run.records().to_pylist(), ours, strict=True):
             assert np.abs(unpack(row["lateral_m"]) - course.lateral_m).max() < 0.02
             assert np.abs(unpack(row["answers_rad"]) - course.answers_rad).max() < LARGEST_RAD
-            replayed = replay_drive(on_gpu.rides, run, row["case_id"])
+            replayed = replay_drive(on_gpu.runner, run, row["case_id"])
             assert replayed.is_reproduced, replayed.differences
 
     def test_frames_stay_on_the_device_whatever_stream_is_used(self, on_gpu) -> None:

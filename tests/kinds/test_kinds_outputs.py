@@ -15,10 +15,10 @@ from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.kinds.kind import KINDS, campaign_name, load_campaign
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import JudgedOutput
-from skidpad.kinds.pictures.page import deeptest_report, relation_sentence
+from skidpad.kinds.pictures.page import deeptest_page, relation_sentence
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
-from skidpad.page.html import render
+from skidpad.page.html import render_page
 from skidpad.runs.folder import Run
 from skidpad.subjects.description import Output
 
@@ -49,7 +49,7 @@ def test_a_decision_is_judged_and_shown_in_its_own_unit(tmp_path: Path, monkeypa
     assert {row["violated"] for row in rows if "50" in row["recipe"] or "100" in row["recipe"]} == {True}
     assert run.findings().num_rows == 12 * 6  # shifts of 50 to 100 lift the mean over the threshold, 10 to 40 do not
     assert all(np.isnan(row["label"]) for row in rows)
-    page = render(deeptest_report(run, campaign))
+    page = render_page(deeptest_page(campaign, run))
     assert "decides brightness (at least" in page
     assert "decides otherwise" in page
     assert "brightness (probability)" in page
@@ -63,7 +63,7 @@ def test_numbers_that_are_no_angles_have_a_tolerance_in_their_unit(tmp_path: Pat
     run = run_of(campaign, tmp_path / "run")
     assert campaign.settings.relation == "answers-alike"
     assert run.findings().num_rows == 12 * 7
-    page = render(deeptest_report(run, campaign))
+    page = render_page(deeptest_page(campaign, run))
     assert "within 0.119608 m/s of its answer" in page
     assert "|mutant − original|, m/s" in page
     with pytest.raises(SkidpadError, match="needs a tolerance for 'brightness'; give --within in m/s"):
@@ -133,7 +133,7 @@ def test_answers_that_are_not_finite_are_counted_for_any_output(tmp_path: Path) 
     run = run_of(campaign, tmp_path / "run")
     summary = summarise(run, campaign.blank_tracker(None), campaign.judged)
     assert summary.not_finite == summary.overall.cases == summary.overall.findings == 120
-    assert "no finite answer" in render(deeptest_report(run, campaign))
+    assert "no finite answer" in render_page(deeptest_page(campaign, run))
 
 
 def test_a_black_box_is_tested_without_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,10 +152,10 @@ def test_a_black_box_is_tested_without_coverage(tmp_path: Path, monkeypatch: pyt
     assert run.findings().num_rows > 0
     summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged)
     assert summary.coverage == ()
-    model = deeptest_report(run, campaign)
-    page = render(model)
+    model = deeptest_page(campaign, run)
+    page = render_page(model)
     assert "black box: its neurons cannot be seen, so there is no coverage" in page
-    assert model.coverage == model.yields == ()
+    assert not {"coverage", "yields"} & {table.key for table in model.tables}
     assert "Coverage gained" not in page
 
 

@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
         campaign.execute(runs[width])
     told = {width: sorted(map(repr, run.records().to_pylist())) for width, run in runs.items()}
     cases = runs[WIDTHS[-1]].records(columns=["case_id"])["case_id"].to_pylist()
-    replays = [replay_drive(campaign_of(0).rides, runs[WIDTHS[-1]], case).differences for case in cases[-2:]]
+    replays = [replay_drive(campaign_of(0).runner, runs[WIDTHS[-1]], case).differences for case in cases[-2:]]
     alike = [width for width in WIDTHS if told[width] == told[WIDTHS[0]]]
     (folder / "found.json").write_text(json.dumps({"alike": alike, "cases": len(set(cases)), "replays": replays}))
 
@@ -57,7 +57,7 @@ def test_alone_or_together_the_bytes_are_the_same_and_another_processor_reproduc
     assert json.loads((tmp_path / "found.json").read_text()) == {"alike": list(WIDTHS), "cases": CARS, "replays": [[]] * 2}
     run = Run.open(tmp_path / str(WIDTHS[-1]))
     case = run.records(columns=["case_id"])["case_id"][0].as_py()
-    found = replay_drive(campaign_of(0).rides, run, case).reproduction
+    found = replay_drive(campaign_of(0).runner, run, case).reproduction
     assert found.is_reproduced, found.said
     assert ("on another processor" in found.said) == (found.outcome is ReplayOutcome.WITHIN_BOUND)
     assert [change.part for change in found.changes] == (["processor"] if settings else [])

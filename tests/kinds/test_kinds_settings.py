@@ -10,7 +10,7 @@ from skidpad.core.errors import BadParametersError, SkidpadError, UnknownNameErr
 from skidpad.core.settings import Count, Mark, OneOf, Within, check, plain, read
 from skidpad.highway.observation import ObservationSpec
 from skidpad.highway.scenario import Scenario
-from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.kind import KINDS as REGISTERED
@@ -28,7 +28,7 @@ KINDS: tuple[type[CampaignSettings], ...] = (
     TacticSettings,
     DuelSettings,
     OnlineSettings,
-    ComparingSettings,
+    OfflineVsOnlineSettings,
     LimitsSettings,
 )
 OTHERS: tuple[type[Any], ...] = (RepairSettings, WeatherSettings, Sizes, LossWeights, Scenario, ObservationSpec)

@@ -43,7 +43,7 @@ CAMERA = Recipe((Step("blur", Params(kind="gaussian", size=7)), Step("deeptest-f
 
 
 @dataclass
-class RuledRides:
+class RuledRunner:
     """Leaves the lane where the fog is dense, an oncoming car is about and the drive lasts; nothing is rendered."""
 
     stimuli: dict = field(default_factory=lambda: stimuli(("blur", "deeptest-fog")))
@@ -66,10 +66,10 @@ class RuledRides:
 
 
 @pytest.fixture(scope="module")
-def shrunk() -> tuple[DriveStimulus, RuledRides]:
-    rides = RuledRides()
-    problem = DriveProblem(rides, Case("busy", BUSY, "blur+deeptest-fog", CAMERA), fails_after_s=9.0)
-    return minimise(problem, DriveStimulus(BUSY, CAMERA)).stimulus, rides
+def shrunk() -> tuple[DriveStimulus, RuledRunner]:
+    runner = RuledRunner()
+    problem = DriveProblem(runner, Case("busy", BUSY, "blur+deeptest-fog", CAMERA), fails_after_s=9.0)
+    return minimise(problem, DriveStimulus(BUSY, CAMERA)).stimulus, runner
 
 
 def test_what_a_planted_rule_does_not_need_is_left_out(shrunk) -> None:
@@ -86,11 +86,11 @@ def test_what_a_planted_rule_does_not_need_is_left_out(shrunk) -> None:
 
 
 def test_no_smaller_scenario_breaks_a_constraint_that_the_finding_kept(shrunk) -> None:
-    _, rides = shrunk
+    _, runner = shrunk
     extended = DOMAINS.get("extended")
     assert not extended.violations(BUSY)
-    assert len(rides.seen) > 20
-    for case in rides.seen:
+    assert len(runner.seen) > 20
+    for case in runner.seen:
         assert not extended.violations(case.scenario), scenario_json(case.scenario)
 
 
@@ -123,7 +123,7 @@ def test_a_real_drive_ends_where_it_failed_and_loses_its_blur(tmp_path: Path) ->
     assert after == replace(scenario, duration_s=after.duration_s)
     assert after.duration_s <= row["departed_at_s"] + 0.2
     shorter = replace(Case.from_row(shrunk.smallest), scenario=replace(after, duration_s=after.duration_s - 0.1))
-    assert not campaign.rides.records([shorter], *_subject_steers()).to_pylist()[0]["violated"]
+    assert not campaign.runner.records([shorter], *_subject_steers()).to_pylist()[0]["violated"]
 
 
 def _subject_steers():

@@ -13,8 +13,7 @@ from skidpad.kinds.crews import crew_for, mapped
 from skidpad.kinds.exhibits import Exhibit, Form, Row, Rule
 from skidpad.kinds.kind import KINDS, CaseColumns, Kind, check_unchanged, start_run
 from skidpad.kinds.shrinking import Change, Shrunk
-from skidpad.page.build import Page, Table, commands_of, run_warnings
-from skidpad.page.model import Headline, Tone
+from skidpad.page.model import Headline, Page, Table, Tone, run_page
 from skidpad.runs.folder import Run
 from skidpad.runs.records import REQUIRED
 from skidpad.runs.replay import Replayed, Reproduction
@@ -72,22 +71,14 @@ def load(config: Mapping[str, Any], seen: object = None) -> Numbers:
 
 def page(campaign: Numbers, run: Run) -> Page:
     found = run.findings().num_rows
-    return Page(
+    return run_page(
+        run,
         title="Numbers",
         tone=Tone.ALARM if found else Tone.CALM,
         verdict=f"{found} numbers are beyond {campaign.limit}.",
         headlines=(Headline("findings", str(found)),),
-        context=(),
-        notes=(),
-        pictures=(),
-        pictures_note="",
-        charts=(),
-        tables=(Table("found", "Found", ("What", "Number"), (("findings", str(found)),)),),
-        configuration=(),
-        manifest=(),
-        commands=commands_of(run),
-        warnings=run_warnings(run),
         remarks=("Numbers are counted from 0.",),
+        tables=(Table("found", "Found", ("What", "Number"), (("findings", str(found)),)),),
     )
 
 

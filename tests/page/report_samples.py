@@ -1,25 +1,24 @@
 """A small made-up run, and a reader of pages that is strict about structure."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from math import inf, nan
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from skidpad.page.model import (
-    CoverageRow,
-    Curve,
-    CurvePlot,
-    DeviationHistogram,
-    Fact,
-    Headline,
-    PicturePair,
-    ProblemRow,
-    RateRow,
-    ReportModel,
-    YieldRow,
-)
+from skidpad.drives.drive import Problem, ProblemKind
+from skidpad.kinds.pictures.charts import deviation_chart, picture_charts, picture_tables, problem_table
+from skidpad.kinds.pictures.page import pictures_note
+from skidpad.kinds.pictures.summary import CoverageGain, Rate
+from skidpad.page.charts import DeviationHistogram
+from skidpad.page.model import Headline, Page, Tone, run_page
+from skidpad.page.pictures import PicturePair, cards
+from skidpad.runs.manifest import Integrity
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
@@ -82,7 +81,6 @@ def pair(**changes: Any) -> PicturePair:
     base = PicturePair(
         case_id="0123456789ab",
         frame_id="frame-7",
-        stimulus="fog",
         recipe="fog(density=0.5)",
         original=frame(),
         mutant=frame(200),
@@ -90,44 +88,65 @@ def pair(**changes: Any) -> PicturePair:
         mutant_answer=-12.0,
         excess=2.8,
         label_answer=1.0,
-        relation="steers-alike within 5°",
         replay="skidpad replay runs/a 0123456789ab",
     )
     return replace(base, **changes)
 
 
-def rate(stimulus: str, violations: int, cases: int, parameters: str = "") -> RateRow:
-    if cases == 0:
-        return RateRow(stimulus, parameters, 0, 0, nan, nan, nan)
-    share = violations / cases
-    return RateRow(stimulus, parameters, violations, cases, share, max(share - 0.05, 0.0), min(share + 0.05, 1.0))
+def rate(stimulus: str, findings: int, cases: int, parameters: str = "") -> Rate:
+    return Rate.of(stimulus, parameters, cases, findings)
 
 
-def model(**changes: Any) -> ReportModel:
-    base = ReportModel(
-        title="PilotNet on a track",
-        verdict="30 of 200 mutants steer more than 5° away.",
-        cases=200,
-        findings=30,
-        headlines=(Headline("Findings", "30", "in 200 cases"), Headline("Failure rate", "15.0 %"), Headline("Coverage", "71 %")),
-        subject="pilotnet.toml",
-        drive="track, 20 frames",
-        pairs=(pair(), pair(case_id="worst", excess=inf, mutant_answer=nan), pair(case_id="mild", excess=1.1, label_answer=nan)),
-        rates=(rate("fog", 25, 100), rate("rotation", 5, 100)),
-        rates_by_parameters=tuple(rate(name, k, 10, f"p={k}") for name in ("fog", "rotation") for k in range(10)),
-        coverage=(CoverageRow("NC 0.2", 50, 71, 100),),
-        yields=(YieldRow("fog", "NC 0.2", 15, 100, 25, 100), YieldRow("rotation", "NC 0.2", 6, 100, 5, 100)),
-        deviations=DeviationHistogram((-10.0, -5.0, 0.0, 5.0, 10.0), (3, 80, 90, 27), 5.0, 1),
-        curve_plots=(CurvePlot("Growth", "As cases are added.", "cases", "regions", (Curve("guided", (0.0, 1.0), (50.0, 71.0)),)),),
-        problems=(ProblemRow("corrupt", 2, ("a.jpg", "b.jpg")),),
-        configuration=(Fact("seed", "7"),),
-        manifest=(Fact("subject sha256", "ab" * 32),),
-        commands=("skidpad test pilotnet.toml track --seed 7",),
-        notes=("Positive angles steer left.",),
-    )
-    return replace(base, **changes)
+def gain(stimulus: str, together: int, criterion: str = "NC 0.2", total: int = 100) -> CoverageGain:
+    return CoverageGain(criterion, stimulus, 50, together, total, total)
 
 
-def bare(**changes: Any) -> ReportModel:
-    """A model with nothing but what it must have."""
-    return replace(ReportModel("A run", "Nothing was run.", 0, 0, ()), **changes)
+PAIRS = (pair(case_id="worst", excess=inf, mutant_answer=nan), pair(), pair(case_id="mild", excess=1.1, label_answer=nan))
+RATES = (rate("fog", 25, 100), rate("rotation", 5, 100))
+BY_PARAMETERS = tuple(rate(name, k, 10, f"p={k}") for name in ("fog", "rotation") for k in range(10))
+GAINS = (gain("", 71), gain("fog", 65), gain("rotation", 56))
+DEVIATIONS = DeviationHistogram((-10.0, -5.0, 0.0, 5.0, 10.0), (3, 80, 90, 27), 5.0, 1)
+PROBLEMS = tuple(Problem(ProblemKind.CORRUPT, name, "") for name in ("a.jpg", "b.jpg"))
+
+
+def no_run(config: dict[str, str], facts: dict[str, str], command: tuple[str, ...]) -> Any:
+    """As much of a finished run as its page asks for."""
+    manifest = SimpleNamespace(facts=lambda: facts, command=command, subject={})
+    whole = {"is_finished": True, "damage": lambda: "", "integrity": Integrity(), "schema": pa.schema([])}
+    return SimpleNamespace(config=config, manifest=manifest, path=Path("nowhere"), place="runs/a", **whole)
+
+
+def model(
+    findings: int = 30,
+    pairs: Sequence[PicturePair] = PAIRS,
+    rates: Sequence[Rate] = RATES,
+    by_parameters: Sequence[Rate] = BY_PARAMETERS,
+    gains: Sequence[CoverageGain] = GAINS,
+    deviations: DeviationHistogram = DEVIATIONS,
+    problems: Sequence[Problem] = PROBLEMS,
+    config: dict[str, str] | None = None,
+    facts: dict[str, str] | None = None,
+    command: tuple[str, ...] = ("skidpad", "test", "pilotnet.toml", "track"),
+    **changes: Any,
+) -> Page:
+    """The page of a run over pictures, as its kind makes it of these figures."""
+    shown = cards(pairs)
+    said = {
+        "title": "PilotNet on a track",
+        "tone": Tone.ALARM if findings else Tone.CALM,
+        "verdict": "30 of 200 mutants steer more than 5° away.",
+        "headlines": (Headline("Findings", "30", "in 200 cases"), Headline("Failure rate", "15.0 %"), Headline("Coverage", "71 %")),
+        "context": {"Subject": "pilotnet.toml", "Drive": "track, 20 frames"},
+        "notes": ("Positive angles steer left.",),
+        "pictures": shown,
+        "pictures_note": pictures_note(shown, findings, "steers-alike within 5°"),
+        "charts": (*picture_charts(rates, by_parameters, gains), deviation_chart(deviations)),
+        "tables": (*picture_tables(rates, by_parameters, gains), problem_table(problems)),
+        **changes,
+    }
+    return run_page(no_run(config or {"seed": "7"}, facts or {"subject sha256": "ab" * 32}, command), **said)
+
+
+def bare(**changes: Any) -> Page:
+    """A page with nothing but what it must have."""
+    return replace(Page("A run", Tone.UNKNOWN, "Nothing was run."), **changes)

@@ -12,7 +12,7 @@ from bar_world import BarSubject, bar_campaign, bar_drive
 
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.page import deeptest_report, is_undecided, verdict_words, warnings_of
+from skidpad.kinds.pictures.page import deeptest_page, is_undecided, verdict_words, warnings_of
 from skidpad.kinds.pictures.summary import Rate, Summary
 from skidpad.oracles.relations import LabelMse, SteersAlike
 from skidpad.page.model import Tone
@@ -32,8 +32,8 @@ def run_of(tmp_path: Path, times: float):
 
 def test_degrees_read_as_radians_are_no_green_verdict(tmp_path: Path) -> None:
     campaign, run = run_of(tmp_path, times=180.0 / np.pi)
-    report = deeptest_report(run, campaign)
-    assert report.findings == 0
+    report = deeptest_page(campaign, run)
+    assert run.findings().num_rows == 0
     assert report.tone is Tone.UNKNOWN
     assert report.verdict.startswith("Undecided: ")
     assert "e+" not in report.verdict
@@ -42,8 +42,8 @@ def test_degrees_read_as_radians_are_no_green_verdict(tmp_path: Path) -> None:
 
 def test_the_same_run_with_the_right_unit_is_calm(tmp_path: Path) -> None:
     campaign, run = run_of(tmp_path, times=1.0)
-    report = deeptest_report(run, campaign)
-    assert report.findings == 0
+    report = deeptest_page(campaign, run)
+    assert run.findings().num_rows == 0
     assert report.tone is Tone.CALM
     assert report.verdict.startswith("No findings: ")
     assert not any("steering wheel" in warning for warning in report.warnings)
@@ -77,5 +77,5 @@ def test_a_bad_network_is_not_said_to_pass_everything_where_much_fails(findings:
 
 def test_a_verdict_without_cases_is_not_undecided_but_empty(tmp_path: Path) -> None:
     del tmp_path
-    words = verdict_words(summary(0, cases=0), LabelMse(5.0, 20.0), originals(0.2, 0.1), bar_campaign(BarSubject()).judged, finished=True)
+    words = verdict_words(summary(0, cases=0), LabelMse(5.0, 20.0), originals(0.2, 0.1), bar_campaign(BarSubject()).judged)
     assert words == "No changed picture was judged."

@@ -16,14 +16,16 @@ from skidpad.highway.opponents import ConstantActions, RandomActions
 from skidpad.highway.scenes import RELEASED
 from skidpad.highway.tracing import trace
 from skidpad.kinds.duels.campaign import Duel
-from skidpad.kinds.duels.film import Film, animation, film_strip, standalone
+from skidpad.kinds.duels.charts import Ends, stacked
+from skidpad.kinds.duels.film import Film, animation, film_strip
 from skidpad.kinds.duels.page import duel_page, duel_tables
 from skidpad.kinds.duels.phases import OWN, repair_family
-from skidpad.kinds.duels.plots import Band, Ends, bands, stacked
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.duels.summary import summarise
+from skidpad.page.charts import Curve, curves
 from skidpad.page.html import render_page
 from skidpad.page.model import Tone
+from skidpad.page.svg import standalone
 from skidpad.page.wording import percent
 
 EVIL = "\"'><script>alert(1)</script>&\u202e"
@@ -110,7 +112,7 @@ def test_drawings_stand_alone_as_files() -> None:
 
 
 def test_bands_are_drawn_around_their_lines() -> None:
-    root = ET.fromstring(bands("key", EVIL, "said", ("x", "y"), [Band("ego", (0.0, 1.0), (20.0, 30.0), (1.0, 0.0))], (10.0, 40.0)))
+    root = ET.fromstring(curves("key", EVIL, "said", ("x", "y"), [Curve("ego", (0.0, 1.0), (20.0, 30.0), (1.0, 0.0))], reach=(10.0, 40.0)))
     polygon = next(root.iter("polygon")).get("points").split()
     line = next(root.iter("polyline")).get("points").split()
     assert len(polygon) == 4

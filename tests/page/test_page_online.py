@@ -2,7 +2,6 @@
 
 import re
 import xml.etree.ElementTree as ET
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -83,5 +82,5 @@ def test_a_drive_without_a_frame_is_drawn_empty() -> None:
 def test_where_no_case_failed_the_bound_is_the_exact_one(cases: int, most: float) -> None:
     """Were more to fail, all would be kept less often than once in twenty."""
     assert (1 - most / 100) ** cases == pytest.approx(0.05, abs=0.002)
-    said = online._verdict(SimpleNamespace(is_finished=True), OnlineSummary((), (), cases), "net", 0, cases)
+    said = online._verdict(OnlineSummary((), (), cases), "net", 0, cases)
     assert f"at most {most}\N{NO-BREAK SPACE}% of such cases fail, with 95 % confidence" in said

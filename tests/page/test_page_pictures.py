@@ -1,5 +1,4 @@
 from base64 import b64decode
-from math import inf, nan
 
 import numpy as np
 import pytest
@@ -7,19 +6,7 @@ from report_samples import frame, pair
 
 from skidpad.core.images import decode
 from skidpad.oracles.error import Scale
-from skidpad.page.pictures import cards, embed, worst_first
-
-
-def test_worst_first_puts_no_answer_before_all_and_not_judged_last() -> None:
-    pairs = [pair(case_id=name, excess=value) for name, value in (("nan", nan), ("two", 2.0), ("inf", inf), ("nine", 9.0))]
-    assert [one.case_id for one in worst_first(pairs, 9)] == ["inf", "nine", "two", "nan"]
-    assert [one.case_id for one in worst_first(pairs, 2)] == ["inf", "nine"]
-    assert worst_first([], 5) == []
-
-
-def test_a_pair_whose_original_already_fails_comes_last() -> None:
-    pairs = [pair(case_id="already", excess=9.0, already_broken=True), pair(case_id="two", excess=2.0), pair(case_id="three", excess=3.0)]
-    assert [one.case_id for one in worst_first(pairs, 9)] == ["three", "two", "already"]
+from skidpad.page.pictures import cards, embed
 
 
 @pytest.mark.parametrize(

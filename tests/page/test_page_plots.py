@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import PageReader
 
-from skidpad.page.charts import Point, curves, histogram, scatter
-from skidpad.page.model import Curve, DeviationHistogram
+from skidpad.page.charts import Curve, DeviationHistogram, Point, curves, histogram, scatter
 from skidpad.page.svg import HEAT_STEPS, Axis, Bar, Cell, HeatRow, PairedBar, Unit, bars, heat_map, heat_step, paired_bars, round_up
 
 SHARES = st.floats(0.001, 1.0)
@@ -188,7 +187,7 @@ def test_an_axis_that_counts_has_no_half_ticks(low: int, width: int) -> None:
 
 def test_heights_that_are_amounts_begin_at_nothing() -> None:
     line = Curve("fog", (3.0, 5.0), (73.0, 67.0))
-    low, high = (curves("k", "t", "d", ("bound", "share"), [line], from_zero=zero) for zero in (True, False))
+    low, high = (curves("k", "t", "d", ("bound", "share"), [line], reach=reach) for reach in ((0.0,), ()))
     assert ">0</text>" in low
     assert ">0</text>" not in high
     assert ">3.5</text>" not in low, "error bounds of whole degrees have whole ticks"

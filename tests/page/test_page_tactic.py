@@ -115,12 +115,12 @@ def test_a_search_that_finds_nothing_says_what_it_looked_at_and_what_another_fou
     )
     alone = replace(summary, repeats=calm)
     assert tone(alone) is Tone.CALM
-    assert verdict(alone, "toy", finished=True) == (
+    assert verdict(alone, "toy") == (
         "Under the worst of 4 conditions toy never moves by 0.5° or more on the 40 of 48 answers that could be judged."
     )
     beside = replace(summary, repeats=(*calm, *summary.of("random-styles")))
     assert tone(beside) is Tone.ALARM
-    assert " But random styles (R_c) found " in verdict(beside, "toy", finished=True)
+    assert " But random styles (R_c) found " in verdict(beside, "toy")
 
 
 @pytest.mark.parametrize(

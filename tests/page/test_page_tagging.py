@@ -15,19 +15,22 @@ from report_samples import PageReader, model, pair, rate
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.page import deeptest_report, showcase, warnings_of
+from skidpad.kinds.pictures.page import deeptest_page, showcase, warnings_of
 from skidpad.kinds.pictures.summary import Untested, summarise, untested_frames
 from skidpad.kinds.pictures.weather.page import weather_warnings
-from skidpad.page.build import commands_of
-from skidpad.page.html import lay_out, render
-from skidpad.page.model import Looked
-from skidpad.page.tags import looked_at, tags_payload
+from skidpad.page.html import render_page
+from skidpad.page.model import Page, commands_of, tags_of, tags_payload, with_tags
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
 
-LOOKED = Looked(TaggedRates(200, 30, 2, 1, 1), {"worst": Tag.REAL_FAULT, "mild": Tag.FALSE_ALARM, "elsewhere": Tag.UNCLEAR})
 FRAMES = 12
+
+
+def looked_at() -> Page:
+    """The sample page after people have looked at some of its findings."""
+    tags = {"worst": Tag.REAL_FAULT, "mild": Tag.FALSE_ALARM, "elsewhere": Tag.UNCLEAR}
+    return with_tags(model(), TaggedRates(200, 30, 2, 1, 1), tags)
 
 
 def far_label(place: int = 3, off_rad: float = 0.2):
@@ -61,11 +64,11 @@ def test_findings_of_originals_that_break_the_relation_are_counted_and_marked(ju
     assert sum(each.already_broken for each in summary.by_stimulus) == sum(each.already_broken for each in summary.by_parameters)
     assert summarise(run, campaign.blank_tracker(None), campaign.judged).overall.already_broken == 0
     assert f"{len(already)} of {len(rows)} findings are on frames" in warnings_of(relation, originals, summary)[0]
-    report = deeptest_report(run, campaign)
-    marked = {each.frame_id for each in report.pairs if each.already_broken}
+    report = deeptest_page(campaign, run)
+    marked = {each.frame_id for each in report.pictures if each.mark}
     assert marked <= {row["frame_id"] for row in already}
-    text = render(report)
-    assert text.count("the original already breaks it") == len([each for each in report.pairs if each.already_broken])
+    text = render_page(report)
+    assert text.count("the original already breaks it") == len([each for each in report.pictures if each.mark])
     assert "Original already breaks it" in text
     assert "in squares)" in text
 
@@ -81,12 +84,12 @@ def test_frames_without_a_label_are_in_no_rate(tmp_path: Path) -> None:
     summary = summarise(run, campaign.blank_tracker(None), campaign.judged)
     mutants = run.records("grid").num_rows
     assert (summary.overall.cases, summary.unjudged) == (mutants * 7 // 12, mutants * 5 // 12)
-    report = deeptest_report(run, campaign)
-    text = render(report)
+    report = deeptest_page(campaign, run)
+    text = render_page(report)
     assert "could not be judged and count in no rate: the frame has no label" in text
     assert "changed pictures (mutants) of 7 frames" in text
     assert "7 of 12 frames were judged. The others went untested: 5 without a label." in report.warnings
-    assert report.drive.endswith("7 of 12 frames judged")
+    assert report.context[-1].value.endswith("7 of 12 frames judged")
 
 
 def test_every_frame_that_went_untested_has_its_reason(judged) -> None:
@@ -124,7 +127,7 @@ def test_the_command_that_makes_a_run_again_names_another_folder(judged) -> None
     _, run = judged
     for given, made in ((("--out", "runs/a/"), "--out runs/a-again"), (("--out=b",), "--out=b-again"), ((), "")):
         again = replace(run.manifest, command=("skidpad", "test", "x", *given))
-        assert commands_of(SimpleNamespace(place=run.place, manifest=again))[0] == f"skidpad test x {made}".strip()
+        assert commands_of(SimpleNamespace(place=run.place, manifest=again, is_finished=True))[0] == f"skidpad test x {made}".strip()
 
 
 def test_a_tolerance_that_hangs_on_an_error_of_nothing_is_warned_of(tmp_path: Path) -> None:
@@ -135,20 +138,20 @@ def test_a_tolerance_that_hangs_on_an_error_of_nothing_is_warned_of(tmp_path: Pa
         campaign = bar_campaign(BarSubject(), drive=drive, relation="label-mse", tolerance=5.0, transforms=("blur",))
         run = campaign.start(tmp_path / f"{warned}")
         campaign.execute(run)
-        text = " ".join(deeptest_report(run, campaign).warnings)
+        text = " ".join(deeptest_page(campaign, run).warnings)
         assert ("If it was trained on them" in text) is warned
 
 
 def test_warnings_stand_before_the_figures_and_are_escaped() -> None:
-    text = render(model(warnings=("<b>mind</b> this",)))
+    text = render_page(model(warnings=("<b>mind</b> this",)))
     page = PageReader(text)
     assert page.text("ul", class_="warnings") == ["<b>mind</b> this"]
     assert text.index("&lt;b&gt;mind") < text.index('<dl class="headlines">')
-    assert not PageReader(render(model())).all("ul", class_="warnings")
+    assert not PageReader(render_page(model())).all("ul", class_="warnings")
 
 
 def test_both_rates_stand_on_the_page_and_a_tag_beside_its_picture() -> None:
-    page = lay_out(model(looked=LOOKED))
+    page = looked_at()
     assert page.headlines[-1].label == "rate without false alarms"
     assert page.headlines[-1].value.replace("\N{NO-BREAK SPACE}", " ") == "14.5 %"
     assert "1 false alarm of 30 findings, 26 not looked at" in page.headlines[-1].detail
@@ -157,35 +160,35 @@ def test_both_rates_stand_on_the_page_and_a_tag_beside_its_picture() -> None:
     assert rows["without those that people call false alarms"][:2] == ("29", "200")
     assert rows["real faults among the decided"][:2] == ("2", "3")
     assert {card.case_id: card.tag for card in page.pictures} == {"worst": "real fault", "mild": "false alarm", "0123456789ab": ""}
-    html = PageReader(render(model(looked=LOOKED)))
+    html = PageReader(render_page(looked_at()))
     assert html.text("span", class_="tag") == ["real fault", "false alarm"]
-    assert lay_out(model()).tables[0].key == "rates"
+    assert model().tables[0].key == "rates"
 
 
 def test_tags_of_a_run_are_read_counted_and_written_as_plain_values(judged) -> None:
     campaign, run = judged
-    assert looked_at(run) is None
+    assert tags_of(run) is None
     assert tags_payload(None) == {}
     found = [row["case_id"] for row in run.findings().to_pylist()]
     Tags.of(run.path).put(found[0], Tag.FALSE_ALARM)
     Tags.of(run.path).put(found[1], Tag.REAL_FAULT)
-    told = tags_payload(looked_at(run))["tags"]
+    told = tags_payload(tags_of(run))["tags"]
     mutants = run.records("grid").num_rows
     assert (told["cases"], told["findings"], told["false_alarms"], told["untagged"]) == (mutants, len(found), 1, len(found) - 2)
     assert told["rate"]["estimate"] == len(found) / mutants
     assert told["rate_without_false_alarms"]["estimate"] == (len(found) - 1) / mutants
-    assert "rate without false alarms" in render(deeptest_report(run, campaign))
+    assert "rate without false alarms" in render_page(deeptest_page(campaign, run))
     for case in found[:2]:
         Tags.of(run.path).put(case, None)
 
 
 def test_a_rate_table_has_the_column_of_originals_only_where_there_are_such() -> None:
     some = replace(rate("fog", 25, 100), already_broken=4)
-    columns = lay_out(model(rates=(some, rate("rain", 1, 100)))).tables[0]
+    columns = model(rates=(some, rate("rain", 1, 100))).tables[0]
     assert columns.columns[-1] == "Original already breaks it"
     assert [row[-1] for row in columns.rows] == ["4", "0"]
-    assert lay_out(model()).tables[0].columns[-1] == "95 % interval"
-    assert "the original already breaks it" in render(model(pairs=(pair(already_broken=True),)))
+    assert model().tables[0].columns[-1] == "95 % interval"
+    assert "the original already breaks it" in render_page(model(pairs=(pair(already_broken=True),)))
 
 
 def test_a_weather_from_rendered_pictures_on_photographs_is_warned_of_first() -> None:

@@ -12,7 +12,7 @@ from runs_toy_campaign import shard
 
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.runs.records import SCHEMA, Record, build_records, case_id, findings_of, no_records, storable, worst_first
+from skidpad.runs.records import SCHEMA, Record, build_records, case_id, findings_of, holds_pictures, no_records, storable, worst_first
 from skidpad.runs.segments import Segment, ShardResult, encode_segment
 
 BLUR = Recipe.of("blur", Params(kind="median", size_px=3))
@@ -52,6 +52,19 @@ def written(tmp_path, result):
     segment.path.write_bytes(data)
     assert Segment.from_path(segment.path) == segment
     return segment
+
+
+def test_records_are_matched_by_the_columns_that_they_need():
+    more, fewer = SCHEMA.append(pa.field("referee", pa.string())), SCHEMA.remove(SCHEMA.get_field_index("activated"))
+    assert holds_pictures(SCHEMA)
+    assert holds_pictures(more)
+    assert holds_pictures(fewer)
+    label = SCHEMA.get_field_index("label")
+    assert not holds_pictures(SCHEMA.remove(label))
+    assert not holds_pictures(SCHEMA.set(label, pa.field("label", pa.string())))
+    row = table(["a"], [BLUR]).to_pylist()[0]
+    other = {name: value for name, value in row.items() if name != "activated"} | {"referee": "kept"}
+    assert str(Record.from_row(other)) == str(Record.from_row(row))
 
 
 def test_a_case_id_is_the_same_in_every_run():

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.runs.folder import Run
-from skidpad.runs.locking import is_held
+from skidpad.runs.guarding import is_held
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult

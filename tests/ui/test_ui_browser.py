@@ -16,8 +16,7 @@ from skidpad.core.images import write_image
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.tags import Tag, Tags
 from skidpad.ui.app import HOST, bound_socket, make_app, server_of
-from skidpad.ui.library import Library
-from skidpad.ui.shelf import Shelf
+from skidpad.ui.library import Library, RunsFolder
 from skidpad.ui.study import Study
 
 REQUIRED = os.environ.get("SKIDPAD_BROWSER_TESTS") == "required"
@@ -52,7 +51,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(root: Path) -> Iterator[str]:
     study = Study.of(root / "real", root / "made", root / "answers.jsonl")
-    with bound_socket(0) as taken, closing(Library(Shelf(root / "runs"))) as library:
+    with bound_socket(0) as taken, closing(Library(RunsFolder(root / "runs"))) as library:
         server = server_of(make_app(library, study))
         thread = Thread(target=server.run, args=([taken],), daemon=True)
         thread.start()

@@ -28,7 +28,7 @@ from skidpad.runs.segments import ShardResult
 from skidpad.runs.tags import Tag, Tags
 from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.pictures import stimuli
-from skidpad.ui.volumes import JPEG_QUALITY
+from skidpad.ui.run_view import JPEG_QUALITY
 
 TRANSFORMS = ("blur", "brightness", "contrast", "deeptest-fog", "deeptest-rain", "rotation", "scale", "shear", "translation")
 
@@ -47,7 +47,7 @@ def server(tmp_path: Path, drive: str) -> Iterator[Server]:
 
 
 def worst(server: Server, name: str) -> str:
-    return server.library.volume(server.key(name)).reader().failing()[0]
+    return server.library.view(server.key(name)).reader().failing()[0]
 
 
 def test_every_kind_of_campaign_has_an_exhibit() -> None:
@@ -66,7 +66,7 @@ def test_what_an_exhibit_reads_is_what_its_campaign_writes(kind: str) -> None:
 def test_the_list_tells_what_each_run_found(server: Server) -> None:
     text = server.get("/").text
     for name in ("first", "second"):
-        rates = server.library.volume(server.key(name)).rates()
+        rates = server.library.view(server.key(name)).rates()
         assert f"<b>{rates.findings}</b>" in text
     assert text.count('class="state finished"') == 2
     assert server.get(f"/runs/{server.key('first')}/line").text.startswith('<tr class="run"')
@@ -94,7 +94,7 @@ def test_rows_are_a_part_of_the_page_and_answer_filters(server: Server) -> None:
 
 def test_angles_are_degrees_at_the_surface(server: Server) -> None:
     key = server.key("first")
-    row = server.library.volume(key).row(worst(server, "first"))
+    row = server.library.view(key).row(worst(server, "first"))
     page = server.get(f"/runs/{key}/cases/{row['case_id']}").text
     assert "original (°)" in page
     assert f"{np.degrees(row['original']):.4g}".replace("-", "−") in page
@@ -102,13 +102,13 @@ def test_angles_are_degrees_at_the_surface(server: Server) -> None:
 
 @pytest.mark.parametrize("stimulus", ["brightness", "rotation", "blur+contrast"])
 def test_pictures_are_those_of_the_run(server: Server, drive: str, stimulus: str) -> None:
-    volume = server.library.volume(server.key("first"))
-    row = next(row for row in volume.run.records("grid").to_pylist() if row["stimulus"] == stimulus)
+    view = server.library.view(server.key("first"))
+    row = next(row for row in view.run.records("grid").to_pylist() if row["stimulus"] == stimulus)
     recipe = Recipe.from_json(row["recipe"])
     frame = open_drive(drive).frame(row["frame_index"])
     expected = recipe.apply(frame[np.newaxis], stimuli(None))[0]
-    assert np.array_equal(volume.exhibit.picture(row, Side.ORIGINAL), frame)
-    assert np.array_equal(volume.exhibit.picture(row, Side.MUTANT), expected)
+    assert np.array_equal(view.exhibit.picture(row, Side.ORIGINAL), frame)
+    assert np.array_equal(view.exhibit.picture(row, Side.MUTANT), expected)
     answer = server.get(f"/runs/{server.key('first')}/cases/{row['case_id']}/mutant.jpg")
     assert answer.headers["content-type"] == "image/jpeg"
     assert answer.content == encode(expected, ".jpg", JPEG_QUALITY)
@@ -118,7 +118,7 @@ def test_a_picture_is_rendered_once(server: Server, monkeypatch: pytest.MonkeyPa
     key, case = server.key("first"), worst(server, "first")
     address = f"/runs/{key}/cases/{case}/mutant.jpg"
     first = server.get(address).content
-    monkeypatch.setattr(type(server.library.volume(key).exhibit), "picture", None)
+    monkeypatch.setattr(type(server.library.view(key).exhibit), "picture", None)
     assert server.get(address).content == first
 
 
@@ -135,7 +135,7 @@ def test_a_finding_whose_drive_is_gone_says_so(tmp_path: Path) -> None:
 def test_one_steps_through_the_answer_one_filtered(server: Server) -> None:
     key = server.key("first")
     asked = "is.stimulus=brightness"
-    answer = server.library.volume(key).reader()
+    answer = server.library.view(key).reader()
     first = server.get(f"/runs/{key}/at/0?{asked}")
     assert first.status_code == 303
     page = server.get(first.headers["location"]).text
@@ -150,7 +150,7 @@ def test_one_steps_through_the_answer_one_filtered(server: Server) -> None:
     case = first.headers["location"].partition("/cases/")[2].partition("?")[0]
     assert f'data-back="/runs/{key}?{asked}#case-{case}"' in page
     assert f'<tr id="case-{case}">' in server.get(f"/runs/{key}?{asked}").text
-    path = server.library.volume(key).found.path
+    path = server.library.view(key).found.path
     assert f"skidpad shrink {path} {case}</code>" in page
     assert f"skidpad export {path} {case} --out finding-{case}</code>" in page
     alone = server.get(f"/runs/{key}/cases/{case}").text
@@ -160,20 +160,20 @@ def test_one_steps_through_the_answer_one_filtered(server: Server) -> None:
 
 
 def records(server: Server, name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = server.library.volume(server.key(name)).run.records("grid").to_pylist()
+    rows: list[dict[str, Any]] = server.library.view(server.key(name)).run.records("grid").to_pylist()
     return rows
 
 
 def test_tags_are_kept_shown_and_counted(server: Server) -> None:
     key = server.key("first")
-    cases = server.library.volume(key).reader().failing()
+    cases = server.library.view(key).reader().failing()
     for case, tag in zip(cases, ("real fault", "real fault", "false alarm", "unclear"), strict=False):
         assert server.post(f"/runs/{key}/cases/{case}/tag", content=f"tag={tag}", headers={"x-skidpad": "script"}).status_code == 204
     assert list(Tags.of(server.root / "first").current().values()) == [Tag.REAL_FAULT, Tag.REAL_FAULT, Tag.FALSE_ALARM, Tag.UNCLEAR]
     assert 'value="real fault" aria-pressed="true"' in server.get(f"/runs/{key}/cases/{cases[0]}").text
     status = server.get(f"/runs/{key}/status").text
     assert "2 real faults, 1 false alarm, 1 unclear; 66.7" in status
-    rates = server.library.volume(key).rates()
+    rates = server.library.view(key).rates()
     assert (rates.real_faults, rates.false_alarms, rates.unclear) == (2, 1, 1)
     assert f"{100 * rates.confirmed.estimate:.1f}" in status
     assert server.get(f"/runs/{key}/rows?tag=false+alarm").text.count("/cases/") == 1
@@ -201,12 +201,12 @@ def test_a_running_campaign_is_watched(tmp_path: Path, drive: str) -> None:
             page = server.get(f"/runs/{key}").text
             assert f'data-live="/runs/{key}/status"' in page
             assert "2 of 6 shards" in page  # six frames by two a shard, as originals and as a grid
-            found = server.library.volume(key).rates().findings
+            found = server.library.view(key).rates().findings
             run.commit(ShardResult("grid", 1, picture_records(40, 77, 40)))
             status = server.get(f"/runs/{key}/status").text
             assert "3 of 6 shards" in status
             assert 'value="3"' in status
-            assert server.library.volume(key).rates().findings > found
+            assert server.library.view(key).rates().findings > found
         assert 'class="state stopped"' in server.get(f"/runs/{key}/status").text
 
 
@@ -222,11 +222,11 @@ def test_runs_are_compared_case_by_case(server: Server) -> None:
     }
     assert {name: int(number) for name, number in shown} == expected
     assert f"Of {len(both)} cases that both runs have" in page
-    new = max((row for row in server.library.volume(server.key("second")).run.records().to_pylist() if is_new(row, one)), key=worseness)
+    new = max((row for row in server.library.view(server.key("second")).run.records().to_pylist() if is_new(row, one)), key=worseness)
     assert f'cases/{new["case_id"]}">{Recipe.from_json(new["recipe"])} on {new["frame_id"]}</a>' in page
     assert f"{times_tolerated(new['excess'])} <code>{new['case_id']}</code>" in page
     assert page.count("° apart, ") > 10
-    cases = judged_cases(server.library.volume(server.key("first")).run)
+    cases = judged_cases(server.library.view(server.key("first")).run)
     for group in ("brightness", "rotation", "all"):
         found = cases.of(group).clusters.interval()
         assert f"<small>{interval(found.low, found.high)}</small>" in page, "as the gate takes them"
@@ -255,7 +255,7 @@ def test_rates_side_by_side_have_the_intervals_of_the_gate(tmp_path: Path) -> No
         run.commit(ShardResult("grid", 0, rows))
     with serve(tmp_path) as server:
         page = server.get(f"/compare?run={server.key('one')}&run={server.key('two')}").text
-        found = judged_cases(server.library.volume(server.key("one")).run).clusters.interval()
+        found = judged_cases(server.library.view(server.key("one")).run).clusters.interval()
         plain = wilson(20, 120)
         assert found.high - found.low > 2 * (plain.high - plain.low)
         assert page.count(f"<small>{interval(found.low, found.high)}</small>") == 4
@@ -309,7 +309,7 @@ def worseness(row: dict[str, Any]) -> float:
 
 
 def judged(server: Server, name: str) -> dict[str, bool]:
-    rows = server.library.volume(server.key(name)).run.records().to_pylist()
+    rows = server.library.view(server.key(name)).run.records().to_pylist()
     return {row["case_id"]: row["violated"] for row in rows if not isnan(row["excess"])}
 
 
@@ -365,14 +365,14 @@ def test_under_label_mse_squares_are_said_and_originals_that_break_it_are_marked
     run.commit(ShardResult("grid", 0, labelled(answers, excess, Recipe.of("brightness", Params(shift=10.0)))))
     with serve(tmp_path) as server:
         key = server.key("run")
-        rule = server.library.volume(key).rule()
+        rule = server.library.view(key).rule()
         assert rule.bound_rad2 == pytest.approx(5.0 * np.mean(answers**2))
         assert "label-mse, 5 × MSE of the originals (within 7.4°)" in server.get("/").text
         page = server.get(f"/runs/{key}").text
         assert "1 whose original already breaks it" in page
         assert "In doubt: On unchanged frames the network steers worse than one that always answers the mean label" in page
         assert "3.0× tolerance (9.0× in squares)" in page
-        cases = server.library.volume(key).reader().failing()
+        cases = server.library.view(key).reader().failing()
         marks = ["the original already breaks it" in server.get(f"/runs/{key}/cases/{case}").text for case in cases]
         assert marks == [True] + [False] * 7
 

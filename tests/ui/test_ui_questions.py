@@ -15,9 +15,8 @@ from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
 from skidpad.ui.asking import UNTAGGED, Question, Show, View
-from skidpad.ui.library import Library
+from skidpad.ui.library import Library, RunsFolder
 from skidpad.ui.reading import Reader
-from skidpad.ui.shelf import Shelf
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 COLUMNS = ("case_id", "frame_index", "stimulus", "label", "original", "mutant", "excess", "violated", "active_neurons", "picture")
@@ -67,8 +66,8 @@ def reader(run: Run) -> Any:
     tags = Tags.of(run.path)
     for number, row in enumerate(run.findings(limit=9).to_pylist()):
         tags.put(row["case_id"], list(Tag)[number % 3])
-    library = Library(Shelf(run.path))
-    yield library.volume(library.shelf.scan()[0].key).reader()
+    library = Library(RunsFolder(run.path))
+    yield library.view(library.folder.scan()[0].key).reader()
     library.close()
 
 
@@ -182,8 +181,8 @@ def test_unknown_columns_are_refused_and_packed_ones_hidden(reader: Reader) -> N
 @pytest.mark.parametrize("sort", ["case_id", MARKUP, '"; DROP TABLE t0; --', "flags", "speed_rad"])
 def test_columns_of_any_name_are_sorted_and_filtered(tmp_path: Path, sort: str) -> None:
     make_odd_run(tmp_path / "odd")
-    library = Library(Shelf(tmp_path))
-    reader = library.volume(library.shelf.scan()[0].key).reader()
+    library = Library(RunsFolder(tmp_path))
+    reader = library.view(library.folder.scan()[0].key).reader()
     everything = Question(show=Show.ALL, sort=sort)
     assert reader.page(everything).total == 5
     assert [line.case_id for line in reader.page(replace(everything, equals=((MARKUP, MARKUP),))).lines] == ["0000"]

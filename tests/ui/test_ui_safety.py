@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def tag(server: Server) -> str:
     key = server.key("run")
-    return f"/runs/{key}/cases/{server.library.volume(key).reader().failing()[0]}/tag"
+    return f"/runs/{key}/cases/{server.library.view(key).reader().failing()[0]}/tag"
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8321", "evil.example:8321", "[::1]:8321", "0.0.0.0:8321", ""])
@@ -103,7 +103,7 @@ def test_every_answer_forbids_what_comes_from_outside(server: Server, address: s
 
 def test_pages_have_no_inline_script_or_style(server: Server) -> None:
     key = server.key("run")
-    case = server.library.volume(key).reader().failing()[0]
+    case = server.library.view(key).reader().failing()[0]
     for address in ("/", f"/runs/{key}", f"/runs/{key}/cases/{case}?at=0", f"/compare?run={key}"):
         text = server.get(address).text
         assert "<style" not in text
@@ -114,7 +114,7 @@ def test_pages_have_no_inline_script_or_style(server: Server) -> None:
 
 def test_a_report_that_a_run_brings_is_shut_in(server: Server) -> None:
     key = server.key("run")
-    assert server.get(f"/runs/{key}/report").status_code == 404
+    assert server.get(f"/runs/{key}/report").status_code == 422, "its subject is not remembered, and is not loaded"
     report = server.root / "run" / "report.html"
     report.write_text("<script>alert(1)</script>")
     answer = server.get(f"/runs/{key}/report")
@@ -123,7 +123,7 @@ def test_a_report_that_a_run_brings_is_shut_in(server: Server) -> None:
     assert "script-src" not in FOREIGN_POLICY
     report.unlink()
     report.symlink_to("/etc/hostname")
-    assert server.get(f"/runs/{key}/report").status_code == 404
+    assert server.get(f"/runs/{key}/report").status_code == 422
     report.unlink()
 
 
@@ -260,7 +260,7 @@ ODD = (
 )
 def test_odd_numbers_and_ids_in_an_address_are_answered_with_a_page(server: Server, address: str) -> None:
     key = server.key("run")
-    case = server.library.volume(key).reader().failing()[0]
+    case = server.library.view(key).reader().failing()[0]
     for odd in ODD:
         answer = server.get(address.format(key=key, case=case, odd=odd))
         assert answer.status_code < 500, (odd[:40], answer.status_code)

@@ -15,7 +15,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.runs.guarding import MAX_SEGMENT_BYTES
 from skidpad.runs.records import SCHEMA
 from skidpad.ui import rows
-from skidpad.ui.shelf import Shelf
+from skidpad.ui.library import RunsFolder
 
 SEGMENT = "grid-000000-0123456789abcdef.parquet"
 
@@ -44,20 +44,20 @@ def test_runs_are_found_at_any_depth_and_links_are_not_followed(tmp_path: Path) 
     make_picture_run(tmp_path / "outside", rows=1)
     (tmp_path / "shelf" / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "shelf" / "up").symlink_to(tmp_path)
-    assert [found.name for found in Shelf(tmp_path / "shelf").scan()] == ["a/b/deep"]
-    assert [found.name for found in Shelf(tmp_path / "outside").scan()] == ["outside"]
+    assert [found.name for found in RunsFolder(tmp_path / "shelf").scan()] == ["a/b/deep"]
+    assert [found.name for found in RunsFolder(tmp_path / "outside").scan()] == ["outside"]
 
 
 def test_keys_do_not_hang_on_who_else_is_there(tmp_path: Path) -> None:
     make_picture_run(tmp_path / "one", rows=1)
-    before = Shelf(tmp_path).scan()[0].key
+    before = RunsFolder(tmp_path).scan()[0].key
     make_picture_run(tmp_path / "another", rows=1)
-    assert {found.name: found.key for found in Shelf(tmp_path).scan()}["one"] == before
+    assert {found.name: found.key for found in RunsFolder(tmp_path).scan()}["one"] == before
 
 
 def test_a_folder_that_is_not_there_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(SkidpadError, match="no folder"):
-        Shelf(tmp_path / "nowhere")
+        RunsFolder(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("key", ["%2e%2e", "..%2f..%2fetc%2fpasswd", "%2Fetc%2Fpasswd", "good", "0" * 12, "a/../../etc"])
@@ -66,7 +66,7 @@ def test_no_address_leads_out_of_the_folder(server: Server, key: str) -> None:
     assert answer.status_code in {307, 404}
     assert "root:" not in answer.text
     with pytest.raises(UnknownNameError):
-        server.library.shelf.find(key)
+        server.library.folder.find(key)
 
 
 @pytest.mark.parametrize("case", ["..%2f..%2fmanifest.json", "zzz", "%00", "' OR '1'='1"])
@@ -208,7 +208,7 @@ def test_a_run_cannot_name_a_program_that_looking_at_it_starts(tmp_path: Path) -
     make_picture_run(tmp_path / "runs" / "trap", make_drive(tmp_path / "drive"), rows=4, subject=str(description))
     with serve(tmp_path / "runs") as server:
         key = server.key("trap")
-        line = server.library.volume(key).reader().failing()[0]
+        line = server.library.view(key).reader().failing()[0]
         for rest in ("", f"/cases/{line}", f"/cases/{line}/original.jpg", f"/cases/{line}/mutant.jpg", "/status"):
             assert server.get(f"/runs/{key}{rest}").status_code == 200
         assert not trap.exists()

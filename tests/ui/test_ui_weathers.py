@@ -9,11 +9,13 @@ from ui_runs import Server, serve
 
 from skidpad.kinds.bundles import export_finding
 from skidpad.kinds.exhibits import Side
-from skidpad.kinds.kind import load_campaign
+from skidpad.kinds.kind import kind_of, load_campaign
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.kinds.shrinking import shrink_finding
+from skidpad.page.html import render_page
 from skidpad.runs.folder import Run
+from skidpad.runs.tags import Tag, Tags
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.subjects.pretrained import subject_path
 
@@ -43,15 +45,30 @@ def server(shelf: Path) -> Iterator[Server]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_page_shows_the_frame_in_the_weather(server: Server, kind: str) -> None:
-    volume = server.library.volume(server.key(kind))
-    row = volume.run.findings(limit=1).to_pylist()[0]
-    original, mutant = (volume.exhibit.picture(row, side) for side in (Side.ORIGINAL, Side.MUTANT))
+    view = server.library.view(server.key(kind))
+    row = view.run.findings(limit=1).to_pylist()[0]
+    original, mutant = (view.exhibit.picture(row, side) for side in (Side.ORIGINAL, Side.MUTANT))
     assert original.shape == mutant.shape
     assert np.abs(original.astype(int) - mutant.astype(int)).mean() > 3.0
-    assert "style_0" not in volume.exhibit.title(row), "eight numbers say nothing to a reader"
-    assert volume.rule().words == "steers-alike, within 1°"
+    assert "style_0" not in view.exhibit.title(row), "eight numbers say nothing to a reader"
+    assert view.rule().words == "steers-alike, within 1°"
     answer = server.get(f"/runs/{server.key(kind)}/cases/{row['case_id']}/mutant.jpg")
     assert answer.headers["content-type"] == "image/jpeg"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_report_in_the_browser_is_the_page_of_the_run_with_its_tags(server: Server, shelf: Path, kind: str) -> None:
+    address, run = f"/runs/{server.key(kind)}/report", Run.open(shelf / kind)
+    page = kind_of(run).page(load_campaign(run.config, kind, run.manifest), run)
+    assert server.get(address).text == render_page(page)
+    (run.path / "report.html").write_text("written by the command")
+    assert server.get(address).text == "written by the command"
+    shown = page.pictures[0].case_id
+    Tags.of(run.path).put(shown, Tag.FALSE_ALARM)
+    tagged = server.get(address).text
+    assert "rate without false alarms" in tagged, "the stored page is older than the tag"
+    Tags.of(run.path).put(shown, None)
+    (run.path / "report.html").unlink()
 
 
 @pytest.mark.parametrize("kind", KINDS)

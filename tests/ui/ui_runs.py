@@ -18,8 +18,7 @@ from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
 from skidpad.ui.app import make_app
-from skidpad.ui.library import Library
-from skidpad.ui.shelf import Shelf
+from skidpad.ui.library import Library, RunsFolder
 from skidpad.ui.study import Study
 
 ADDRESS = "http://127.0.0.1:8321"
@@ -53,7 +52,7 @@ class Server:
         self.library.close()
 
     def key(self, name: str) -> str:
-        return next(found.key for found in self.library.shelf.scan() if found.name == name)
+        return next(found.key for found in self.library.folder.scan() if found.name == name)
 
     def get(self, address: str, **options: Any) -> httpx.Response:
         return self.ask("GET", address, **options)
@@ -70,7 +69,7 @@ class Server:
 
 
 def serve(root: Path, study: Study | None = None) -> Server:
-    library = Library(Shelf(root))
+    library = Library(RunsFolder(root))
     return Server(make_app(library, study), library, root)
 
 

@@ -48,14 +48,14 @@ def compare(
 ) -> None:
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
     from skidpad.drives import open_drive
-    from skidpad.kinds.drives.compare.settings import ComparingSettings
+    from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
     from skidpad.stimuli.grammar import allow_typed
     from skidpad.subjects.pretrained import subject_path
     from skidpad.worlds.world import WORLDS
 
     allow_typed([stimulus])
     WORLDS.allow([world])
-    settings = ComparingSettings(
+    settings = OfflineVsOnlineSettings(
         subject=str(subject_path(subject)),
         drive=open_drive(drive).origin if drive else "",
         world=world,

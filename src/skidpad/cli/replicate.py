@@ -119,12 +119,12 @@ def offline_online(
 ) -> None:
     """Answer RQ0 and RQ1 of the comparison of offline and online testing, for each subject given."""
     from skidpad.drives import open_drive
-    from skidpad.kinds.drives.compare.settings import ComparingSettings
+    from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
     from skidpad.papers.offline_online.paper import PAPER
     from skidpad.papers.offline_online.replication import replicate
     from skidpad.subjects.pretrained import subject_path
 
-    settings = ComparingSettings(
+    settings = OfflineVsOnlineSettings(
         subject="",
         drive=open_drive(drive).origin if drive else "",
         scenarios=scenarios,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from skidpad.kinds.kind import Campaign, Settings
-    from skidpad.page.build import Page
+    from skidpad.page.model import Page
     from skidpad.runs.folder import Run
     from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Workers as CampaignWorkers
@@ -147,7 +147,12 @@ def run_file(
     except (OSError, ValueError) as error:
         raise SkidpadError(f"cannot read the campaign {campaign}: {error}; it is a TOML file such as config.toml in a run") from error
     chosen = _workers(workers, config)
-    loaded = load_campaign(config, str(campaign))
+    try:
+        loaded = load_campaign(config, str(campaign))
+    except SkidpadError as error:
+        if str(campaign) in str(error):
+            raise
+        raise type(error)(f"{campaign}: {error}") from error
     _execute(loaded, loaded.start(out or next_free(Path("runs"), campaign.stem)), json, chosen)
 
 
@@ -162,27 +167,31 @@ def resume(run: RunPath, workers: Workers = "", json: Json = False) -> None:
 
 def report(
     run: RunPath,
-    out: Annotated[Path | None, typer.Option(help="The HTML file; RUN/report.html by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file: .html, .md (Markdown) or .json (the page's texts and tables); RUN/report.html by default."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Write the self-contained HTML page of a run."""
+    """Write the page of a run: HTML that needs no other file, Markdown or JSON."""
     from skidpad.kinds.kind import kind_of
-    from skidpad.page.html import render_page, write_text_whole
+    from skidpad.page.html import write_page
     from skidpad.runs.tags import Tags
 
     opened = _open(run)
     for trouble in (opened.damage(), Tags.of(opened.path).damage()):
         if trouble:
             warn(trouble)
-    page = out or opened.path / "report.html"
+    path = out or opened.path / "report.html"
     campaign = _campaign(opened, seen=True)
-    write_text_whole(page, render_page(kind_of(opened).page(campaign, opened)))
-    opened.publish(page)
+    page = kind_of(opened).page(campaign, opened)
+    write_page(path, page)
+    opened.publish(path)
     if json:
-        print_json(_payload(campaign, opened, page))
+        print_json(_payload(campaign, opened, page, path))
     else:
         say_doubts(opened)
-        say(f"report: {page}")
+        say(f"report: {path}")
 
 
 def replay(
@@ -242,33 +251,33 @@ def next_free(folder: Path, name: str) -> Path:
 
 
 def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None":
-    from skidpad.runs.workers.choosing import workers_of
+    from skidpad.runs.workers.protocol import workers_of
 
     return workers_of(text, str(config.get("device", "cpu")), warn)
 
 
 def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
     from skidpad.kinds.kind import kind_of
-    from skidpad.page.html import UnwrittenError, render_page, write_text_whole
+    from skidpad.page.html import UnwrittenError, write_page
 
     tell(f"run: {run.place}")
     with progress_bar("testing") as progress:
         campaign.execute(run, progress, workers)
-    shown = kind_of(run).page(campaign, run)
-    page = run.path / "report.html"
+    page = kind_of(run).page(campaign, run)
+    path = run.path / "report.html"
     if not json:
         say_doubts(run)
-        _show(shown, run)  # before the page is written, which may find no room
+        _show(page, run)  # before the page is written, which may find no room
     try:
-        write_text_whole(page, render_page(shown))
+        write_page(path, page)
     except UnwrittenError as error:
         again = f"skidpad report {shlex.quote(run.place)}"
         raise UnwrittenError(f"{error}; all findings are kept, and the page is written by: {again}") from error
-    run.publish(page)
+    run.publish(path)
     if json:
-        print_json(_payload(campaign, run, page))
+        print_json(_payload(campaign, run, page, path))
     else:
-        say(f"report: {page}")
+        say(f"report: {path}")
 
 
 def _show(page: "Page", run: "Run") -> None:
@@ -293,10 +302,10 @@ def say_doubts(run: "Run") -> None:
         say(f"doubt: {doubt.said}")
 
 
-def _payload(campaign: "Campaign", run: "Run", page: Path) -> "Mapping[str, object]":
+def _payload(campaign: "Campaign", run: "Run", page: "Page", path: Path) -> "Mapping[str, object]":
     from skidpad.kinds.kind import kind_of
     from skidpad.oracles.doubts import doubts_payload
-    from skidpad.page.tags import looked_at, tags_payload
+    from skidpad.page.model import tags_payload
     from skidpad.runs.doubts import run_doubts
     from skidpad.runs.refereed import Refereed
     from skidpad.runs.tags import Tags
@@ -304,10 +313,10 @@ def _payload(campaign: "Campaign", run: "Run", page: Path) -> "Mapping[str, obje
     evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}
     return {
         "run": run.place,
-        "report": str(page),
+        "report": str(path),
         **evidence,
         **kind_of(run).figures(campaign, run),
-        **tags_payload(looked_at(run)),
+        **tags_payload(page.tags),
         **Refereed.of(run).to_json(),
     }
 

@@ -37,16 +37,15 @@ def ui(
             raise MissingExtraError.of(package, "ui", "the page")
 
     from skidpad.ui.app import HOST, bound_socket, make_app, server_of
-    from skidpad.ui.library import Library
-    from skidpad.ui.shelf import Shelf
+    from skidpad.ui.library import Library, RunsFolder
     from skidpad.ui.study import Study
 
-    shelf = Shelf(runs)
-    questionnaire = Study.of(*study, answers or shelf.root / "study-answers.jsonl") if study is not None else None
-    with bound_socket(port) as taken, closing(Library(shelf)) as library:
+    folder = RunsFolder(runs)
+    questionnaire = Study.of(*study, answers or folder.root / "study-answers.jsonl") if study is not None else None
+    with bound_socket(port) as taken, closing(Library(folder)) as library:
         address = f"http://{HOST}:{taken.getsockname()[1]}"
         server = server_of(make_app(library, questionnaire))
-        say(f"runs of {shelf.root}: {address}")
+        say(f"runs of {folder.root}: {address}")
         if questionnaire is not None:
             say(f"questionnaire of {len(questionnaire.pairs)} pairs: {address}/study; its tally: {address}/study/tally")
         say("Ctrl-C ends the page")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import degrees, isfinite, isnan, nan, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from skidpad.core.errors import UnknownNameError
+from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.kinds.kind import KINDS
 from skidpad.oracles.error import Scale, scale_of, scale_of_run, times_tolerated
@@ -116,7 +117,7 @@ def _real(value: float) -> str:
 
 
 LABEL_MSE = "label-mse"
-_STEERS, _ANSWERS_rules, _DECIDES = "steers-alike", "answers-alike", "decides-alike"
+_STEERS, _ANSWERS_ALIKE, _DECIDES = "steers-alike", "answers-alike", "decides-alike"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def picture_rule(config: Mapping[str, Any]) -> Rule:
         return Rule(relation, f"{tolerance:g} × MSE of the originals", tolerance)
     if relation == _STEERS and isfinite(tolerance):
         return Rule(relation, f"within {tolerance:g}°")
-    if relation == _ANSWERS_rules and isfinite(tolerance):
+    if relation == _ANSWERS_ALIKE and isfinite(tolerance):
         return Rule(relation, f"within {with_unit(tolerance, plain(str(config.get('unit', '')), 20))}")
     if relation == _DECIDES and isfinite(threshold):
         return Rule(relation, f"at {threshold:g}")
@@ -288,6 +289,14 @@ class Exhibit:
 
     def _nothing(self, row: Row) -> UnknownNameError:
         return UnknownNameError(f"{self.title(row)} has nothing to look at")
+
+    @contextmanager
+    def _reading(self, row: Row, what: str = "record") -> Iterator[None]:
+        """Says of a record that raises what no sound one does that it is damaged; it may come from a stranger."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            raise BadRunError(f"the {what} of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
 
 
 def exhibit_of(config: Mapping[str, Any]) -> Exhibit:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skidpad.kinds.bundles import Check, Exporter
     from skidpad.kinds.exhibits import Exhibit
     from skidpad.kinds.shrinking import Shrunk
-    from skidpad.page.build import Page, Table
+    from skidpad.page.model import Page, Table
     from skidpad.runs.folder import Run
     from skidpad.runs.gate import Outcome
     from skidpad.runs.manifest import Manifest

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import degrees, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.oracles.error import scale_of_run, times_tolerated
+from skidpad.page.markdown import code, inert, markdown_table
+from skidpad.page.model import Table
 from skidpad.page.wording import DEGREES, answer, counted, interval, percent, plain
 from skidpad.runs.records import Record, holds_pictures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skidpad.runs.folder import Run
     from skidpad.runs.gate import Verdict
 
@@ -61,64 +61,53 @@ def _words(run: Run, row: Mapping[str, Any]) -> str:
     return f"{record.recipe} on frame {record.frame_id}: {was} became {now}{human} ({times})"
 
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>&|#~!])")
 _MAX_NEW = 10
 
 
 def gate_markdown(verdict: Verdict, run: str, baseline: str = "", told: Mapping[str, str] | None = None) -> str:
     """Returns heading, broken limits, the table of rates and the worst new findings. told: what these are, by case."""
     passed = "passed" if verdict.is_passed else "FAILED"
-    lines = [f"## skidpad gate: {passed}", "", f"Run `{_code(run)}`" + (f" against `{_code(baseline)}`" if baseline else ""), ""]
-    lines += [line for doubt in verdict.doubts for line in (f"In doubt: {_text(doubt.said)}", "")]
-    lines += [f"- **{_text(outcome.said)}**" for outcome in verdict.broken]
+    lines = [f"## skidpad gate: {passed}", "", f"Run {code(run)}" + (f" against {code(baseline)}" if baseline else ""), ""]
+    lines += [line for doubt in verdict.doubts for line in (f"In doubt: {inert(doubt.said)}", "")]
+    lines += [f"- **{inert(outcome.said)}**" for outcome in verdict.broken]
     kept = len(verdict.outcomes)
     lines += [] if verdict.broken else ["The limit is kept." if kept == 1 else f"All {kept} limits are kept."]
-    lines += ["", *_rates(verdict)]
+    lines += ["", *markdown_table(_rates(verdict))]
     if verdict.new:
         shown = verdict.new[:_MAX_NEW]
         heading = new_words(len(shown), len(verdict.new))
         lines += ["", f"{heading[:1].upper()}{heading[1:]}:", ""]
-        lines += [f"- {_said(told or {}, case)}`skidpad replay {_code(shlex.quote(run))} {_code(case)}`" for case in shown]
-    lines += [line for note in verdict.notes for line in ("", _text(note))]
+        lines += [f"- {_said(told or {}, case)}{code(f'skidpad replay {shlex.quote(run)} {case}')}" for case in shown]
+    lines += [line for note in verdict.notes for line in ("", inert(note))]
     return "\n".join(lines) + "\n"
 
 
-def _rates(verdict: Verdict) -> list[str]:
+def _rates(verdict: Verdict) -> Table:
     changes = {change.group: change for change in verdict.changes}
     heads = ["group", "cases", "findings", "rate", "95 % interval"]
     heads += ["false alarms", "rate without", "95 % interval"] if verdict.has_false_alarms else []
-    more = ["baseline", "new", "fixed", "persisting", "p"] if changes else []
-    lines = [_row(heads + more), _row(["---", *["---:"] * (len(heads) + len(more) - 1)])]
+    heads += ["baseline", "new", "fixed", "persisting", "p"] if changes else []
+    rows = []
     for rated in verdict.rates:
         found, without = rated.rate, rated.rate_without
-        cells = [_text(rated.group), str(found.n), str(rated.findings), percent(found.estimate), interval(found.low, found.high)]
+        cells = [rated.group, str(found.n), str(rated.findings), percent(found.estimate), interval(found.low, found.high)]
         if verdict.has_false_alarms:
             cells += [str(rated.false_alarms), percent(without.estimate), interval(without.low, without.high)]
         change = changes.get(rated.group)
         if change is not None:
             p_value = f"{change.p_value:.2g}" if change.p_value == change.p_value else ""
             cells += [percent(change.then.estimate), str(change.new), str(change.fixed), str(change.persisting), p_value]
-        lines.append(_row(cells + [""] * (len(heads) + len(more) - len(cells))))
-    return lines
+        rows.append((*cells, *[""] * (len(heads) - len(cells))))
+    return Table("rates", "", tuple(heads), tuple(rows))
 
 
 def _said(told: Mapping[str, str], case: str) -> str:
-    return f"{_text(told[case])}: " if case in told else ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _text(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", plain(text, 400)).replace("\\_", "_")
-
-
-def _code(text: str) -> str:
-    return plain(text, 300).replace("`", "'")
+    return f"{inert(told[case])}: " if case in told else ""
 
 
 _SUITE = "skidpad gate"
+_xml = partial(plain, limit=1000)
+"""Makes text that XML can hold: a name from a file system may carry control characters, which it cannot."""
 
 
 def gate_junit(
@@ -134,24 +123,19 @@ def gate_junit(
     suite = ET.SubElement(root, "testsuite", {"name": _SUITE, **counts, "time": seconds, "timestamp": timestamp, "hostname": "localhost"})
     known = ET.SubElement(suite, "properties")
     for name, value in {"run": run, **properties}.items():
-        ET.SubElement(known, "property", {"name": _text_junit(name), "value": _text_junit(value)})
+        ET.SubElement(known, "property", {"name": _xml(name), "value": _xml(value)})
     for outcome in verdict.outcomes:
-        case = ET.SubElement(suite, "testcase", {"name": _text_junit(outcome.name), "classname": "skidpad.gate", "time": "0.000"})
+        case = ET.SubElement(suite, "testcase", {"name": _xml(outcome.name), "classname": "skidpad.gate", "time": "0.000"})
         if not outcome.is_kept:
-            failure = ET.SubElement(case, "failure", {"message": _text_junit(outcome.said), "type": "limit"})
-            failure.text = _text_junit(outcome.said)
+            failure = ET.SubElement(case, "failure", {"message": _xml(outcome.said), "type": "limit"})
+            failure.text = _xml(outcome.said)
     doubts = [f"doubt: {doubt.said}" for doubt in verdict.doubts]
-    said = [_text_junit(line) for line in (*doubts, *(outcome.said for outcome in verdict.outcomes), *verdict.notes)]
+    said = [_xml(line) for line in (*doubts, *(outcome.said for outcome in verdict.outcomes), *verdict.notes)]
     shown = verdict.new[:MOST_TOLD]
     said += [f"{new_words(len(shown), len(verdict.new))}:"] if len(shown) < len(verdict.new) else []
     words = told or {}
-    said += [f"new finding: {_text_junit(' '.join(filter(None, (case, words.get(case)))))}" for case in shown]
+    said += [f"new finding: {_xml(' '.join(filter(None, (case, words.get(case)))))}" for case in shown]
     ET.SubElement(suite, "system-out").text = "\n".join(said)
     ET.SubElement(suite, "system-err").text = ""
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
-
-
-def _text_junit(text: str) -> str:
-    """Returns text that XML can hold: a name from a file system may carry control characters, which it cannot."""
-    return plain(text, 1000)

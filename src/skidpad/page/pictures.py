@@ -5,16 +5,15 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 
 import cv2
 import numpy as np
 
 from skidpad.core.errors import BadDriveError, BadRunError
 from skidpad.core.images import NumpyFrames, encode
-from skidpad.oracles.error import times_tolerated
+from skidpad.oracles.error import Scale, times_tolerated
 from skidpad.page.arrows import LABEL_WIDTH, cross, outline
-from skidpad.page.model import PicturePair
 from skidpad.page.wording import DEGREES, answer, how_far, plain
 from skidpad.runs.records import Record
 
@@ -23,6 +22,30 @@ MAX_HEIGHT_PX = 480
 JPEG_QUALITY = 85
 ALREADY = "the original already breaks it"
 """Said of a finding whose frame is answered beyond the tolerance before anything is changed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PicturePair:
+    """One finding to look at: the frame, its mutant and what was answered.
+
+    original, mutant: (height, width, 3) uint8 RGB, sizes may differ. Answers are in `unit`; degrees are drawn as arrows, positive steers
+    left. NaN is "no finite answer", and for the label "no label". excess: above 1 is a finding; `scale` says what it counts.
+    already_broken: whether the original breaks the relation too.
+    """
+
+    case_id: str
+    frame_id: str
+    recipe: str
+    original: NumpyFrames
+    mutant: NumpyFrames
+    original_answer: float
+    mutant_answer: float
+    excess: float
+    label_answer: float = nan
+    unit: str = DEGREES
+    scale: Scale = Scale.ERRORS
+    replay: str = ""
+    already_broken: bool = False
 
 
 def drawn(records: Sequence[Record], draw: Callable[[Record], PicturePair]) -> tuple[tuple[PicturePair, ...], tuple[str, ...]]:
@@ -69,26 +92,15 @@ class PairCard:
     badge: str
     difference: str
     label: str
-    relation: str
     replay: str
     panels: tuple[Panel, Panel]
     mark: str = ""
     tag: str = ""
 
 
-def worst_first(pairs: Sequence[PicturePair], limit: int) -> list[PicturePair]:
-    """Returns at most `limit` pairs, those without a finite answer first, then by excess; pairs whose original already fails last."""
-    excess = np.array([pair.excess for pair in pairs], np.float64)
-    order = np.lexsort((-np.where(np.isnan(excess), -np.inf, excess), np.array([pair.already_broken for pair in pairs], np.bool_)))
-    return [pairs[int(position)] for position in order[:limit]]
-
-
-def cards(pairs: Sequence[PicturePair], shared_relation: str = "") -> tuple[PairCard, ...]:
-    """Embeds pairs as cards.
-
-    A card names its relation only where it is not the one that all of them share.
-    """
-    return tuple(_card(pair, shared_relation) for pair in pairs)
+def cards(pairs: Sequence[PicturePair]) -> tuple[PairCard, ...]:
+    """Embeds pairs as cards."""
+    return tuple(map(_card, pairs))
 
 
 def embed(frame: NumpyFrames) -> tuple[str, int, int]:
@@ -102,7 +114,7 @@ def embed(frame: NumpyFrames) -> tuple[str, int, int]:
     return f"data:image/jpeg;base64,{data}", frame.shape[1], frame.shape[0]
 
 
-def _card(pair: PicturePair, shared_relation: str) -> PairCard:
+def _card(pair: PicturePair) -> PairCard:
     gap = how_far(pair.original_answer, pair.mutant_answer, pair.label_answer, pair.unit, pair.scale)
     label = f"label {answer(pair.label_answer, pair.unit)}" if isfinite(pair.label_answer) else "no label"
     badge = times_tolerated(pair.excess, pair.scale)
@@ -118,7 +130,6 @@ def _card(pair: PicturePair, shared_relation: str) -> PairCard:
         badge,
         gap if gap != badge else "",
         label,
-        plain(pair.relation) if pair.relation != shared_relation else "",
         plain(pair.replay, 1000),
         (
             _panel("Original", pair.original, before, (grey, blue), pair.unit),
@@ -139,11 +150,12 @@ def _panel(heading: str, frame: NumpyFrames, alt: str, arrows: Sequence[tuple[st
     drawn = [(kind, angle) for kind, angle in arrows if unit == DEGREES or (kind == "mutant" and not isfinite(angle))]
     # the label is thin and lies on top, since angles that are nearly the same would hide it
     drawn.sort(key=lambda arrow: arrow[0] == "label")
-    overlays = tuple(_overlay(kind, angle, width, height) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
+    overlays = tuple(overlay(kind, angle, width, height) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
     return Panel(heading, answer(said, unit), kind, source, alt, width, height, overlays)
 
 
-def _overlay(kind: str, angle_deg: float, width: int, height: int) -> Overlay:
+def overlay(kind: str, angle_deg: float, width: int, height: int) -> Overlay:
+    """Returns the arrow of an angle over a picture of this size; a cross where there is no finite one."""
     thickness = LABEL_WIDTH if kind == "label" else 1.0
     points = outline(angle_deg, width, height, thickness) if isfinite(angle_deg) else cross(width, height)
     return Overlay(kind, " ".join(f"{x:.1f},{y:.1f}" for x, y in points))

@@ -5,7 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import ceil, floor, isfinite, log10, nan
+from pathlib import Path
 
+from skidpad.core.errors import SkidpadError
+from skidpad.core.files import write_atomically
 from skidpad.page.wording import NOTHING, percent, plain
 
 WIDTH = 480.0
@@ -280,3 +283,36 @@ def _gutter(labels: Sequence[str]) -> float:
 def _reach(values: Iterable[float]) -> float:
     numbers = [value for value in values if isfinite(value)]
     return round_up(max(numbers, default=1.0), 1.0)
+
+
+_STYLE = (
+    "text{font-family:system-ui,'Segoe UI','Noto Sans','Liberation Sans',sans-serif;fill:#12171f}"
+    ".muted{fill:#566173}.car-name{fill:#fff}.chance{fill:#b3261e}"
+)
+
+
+def standalone(svg: str) -> str:
+    """Returns a drawing as a standalone file, with the background and fonts that a page would give it."""
+    root = ET.fromstring(svg)  # noqa: S314  our own drawing, not foreign XML
+    root.set("xmlns", "http://www.w3.org/2000/svg")
+    _, _, width, height = root.get("viewBox", "0 0 0 0").split()
+    root.set("viewBox", f"-16 -16 {float(width) + 32:g} {float(height) + 32:g}")
+    ground = ET.Element(
+        "rect", {"x": "-16", "y": "-16", "width": f"{float(width) + 32:g}", "height": f"{float(height) + 32:g}", "fill": "#ffffff"}
+    )
+    style = ET.Element("style")
+    style.text = _STYLE
+    root.insert(0, style)
+    root.insert(1, ground)
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def write_film(path: Path, strip: str, moving: str) -> tuple[Path, Path]:
+    """Writes a film as two files, the strip and `NAME.moving.svg` beside it; returns both paths."""
+    if path.suffix != ".svg":
+        raise SkidpadError(f"a film is drawn as SVG, which any browser opens; name the file {path.with_suffix('.svg').name}")
+    beside = path.with_name(f"{path.stem}.moving.svg")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for target, drawn in ((path, strip), (beside, moving)):
+        write_atomically(target, standalone(drawn).encode())
+    return path, beside

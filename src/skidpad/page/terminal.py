@@ -17,7 +17,7 @@ from skidpad.core.errors import InterruptedRunError
 from skidpad.core.progress import Progress as ProgressCallback
 
 if TYPE_CHECKING:
-    from skidpad.page.build import Page
+    from skidpad.page.model import Page
 
 OUT = Console(highlight=False)
 ERR = Console(stderr=True, highlight=False)
@@ -114,7 +114,7 @@ _ROWS, _TABLES = 20, 3
 
 
 def show_page(page: "Page") -> None:
-    """Prints what matters of a page: the verdict, what to know before believing it, figures, what happened, and the first tables."""
+    """Prints what matters of a page: the verdict, what to know before believing it, figures, remarks, the first tables, and commands."""
     say_bold(page.verdict)
     for warning in page.warnings:
         say(f"warning: {warning}")
@@ -126,6 +126,8 @@ def show_page(page: "Page") -> None:
         table(each.title, each.columns, each.rows, each.numbers_from)
         if each.note:
             say(each.note)
+    for command in page.commands:
+        OUT.print(escape(harmless(f"  {command}")), style="dim", soft_wrap=True)
 
 
 def facts(title: str, rows: Sequence[tuple[str, object]]) -> None:

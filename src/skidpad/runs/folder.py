@@ -13,7 +13,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.files import remove_temporary, sync_folder, write_atomically
 from skidpad.drives.drive import Problem
-from skidpad.runs.guarding import check_run, read_plain
-from skidpad.runs.locking import LOCK_FILE, exclusive, in_use, is_held
+from skidpad.runs.guarding import check_run, exclusive, in_use, is_held, read_plain
 from skidpad.runs.manifest import Config, Integrity, Manifest, hashes_of, manifest_content, read_config, write_config
 from skidpad.runs.records import (
     CASE_ID_DIGITS,
@@ -41,8 +40,8 @@ from skidpad.runs.records import (
     with_referee,
     worst_first,
 )
-from skidpad.runs.remote import MARK, Mirror
-from skidpad.runs.segments import Segment, ShardResult, encode_segment
+from skidpad.runs.remote import Mirror
+from skidpad.runs.segments import Segment, ShardResult, encode_segment, incomplete, refuse_used
 
 State = TypeVar("State")
 
@@ -93,12 +92,12 @@ class Run:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadRunError(f"cannot make the run folder {path}: {error.strerror}; choose another --out") from error
-        _refuse_used(path)
+        refuse_used(path)
         columns = schema_to_json(schema).encode()
         manifest = replace(manifest, files=hashes_of({_CONFIG: settings, _SCHEMA: columns}))
         run = cls(path, read_config(settings, str(path)), manifest, schema, mirror)
         with exclusive(path):
-            _refuse_used(path)  # another writer may have been faster
+            refuse_used(path)  # another writer may have been faster
             run._write(path / _CONFIG, settings)
             run._write(path / _SCHEMA, columns)
             (path / _SEGMENTS).mkdir(exist_ok=True)
@@ -127,29 +126,26 @@ class Run:
             config = read_config(files[_CONFIG], str(path))
             schema = schema_from_json(files[_SCHEMA].decode("utf-8", "replace"), str(path))
         except FileNotFoundError as error:
-            raise _incomplete(path, Path(error.filename).name) from error
+            raise incomplete(path, Path(error.filename).name) from error
         except OSError as error:
             raise BadRunError(f"cannot read the run {path}: {error.strerror}; check its permissions") from error
         run = cls(path, config, manifest, schema, mirror)
         run.integrity = Integrity.of(content, files)
         run.refresh()
         if run._bad and set_aside:
-            run._try_set_aside()
+            # a writer may be at work, or the folder be read-only: the segments then stay where they are and are not read
+            with suppress(BadRunError), run.lock():
+                pass
         return run
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Makes this object the only writer, and clears away what a killed writer left; may be nested."""
-        if self._lock_depth == 0:
-            self.refuse_altered()
-            with exclusive(self.path):
-                self._lock_depth = 1
-                try:
-                    self._clear_away()
-                    yield
-                finally:
-                    self._lock_depth = 0
-        else:
+        with ExitStack() as held:
+            if not self._lock_depth:
+                self.refuse_altered()
+                held.enter_context(exclusive(self.path))
+                self._clear_away()
             self._lock_depth += 1
             try:
                 yield
@@ -388,44 +384,6 @@ class Run:
         if self._bad:
             sync_folder(self.path / _SEGMENTS)
         self._bad = []
-
-    def _try_set_aside(self) -> None:
-        try:
-            with self.lock():
-                pass
-        except BadRunError:
-            # A writer is at work, or the folder is read-only: the segments stay where they are and are not read.
-            return
-
-
-def _refuse_used(path: Path) -> None:
-    names = {entry.name for entry in path.iterdir()}
-    if LOCK_FILE in names and _MANIFEST not in names and not _shards_in(path):
-        return  # a `create` that was stopped before its last step; nothing was computed yet
-    if _MANIFEST not in names and _shards_in(path):
-        raise _incomplete(path, _MANIFEST)
-    if names - {LOCK_FILE, MARK}:
-        raise BadRunError(
-            f"the folder {path} is not empty; go on with that run (skidpad resume {shlex.quote(str(path))}) or choose another --out"
-        )
-
-
-def _shards_in(path: Path) -> int:
-    return sum(Segment.from_path(each) is not None for each in (path / _SEGMENTS).glob("*.parquet"))
-
-
-def _incomplete(path: Path, lacking: str) -> BadRunError:
-    """Returns the error of a folder that lacks a file which every run has."""
-    kept = _shards_in(path)
-    if kept:
-        shards = "1 shard" if kept == 1 else f"{kept} shards"
-        return BadRunError(
-            f"the run {path} has lost its {lacking}, but holds {shards} of findings; restore {lacking} from a copy, "
-            "or run the campaign again into another folder"
-        )
-    half_made = (path / LOCK_FILE).exists() and not (path / _MANIFEST).exists()
-    way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
-    return BadRunError(f"{path} is not a skidpad run: it has no {lacking}; {way_out}")
 
 
 def _missing(run: Run, shards: Mapping[str, int]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 
 import numpy as np
@@ -46,21 +46,12 @@ class Cases:
 
     def take(self, rows: BoolArray | IntArray) -> Cases:
         """Returns some of the cases."""
-        texts = (self.key[rows], self.case_id[rows], self.group[rows], self.cluster[rows])
-        return Cases(*texts, self.excess[rows], self.failed[rows], self.tag[rows])
+        return Cases(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Cases]) -> Cases:
         """Puts parts, at least one, behind one another."""
-        return cls(
-            np.concatenate([part.key for part in parts]),
-            np.concatenate([part.case_id for part in parts]),
-            np.concatenate([part.group for part in parts]),
-            np.concatenate([part.cluster for part in parts]),
-            np.concatenate([part.excess for part in parts]),
-            np.concatenate([part.failed for part in parts]),
-            np.concatenate([part.tag for part in parts]),
-        )
+        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
     def of(self, group: str) -> Cases:
         """Returns the cases of a group."""
@@ -79,16 +70,21 @@ class Cases:
         """Returns the cases with the false alarms among those that passed."""
         return replace(self, failed=self.failed & ~self.false_alarms)
 
+    def shared_with(self, other: Cases) -> tuple[IntArray, IntArray]:
+        """Returns the rows of the cases that both runs have, here and there."""
+        _, mine, theirs = np.intersect1d(self.key, other.key, assume_unique=True, return_indices=True)
+        return mine, theirs
+
     def told_by(self, other: Cases) -> Cases:
         """Returns the cases with the tags that the same cases have in another run, where nobody has said anything here."""
-        _, mine, theirs = np.intersect1d(self.key, other.key, assume_unique=True, return_indices=True)
+        mine, theirs = self.shared_with(other)
         tag = self.tag.astype(f"S{max(self.tag.dtype.itemsize, other.tag.dtype.itemsize)}")
         tag[mine] = np.where(tag[mine] == b"", other.tag[theirs], tag[mine])
         return replace(self, tag=tag)
 
     def on_the_edge(self, other: Cases, near: float) -> BoolArray:
         """Tells which cases have another verdict in another run though their excess is within `near` of the other's, (N,)."""
-        _, mine, theirs = np.intersect1d(self.key, other.key, assume_unique=True, return_indices=True)
+        mine, theirs = self.shared_with(other)
         edge = np.zeros(len(self), np.bool_)
         edge[mine] = (self.failed[mine] != other.failed[theirs]) & (np.abs(self.excess[mine] - other.excess[theirs]) <= near)
         return edge
@@ -282,7 +278,7 @@ def _rate_outcome(name: str, limit: float, rates: Mapping[str, Clusters], confid
 
 
 def _change(group: str, now: Cases, then: Cases, confidence: float) -> Change:
-    _, mine, theirs = np.intersect1d(now.key, then.key, assume_unique=True, return_indices=True)
+    mine, theirs = now.shared_with(then)
     failed, before = now.failed[mine], then.failed[theirs]
     clusters = (now.clusters, then.clusters)
     # where most cases are in both runs, what became of each tells far more than two rates
@@ -306,7 +302,7 @@ def _change(group: str, now: Cases, then: Cases, confidence: float) -> Change:
 
 
 def _new_findings(now: Cases, then: Cases) -> tuple[str, ...]:
-    _, mine, theirs = np.intersect1d(now.key, then.key, assume_unique=True, return_indices=True)
+    mine, theirs = now.shared_with(then)
     fresh = now.take(mine[now.failed[mine] & ~then.failed[theirs]])
     order = np.argsort(-fresh.excess, kind="stable")
     return tuple(each.decode() for each in fresh.case_id[order].tolist())

@@ -1,8 +1,10 @@
 """The columns of a run's records: each kind of campaign has its own, and three that all share."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -116,9 +118,9 @@ CASE_ID_DIGITS = 12
 
 
 def holds_pictures(schema: pa.Schema) -> bool:
-    """Tells whether records are cases over pictures, with the referee's word or, from a former version, without."""
-    known, found = ([column for column in each if column.name not in _REFEREE] for each in (SCHEMA, schema))
-    return bool(pa.schema(known).equals(pa.schema(found)))
+    """Tells whether records are cases over pictures: whether they have the columns that every such case needs."""
+    needed = [SCHEMA.field(column.name) for column in fields(Record) if column.default is MISSING]
+    return all(column.name in schema.names and schema.field(column.name).type == column.type for column in needed)
 
 
 def may_count(records: pa.Table) -> BoolArray:
@@ -139,16 +141,16 @@ class Record:
     mutant: float
     excess: float
     violated: bool
-    active_neurons: int
-    picture: str | None
-    activated: bytes | None
+    active_neurons: int = 0
+    picture: str | None = None
+    activated: bytes | None = None
     referee: str | None = None
     reason: str | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Reads one row of `Table.to_pylist`; the name of the stimulus follows from the recipe."""
-        values = {name: value for name, value in row.items() if name != "stimulus"}
+        """Reads one row of `Table.to_pylist`; columns of a newer or an older version are left out, or have their default."""
+        values = {column.name: row[column.name] for column in fields(cls) if column.name in row}
         return cls(**{**values, "recipe": Recipe.from_json(row["recipe"])})
 
 

@@ -17,8 +17,7 @@ from skidpad.core.errors import BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.drives.prefetch import map_ahead
 from skidpad.drives.remote import RemoteFile, RemoteFiles, ServerGoneError, cache_folder
-from skidpad.runs.guarding import read_plain
-from skidpad.runs.locking import exclusive, is_held
+from skidpad.runs.guarding import exclusive, is_held, read_plain
 
 MARK = ".skidpad-url"
 """Stands in the working folder and says where the run is kept; so its path is as good as the URL."""

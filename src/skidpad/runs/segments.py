@@ -8,6 +8,7 @@ import binascii
 import json
 import os
 import re
+import shlex
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,9 @@ import pyarrow.parquet as pq
 
 from skidpad.core.errors import BadRunError
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.runs.guarding import open_plain
+from skidpad.runs.guarding import LOCK_FILE, open_plain
 from skidpad.runs.records import storable
+from skidpad.runs.remote import MARK
 
 _NAME = re.compile(r"(?P<phase>[a-z][a-z0-9-]*)-(?P<index>\d{6}|[1-9]\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII)
 _PHASE = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
@@ -168,6 +170,7 @@ class Segment:
         return BadRunError(f"the segment {self.path} was damaged after it was checked ({error}); open the run again to set it aside")
 
 
+_MANIFEST = "manifest.json"
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, binascii.Error, pa.ArrowException, OSError)
 """What a segment raises whose metadata is not ours."""
 
@@ -181,3 +184,34 @@ def _unpack(packed: list[Any]) -> bytes:
     if not 0 <= size <= _MAX_UNPACKED_BYTES:
         raise ValueError(f"{size} bytes of coverage")
     return bytes(pa.decompress(b64decode(text), decompressed_size=size, codec="zstd", asbytes=True))
+
+
+def refuse_used(path: Path) -> None:
+    """Refuses a folder for a new run with anything in it, except what an interrupted start of one left."""
+    names = {entry.name for entry in path.iterdir()}
+    if LOCK_FILE in names and _MANIFEST not in names and not _shards_in(path):
+        return  # a `create` that was stopped before its last step; nothing was computed yet
+    if _MANIFEST not in names and _shards_in(path):
+        raise incomplete(path, _MANIFEST)
+    if names - {LOCK_FILE, MARK}:
+        raise BadRunError(
+            f"the folder {path} is not empty; go on with that run (skidpad resume {shlex.quote(str(path))}) or choose another --out"
+        )
+
+
+def _shards_in(path: Path) -> int:
+    return sum(Segment.from_path(each) is not None for each in (path / "segments").glob("*.parquet"))
+
+
+def incomplete(path: Path, lacking: str) -> BadRunError:
+    """Returns the error of a folder that lacks a file which every run has."""
+    kept = _shards_in(path)
+    if kept:
+        shards = "1 shard" if kept == 1 else f"{kept} shards"
+        return BadRunError(
+            f"the run {path} has lost its {lacking}, but holds {shards} of findings; restore {lacking} from a copy, "
+            "or run the campaign again into another folder"
+        )
+    half_made = (path / LOCK_FILE).exists() and not (path / _MANIFEST).exists()
+    way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
+    return BadRunError(f"{path} is not a skidpad run: it has no {lacking}; {way_out}")

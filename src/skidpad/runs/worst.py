@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from skidpad.oracles.relations import LabelMse, fails_unchanged
-from skidpad.runs.records import ORIGINALS, SCHEMA, findings_of, holds_pictures, worst_first
+from skidpad.runs.records import ORIGINALS, findings_of, holds_pictures, no_rows, worst_first
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
@@ -27,9 +27,9 @@ def worst_finding(run: Run) -> str | None:
     if relation is None:
         found = run.findings(limit=1, columns=("case_id",))
     else:
-        found = SCHEMA.empty_table().select(_NEEDED)
+        found = no_rows(run.schema, _NEEDED)
         for table in run.iter_records(None, _NEEDED):
-            found = caused_first(pa.concat_tables([found, findings_of(table.select(_NEEDED))]), relation, 1)
+            found = caused_first(pa.concat_tables([found, findings_of(table)]), relation, 1)
     return str(found["case_id"][0].as_py()) if found.num_rows else None
 
 

@@ -16,10 +16,10 @@ from starlette.exceptions import HTTPException
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.kinds.kind import KINDS
 from skidpad.page.wording import plain
+from skidpad.ui.list_pages import list_routes
 from skidpad.ui.rows import FAILURES
 from skidpad.ui.run_pages import run_routes
 from skidpad.ui.safety import Safety
-from skidpad.ui.shelf_pages import shelf_routes
 from skidpad.ui.study_pages import study_routes
 from skidpad.ui.views import page, static_file
 
@@ -40,7 +40,7 @@ def make_app(library: Library, study: Study | None = None) -> FastAPI:
     # The generated documentation would fetch scripts from elsewhere.
     app = FastAPI(title="skidpad", docs_url=None, redoc_url=None, openapi_url=None, lifespan=life)
     app.add_middleware(Safety)
-    app.include_router(shelf_routes(library))
+    app.include_router(list_routes(library))
     app.include_router(run_routes(library))
     app.include_router(study_routes(study))
 

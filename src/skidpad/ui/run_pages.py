@@ -14,24 +14,22 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode
 from skidpad.kinds.exhibits import Form, Motion, Side, Sight
-from skidpad.page.build import damage_of
+from skidpad.page.model import damage_of
 from skidpad.page.pictures import ALREADY
 from skidpad.page.wording import plain
 from skidpad.runs.doubts import run_doubts
-from skidpad.runs.guarding import checked_file
 from skidpad.runs.tags import Tag
 from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
 from skidpad.ui.safety import FOREIGN_POLICY
-from skidpad.ui.views import fact_rows, page, pair_view, rate_words, run_line, setting_rows
+from skidpad.ui.views import fact_rows, page, pair_view, rate_words, setting_rows
 
 if TYPE_CHECKING:
     from skidpad.ui.library import Library
     from skidpad.ui.reading import Line
-    from skidpad.ui.volumes import Digest, Volume
+    from skidpad.ui.run_view import Digest, RunView
 
 CARDS = 24
 WORST_FILMS = 4
-_REPORT_BYTES = 64 << 20
 _FRESH = {"cache-control": "private, max-age=300"}
 
 
@@ -41,63 +39,60 @@ def run_routes(library: Library) -> APIRouter:
 
     @router.get("")
     def show_run(request: Request, key: str) -> HTMLResponse:
-        volume = library.volume(key)
+        view = library.view(key)
         question = _question(request)
-        digest = volume.digest()
+        digest = view.digest()
         groups = [
             (group, rate_words(group.rates.rate, group.rates.findings, group.rates.cases, f"group-{number}"))
             for number, group in enumerate(digest.groups)
         ]
         return page(
             "run.jinja",
-            line=run_line(library.summary(volume.found, counted=False)),
+            line=library.line(view.found, counted=False),
             groups=groups,
-            worst=_worst(volume, digest),
+            worst=_worst(view, digest),
             failed=digest.rates.findings > 0,
             choices=digest.choices,
-            phases=volume.run.phases(),
-            settings=setting_rows(volume.run.config),
-            doubts=[plain(doubt.said, 1000) for doubt in run_doubts(volume.run)],
-            notices=damage_of(volume.run),
-            damaged=[plain(name, 120) for name in volume.run.damaged],
-            has_report=checked_file(volume.found.path / "report.html", _REPORT_BYTES),
+            phases=view.run.phases(),
+            settings=setting_rows(view.run.config),
+            doubts=[plain(doubt.said, 1000) for doubt in run_doubts(view.run)],
+            notices=damage_of(view.run),
+            damaged=[plain(name, 120) for name in view.run.damaged],
             untagged=UNTAGGED,
-            **_status(volume),
-            **_results(volume, question),
+            **_status(view),
+            **_results(view, question),
         )
 
     @router.get("/rows")
     def show_rows(request: Request, key: str) -> HTMLResponse:
-        return page("results.jinja", **_results(library.volume(key), _question(request)))
+        return page("results.jinja", **_results(library.view(key), _question(request)))
 
     @router.get("/status")
     def show_status(key: str) -> HTMLResponse:
-        volume = library.volume(key)
-        return page("status.jinja", **_status(volume))
+        view = library.view(key)
+        return page("status.jinja", **_status(view))
 
     @router.get("/line")
     def show_line(key: str) -> HTMLResponse:
-        return page("line.jinja", line=run_line(library.summary(library.shelf.find(key))))
+        return page("line.jinja", line=library.line(library.folder.find(key)))
 
     @router.get("/report")
     def show_report(key: str) -> Response:
-        file = library.volume(key).found.path / "report.html"
-        if not checked_file(file, _REPORT_BYTES):
-            raise UnknownNameError("this run has no report.html; `skidpad report RUN` writes it")
-        return Response(file.read_bytes(), media_type="text/html; charset=utf-8", headers={"content-security-policy": FOREIGN_POLICY})
+        html = library.view(key).report()
+        return Response(html, media_type="text/html; charset=utf-8", headers={"content-security-policy": FOREIGN_POLICY})
 
     @router.get("/at/{number}")
     def go_to(request: Request, key: str, number: int) -> RedirectResponse:
-        volume, question = library.volume(key), _question(request)
-        line = volume.reader().at(question, number)
+        view, question = library.view(key), _question(request)
+        line = view.reader().at(question, number)
         if line is None:
             raise UnknownNameError("there is no finding at this place (any more); go back to the list")
-        return RedirectResponse(_case_address(volume, line, question), 303)
+        return RedirectResponse(_case_address(view, line, question), 303)
 
     @router.get("/cases/{case_id}")
     def show_case(request: Request, key: str, case_id: str) -> HTMLResponse:
-        volume, question = library.volume(key), _question(request)
-        return page("case.jinja", **_case(library, volume, case_id, question, _whole(request.query_params.get("at", ""))))
+        view, question = library.view(key), _question(request)
+        return page("case.jinja", **_case(library, view, case_id, question, _whole(request.query_params.get("at", ""))))
 
     @router.post("/cases/{case_id}/tag")
     async def put_tag(request: Request, key: str, case_id: str) -> Response:
@@ -105,7 +100,7 @@ def run_routes(library: Library) -> APIRouter:
         said = given.get("tag", [""])[0]
 
         def put() -> None:
-            library.volume(key).put_tag(case_id, Tag.of(said) if said else None)
+            library.view(key).put_tag(case_id, Tag.of(said) if said else None)
 
         await run_in_threadpool(put)
         if request.headers.get("x-skidpad") == "script":
@@ -114,11 +109,11 @@ def run_routes(library: Library) -> APIRouter:
 
     @router.get("/cases/{case_id}/{side}.jpg")
     def show_picture(key: str, case_id: str, side: Side) -> Response:
-        return Response(library.picture(library.volume(key), case_id, side), media_type="image/jpeg", headers=_FRESH)
+        return Response(library.picture(library.view(key), case_id, side), media_type="image/jpeg", headers=_FRESH)
 
     @router.get("/cases/{case_id}/{motion}.svg")
     def show_film(key: str, case_id: str, motion: Motion) -> Response:
-        data = library.film(library.volume(key), case_id, motion)
+        data = library.film(library.view(key), case_id, motion)
         return Response(data, media_type="image/svg+xml", headers={**_FRESH, "content-security-policy": FOREIGN_POLICY})
 
     return router
@@ -128,24 +123,24 @@ def _question(request: Request) -> Question:
     return Question.of(dict(request.query_params))
 
 
-def _results(volume: Volume, question: Question) -> dict[str, Any]:
+def _results(view: RunView, question: Question) -> dict[str, Any]:
     rows = CARDS if question.view is View.PICTURES else PAGE_ROWS
-    found = volume.reader().page(question, rows)
+    found = view.reader().page(question, rows)
     pages = max(1, -(-found.total // rows))
-    shown = [column for column in volume.columns if column.form is not Form.HIDDEN]
-    exhibit = volume.exhibit
-    sights = [Sight.NOTHING if question.view is View.TABLE else _sight(volume, line) for line in found.lines]
+    shown = [column for column in view.columns if column.form is not Form.HIDDEN]
+    exhibit = view.exhibit
+    sights = [Sight.NOTHING if question.view is View.TABLE else _sight(view, line) for line in found.lines]
     return {
-        "key": volume.found.key,
+        "key": view.found.key,
         "question": question,
-        "rule": volume.rule(),
+        "rule": view.rule(),
         "columns": shown,
         "lines": [
             (
                 line,
-                _case_address(volume, line, question),
+                _case_address(view, line, question),
                 sight,
-                *(volume.words(line.values) if question.view is View.PICTURES else ("", "")),
+                *(view.words(line.values) if question.view is View.PICTURES else ("", "")),
             )
             for line, sight in zip(found.lines, sights, strict=True)
         ],
@@ -158,19 +153,17 @@ def _results(volume: Volume, question: Question) -> dict[str, Any]:
     }
 
 
-def _worst(volume: Volume, digest: Digest) -> list[tuple[str, Line, Sight, str, str]]:
+def _worst(view: RunView, digest: Digest) -> list[tuple[str, Line, Sight, str, str]]:
     """Returns the worst finding of each group, to be looked at first; none where the kind has nothing to look at."""
-    shown = [
-        (f"/runs/{volume.found.key}/cases/{line.case_id}", line, _sight(volume, line), *volume.words(line.values)) for line in digest.worst
-    ]
+    shown = [(f"/runs/{view.found.key}/cases/{line.case_id}", line, _sight(view, line), *view.words(line.values)) for line in digest.worst]
     films = any(sight is Sight.FILM for _, _, sight, _, _ in shown)
     return [each for each in shown if each[2] is not Sight.NOTHING][: WORST_FILMS if films else None]
 
 
-def _sight(volume: Volume, line: Line) -> Sight:
+def _sight(view: RunView, line: Line) -> Sight:
     """Tells what a line shows; packed columns are not at hand here, so that a film is taken for granted where the kind has films."""
-    packed = {column.name: b"        " for column in volume.columns if column.form is Form.HIDDEN}
-    return volume.exhibit.sight({**packed, **line.values})
+    packed = {column.name: b"        " for column in view.columns if column.form is Form.HIDDEN}
+    return view.exhibit.sight({**packed, **line.values})
 
 
 def _turned(question: Question, name: str, *, is_number: bool) -> str:
@@ -178,21 +171,21 @@ def _turned(question: Question, name: str, *, is_number: bool) -> str:
     return question.parameters(sort=name, descending=descending, page=0)
 
 
-def _case_address(volume: Volume, line: Line, question: Question) -> str:
+def _case_address(view: RunView, line: Line, question: Question) -> str:
     parameters = question.parameters(page=0)
-    return f"/runs/{volume.found.key}/cases/{line.case_id}?at={line.number}{'&' if parameters else ''}{parameters}"
+    return f"/runs/{view.found.key}/cases/{line.case_id}?at={line.number}{'&' if parameters else ''}{parameters}"
 
 
-def _status(volume: Volume) -> dict[str, Any]:
-    digest, state = volume.digest(), volume.state
+def _status(view: RunView) -> dict[str, Any]:
+    digest, state = view.digest(), view.state
     rates = digest.rates
     try:
-        shards = volume.shards()
+        shards = view.shards()
     except SkidpadError:
         shards = {}  # the drive cannot be opened to see how long it is
     done, total = (sum(each[place] for each in shards.values()) for place in (0, 1))
     return {
-        "volume": volume,
+        "view": view,
         "state": state.value,
         "shards": shards,
         "done": done,
@@ -210,51 +203,51 @@ def _status(volume: Volume) -> dict[str, Any]:
     }
 
 
-def _case(library: Library, volume: Volume, case_id: str, question: Question, at: int | None) -> dict[str, Any]:
-    row = volume.row(case_id)
-    exhibit, sight = volume.exhibit, volume.exhibit.sight(row)
-    title, verdict = volume.words(row)
+def _case(library: Library, view: RunView, case_id: str, question: Question, at: int | None) -> dict[str, Any]:
+    row = view.row(case_id)
+    exhibit, sight = view.exhibit, view.exhibit.sight(row)
+    title, verdict = view.words(row)
     problem = ""
     pair = None
     if sight is Sight.PAIR:
         try:
-            pair = pair_view(exhibit.answers(row), *_size(library.picture(volume, case_id, Side.ORIGINAL)), volume.exhibit.rule.scale)
+            pair = pair_view(exhibit.answers(row), *_size(library.picture(view, case_id, Side.ORIGINAL)), view.exhibit.rule.scale)
         except SkidpadError as error:
             problem = plain(str(error), 400)
     asked = replace(question, page=0)
-    total = volume.reader().page(asked, 1).total if at is not None else 0
-    tag = volume.tag_of(case_id)
+    total = view.reader().page(asked, 1).total if at is not None else 0
+    tag = view.tag_of(case_id)
     parameters = asked.parameters()
     rows = CARDS if question.view is View.PICTURES else PAGE_ROWS
     place = "worst" if at is None else "case"
     return {
-        "volume": volume,
-        "key": volume.found.key,
+        "view": view,
+        "key": view.found.key,
         "case_id": case_id,
         "title": title,
         "told": exhibit.told(row),
         "verdict": verdict,
         "violated": bool(row["violated"]),
-        "rule": (rule := volume.rule()),
+        "rule": (rule := view.rule()),
         "mark": ALREADY if rule.is_already_broken(row) else "",
         "sight": sight,
         "pair": pair,
         "problem": problem,
-        "facts": [("phase", plain(str(row["phase"]), 40)), *fact_rows(volume.columns, row)],
+        "facts": [("phase", plain(str(row["phase"]), 40)), *fact_rows(view.columns, row)],
         "tag": tag.value if tag is not None else "",
         "at": at,
         "total": total,
         "parameters": parameters,
-        "back": f"/runs/{volume.found.key}?{asked.parameters(page=(at or 0) // rows)}#{place}-{quote(case_id, safe='')}",
+        "back": f"/runs/{view.found.key}?{asked.parameters(page=(at or 0) // rows)}#{place}-{quote(case_id, safe='')}",
         "stay": f"at={at}&{parameters}" if at is not None else parameters,
-        "replay": f"skidpad replay {_quoted(volume)} {case_id}",
-        "shrink": f"skidpad shrink {_quoted(volume)} {case_id}",
-        "export": f"skidpad export {_quoted(volume)} {case_id} --out finding-{case_id}",
+        "replay": f"skidpad replay {_quoted(view)} {case_id}",
+        "shrink": f"skidpad shrink {_quoted(view)} {case_id}",
+        "export": f"skidpad export {_quoted(view)} {case_id} --out finding-{case_id}",
     }
 
 
-def _quoted(volume: Volume) -> str:
-    return plain(shlex.quote(str(volume.found.path)), 400)
+def _quoted(view: RunView) -> str:
+    return plain(shlex.quote(str(view.found.path)), 400)
 
 
 def _size(jpeg: bytes) -> tuple[int, int]:

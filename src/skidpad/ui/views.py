@@ -16,17 +16,15 @@ from starlette.responses import HTMLResponse, Response
 from skidpad import __version__
 from skidpad.kinds.exhibits import Form
 from skidpad.oracles.error import Scale
-from skidpad.page.arrows import LABEL_WIDTH, cross, outline
+from skidpad.page.pictures import Overlay, overlay
 from skidpad.page.svg import Axis, add, drawing, write
 from skidpad.page.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, percent, plain
 from skidpad.runs.tags import Tag
 
 if TYPE_CHECKING:
-    from skidpad.core.images import FloatArray
     from skidpad.kinds.exhibits import Column, PairAnswers, Row
     from skidpad.runs.tags import TaggedRates
     from skidpad.statistics.intervals import Interval
-    from skidpad.ui.library import Summary
 
 
 _STATIC = {
@@ -84,21 +82,26 @@ class RateWords:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run in a list."""
+    """One run in a list. kind: the command that made it. problem: why it cannot be read, "" where it can.
+
+    cases, findings, rate: empty while they are still to be counted. apart: whether several were tested, whose cases make no rate
+    together. altered: whether its settings were changed after it was made.
+    """
 
     key: str
     name: str
-    kind: str
-    subject: str
-    drive: str
-    date: str
-    state: str
-    cases: str
-    findings: str
-    rate: RateWords | None
-    tagged: str
-    rule: str
-    problem: str
+    created: str = ""
+    kind: str = ""
+    subject: str = NOTHING
+    drive: str = NOTHING
+    date: str = ""
+    state: str = "unreadable"
+    cases: str = ""
+    findings: str = ""
+    rate: RateWords | None = None
+    tagged: str = ""
+    rule: str = ""
+    problem: str = ""
     apart: bool = False
     altered: bool = False
 
@@ -109,14 +112,6 @@ class RunLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowView:
-    """One arrow over a picture: its CSS class, and the polygon's points in a frame of 100 by `height`."""
-
-    kind: str
-    points: str
-
-
-@dataclass(frozen=True, slots=True)
 class PairView:
     """A pair with its answers as words and arrows."""
 
@@ -124,7 +119,7 @@ class PairView:
     mutant: str
     label: str
     apart: str
-    arrows: tuple[ArrowView, ...]
+    arrows: tuple[Overlay, ...]
     width: int
     height: int
     turns: bool
@@ -134,28 +129,6 @@ def rate_words(rate: Interval, hits: int, trials: int, key: str) -> RateWords:
     """Words a rate with its interval."""
     share, words = percent(rate.estimate), interval(rate.low, rate.high)
     return RateWords(share, words, f"{count(hits)} of {count(trials)}", _bar(key, share, words, rate) if trials else "")
-
-
-def run_line(summary: Summary) -> RunLine:
-    """Words one run of the list."""
-    found, rates = summary.found, summary.rates
-    return RunLine(
-        key=found.key,
-        name=plain(found.name, 120),
-        kind=summary.kind,
-        subject=summary.subject or NOTHING,
-        drive=summary.drive or NOTHING,
-        date=date_words(summary.created),
-        state=summary.state.value if summary.state is not None else "unreadable",
-        cases=f"{count(rates.cases)} {summary.cases}" if rates is not None else "",
-        findings=count(rates.findings) if rates is not None else "",
-        rate=rate_words(rates.rate, rates.findings, rates.cases, f"rate-{found.key}") if rates is not None and not summary.apart else None,
-        tagged=tagged_words(rates, apart=summary.apart) if rates is not None else "",
-        rule=summary.rule.words,
-        problem=summary.problem,
-        apart=summary.apart,
-        altered=summary.altered,
-    )
 
 
 def place_words(path: Path) -> str:
@@ -183,23 +156,14 @@ def fact_rows(columns: Sequence[Column], row: Row) -> list[tuple[str, str]]:
 
 def pair_view(said: PairAnswers, width: int, height: int, scale: Scale = Scale.ERRORS) -> PairView:
     """Words the answers of a pair, and draws those that are angles as arrows over a picture of this size."""
-    arrows: list[ArrowView] = []
-    if said.unit == DEGREES:
-        for kind, angle, thickness in (
-            ("original", said.original, 1.0),
-            ("mutant", said.mutant, 1.0),
-            ("label", said.label, LABEL_WIDTH),
-        ):
-            if isfinite(angle):
-                arrows.append(ArrowView(kind, _points(outline(angle, width, height, thickness))))
-            elif kind == "mutant":
-                arrows.append(ArrowView(kind, _points(cross(width, height))))
+    drawn = (("original", said.original), ("mutant", said.mutant), ("label", said.label)) if said.unit == DEGREES else ()
+    arrows = tuple(overlay(kind, angle, width, height) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
     return PairView(
         original=answer(said.original, said.unit),
         mutant=answer(said.mutant, said.unit),
         label=answer(said.label, said.unit) if isfinite(said.label) else "",
         apart=how_far(said.original, said.mutant, said.label, said.unit, scale),
-        arrows=tuple(arrows),
+        arrows=arrows,
         width=width,
         height=height,
         turns=bool(arrows),
@@ -209,10 +173,6 @@ def pair_view(said: PairAnswers, width: int, height: int, scale: Scale = Scale.E
 def setting_rows(config: Mapping[str, object]) -> list[tuple[str, str]]:
     """Words a run's settings."""
     return [(plain(str(name), 60), plain(value if isinstance(value, str) else str(value), 300)) for name, value in config.items()]
-
-
-def _points(corners: FloatArray) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
 
 
 def _bar(key: str, share: str, words: str, rate: Interval) -> str:

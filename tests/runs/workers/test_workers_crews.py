@@ -12,11 +12,10 @@ import pytest
 from workers_toys import ARRAY, Toy, die_while_loading, fail_to_load, load
 
 from skidpad.core.errors import BadRunError, LostDriveError, LostWorkError, SkidpadError, WorkersError
-from skidpad.runs.workers.choosing import workers_of
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.performing import patiently
 from skidpad.runs.workers.processes import Processes
-from skidpad.runs.workers.protocol import Crew, Workers, in_order
+from skidpad.runs.workers.protocol import Crew, Workers, in_order, workers_of
 from skidpad.runs.workers.ray_cluster import RayCluster
 
 ray = pytest.importorskip("ray")

@@ -16,7 +16,7 @@ from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import no_records
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import run_shards
-from skidpad.runs.workers.choosing import workers_of
+from skidpad.runs.workers.protocol import workers_of
 
 MANIFEST = Manifest({"skidpad": "0"}, "toy", "cpu", 7, {}, ("toy",), "2020-01-01T00:00:00+00:00")
 SHARDS = 6

@@ -132,7 +132,7 @@ class Online:
         )
 
     @property
-    def rides(self) -> ClosedLoopRunner:
+    def runner(self) -> ClosedLoopRunner:
         """What makes the drives."""
         s = self.settings
         is_refereed = kinds_settings.asks_referee(s.referee)
@@ -140,7 +140,7 @@ class Online:
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
-        return start_run(self, out, self.settings.to_config(), SCHEMA, self.rides.frame_shape)
+        return start_run(self, out, self.settings.to_config(), SCHEMA, self.runner.frame_shape)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
@@ -149,11 +149,11 @@ class Online:
             if self.settings.searches:
                 run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})
             else:
-                run.finish(self.rides.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
+                run.finish(self.runner.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
 
     def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
         """Returns the work of the one step: making drives."""
-        return self.rides.step
+        return self.runner.step
 
     def item_name(self, step: str, item: Drives) -> str:  # noqa: ARG002  there is one step
         """Names the drives of an item."""
@@ -163,7 +163,7 @@ class Online:
         """The searches of the settings; none where scenarios are drawn or read."""
         s = self.settings
         domain = domain_lasting(s.domain, s.seconds)
-        return tuple(ScenarioSearch(name, domain, s.scenarios, s.seed, self.rides) for name in s.searches)
+        return tuple(ScenarioSearch(name, domain, s.scenarios, s.seed, self.runner) for name in s.searches)
 
 
 def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:

@@ -20,7 +20,7 @@ from skidpad.kinds.drives.filmstrip import DriveFilm, film_of, moving, strip, to
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case, build_records, unpack
 from skidpad.kinds.drives.work import ClosedLoopRunner
-from skidpad.kinds.duels.film import standalone
+from skidpad.page.svg import standalone, write_film
 from skidpad.runs.workers.performing import pinned
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.base import Subject
@@ -39,12 +39,12 @@ class JudgedDrive:
 
     suffix: ClassVar[str] = ".svg"
 
-    rides: ClosedLoopRunner
+    runner: ClosedLoopRunner
     row: Mapping[str, Any]
 
     def draw(self, title: str, path: Path) -> None:
         """Draws the drive as a film strip."""
-        write_atomically(path, standalone(strip("strip", title, film_of(self.rides, self.row))).encode())
+        write_atomically(path, standalone(strip("strip", title, film_of(self.runner, self.row))).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class DriveCheck:
         """Lets the subject steer; it must neither leave its lane nor touch anything."""
         asked, recipe = loaded(subject), Recipe.from_json(self.recipe)
         case = Case("bundle", read_scenario(folder / self.scenario), recipe.name, recipe, slot=self.slot)
-        rides = ClosedLoopRunner(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
+        runner = ClosedLoopRunner(asked, self.world, stimuli(dict.fromkeys(step.stimulus for step in recipe.steps)))
         with pinned():
-            courses = rides.courses([case], Wheel.SUBJECT)
+            courses = runner.courses([case], Wheel.SUBJECT)
         row = build_records([case], courses, Wheel.SUBJECT, self.world, asked.sha256).to_pylist()[0]
         if row["problem"] and not row["violated"]:
             return Judgement(holds=False, said=row["problem"])
@@ -72,7 +72,7 @@ class DriveCheck:
         failures = [f"{what} after {time_s:.1f} s" for what, time_s in times if isfinite(time_s)]
         mae_deg = degrees(row["mae_rad"])
         strayed = f"strays {row['max_lateral_m']:.2f} m at most, {mae_deg:.2f} deg of the steering wheel from the truth on average"
-        return Judgement(not row["violated"], "; ".join([*failures, strayed]), JudgedDrive(rides, row))
+        return Judgement(not row["violated"], "; ".join([*failures, strayed]), JudgedDrive(runner, row))
 
 
 _SCENARIO, _RECIPE, _COURSE = "scenario.toml", "recipe.json", "course.csv"
@@ -87,12 +87,12 @@ class DriveExporter:
 
     def draw(self, row: Mapping[str, Any], folder: Path, stem: str) -> tuple[Path, ...]:
         """Draws a film strip and the same moving."""
-        return _draw(film_of(self.campaign.rides, row), row, folder, stem)
+        return _draw(film_of(self.campaign.runner, row), row, folder, stem)
 
     def export(self, row: Mapping[str, Any], folder: Path) -> Evidence:
         """Writes the film, the frames of its strip, the scenario, the road and the course."""
         case = Case.from_row(row)
-        film = film_of(self.campaign.rides, row)
+        film = film_of(self.campaign.runner, row)
         _draw(film, row, folder, "strip")
         files = {"strip.svg": "moments of the drive", "strip.moving.svg": "its last seconds, moving"}
         for step in film.stills:
@@ -114,17 +114,13 @@ class DriveExporter:
             files=files,
             recipe=json.loads(row["recipe"]),
             answers={name: row[name] for name in ("mdcl", "max_lateral_m", "departed_at_s", "collided_at_s", "mae_rad", "excess")},
-            check=DriveCheck(_SCENARIO, row["recipe"], self.campaign.rides.world, case.slot),
+            check=DriveCheck(_SCENARIO, row["recipe"], self.campaign.runner.world, case.slot),
         )
 
 
 def _draw(film: DriveFilm, row: Mapping[str, Any], folder: Path, stem: str) -> tuple[Path, ...]:
     title = f"{row['scenario_name']}, {row['condition']}"
-    paths = folder / f"{stem}.svg", folder / f"{stem}.moving.svg"
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, drawn in zip(paths, (strip("strip", title, film), moving("moving", title, film)), strict=True):
-        write_atomically(path, standalone(drawn).encode())
-    return paths
+    return write_film(folder / f"{stem}.svg", strip("strip", title, film), moving("moving", title, film))
 
 
 def _asam(case: Case, folder: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.exhibits import Exhibit, Form, Motion, Row, Rule, Sight
 from skidpad.oracles.lane_departure import CAP_M
+from skidpad.page.svg import standalone
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ class DriveExhibit(Exhibit):
     def film(self, row: Row, motion: Motion) -> str:
         """Steers the world as recorded and draws what the subject saw."""
         from skidpad.kinds.drives.filmstrip import moving, strip  # noqa: PLC0415  see above
-        from skidpad.kinds.duels.film import standalone  # noqa: PLC0415  see above
 
         draw = moving if motion is Motion.MOVING else strip
         return standalone(draw("film", self.title(row), self._film(row)))
@@ -94,13 +93,11 @@ class DriveExhibit(Exhibit):
 
         if len(row["lateral_m"]) > _FLOAT_BYTES * _MAX_STEPS:
             raise BadRunError(f"the drive has more than {_MAX_STEPS} steps, too many for a film")
-        try:
+        with self._reading(row):
             return film_of(self.stage, row)
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError, json.JSONDecodeError) as error:
-            raise BadRunError(f"the record of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
 
 
-class ComparingExhibit(DriveExhibit):
+class OfflineVsOnlineExhibit(DriveExhibit):
     """Runs of `skidpad compare`: only the drives that the subject steered are judged."""
 
     command: ClassVar[str] = "compare"

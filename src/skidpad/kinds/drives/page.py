@@ -15,11 +15,9 @@ from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
 from skidpad.oracles.lane_departure import CAP_M
-from skidpad.page.build import Chart, Film, Page, Table, commands_of, run_warnings
-from skidpad.page.charts import Point, scatter
-from skidpad.page.model import Fact, Headline, Tone
-from skidpad.page.svg import Bar, Cell, HeatRow, bars, heat_map
-from skidpad.page.tags import looked_at, with_tags
+from skidpad.page.charts import Point, bar_chart, scatter
+from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_page, values_of
+from skidpad.page.svg import Bar, Cell, HeatRow, heat_map
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
 
@@ -27,11 +25,11 @@ if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
     from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
+    from skidpad.statistics.intervals import Interval
 
 
 MAX_FILMS = 4
 _KEPT = "kept its lane"
-_MAX_ROWS = 500
 
 
 def online_page(campaign: Online, run: Run) -> Page:
@@ -40,80 +38,64 @@ def online_page(campaign: Online, run: Run) -> Page:
     failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
     judged = failed + summary.count(Verdict.PASS)
     name = plain(campaign.subject.description.name, 80)
-    page = Page(
+    return run_page(
+        run,
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
         tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
-        verdict=_verdict(run, summary, name, failed, judged),
+        verdict=_verdict(summary, name, failed, judged),
         headlines=_headlines(summary, failed, judged),
-        context=(Fact("Subject", name), Fact("World", campaign.settings.world), Fact("Scenarios", _scenarios(campaign))),
-        notes=_notes(campaign),
+        context={"Subject": name, "World": campaign.settings.world, "Scenarios": _scenarios(campaign)},
         remarks=_remarks(summary, campaign),
-        pictures=(),
+        notes=(
+            "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it.",
+            "A car at 1.5 m has left its lane. The lane is fixed from the beginning, and the distance is an exact projection on it.",
+            f"Every case was driven {campaign.settings.repeats} times, and is FLAKY where the drives differ; intervals are Wilson's."
+            if campaign.settings.repeats > 1
+            else "Every case was driven once; intervals are Wilson's, over cases.",
+        ),
         pictures_note=(
             "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
             "The worst first; without failures, the drive that strayed most."
         ),
+        films=films(campaign.runner, run, [case.case_id for case in _shown(summary)]),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
-        tables=tuple(table for table in (_reach(summary, campaign.settings.searches), *_tables(summary)) if table.rows),
-        configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
-        manifest=tuple(Fact(key, _plain(value)) for key, value in run.manifest.facts().items()),
-        commands=commands_of(run),
-        films=films(campaign.rides, run, [case.case_id for case in _shown(summary)]),
-        warnings=run_warnings(run),
+        tables=(_reach(summary, campaign.settings.searches), *_tables(summary)),
     )
-    return with_tags(page, looked_at(run))
 
 
 def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
     """Returns the rates and every case's verdict as plain values."""
     summary = summarise(run)
-    reached = [reach_of(summary, name) for name in campaign.settings.searches]
+    counts = "passed failed flaky errors departed collided median_mdcl"
+    measured = "failed judged errors mdcl max_lateral_m departed_at_s collided_at_s mae_rad problem"
     return {
         "drives": summary.drives,
-        "failure_rate": summary.rate.estimate,
-        "low": summary.rate.low,
-        "high": summary.rate.high,
-        "searches": [asdict(reach) for reach in reached],
+        **_rate(summary.rate),
+        "searches": [asdict(reach_of(summary, name)) for name in campaign.settings.searches],
         "skipped": [{"scenario": each.name, "reason": each.reason} for each in campaign.skipped],
-        "conditions": [
-            {
-                "condition": row.condition,
-                **{name: getattr(row, name) for name in ("passed", "failed", "flaky", "errors", "departed", "collided", "median_mdcl")},
-                "failure_rate": row.rate.estimate,
-                "low": row.rate.low,
-                "high": row.rate.high,
-            }
-            for row in summary.conditions
-        ],
+        "conditions": [{"condition": row.condition, **values_of(row, counts), **_rate(row.rate)} for row in summary.conditions],
         "cases": [
             {
-                "case_id": case.case_id,
                 "scenario": case.scenario_name,
-                "condition": case.condition,
                 "verdict": case.verdict.value,
-                "failed": case.failed,
-                "judged": case.judged,
-                "errors": case.errors,
-                "low": case.failures.low,
-                "high": case.failures.high,
-                "mdcl": case.mdcl,
-                "max_lateral_m": case.max_lateral_m,
-                "departed_at_s": case.departed_at_s,
-                "collided_at_s": case.collided_at_s,
-                "mae_rad": case.mae_rad,
-                "problem": case.problem,
+                **values_of(case, f"case_id condition {measured}"),
+                **values_of(case.failures, "low high"),
             }
             for case in summary.cases
         ],
     }
 
 
-def films(rides: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+def _rate(found: Interval) -> dict[str, float]:
+    return {"failure_rate": found.estimate, "low": found.low, "high": found.high}
+
+
+def films(runner: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
     """Drives recorded cases again and draws them."""
     drawn = []
     for number, case in enumerate(case_ids, 1):
         row = run.find_row(case)
-        film = film_of(rides, row)
+        film = film_of(runner, row)
         title = f"{plain(row['scenario_name'], 60)}, {plain(row['condition'], 80)}"
         badge = "left its lane" if isfinite(row["departed_at_s"]) else "collided" if isfinite(row["collided_at_s"]) else _KEPT
         replay = f"skidpad replay {shlex.quote(run.place)} {case} --picture drive.svg"
@@ -136,19 +118,18 @@ def _shown(summary: OnlineSummary) -> list[CaseVerdict]:
     return worst or sorted(driven, key=lambda case: -case.mdcl)[:1]
 
 
-def _verdict(run: Run, summary: OnlineSummary, name: str, failed: int, judged: int) -> str:
-    state = "" if run.is_finished else "Not finished yet. "
+def _verdict(summary: OnlineSummary, name: str, failed: int, judged: int) -> str:
     if not judged:
-        return f"{state}No drive could be judged."
+        return "No drive could be judged."
     rate = f"{interval(summary.rate.low, summary.rate.high)} with 95 % confidence"
     errors = summary.count(Verdict.ERROR)
     lost = f" {count(errors)} could not be judged." if errors else ""
     if not failed:
         most = f"at most {percent(none_failed(judged))} of such cases fail, with 95 % confidence"
-        return f"{state}{name} kept its lane in {'the one case' if judged == 1 else f'all {count(judged)} cases'}: {most}.{lost}"
+        return f"{name} kept its lane in {'the one case' if judged == 1 else f'all {count(judged)} cases'}: {most}.{lost}"
     flaky = summary.count(Verdict.FLAKY)
     unsteady = f", {count(flaky)} of them flaky" if flaky else ""
-    return f"{state}{name} failed in {count(failed)} of {counted(judged, 'case')}{unsteady}: {rate}.{lost}"
+    return f"{name} failed in {count(failed)} of {counted(judged, 'case')}{unsteady}: {rate}.{lost}"
 
 
 def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headline, ...]:
@@ -167,21 +148,6 @@ def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headli
     )
 
 
-def _notes(campaign: Online) -> tuple[str, ...]:
-    notes = [
-        (
-            "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it; a car "
-            "at 1.5 m has left its lane. The lane is fixed from the beginning, and the distance is an exact projection on it."
-        ),
-        (
-            f"Every case was driven {campaign.settings.repeats} times, and is FLAKY where the drives differ; intervals are Wilson's."
-            if campaign.settings.repeats > 1
-            else "Every case was driven once; intervals are Wilson's, over cases."
-        ),
-    ]
-    return tuple(notes)
-
-
 def _remarks(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
     notes = [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 1000)}" for each in campaign.skipped[:20]]
     lost = next((case for case in summary.cases if case.problem), None)
@@ -196,8 +162,7 @@ def _charts(summary: OnlineSummary) -> list[Chart]:
     if len(summary.conditions) > 1:
         title = "Failures by condition"
         rows = [Bar(plain(row.condition, 60), row.rate.estimate, row.rate.low, row.rate.high) for row in summary.conditions]
-        said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
-        charts.append(Chart(title, "Share of cases that fail; whiskers are 95 % intervals.", bars("conditions", title, said, rows)))
+        charts.append(bar_chart("conditions", title, "Share of cases that fail; whiskers are 95 % intervals.", rows))
     for key, label in (("curvature", "curvature, 1/km (0 is straight)"), ("speed", "speed, m/s")):
         points = [
             Point(f"{case.scenario_name}, {case.condition}", _feature(case, key), case.mdcl)
@@ -207,7 +172,7 @@ def _charts(summary: OnlineSummary) -> list[Chart]:
         title = f"MDCL over {key}"
         said = f"{len(points)} cases, MDCL up to {max((point.y for point in points), default=0.0):.2f}"
         charts.append(
-            Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points, from_zero=True))
+            Chart(title, "One mark a case; 1 is a departure.", scatter(f"mdcl-{key}", title, said, (label, "MDCL"), points, reach=(0.0,)))
         )
     return charts
 
@@ -284,7 +249,6 @@ def _tables(summary: OnlineSummary) -> list[Table]:
         for case in summary.cases
     ]
     problems = [(plain(case.scenario_name, 60), plain(case.problem, 300)) for case in summary.cases if case.problem]
-    more = len(cases) - _MAX_ROWS
     return [
         Table(
             "conditions",
@@ -299,10 +263,9 @@ def _tables(summary: OnlineSummary) -> list[Table]:
                 *("Scenario", "Condition", "What it is", "Verdict", "Failed", *(("95 % interval",) if repeated else ()), "MDCL"),
                 *("Departs, s", "Hits, s", "Error, deg", "Case"),
             ),
-            tuple(cases[:_MAX_ROWS]),
+            tuple(cases),
             4,
-            "Error: mean distance of the answers from the truth, degrees of the steering wheel."
-            + (f" {count(more)} more are in the run." if more > 0 else ""),
+            "Error: mean distance of the answers from the truth, degrees of the steering wheel.",
         ),
         Table("problems", "Could not be judged, or ended early", ("Scenario", "Why"), tuple(problems), 2),
     ]
@@ -316,7 +279,3 @@ def _scenarios(campaign: Online) -> str:
         )
     source = f"{len(settings.files)} files" if settings.files else f"{settings.scenarios} of the domain {settings.domain!r}"
     return f"{source}, {settings.seconds:g} s each" if settings.seconds else source
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

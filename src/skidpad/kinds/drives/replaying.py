@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from skidpad.core.errors import SkidpadError
-from skidpad.core.files import write_atomically
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.loop import Wheel, past_steps, seen
 from skidpad.kinds.drives.records import Case, unpack
+from skidpad.page.svg import write_film
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import Replayed, Reproduction
 from skidpad.runs.workers.performing import pinned
@@ -92,11 +91,11 @@ def _is_near(row: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
     return all(np.allclose(now, then, rtol=0.0, atol=bounds[name], equal_nan=True) for name, (then, now) in series.items())
 
 
-def replay_drive(rides: ClosedLoopRunner, run: Run, prefix: str) -> OnlineReplay:
+def replay_drive(runner: ClosedLoopRunner, run: Run, prefix: str) -> OnlineReplay:
     """Makes the drive whose case id begins with `prefix` again, with nobody beside it."""
     row = run.find_row(prefix)
     with pinned():  # as in the run: torch on one thread, or the last bits would differ
-        again = rides.records([Case.from_row(row)], Wheel(row["mode"])).to_pylist()[0]
+        again = runner.records([Case.from_row(row)], Wheel(row["mode"])).to_pylist()[0]
     return OnlineReplay(row, again, run.manifest.changes())
 
 
@@ -105,9 +104,9 @@ _SHOWN = ("steps", "mdcl", "max_lateral_m", "departed_at_s", "collided_at_s", "m
 
 def replay_finding(campaign: Online | OfflineVsOnline, run: Run, finding: str, picture: Path | None = None) -> Replayed:
     """Makes a recorded drive again and compares everything; draws it where asked."""
-    result = replay_drive(campaign.rides, run, finding)
+    result = replay_drive(campaign.runner, run, finding)
     row = result.row
-    drawn: tuple[Path, ...] = () if picture is None else _write_film(campaign.rides, result, picture)
+    drawn: tuple[Path, ...] = () if picture is None else _write_film(campaign.runner, result, picture)
     remarks = [f"scenario: {row['scenario']}"]
     if isfinite(row["mae_rad"]):
         remarks.append(f"mean distance of its answers from the truth: {degrees(row['mae_rad']):.2f} degrees of the steering wheel")
@@ -132,19 +131,13 @@ def _known(value: object) -> object:
     return None if value == "" or (isinstance(value, float) and not isfinite(value)) else value
 
 
-def _write_film(rides: ClosedLoopRunner, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
+def _write_film(runner: ClosedLoopRunner, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
     """Writes the strip and the same moving; returns both paths."""
     from skidpad.kinds.drives.filmstrip import film_of, moving, strip  # noqa: PLC0415  film strips are drawn from replays
-    from skidpad.kinds.duels.film import standalone  # noqa: PLC0415  see above
 
-    if path.suffix != ".svg":
-        raise SkidpadError(f"a film is drawn as SVG, which any browser opens; name the file {path.with_suffix('.svg').name}")
-    film = film_of(rides, result.row)
+    film = film_of(runner, result.row)
     title = f"{result.row['scenario_name']}, {result.row['condition']}"
-    beside = path.with_name(f"{path.stem}.moving.svg")
-    for target, drawn in ((path, strip("strip", title, film)), (beside, moving("moving", title, film))):
-        write_atomically(target, standalone(drawn).encode())
-    return (path, beside)
+    return write_film(path, strip("strip", title, film), moving("moving", title, film))
 
 
 def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:

@@ -101,7 +101,7 @@ class ScenarioSearch:
     domain: Domain
     budget: int
     seed: int
-    rides: ClosedLoopRunner
+    runner: ClosedLoopRunner
 
     @property
     def generations(self) -> int:
@@ -111,7 +111,7 @@ class ScenarioSearch:
     @property
     def _width(self) -> int:
         """Points of a generation."""
-        return self.rides.width or GENERATION
+        return self.runner.width or GENERATION
 
     def execute(self, run: Run, crew: Crew, progress: Progress = silent) -> int:
         """Computes the generations that a run lacks, in order; returns how many there are."""
@@ -145,9 +145,9 @@ class ScenarioSearch:
             if names:
                 broken[place] = f"it breaks {', '.join(names)}"
         fine = [case for place, case in enumerate(cases) if place not in broken]
-        driven = iter(self.rides.courses_by(crew, fine, Wheel.SUBJECT) if fine else ())
+        driven = iter(self.runner.courses_by(crew, fine, Wheel.SUBJECT) if fine else ())
         courses = [refused(broken[place]) if place in broken else next(driven) for place in range(len(cases))]
-        return build_records(cases, courses, Wheel.SUBJECT, self.rides.world, self.rides.subject.sha256)
+        return build_records(cases, courses, Wheel.SUBJECT, self.runner.world, self.runner.subject.sha256)
 
 
 def _first(tables: Iterable[pa.Table], count: int) -> Sequence[pa.Table]:

@@ -35,7 +35,7 @@ class DriveCampaign(Protocol):
     """A campaign whose findings are closed-loop drives."""
 
     @property
-    def rides(self) -> ClosedLoopRunner:
+    def runner(self) -> ClosedLoopRunner:
         """What makes the drives."""
         ...
 
@@ -57,7 +57,7 @@ class DriveProblem:
     A smaller scenario is one nearer to the domain's base: a straight road with one lane each way, in sunshine, alone.
     """
 
-    rides: ClosedLoopRunner
+    runner: ClosedLoopRunner
     case: Case
     fails_after_s: float
     width: int = BATCH
@@ -90,13 +90,13 @@ class DriveProblem:
         ]
         camera = [
             Dial(f"camera.{place}.{name}", way.levels, partial(_with_camera, stimulus, place, name, way))
-            for place, name, way in dials_of(stimulus.recipe, self.rides.stimuli)
+            for place, name, way in dials_of(stimulus.recipe, self.runner.stimuli)
         ]
         return [*camera, *scenario]
 
     def without(self, stimulus: DriveStimulus, pieces: AbstractSet[int], dials: AbstractSet[int]) -> DriveStimulus | None:
         """Leaves out pieces and puts dials to the base's values."""
-        camera, variables = dials_of(stimulus.recipe, self.rides.stimuli), self._variables(stimulus.scenario)
+        camera, variables = dials_of(stimulus.recipe, self.runner.stimuli), self._variables(stimulus.scenario)
         turned = [camera[dial] for dial in dials if dial < len(camera)]
         values = {name: way.at(0) for name, way in (variables[dial - len(camera)] for dial in dials if dial >= len(camera))}
         steps = len(stimulus.recipe.steps)
@@ -113,7 +113,7 @@ class DriveProblem:
     def fails(self, stimuli: Sequence[DriveStimulus]) -> Sequence[bool]:
         """Makes the drives, each in a slot of its own; how many threads share the rendering changes nothing about them."""
         cases = [replace(self.case, scenario=each.scenario, recipe=each.recipe, slot=self.case.slot + k) for k, each in enumerate(stimuli)]
-        rows: list[dict[str, Any]] = self.rides.records(cases, Wheel.SUBJECT, cores()).to_pylist()
+        rows: list[dict[str, Any]] = self.runner.records(cases, Wheel.SUBJECT, cores()).to_pylist()
         self.made.update(zip(stimuli, rows, strict=True))
         return [row["violated"] for row in rows]
 
@@ -156,9 +156,9 @@ def shrink_drive(campaign: DriveCampaign, run: Run, row: Mapping[str, Any], prog
     """Shrinks the scenario of a closed-loop finding and what sits in front of its camera."""
     if row["mode"] != Wheel.SUBJECT.value:
         raise SkidpadError(f"the case {row['case_id']} was driven by the truth, which leaves no lane; shrink one whose mode is online")
-    rides, case = campaign.rides, Case.from_row(row)
+    runner, case = campaign.runner, Case.from_row(row)
     times = [time for time in (row["departed_at_s"], row["collided_at_s"]) if isfinite(time)]
-    problem = DriveProblem(rides, case, min(times, default=float("nan")))
+    problem = DriveProblem(runner, case, min(times, default=float("nan")))
     with pinned():
         found = minimise(problem, DriveStimulus(case.scenario, case.recipe), progress)
     smallest = problem.made[found.stimulus]

@@ -21,12 +21,13 @@ from skidpad.highway.scenario import Scenario as Highway
 from skidpad.highway.tracing import Trace, trace
 from skidpad.kinds.bundles import Evidence, Judgement
 from skidpad.kinds.duels.drivers import open_policy
-from skidpad.kinds.duels.film import Film, animation, film_strip, standalone
+from skidpad.kinds.duels.film import Film, animation, film_strip
 from skidpad.kinds.duels.films import film_of
 from skidpad.kinds.duels.records import LETTERS
 from skidpad.kinds.duels.replaying import trace_of
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.shrinking import play_scripts
+from skidpad.page.svg import standalone, write_film
 from skidpad.subjects.base import Subject
 
 if TYPE_CHECKING:
@@ -108,11 +109,7 @@ class DuelExporter:
         """Draws a film strip and the same moving."""
         film = film_of(self._work, row, self._trace(row))
         title = f"{row['ego']} against {row['front']}"
-        paths = folder / f"{stem}.svg", folder / f"{stem}.moving.svg"
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, drawn in zip(paths, (film_strip("strip", title, film), animation("moving", title, film)), strict=True):
-            write_atomically(path, standalone(drawn).encode())
-        return paths
+        return write_film(folder / f"{stem}.svg", film_strip("strip", title, film), animation("moving", title, film))
 
     def export(self, row: Mapping[str, Any], folder: Path) -> Evidence:
         """Writes the film, the scenario, the course and the ego's policy."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skidpad.core.errors import BadRunError
 from skidpad.kinds.exhibits import Exhibit, Form, Motion, Row, Rule, Sight
+from skidpad.page.svg import standalone
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class DuelExhibit(Exhibit):
 
     def film(self, row: Row, motion: Motion) -> str:
         """Drives the recorded actions and draws the episode."""
-        from skidpad.kinds.duels.film import animation, film_strip, standalone  # noqa: PLC0415  see above
+        from skidpad.kinds.duels.film import animation, film_strip  # noqa: PLC0415  see above
 
         draw = animation if motion is Motion.MOVING else film_strip
         return standalone(draw("film", self.title(row), self._film(row)))
@@ -89,11 +90,9 @@ class DuelExhibit(Exhibit):
         by_idm = row["front"] == _IDM
         meeting, behind_idm = self._scenarios
         scenario = replace(behind_idm if by_idm else meeting, front=FrontDriver.IDM if by_idm else FrontDriver.POLICY)
-        try:
+        with self._reading(row):
             drawn = trace_of(row, scenario)
             ego, front = (tuple(actions_of(row[name], steps).tolist()) for name in ("ego_actions", "front_actions"))
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise BadRunError(f"the record of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
         if drawn is None:
             raise BadRunError("this episode was driven in a scene of highway-env, which has no film")
         return Film(drawn, meeting.lanes, ego, front, float(row["avoidable_until_s"]))

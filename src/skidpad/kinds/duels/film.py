@@ -31,10 +31,6 @@ COLOURS = ("#1f9d57", "#c2399c")
 CRASHED = "#f08a24"
 _NAMES = ("ego", "front")
 _DASHES_M = (3.0, 5.0)
-_STYLE = (
-    "text{font-family:system-ui,'Segoe UI','Noto Sans','Liberation Sans',sans-serif;fill:#12171f}"
-    ".muted{fill:#566173}.car-name{fill:#fff}.chance{fill:#b3261e}"
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,22 +121,6 @@ def animation(key: str, title: str, film: Film) -> str:
             _switched(body, "fill", [(0.0, COLOURS[side]), (moving_s / whole_s, CRASHED)], whole_s)
     _ticker(root, film, whole_s)
     return write(root)
-
-
-def standalone(svg: str) -> str:
-    """Returns a drawing as a standalone file, with the background and fonts that a page would give it."""
-    root = ET.fromstring(svg)  # noqa: S314  our own drawing, not foreign XML
-    root.set("xmlns", "http://www.w3.org/2000/svg")
-    _, _, width, height = root.get("viewBox", "0 0 0 0").split()
-    root.set("viewBox", f"-16 -16 {float(width) + 32:g} {float(height) + 32:g}")
-    ground = ET.Element(
-        "rect", {"x": "-16", "y": "-16", "width": f"{float(width) + 32:g}", "height": f"{float(height) + 32:g}", "fill": "#ffffff"}
-    )
-    style = ET.Element("style")
-    style.text = _STYLE
-    root.insert(0, style)
-    root.insert(1, ground)
-    return ET.tostring(root, encoding="unicode") + "\n"
 
 
 def _moments(film: Film) -> list[int]:

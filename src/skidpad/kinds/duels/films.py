@@ -16,7 +16,7 @@ from skidpad.kinds.duels.drivers import IDM
 from skidpad.kinds.duels.phases import OWN
 from skidpad.kinds.duels.records import LETTERS, actions_of
 from skidpad.kinds.duels.replaying import trace_of
-from skidpad.page.build import Film
+from skidpad.page.model import Film
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:

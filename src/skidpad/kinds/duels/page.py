@@ -1,23 +1,19 @@
-"""The tables on the page of a run of duels."""
+"""The page of a run of duels: verdict, films of crashes, failure rates, trainings, comparisons with chance."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.highway.avoidability import SafeDistance
-from skidpad.kinds.duels.charts import duel_charts
+from skidpad.kinds.duels.charts import duel_charts, ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
 from skidpad.kinds.duels.films import films
 from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, repair_family
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.summary import Column, DuelSummary, can_decide, summarise
-from skidpad.kinds.duels.words import ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
-from skidpad.page.build import Page, Table, commands_of, run_warnings
-from skidpad.page.model import Fact, Headline, Tone
-from skidpad.page.tags import looked_at, with_tags
+from skidpad.page.model import Headline, Page, Table, Tone, run_page
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 
 if TYPE_CHECKING:
@@ -156,7 +152,7 @@ def _label(settings: DuelSettings, family: str, column: str) -> str:
     return f"{ego_words(settings, family)} against {front_words(column)}"
 
 
-def run_page(campaign: Duel, run: Run) -> Page:
+def campaign_page(campaign: Duel, run: Run) -> Page:
     """Returns the page of a run."""
     return duel_page(campaign.work(run))
 
@@ -168,25 +164,20 @@ def duel_page(work: DuelWork) -> Page:
     crashed = any(column.crashes for column in summary.columns if column.family == EGO)
     failed = crashed or any(column.errors for column in summary.columns if column.family == EGO)
     tone = Tone.UNKNOWN if not summary.episodes or summary.unmeasured else Tone.ALARM if failed else Tone.CALM
-    page = Page(
+    return run_page(
+        work.run,
         title=f"Duels: {_ego(work, summary)} on {work.arena.scenario.name}",
         tone=tone,
         verdict=_verdict(work, summary),
         headlines=_headlines(work, summary),
-        context=(Fact("Ego", _ego(work, summary)), Fact("Scene", _scene(work))),
+        context={"Ego": _ego(work, summary), "Scene": _scene(work)},
         notes=_notes(work, summary),
         remarks=_remarks(work, summary),
-        pictures=(),
         pictures_note=_PICTURES,
-        charts=tuple(duel_charts(work, summary)),
-        tables=tuple(table for table in duel_tables(summary, work.settings) if table.rows),
-        configuration=tuple(Fact(name, _plain(value)) for name, value in work.run.config.items()),
-        manifest=tuple(Fact(name, _plain(value)) for name, value in work.run.manifest.facts().items()),
-        commands=commands_of(work.run),
+        charts=duel_charts(work, summary),
+        tables=duel_tables(summary, work.settings),
         films=films(work, [*_by_failure(summary, groups), RANDOM, EGO]) if work.arena.is_judged else (),
-        warnings=run_warnings(work.run),
     )
-    return with_tags(page, looked_at(work.run))
 
 
 _PICTURES = (
@@ -200,11 +191,10 @@ _CALM = "a calm driver (IDM)"
 
 
 def _verdict(work: DuelWork, summary: DuelSummary) -> str:
-    state = "" if work.run.is_finished else "Not finished yet. "
     if not summary.episodes:
-        return f"{state}Nothing was tested; the policies were only trained."
+        return "Nothing was tested; the policies were only trained."
     if summary.unmeasured:
-        return f"{state}{_capital(plain(summary.unmeasured))}"
+        return _capital(plain(summary.unmeasured))
     groups = _by_failure(summary, work.settings.groups)
     chance, calm = _measured(summary, EGO, RANDOM), summary.before(IDM)
     parts = []
@@ -218,7 +208,7 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
     words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
     dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
     warning = f" Note: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
-    return f"{state}{words}.{warning}"
+    return f"{words}.{warning}"
 
 
 def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> str:
@@ -330,7 +320,3 @@ def _scene(work: DuelWork) -> str:
         return f"{scenario.name} of highway-env, {scenario.episode_steps} policy steps at most"
     size = f"{scenario.lanes} lanes, two vehicles, {scenario.episode_steps} policy steps at most, {scenario.simulation_hz} Hz"
     return f"{size} (scenario {scenario.name!r})"
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

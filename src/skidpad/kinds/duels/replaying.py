@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.files import write_atomically
 from skidpad.highway.evaluation import scenario_against
 from skidpad.highway.layout import Side
 from skidpad.highway.opponents import Idm
 from skidpad.highway.tracing import Trace, trace
 from skidpad.kinds.duels.records import Bout, actions_of, build_records
+from skidpad.page.svg import write_film
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import Replayed, Reproduction
 
@@ -100,19 +100,14 @@ def replay_finding(campaign: Duel, run: Run, finding: str, picture: Path | None 
 
 def _write_film(work: DuelWork, result: DuelReplay, path: Path) -> tuple[Path, Path]:
     """Writes the film strip and the animation; returns both paths."""
-    from skidpad.kinds.duels.film import animation, film_strip, standalone  # noqa: PLC0415  films are drawn from replays
+    from skidpad.kinds.duels.film import animation, film_strip  # noqa: PLC0415  films are drawn from replays
     from skidpad.kinds.duels.films import film_of  # noqa: PLC0415  see above
 
-    if path.suffix != ".svg":
-        raise SkidpadError(f"films are written as SVG; name the file {path.with_suffix('.svg').name}")
     if result.trace is None:
         raise SkidpadError("episodes in a scene of highway-env cannot be drawn; choose one from the built-in highway")
     film = film_of(work, result.row, result.trace)
     title = f"{result.row['ego']} against {result.row['front']}"
-    moving = path.with_name(f"{path.stem}.moving.svg")
-    for target, drawn in ((path, film_strip("strip", title, film)), (moving, animation("moving", title, film))):
-        write_atomically(target, standalone(drawn).encode())
-    return (path, moving)
+    return write_film(path, film_strip("strip", title, film), animation("moving", title, film))
 
 
 def trace_of(row: Mapping[str, Any], scenario: Scenario) -> Trace | None:

@@ -20,6 +20,7 @@ from skidpad.kinds.duels.drivers import IDM, RANDOM, SEARCH, SLOW, TrainingRecor
 from skidpad.kinds.duels.phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, front_name, read_counts, repair_family
 from skidpad.kinds.duels.records import BoutCounts
 from skidpad.kinds.duels.settings import GIVEN
+from skidpad.page.model import values_of
 from skidpad.statistics.effects import Effect, a12
 from skidpad.statistics.intervals import Interval, MeanError, mean_error, wilson
 from skidpad.statistics.ranks import RankTest, mann_whitney
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
 
 ALPHA = 0.05
-STABLE_SEM = 0.05
-"""Below it the paper calls a failure rate stable (section V-B)."""
-
 WINDOW = 50
 """Training episodes that a point of a training curve averages; the paper's window (section V-A)."""
 
@@ -310,27 +308,13 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
         "ego": summary.best_ego,
         "columns": [_column_json(column) for column in summary.columns],
         "each_given": [_column_json(column) for column in summary.each_given],
-        "versus_random": [
-            {
-                "group": versus.group,
-                "p_value": test.p_value if can_decide(test) else None,
-                "a12": effect.size if can_decide(test) else None,
-                "is_enough": can_decide(test),
-            }
-            for versus in summary.versus
-            for test, effect in (versus.over_trainings,)
-        ],
+        "versus_random": [_versus_json(versus) for versus in summary.versus],
         "trainings": [{"phase": found.phase, "failure_rates": list(found.failure_rates)} for found in summary.trainings],
         "crashes": [
             {
-                "family": found.family,
-                "column": found.column,
+                **values_of(found, "family column never undecided"),
                 "kept": found.count,
-                "avoidable_1s_before": found.avoidable_before(1.0),
-                "avoidable_2s_before": found.avoidable_before(2.0),
-                "avoidable_3s_before": found.avoidable_before(3.0),
-                "never": found.never,
-                "undecided": found.undecided,
+                **{f"avoidable_{second}s_before": found.avoidable_before(float(second)) for second in (1, 2, 3)},
                 "broken_by": dict(found.broken_by),
             }
             for found in summary.crashes
@@ -339,21 +323,17 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
     }
 
 
+def _versus_json(versus: Versus) -> dict[str, object]:
+    test, effect = versus.over_trainings
+    found = {"p_value": test.p_value, "a12": effect.size} if can_decide(test) else {"p_value": None, "a12": None}
+    return {"group": versus.group, **found, "is_enough": can_decide(test)}
+
+
 def _column_json(column: Column) -> dict[str, object]:
     return {
-        "family": column.family,
-        "column": column.column,
+        **values_of(column, "family column ego_mps front_mps episodes crashes overtaken timeouts errors problem"),
+        **values_of(column.across_trainings, "sem"),
+        **values_of(column.interval, "low high"),
         "failure_rate": column.across_trainings.mean,
-        "sem": column.across_trainings.sem,
-        "low": column.interval.low,
-        "high": column.interval.high,
-        "ego_mps": column.ego_mps,
-        "front_mps": column.front_mps,
         "trainings": len(column.rates),
-        "episodes": column.episodes,
-        "crashes": column.crashes,
-        "overtaken": column.overtaken,
-        "timeouts": column.timeouts,
-        "errors": column.errors,
-        "problem": column.problem,
     }

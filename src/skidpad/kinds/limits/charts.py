@@ -7,7 +7,7 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.limits.curve import Standing
-from skidpad.page.build import Chart
+from skidpad.page.model import Chart
 from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, heat_step, round_up, tip, write
 from skidpad.page.wording import NOTHING, interval, percent, plain
 

@@ -12,10 +12,10 @@ from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.limits.page import definitions, fails_words, holds_words, note_of, short_words
 from skidpad.kinds.limits.rows import LimitRow, all_rows, with_unit
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload
-from skidpad.page.build import Page, Table, run_warnings
 from skidpad.page.html import render_page
-from skidpad.page.model import Fact, Headline, Tone
-from skidpad.page.wording import NOTHING, counted, drive_words, percent, plain
+from skidpad.page.markdown import page_markdown
+from skidpad.page.model import Fact, Headline, Page, Table, Tone, run_warnings
+from skidpad.page.wording import counted, drive_words, percent, plain
 from skidpad.stimuli.pictures.registry import stimuli
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def statement(campaign: Campaign, run: Run, suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(odd_payload(found), indent=2, ensure_ascii=False, default=str) + "\n"
     page = odd_page(found)
-    return render_page(page) if suffix == ".html" else _markdown(page)
+    return render_page(page) if suffix == ".html" else page_markdown(page)
 
 
 def odd_page(found: Found) -> Page:
@@ -125,15 +125,8 @@ def odd_page(found: Found) -> Page:
                 "in the real condition."
             ),
         ),
-        pictures=(),
-        pictures_note="",
-        charts=(),
         tables=(_untested_table(found),),
-        configuration=(),
-        manifest=(),
-        commands=(),
         warnings=(*run_warnings(run), *short_words(found)),
-        galleries=(),
         lead_tables=tuple(_tested_tables(found)),
     )
 
@@ -202,19 +195,3 @@ def _untested_table(found: Found) -> Table:
     return Table(
         "not-tested", "Not tested", ("Part", "Attribute", "Why"), rows, numbers_from=3, note="Outside of what was tested nothing is known."
     )
-
-
-def _markdown(page: Page) -> str:
-    """Writes the statement's blocks as Markdown."""
-    lines = [f"# {_inert(page.title)}", "", f"**{_inert(page.verdict)}**", ""]
-    lines += [f"> {_inert(warning)}\n" for warning in page.warnings]
-    lines += [f"- {_inert(fact.name)}: {_inert(fact.value) or NOTHING}" for fact in page.context]
-    for table in (*page.lead_tables, *page.tables):
-        lines += ["", f"## {_inert(table.title)}", "", f"| {' | '.join(map(_inert, table.columns))} |", "|" + " --- |" * len(table.columns)]
-        lines += [f"| {' | '.join(map(_inert, row))} |" for row in table.rows]
-        lines += ["", _inert(table.note)] if table.note else []
-    return "\n".join([*lines, "", "## How to read it", "", *(f"- {_inert(note)}" for note in page.notes)]) + "\n"
-
-
-def _inert(text: str) -> str:
-    return re.sub(r"([\\`*\[\]<>&|#~!])", r"\\\1", plain(text, 1000))

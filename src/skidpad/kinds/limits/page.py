@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
@@ -23,10 +22,10 @@ from skidpad.kinds.limits.charts import curve_chart, map_chart
 from skidpad.kinds.limits.curve import Point
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload, map_payload, online_words
 from skidpad.oracles.error import scale_of
-from skidpad.page.build import Page, Table, commands_of, run_warnings
-from skidpad.page.model import Fact, Headline, PicturePair, Tone
-from skidpad.page.pictures import cards
+from skidpad.page.model import Headline, Page, Table, Tone, run_page
+from skidpad.page.pictures import PicturePair, cards
 from skidpad.page.wording import NOTHING, count, counted, drive_words, interval, percent, plain
+from skidpad.runs.records import ORIGINALS
 
 if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
@@ -43,27 +42,23 @@ def limits_page(campaign: Limits, run: Run) -> Page:
     pairs, missing = _pictures(found, limits)
     name = plain(campaign.subject.description.name, 80)
     charts = [curve_chart(limit, accepted) for limit in limits] + [map_chart(pair, accepted) for pair in found.maps]
-    return Page(
+    return run_page(
+        run,
         title=f"Limits of {name}",
         tone=_tone(limits),
-        verdict=("" if run.is_finished else "Not finished yet. ") + verdict(found),
+        verdict=verdict(found),
         headlines=_headlines(found),
-        context=(Fact("Subject", name), Fact("Drive", drive_words(campaign.settings.drive))),
+        context={"Subject": name, "Drive": drive_words(campaign.settings.drive)},
+        warnings=(*short_words(found), *online_words(found), *missing),
+        remarks=_remarks(found),
         notes=definitions(found),
         pictures=cards(pairs),
         pictures_note="At each limit, the frame that moves the answer most: where the network begins to fail, or the last severity at "
         "which it holds.",
-        charts=(),
         tables=_map_tables(found),
-        configuration=tuple(
-            Fact(plain(key, 120), plain(value if isinstance(value, str) else json.dumps(value), 2000)) for key, value in run.config.items()
-        ),
-        manifest=tuple(Fact(plain(key, 120), plain(str(value), 2000)) for key, value in run.manifest.facts().items()),
-        commands=commands_of(run),
-        warnings=(*run_warnings(run), *short_words(found), *online_words(found), *missing),
-        remarks=_remarks(found),
         lead_tables=(limits_table(found),),
-        lead_charts=tuple(charts),
+        lead_charts=charts,
+        unjudged=(ORIGINALS,),
     )
 
 
@@ -324,7 +319,6 @@ def _pair(found: Found, limit: Limit, row: Mapping[str, Any]) -> PicturePair:
     return PicturePair(
         case_id=row["case_id"],
         frame_id=row["frame_id"],
-        stimulus=limit.row.name,
         recipe=f"{limit.row.name} {words} ({where}){told}",
         original=before,
         mutant=after,
@@ -334,6 +328,5 @@ def _pair(found: Found, limit: Limit, row: Mapping[str, Any]) -> PicturePair:
         label_answer=nan if isnan(row["label"]) else judged.shown(row["label"]),
         unit=unit,
         scale=scale_of(campaign.settings.relation),
-        relation=campaign.settings.relation,
         replay=f"skidpad replay {found.run.place} {row['case_id']}",
     )

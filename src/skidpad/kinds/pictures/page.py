@@ -1,12 +1,10 @@
-"""How many frames went untested, in words; for the report and the terminal."""
+"""The page of a run over pictures: the verdict and the words around it, and its worst findings rendered again."""
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
 from math import degrees, nan, radians, sqrt
 from typing import TYPE_CHECKING
 
@@ -14,28 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skidpad.drives.inspection import LOCK_DEG, count_problems, drive_warnings
+from skidpad.core.stimuli import Recipe
+from skidpad.drives.inspection import LOCK_DEG, drive_warnings
+from skidpad.kinds.pictures.charts import deviation_chart, picture_charts, picture_tables, problem_table
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.summary import EPSILON_RAD2, CoverageGain, Rate, Summary, Untested, summarise, untested_frames
+from skidpad.kinds.pictures.summary import EPSILON_RAD2, Summary, Untested, summarise, untested_frames
 from skidpad.oracles.doubts import DoubtKind, doubts_of
 from skidpad.oracles.error import scale_of
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike, fails_unchanged
-from skidpad.page.build import Page, commands_of, doubt_words, run_warnings
-from skidpad.page.html import lay_out
-from skidpad.page.model import (
-    CoverageRow,
-    DeviationHistogram,
-    Fact,
-    Headline,
-    PicturePair,
-    ProblemRow,
-    RateRow,
-    ReportModel,
-    YieldRow,
-)
-from skidpad.page.pictures import drawn
-from skidpad.page.tags import looked_at
-from skidpad.page.wording import angles_sentence, count, counted, drive_with, interval, percent, with_unit
+from skidpad.page.arrows import MAX_LEAN_DEG
+from skidpad.page.charts import DeviationHistogram
+from skidpad.page.model import Headline, Page, Tone, doubt_words, run_page
+from skidpad.page.pictures import PairCard, PicturePair, cards, drawn
+from skidpad.page.wording import DEGREES, angles_sentence, count, counted, drive_with, interval, percent, plain, with_unit
 from skidpad.runs.records import Record
 from skidpad.runs.worst import caused_first, label_relation
 
@@ -75,6 +64,9 @@ _HARDLY_ANY = 0.05
 """The share of findings of the worst transform below which a tolerance that is wide already is said to let almost everything pass."""
 
 
+WILSON = "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty."
+
+
 def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
     """Says in one sentence what a case had to satisfy."""
     if isinstance(relation, LabelMse):
@@ -90,26 +82,25 @@ def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
     return relation.name
 
 
-def verdict_words(summary: Summary, relation: Relation, originals: Originals, judged: JudgedOutput, *, finished: bool) -> str:
+def verdict_words(summary: Summary, relation: Relation, originals: Originals, judged: JudgedOutput) -> str:
     """Says in a sentence or two, without the papers' names, what was found."""
     overall = summary.overall
-    state = "" if finished else "Not finished yet. "
     if overall.cases == 0:
-        return f"{state}No changed picture was judged."
+        return "No changed picture was judged."
     if isinstance(relation, LabelMse) and is_undecided(relation, originals, summary):
         bound_deg = degrees(sqrt(relation.tolerated_rad2))
         why = f"the tolerance is {_bound(bound_deg)}°, which is" if bound_deg > LOCK_DEG else "there are labels that lie"
         return (
-            f"{state}Undecided: {why} further than any steering wheel turns, so that {counted(overall.cases, 'changed picture')} "
+            f"Undecided: {why} further than any steering wheel turns, so that {counted(overall.cases, 'changed picture')} "
             f"with {counted(overall.findings, 'finding')} say nothing about the network. Are labels and answers in the units that they "
             "are said to be in?"
         )
     kept, broken = _kept_and_broken(relation, judged)
     if overall.findings == 0:
-        return f"{state}No findings: on all {count(overall.cases)} changed pictures the network {kept}."
+        return f"No findings: on all {count(overall.cases)} changed pictures the network {kept}."
     worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
     return (
-        f"{state}On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {broken}. "
+        f"On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {broken}. "
         f"The worst is {worst.name} with {percent(worst.rate)}."
     )
 
@@ -211,7 +202,7 @@ def notes_of(campaign: DeepTest, relation: Relation, summary: Summary) -> tuple[
     """Says how the figures are to be read."""
     notes = [
         f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes.",
-        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
+        WILSON,
     ]
     if campaign.has_coverage:
         notes.append("More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score.")
@@ -240,16 +231,51 @@ PAIRS = 24
 
 
 def deeptest_page(campaign: DeepTest, run: Run) -> Page:
-    """Returns the page of a run."""
-    return lay_out(deeptest_report(run, campaign))
+    """Counts the run, renders its worst findings again and words the verdict."""
+    relation, originals, summary, untested = _counted(campaign, run)
+    name, overall, doubtful = campaign.subject.description.name, summary.overall, doubt_words(run)
+    pictures, undrawn = worst_cards(run, campaign, relation)
+    lost = untested_words(untested)
+    bound = relation.within_deg if isinstance(relation, SteersAlike) else relation.within if isinstance(relation, AnswersAlike) else nan
+    moved = DeviationHistogram(
+        campaign.judged.edges, tuple(summary.deviations.tolist()), bound, summary.not_finite, campaign.judged.shown_unit
+    )
+    unknown = doubtful or not overall.cases or is_undecided(relation, originals, summary)
+    return run_page(
+        run,
+        title=f"{name} on {campaign.drive.name}",
+        tone=Tone.UNKNOWN if unknown else Tone.ALARM if overall.findings else Tone.CALM,
+        verdict=doubtful + verdict_words(summary, relation, originals, campaign.judged),
+        headlines=headlines_of(summary),
+        context={
+            "Subject": name,
+            "Output": _output_words(campaign),
+            "Drive": drive_with(campaign.settings.drive, drive_frames(untested)),
+        },
+        warnings=(
+            *undrawn,
+            *drive_warnings(campaign.drive),
+            *warnings_of(relation, originals, summary),
+            *([lost] if untested.is_damage else []),
+        ),
+        remarks=(*remarks_of(campaign, relation, originals, summary), "" if untested.is_damage else lost),
+        notes=notes_of(campaign, relation, summary),
+        pictures=pictures,
+        pictures_note=pictures_note(pictures, overall.findings, relation_sentence(relation, campaign.judged), campaign.judged.shown_unit),
+        charts=(
+            *picture_charts(summary.by_stimulus, summary.by_parameters, summary.coverage),
+            *([deviation_chart(moved)] if sum(moved.counts) else []),
+        ),
+        tables=(
+            *picture_tables(summary.by_stimulus, summary.by_parameters, summary.coverage),
+            problem_table([*campaign.drive.problems, *summary.problems]),
+        ),
+    )
 
 
 def deeptest_figures(campaign: DeepTest, run: Run) -> Mapping[str, object]:
-    """Returns rates and coverage as plain values."""
-    originals = Originals.of(run, len(campaign.drive))
-    relation = campaign.relation(originals)
-    summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged, relation)
-    untested = untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
+    """Returns rates and coverage as plain values; coverage as the papers divide it, and of the reachable regions, which deviates."""
+    relation, originals, summary, untested = _counted(campaign, run)
     return {
         "output": campaign.judged.name,
         "unit": campaign.judged.shown_unit,
@@ -257,7 +283,14 @@ def deeptest_figures(campaign: DeepTest, run: Run) -> Mapping[str, object]:
         "frames": {"judged": untested.judged, "all": untested.frames, "untested": dict(untested.reasons)},
         "overall": {**asdict(summary.overall), "rate": summary.overall.rate},
         "by_stimulus": [{**asdict(rate), "rate": rate.rate} for rate in summary.by_stimulus],
-        "coverage": [_coverage_figures(gain) for gain in summary.coverage],
+        "coverage": [
+            {
+                **asdict(gain),
+                "share": gain.together / gain.total if gain.total else None,
+                "share_of_reachable": gain.together / gain.reachable if gain.reachable else None,
+            }
+            for gain in summary.coverage
+        ],
         "black_box": not campaign.has_coverage,
         "not_finite": summary.not_finite,
         "unjudged": summary.unjudged,
@@ -266,63 +299,51 @@ def deeptest_figures(campaign: DeepTest, run: Run) -> Mapping[str, object]:
     }
 
 
-def _coverage_figures(gain: CoverageGain) -> dict[str, object]:
-    """Returns the regions, and the shares: as the papers divide, and of the reachable regions, which deviates from them."""
-    return {
-        **asdict(gain),
-        "share": gain.together / gain.total if gain.total else None,
-        "share_of_reachable": gain.together / gain.reachable if gain.reachable else None,
-    }
-
-
-def deeptest_report(run: Run, campaign: DeepTest) -> ReportModel:
-    """Counts the run, renders its worst findings again and words the verdict."""
+def _counted(campaign: DeepTest, run: Run) -> tuple[Relation, Originals, Summary, Untested]:
     originals = Originals.of(run, len(campaign.drive))
     relation = campaign.relation(originals)
     summary = summarise(run, campaign.blank_tracker(campaign.profile(run)), campaign.judged, relation)
-    overall = summary.overall
-    untested = untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
-    doubtful = doubt_words(run)
-    lost = tuple(filter(None, (untested_words(untested),)))
-    pairs, undrawn = drawn(showcase(run), partial(_pair, run, campaign, relation))
-    return ReportModel(
-        title=f"{campaign.subject.description.name} on {campaign.drive.name}",
-        verdict=doubtful + verdict_words(summary, relation, originals, campaign.judged, finished=run.is_finished),
-        cases=overall.cases,
-        findings=overall.findings,
-        headlines=headlines_of(summary),
-        subject=campaign.subject.description.name,
-        output=_output_words(campaign),
-        drive=drive_with(campaign.settings.drive, drive_frames(untested)),
-        pairs=pairs,
-        rates=tuple(map(_rate_row, summary.by_stimulus)),
-        rates_by_parameters=tuple(map(_rate_row, summary.by_parameters)),
-        coverage=tuple(
-            CoverageRow(gain.criterion, gain.originals, gain.together, gain.total, gain.reachable)
-            for gain in summary.coverage
-            if not gain.stimulus
-        ),
-        yields=_yields(summary),
-        deviations=_deviations(summary, relation, campaign.judged),
-        problems=tuple(
-            ProblemRow(kind.kind.value, kind.count, tuple(map(str, kind.examples)))
-            for kind in count_problems([*campaign.drive.problems, *summary.problems])
-        ),
-        configuration=tuple(Fact(name, _plain(value)) for name, value in run.config.items()),
-        manifest=tuple(Fact(name, _plain(value)) for name, value in run.manifest.facts().items()),
-        commands=commands_of(run),
-        remarks=(*remarks_of(campaign, relation, originals, summary), *(() if untested.is_damage else lost)),
-        notes=notes_of(campaign, relation, summary),
-        warnings=(
-            *run_warnings(run),
-            *undrawn,
-            *drive_warnings(campaign.drive),
-            *warnings_of(relation, originals, summary),
-            *(lost if untested.is_damage else ()),
-        ),
-        looked=looked_at(run),
-        undecided=bool(doubtful) or is_undecided(relation, originals, summary),
+    return relation, originals, summary, untested_frames(summary, originals, campaign.drive, relation, finished=run.is_finished)
+
+
+def worst_cards(
+    run: Run, campaign: DeepTest, relation: Relation, named: Callable[[Recipe], str] = str
+) -> tuple[tuple[PairCard, ...], tuple[str, ...]]:
+    """Renders the findings worth looking at; says of how many that is no longer possible. named: what a recipe is called."""
+    judged = campaign.judged
+
+    def pair(record: Record) -> PicturePair:
+        return PicturePair(
+            case_id=record.case_id,
+            frame_id=record.frame_id,
+            recipe=" ".join(filter(None, (named(record.recipe), campaign.window_words))),
+            original=campaign.picture(record.frame_index, Recipe()),
+            mutant=campaign.picture(record.frame_index, record.recipe),
+            original_answer=judged.shown(record.original),
+            mutant_answer=judged.shown(record.mutant),
+            excess=record.excess,
+            label_answer=judged.shown(record.label),
+            unit=judged.shown_unit,
+            scale=scale_of(relation.name),
+            replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
+            already_broken=_already_broken(relation, record),
+        )
+
+    pairs, undrawn = drawn(showcase(run), pair)
+    return cards(pairs), undrawn
+
+
+def pictures_note(shown: tuple[PairCard, ...], findings: int, relation: str, unit: str = DEGREES) -> str:
+    """Says which findings are shown, what each of them breaks, and how arrows are to be read."""
+    which = (
+        f"{count(len(shown))} of {count(findings)} findings, the worst first: "
+        "the worst of each stimulus, then in turns those on other frames."
+        if len(shown) < findings
+        else "All findings, the worst first."
     )
+    arrows = f" Arrows start at the car and lean to the side it would steer to, by the angle itself, up to {MAX_LEAN_DEG:g}°."
+    rule = f" Each breaks the relation “{plain(relation)}”."
+    return f"{which}{rule}{arrows if unit == DEGREES else ''} A cross is an answer that is not finite."
 
 
 def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
@@ -366,27 +387,6 @@ def _worst_by_stimulus(run: Run, relation: LabelMse | None, limit: int) -> dict[
     return {key: table for key, table in worst.items() if table.num_rows}
 
 
-def _pair(run: Run, campaign: DeepTest, relation: Relation, record: Record) -> PicturePair:
-    recipe, judged = record.recipe, campaign.judged
-    return PicturePair(
-        case_id=record.case_id,
-        frame_id=record.frame_id,
-        stimulus=recipe.name,
-        recipe=" ".join(filter(None, (str(recipe), campaign.window_words))),
-        original=campaign.picture(record.frame_index, type(recipe)()),
-        mutant=campaign.picture(record.frame_index, recipe),
-        original_answer=judged.shown(record.original),
-        mutant_answer=judged.shown(record.mutant),
-        excess=record.excess,
-        label_answer=judged.shown(record.label),
-        unit=judged.shown_unit,
-        scale=scale_of(relation.name),
-        relation=relation_sentence(relation, judged),
-        replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
-        already_broken=_already_broken(relation, record),
-    )
-
-
 def _already_broken(relation: Relation, record: Record) -> bool:
     return bool(fails_unchanged(relation, np.array([record.original]), np.array([record.label]))[0])
 
@@ -396,26 +396,3 @@ def _output_words(campaign: DeepTest) -> str:
         return ""
     unit = campaign.judged.shown_unit
     return f"{campaign.judged.name} ({unit})" if unit else campaign.judged.name
-
-
-def _rate_row(rate: Rate) -> RateRow:
-    return RateRow(rate.name, rate.parameters, rate.findings, rate.cases, rate.rate, rate.low, rate.high, rate.already_broken)
-
-
-def _yields(summary: Summary) -> tuple[YieldRow, ...]:
-    found = {rate.name: rate for rate in summary.by_stimulus}
-
-    def row(gain: CoverageGain) -> YieldRow:
-        rate = found[gain.stimulus]
-        return YieldRow(gain.stimulus, gain.criterion, gain.together - gain.originals, gain.total, rate.findings, rate.cases)
-
-    return tuple(row(gain) for gain in summary.coverage if gain.stimulus in found)
-
-
-def _deviations(summary: Summary, relation: Relation, judged: JudgedOutput) -> DeviationHistogram:
-    bound = relation.within_deg if isinstance(relation, SteersAlike) else relation.within if isinstance(relation, AnswersAlike) else nan
-    return DeviationHistogram(judged.edges, tuple(summary.deviations.tolist()), bound, summary.not_finite, judged.shown_unit)
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -12,10 +12,10 @@ from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.highway.training import Selection
 from skidpad.kinds.duels.campaign import Duel
+from skidpad.kinds.duels.charts import slow_words
 from skidpad.kinds.duels.page import duel_page
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.duels.summary import DuelSummary, summarise
-from skidpad.kinds.duels.words import slow_words
 from skidpad.page.html import render_page, write_text_whole
 from skidpad.papers.duel import paper, tables
 from skidpad.papers.scoreboard import Row, Sheet, markdown, payload_of, scoreboard_sheet

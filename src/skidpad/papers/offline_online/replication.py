@@ -14,7 +14,7 @@ from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
 from skidpad.kinds.drives.compare.page import comparison_page, verdict
-from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.compare.summary import Comparison, summarise
 from skidpad.oracles.agreement import Agreement
 from skidpad.page.html import render_page, write_text_whole
@@ -174,7 +174,7 @@ TITLE = "Offline and online testing, replicated"
 class OfflineOnline:
     """The answers to both questions for every subject."""
 
-    settings: ComparingSettings
+    settings: OfflineVsOnlineSettings
     answers: tuple[SubjectAnswer, ...]
 
     def rows(self) -> tuple[Row, ...]:
@@ -210,7 +210,7 @@ class OfflineOnline:
         return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
 
 
-def replicate(subjects: Sequence[str], settings: ComparingSettings, folder: Path, progress: Progress = silent) -> OfflineOnline:
+def replicate(subjects: Sequence[str], settings: OfflineVsOnlineSettings, folder: Path, progress: Progress = silent) -> OfflineOnline:
     """Runs or resumes one comparison a subject in FOLDER/NAME; writes FOLDER/offline-online.json and .md, and a report beside each run.
 
     settings: of every comparison; its own subject does not matter.
@@ -227,14 +227,14 @@ def replicate(subjects: Sequence[str], settings: ComparingSettings, folder: Path
     return answer
 
 
-def _measured(name: str, settings: ComparingSettings, path: Path, progress: Progress) -> SubjectAnswer:
+def _measured(name: str, settings: OfflineVsOnlineSettings, path: Path, progress: Progress) -> SubjectAnswer:
     def told(done: int, total: int, note: str = "") -> None:
         progress(done, total, f"{name}: {note}")
 
     campaign = OfflineVsOnline.load(settings)
     if (path / "manifest.json").exists():
         run = Run.open(path)
-        if ComparingSettings.from_config(run.config) != settings:
+        if OfflineVsOnlineSettings.from_config(run.config) != settings:
             raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
     else:
         run = campaign.start(path)

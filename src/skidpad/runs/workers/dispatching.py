@@ -21,7 +21,7 @@ TRIES = 3
 
 
 def unheard(sentence: str) -> None:
-    """The ear of one who does not ask which workers die."""
+    """Ignores worker-death notices."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from skidpad.core.trust import hand_over
-from skidpad.runs.workers.messages import Prepare, Task
-from skidpad.runs.workers.performing import Bench, pin_process, told
+from skidpad.runs.workers.performing import Bench, Prepare, Task, pin_process, told
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress

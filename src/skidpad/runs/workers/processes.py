@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from skidpad.core.trust import granted
 from skidpad.runs.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, Told, unheard
-from skidpad.runs.workers.messages import Begin, Prepare, Shared, Task
-from skidpad.runs.workers.performing import VARIABLES, pinned
+from skidpad.runs.workers.performing import VARIABLES, Begin, Prepare, Shared, Task, pinned
 
 if TYPE_CHECKING:
     from skidpad.runs.workers.protocol import Crew, Performer, Reload

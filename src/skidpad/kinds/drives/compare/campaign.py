@@ -22,7 +22,7 @@ from skidpad.drives.opening import LostDrive
 from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.campaign import scenarios_of
-from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.work import ClosedLoopRunner, Phase
@@ -49,7 +49,7 @@ _BATCH = 64
 class OfflineVsOnline:
     """A campaign with everything loaded; `drive` is None where RQ0 is left out, and a LostDrive where it is gone."""
 
-    settings: ComparingSettings
+    settings: OfflineVsOnlineSettings
     subject: Subject
     drive: Drive | None
     scenarios: tuple[Case, ...]
@@ -57,7 +57,7 @@ class OfflineVsOnline:
     stimuli: Mapping[str, Stimulus] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, settings: ComparingSettings, seen: Manifest | None = None) -> Self:
+    def load(cls, settings: OfflineVsOnlineSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and draws the scenarios, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
         drive = drive_of(seen, settings.drive) if settings.drive else None
@@ -79,7 +79,7 @@ class OfflineVsOnline:
         return {"subject": self.subject.sha256, "scenarios": sha256(text.encode()).hexdigest(), **drive, **model_hashes(self.stimuli)}
 
     @cached_property
-    def rides(self) -> ClosedLoopRunner:
+    def runner(self) -> ClosedLoopRunner:
         """What makes the drives."""
         s = self.settings
         is_refereed = kinds_settings.asks_referee(s.referee)
@@ -88,7 +88,7 @@ class OfflineVsOnline:
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
         recorded = () if self.drive is None else (self.drive.frame_shape,)
-        return start_run(self, out, self.settings.to_config(), SCHEMA, self.rides.frame_shape, *recorded)
+        return start_run(self, out, self.settings.to_config(), SCHEMA, self.runner.frame_shape, *recorded)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
@@ -98,11 +98,11 @@ class OfflineVsOnline:
             if self.drive is not None:
                 self._recorded_answers(run, crew, progress)
                 phases.insert(0, Phase(MATCHED, Wheel.TRUTH, self.restricted))
-            run.finish(self.rides.execute(run, phases, crew, progress))
+            run.finish(self.runner.execute(run, phases, crew, progress))
 
     def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
         """Returns the work of a step: making drives, or asking the subject about a block of the recording."""
-        return self._recorded if name == _RECORDED else self.rides.step
+        return self._recorded if name == _RECORDED else self.runner.step
 
     def item_name(self, step: str, item: Any) -> str:
         """Names the drives of an item, or the frames."""
@@ -152,7 +152,7 @@ class OfflineVsOnline:
 
 
 def _cases(
-    domain: str, count: int, settings: ComparingSettings, condition: WrittenStimulus, stimuli: Mapping[str, Stimulus]
+    domain: str, count: int, settings: OfflineVsOnlineSettings, condition: WrittenStimulus, stimuli: Mapping[str, Stimulus]
 ) -> tuple[Case, ...]:
     drawn = scenarios_of(domain, count, (), settings.seconds, settings.seed)
     return tuple(
@@ -161,6 +161,6 @@ def _cases(
     )
 
 
-def load_comparing(config: Mapping[str, Any], seen: Manifest | None = None) -> OfflineVsOnline:
+def load_offline_vs_online(config: Mapping[str, Any], seen: Manifest | None = None) -> OfflineVsOnline:
     """Tests a network offline and online on the same scenarios, and simulated against recorded drives."""
-    return OfflineVsOnline.load(ComparingSettings.from_config(config), seen)
+    return OfflineVsOnline.load(OfflineVsOnlineSettings.from_config(config), seen)

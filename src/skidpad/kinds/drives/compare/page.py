@@ -1,4 +1,4 @@
-"""The plots of a comparison: Figure 8 with both thresholds, Figure 7 as a curve, and one disagreement as in Figure 9."""
+"""The page of a comparison: Figure 8 with both thresholds, Figure 7 as a curve, and one disagreement as in Figure 9."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import numpy as np
 from skidpad.core.units import AngleUnit
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds.drives.campaign import features_of
+from skidpad.kinds.drives.compare.campaign import MATCHED, OFFLINE
 from skidpad.kinds.drives.compare.summary import CONSISTENT, Comparison, Matching, ScenarioResult, summarise
 from skidpad.kinds.drives.page import films
-from skidpad.page.build import Chart, Page, Table, commands_of, run_warnings
-from skidpad.page.charts import curves
-from skidpad.page.model import Curve, Fact, Headline, Tone
+from skidpad.page.charts import Curve, curve_chart, plot_frame
+from skidpad.page.model import Chart, Headline, Page, Table, Tone, run_page
 from skidpad.page.svg import WIDTH, Axis, add, drawing, round_up, tip, write
-from skidpad.page.tags import looked_at, with_tags
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.worlds.world import STEP_S
 
@@ -46,12 +45,7 @@ def agreement_chart(comparison: Comparison) -> Chart:
     x = Axis(0.0, max(reach, 1.3 * comparison.mae_limit), _LEFT, _RIGHT)
     y = Axis(0.0, 1.15, _BOTTOM, _TOP)  # above 1, room for the counts
     root = drawing("agreement", title, said, _HEIGHT)
-    for value in y.ticks(5):
-        add(root, "line", class_="grid", x1=_LEFT, x2=_RIGHT, y1=y.at(value), y2=y.at(value))
-        add(root, "text", y.word(value), class_="tick", x=_LEFT - 6.0, y=y.at(value) + 4.0, text_anchor="end")
-    for value in x.ticks(6):
-        add(root, "text", x.word(value), class_="tick", x=x.at(value), y=_BOTTOM + 16.0, text_anchor="middle")
-    add(root, "line", class_="axis", x1=_LEFT, x2=_RIGHT, y1=_BOTTOM, y2=_BOTTOM)
+    plot_frame(root, x, y, (f"MAE offline, {unit_words(comparison.unit)}", "MDCL online"))
     at_x, at_y = x.at(comparison.mae_limit), y.at(comparison.mdcl_limit)
     add(root, "line", class_="limit", x1=at_x, x2=at_x, y1=_TOP, y2=_BOTTOM)
     add(root, "line", class_="limit", x1=_LEFT, x2=_RIGHT, y1=at_y, y2=at_y)
@@ -69,10 +63,6 @@ def agreement_chart(comparison: Comparison) -> Chart:
     )
     for number, left, top, anchor in corners:
         add(root, "text", str(number), class_="label", x=left, y=top, text_anchor=anchor, font_weight="650")
-    name = f"MAE offline, {unit_words(comparison.unit)}"
-    add(root, "text", name, class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
-    middle = (_TOP + _BOTTOM) / 2.0
-    add(root, "text", "MDCL online", class_="name", x=12.0, y=middle, text_anchor="middle", transform=f"rotate(-90 12 {middle:g})")
     caption = "One mark a scenario; those on which the two ways of testing differ have the other colour. Numbers count each corner."
     return Chart(title, caption, write(root))
 
@@ -86,10 +76,9 @@ def difference_chart(matching: Matching) -> Chart | None:
     title = "Simulated against recorded drives (Figure 7)"
     limit = Curve("consistent up to here", (CONSISTENT, CONSISTENT), (0.0, 1.0))
     said = f"{len(apart)} pairs; mean difference {matching.mean_difference:.3f}; {matching.consistent.estimate:.1%} are consistent."
-    drawn = curves(
-        "differences", title, said, ("|MAE simulated − MAE recorded|", "share of pairs"), [Curve("pairs", tuple(apart), shares), limit]
-    )
-    return Chart(title, "How far the prediction errors on a simulated drive and on its recorded counterpart are apart.", drawn)
+    caption = "How far the prediction errors on a simulated drive and on its recorded counterpart are apart."
+    axes = ("|MAE simulated − MAE recorded|", "share of pairs")
+    return curve_chart("differences", title, caption, axes, [Curve("pairs", tuple(apart), shares), limit], said)
 
 
 def telling_charts(result: ScenarioResult, unit: AngleUnit) -> Sequence[Chart]:
@@ -98,34 +87,26 @@ def telling_charts(result: ScenarioResult, unit: AngleUnit) -> Sequence[Chart]:
     errors_deg = tuple(degrees(float(error) * unit.rad) for error in result.errors)
     name = plain(result.name, 60)
     largest = float(np.nanmax(errors_deg)) if errors_deg else 0.0
-    first_title = f"{name}, offline: prediction error (Figure 9a)"
-    first = curves(
-        "told-offline",
-        first_title,
-        f"at most {largest:.2f} degrees",
-        ("time, s", "error, degrees"),
-        [Curve("offline", seconds, errors_deg)],
-    )
-    second_title = f"{name}, online: distance from the lane (Figure 9b)"
     lateral = tuple(float(abs(value)) for value in result.lateral_m)
-    second = curves(
-        "told-online",
-        second_title,
-        f"up to {max(lateral, default=0.0):.2f} m",
-        ("time, s", "distance, m"),
-        [Curve("online", tuple(step * STEP_S for step in range(len(lateral))), lateral)],
-    )
+    times = tuple(step * STEP_S for step in range(len(lateral)))
     return (
-        Chart(
-            first_title,
+        curve_chart(
+            "told-offline",
+            f"{name}, offline: prediction error (Figure 9a)",
             f"The truth drives, the subject is only asked: its error is {largest:.2f} degrees of the steering wheel at most.",
-            first,
+            ("time, s", "error, degrees"),
+            [Curve("offline", seconds, errors_deg)],
+            f"at most {largest:.2f} degrees",
         ),
-        Chart(second_title, "The subject drives the same scenario.", second),
+        curve_chart(
+            "told-online",
+            f"{name}, online: distance from the lane (Figure 9b)",
+            "The subject drives the same scenario.",
+            ("time, s", "distance, m"),
+            [Curve("online", times, lateral)],
+            f"up to {max(lateral, default=0.0):.2f} m",
+        ),
     )
-
-
-_MAX_ROWS = 500
 
 
 def comparison_page(campaign: OfflineVsOnline, run: Run) -> Page:
@@ -134,10 +115,11 @@ def comparison_page(campaign: OfflineVsOnline, run: Run) -> Page:
     name = plain(campaign.subject.description.name, 80)
     table = found.agreement
     telling = found.telling
-    page = Page(
+    return run_page(
+        run,
         title=f"Offline and online: {name}",
         tone=tone_of(found),
-        verdict=("" if run.is_finished else "Not finished yet. ") + verdict(found),
+        verdict=verdict(found),
         headlines=(
             Headline("scenarios that differ", percent(found.disagreement.estimate), f"{count(table.disagreeing)} of {count(table.total)}"),
             Headline(
@@ -151,20 +133,15 @@ def comparison_page(campaign: OfflineVsOnline, run: Run) -> Page:
                 f"{count(table.false_alarm)} of {count(table.safe_online)} safe online",
             ),
         ),
-        context=(Fact("Subject", name), Fact("World", campaign.settings.world), Fact("Recorded", _recorded(campaign))),
+        context={"Subject": name, "World": campaign.settings.world, "Recorded": _recorded(campaign)},
         notes=_notes(found, campaign),
         remarks=_remarks(found),
-        pictures=(),
         pictures_note="A scenario on which offline and online testing differ, as the subject drove it.",
-        charts=tuple(_charts(found)),
-        tables=tuple(each for each in _tables(found) if each.rows),
-        configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
-        manifest=tuple(Fact(key, _plain(value)) for key, value in run.manifest.facts().items()),
-        commands=commands_of(run),
-        films=films(campaign.rides, run, [telling.online_id]) if telling is not None else (),
-        warnings=run_warnings(run),
+        charts=_charts(found),
+        tables=_tables(found),
+        films=films(campaign.runner, run, [telling.online_id]) if telling is not None else (),
+        unjudged=(MATCHED, OFFLINE),
     )
-    return with_tags(page, looked_at(run))
 
 
 def tone_of(found: Comparison) -> Tone:
@@ -284,7 +261,7 @@ def _tables(found: Comparison) -> list[Table]:
             f"{each.departed_at_s:.1f}" if isfinite(each.departed_at_s) else NOTHING,
             each.online_id,
         )
-        for each in found.results[:_MAX_ROWS]
+        for each in found.results
     )
     problems = tuple((plain(each.name, 60), plain(each.problem, 300)) for each in found.results if each.problem)
     mae = f"MAE < {found.mae_limit:g}", f"MAE ≥ {found.mae_limit:g}"
@@ -312,7 +289,7 @@ def _matching_tables(found: Comparison) -> list[Table]:
             f"{pair.mae_real:.4f}",
             f"{pair.difference:.4f}",
         )
-        for pair in found.matching.pairs[:_MAX_ROWS]
+        for pair in found.matching.pairs
     )
     columns = ("Scenario", "Recorded from frame", "Labels apart", "Comparable", "MAE simulated", "MAE recorded", "Difference")
     return [Table("pairs", "Simulated drives and their recorded counterparts (RQ0)", columns, pairs)]
@@ -324,7 +301,3 @@ def _recorded(campaign: OfflineVsOnline) -> str:
     if isinstance(campaign.drive, LostDrive):
         return plain(f"{campaign.drive.name}, without which there is no RQ0: {campaign.drive.why}", 600)
     return f"{plain(campaign.drive.name, 120)}, {counted(len(campaign.drive), 'frame')}"
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

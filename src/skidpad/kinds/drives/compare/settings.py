@@ -17,7 +17,7 @@ EPSILON = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparingSettings(CampaignSettings):
+class OfflineVsOnlineSettings(CampaignSettings):
     """One comparison of a subject's results offline and online.
 
     drive: text for `open_drive`, a recorded drive with labels for RQ0; "" leaves RQ0 out. matched: scenarios of the restricted domain

@@ -11,7 +11,7 @@ KINDS.register("tactic")(
         replay=lazy(f"{__name__}.replaying:replay_style"),
         shrink=lazy(f"{__name__}.shrinking:shrink_style"),
         exporter=lazy(f"{__name__}.shrinking:style_exporter"),
-        exhibit=lazy("skidpad.kinds.pictures.weather.exhibit:TacticExhibit"),
+        exhibit=lazy("skidpad.kinds.pictures.exhibit:TacticExhibit"),
         columns=CaseColumns(group="stimulus", cluster="frame_id", led=True),
     )
 )

@@ -1,4 +1,4 @@
-"""What the page and the terminal say of a search for critical conditions: verdict, figures at the top, warnings and notes."""
+"""The page of a search for critical conditions (TACTIC): verdict, figures, the conditions found, and how searches compare."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from skidpad.kinds.pictures.styles.campaign import phase_name
 from skidpad.kinds.pictures.styles.settings import GUIDES
 from skidpad.kinds.pictures.styles.summary import FAILED, Compared, ConditionSummary, Repeat, TacticSummary, summarise
 from skidpad.kinds.pictures.weather.page import weather_warnings
-from skidpad.page.build import Chart, Page, Table, doubt_words, run_warnings
-from skidpad.page.charts import curves
-from skidpad.page.model import Curve, Fact, Headline, PicturePair, Tone
-from skidpad.page.pictures import Gallery, GalleryRow, PairCard, cards, gallery_row
-from skidpad.page.svg import Bar, bars
-from skidpad.page.tags import looked_at, with_tags
+from skidpad.page.charts import Curve, bar_chart, curve_chart
+from skidpad.page.model import Chart, Headline, Page, Table, Tone, doubt_words, run_page
+from skidpad.page.pictures import Gallery, GalleryRow, PairCard, PicturePair, cards, gallery_row
+from skidpad.page.svg import Bar
 from skidpad.page.wording import NOTHING, count, counted, drive_with, interval, percent, plain
 from skidpad.search.evolution import StyleTask
 from skidpad.statistics.intervals import wilson
@@ -74,11 +72,10 @@ def tone(summary: TacticSummary) -> Tone:
     return Tone.CALM if any(repeat.judged for repeat in summary.repeats) else Tone.UNKNOWN
 
 
-def verdict(summary: TacticSummary, name: str, *, finished: bool) -> str:
+def verdict(summary: TacticSummary, name: str) -> str:
     """Words what the first search found, over all its repeats, and what another found where it found nothing."""
-    state = "" if finished else "Not finished yet. "
     if not summary.repeats:
-        return f"{state}No condition was found yet."
+        return "No condition was found yet."
     first, *others = summary.searches
     conditions = [each for repeat in summary.of(first) for each in repeat.conditions]
     worst = max(conditions, key=lambda each: each.errors[0])
@@ -87,7 +84,7 @@ def verdict(summary: TacticSummary, name: str, *, finished: bool) -> str:
     which = "the condition found" if len(conditions) == 1 else f"the worst of {len(conditions)} conditions"
     if worst.errors[0]:
         return (
-            f"{state}Under {which} {name} moves by {bound:g}° or more on {count(worst.errors[0])} of "
+            f"Under {which} {name} moves by {bound:g}° or more on {count(worst.errors[0])} of "
             f"{counted(worst.judged, 'scene')}: {interval(rate.low, rate.high)} with 95 % confidence."
         )
     judged, shown = sum(each.judged for each in conditions), sum(each.scenes for each in conditions)
@@ -95,7 +92,7 @@ def verdict(summary: TacticSummary, name: str, *, finished: bool) -> str:
     said = f"Under {which} {name} never moves by {bound:g}° or more{only}." if judged else "Nothing was judged: every scene was refused."
     elsewhere = {search: sum(repeat.errors[0] for repeat in summary.of(search)) for search in others}
     found = ", ".join(f"{search_name(search)} found {counted(errors, 'error')}" for search, errors in elsewhere.items() if errors)
-    return f"{state}{said}{f' But {found}.' if found else ''}"
+    return f"{said}{f' But {found}.' if found else ''}"
 
 
 def headlines(summary: TacticSummary) -> tuple[Headline, ...]:
@@ -182,37 +179,27 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
     shown = summary.worst_of(summary.searches[0]) if summary.repeats else None
     conditions = shown.conditions if shown else ()
     pictures = _pairs(campaign, run, summary)
-    name = plain(campaign.subject.description.name, 80)
-    doubtful = doubt_words(run)
-    page = Page(
-        title=plain(f"{name} on {campaign.drive.name}: the worst of {campaign.weather.card.name}", 200),
+    name, card, doubtful = plain(campaign.subject.description.name, 80), campaign.weather.card, doubt_words(run)
+    scenes = counted(conditions[0].scenes if conditions else 0, "scene")
+    return run_page(
+        run,
+        title=f"{name} on {campaign.drive.name}: the worst of {card.name}",
         tone=Tone.UNKNOWN if doubtful else tone(summary),
-        verdict=doubtful + verdict(summary, name, finished=run.is_finished),
+        verdict=doubtful + verdict(summary, name),
         headlines=headlines(summary),
-        context=_context(campaign, conditions),
-        notes=tuple(plain(note, 1000) for note in notes(campaign, summary)),
-        remarks=(plain(filter_words(campaign, summary), 1000),),
+        context={
+            "Subject": campaign.subject.description.name,
+            "Drive": drive_with(campaign.settings.drive, scenes),
+            "Weather": f"{card.name}, learned by MUNIT from {'rendered' if card.rendered else 'real'} pictures",
+        },
+        warnings=tactic_warnings(campaign, summary),
+        remarks=(filter_words(campaign, summary),),
+        notes=notes(campaign, summary),
         pictures=pictures,
         pictures_note=_pictures_note(len(pictures), campaign.settings.bounds_deg[0]),
-        charts=tuple(_charts(summary, shown)),
-        tables=tuple(table for table in _tables(campaign, summary, shown) if table.rows),
-        configuration=tuple(Fact(key, plain(_text(value), 2000)) for key, value in run.config.items()),
-        manifest=tuple(Fact(key, plain(_text(value), 2000)) for key, value in run.manifest.facts().items()),
-        commands=_commands(run),
         galleries=_galleries(campaign, summary, conditions),
-        warnings=(*run_warnings(run), *(plain(warning, 1000) for warning in tactic_warnings(campaign, summary))),
-    )
-    return with_tags(page, looked_at(run))
-
-
-def _context(campaign: Tactic, conditions: tuple[ConditionSummary, ...]) -> tuple[Fact, ...]:
-    card = campaign.weather.card
-    scenes = conditions[0].scenes if conditions else 0
-    kind = "rendered pictures" if card.rendered else "real pictures"
-    return (
-        Fact("Subject", plain(campaign.subject.description.name, 400)),
-        Fact("Drive", plain(drive_with(campaign.settings.drive, counted(scenes, "scene")), 400)),
-        Fact("Weather", plain(f"{card.name}, learned by MUNIT from {kind}", 400)),
+        charts=_charts(summary, shown),
+        tables=_tables(campaign, summary, shown),
     )
 
 
@@ -231,19 +218,16 @@ def _charts(summary: TacticSummary, shown: Repeat | None) -> list[Chart]:
     ]
     if lines:
         said = "; ".join(f"{line.label} ends at {line.y[-1]:.3f} after {len(line.y)} tries" for line in lines)
-        svg = curves("fitness", "Fitness", said, ("tries", "best fitness so far"), lines, from_zero=True)
         caption = f"The best fitness after each try{_which(summary)}; every search begins anew, on what is left uncovered."
-        charts.append(Chart("Fitness", caption, svg))
+        charts.append(curve_chart("fitness", "Fitness", caption, ("tries", "best fitness so far"), lines, said, reach=(0.0,)))
     rows = []
     for search in summary.searches:
         judged = sum(repeat.judged for repeat in summary.of(search))
         rate = wilson(sum(repeat.errors[0] for repeat in summary.of(search)), judged)
         rows.append(Bar(search_name(search), rate.estimate, rate.low, rate.high))
     if rows:
-        said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
         title = f"Answers that move by {summary.bounds_deg[0]:g}° or more"
-        caption = "Share of scenes, all repeats and conditions; whiskers are 95 % intervals."
-        charts.append(Chart(title, caption, bars("errors", title, said, rows)))
+        charts.append(bar_chart("errors", title, "Share of scenes, all repeats and conditions; whiskers are 95 % intervals.", rows))
     return charts
 
 
@@ -384,7 +368,6 @@ def _pairs(campaign: Tactic, run: Run, summary: TacticSummary) -> tuple[PairCard
             PicturePair(
                 row["case_id"],
                 row["frame_id"],
-                row["stimulus"],
                 words,
                 original,
                 mutant,
@@ -395,16 +378,3 @@ def _pairs(campaign: Tactic, run: Run, summary: TacticSummary) -> tuple[PairCard
             )
         )
     return cards(pairs)
-
-
-def _commands(run: Run) -> tuple[str, ...]:
-    path = shlex.quote(run.place)
-    return (
-        *([] if run.is_finished else [f"skidpad resume {path}"]),
-        f"skidpad report {path}",
-        f"skidpad replay {path} CASE --picture pair.png",
-    )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -17,6 +17,7 @@ from skidpad.kinds.pictures.styles.settings import GUIDES
 from skidpad.kinds.pictures.styles.summary import ConditionSummary, summarise
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.arrows import pair_picture
+from skidpad.page.model import values_of
 from skidpad.runs.replay import Replayed
 
 if TYPE_CHECKING:
@@ -90,19 +91,12 @@ def _write_pair(campaign: Tactic, result: ReplayResult, path: Path) -> Path:
 def _condition_json(each: ConditionSummary) -> dict[str, object]:
     condition = each.condition
     return {
-        "search": condition.search,
-        "repeat": condition.repeat,
+        **values_of(condition, "search repeat fitness diversity divergence_rad dropped frames seconds"),
         "condition": condition.number,
         "style": list(condition.style),
-        "fitness": condition.fitness,
-        "diversity": condition.diversity,
-        "divergence_rad": condition.divergence_rad,
         "errors": list(each.errors),
         "judged": each.judged,
         "rejection_rate": each.rejection_rate.estimate,
         "coverage": list(each.coverage),
         "tries": len(condition.tries),
-        "dropped": condition.dropped,
-        "frames": condition.frames,
-        "seconds": condition.seconds,
     }

@@ -11,7 +11,7 @@ KINDS.register("deeproad")(
         replay=lazy("skidpad.kinds.pictures.replaying:replay_finding"),
         shrink=lazy("skidpad.kinds.pictures.shrinking:shrink_recipe"),
         exporter=lazy("skidpad.kinds.pictures.evidence:PictureExporter"),
-        exhibit=lazy(f"{__name__}.exhibit:DeepRoadExhibit"),
+        exhibit=lazy("skidpad.kinds.pictures.exhibit:DeepRoadExhibit"),
         columns=CaseColumns(group="stimulus", cluster="frame_id"),
     )
 )

@@ -1,9 +1,7 @@
-"""What a reader must know before believing figures under a learned weather."""
+"""The page of a run under learned weathers (DeepRoad): inconsistent answers at every error bound, and the scenes in each weather."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -14,24 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.inspection import count_problems
+from skidpad.kinds.pictures.charts import deviation_chart, problem_table
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.page import relation_sentence, showcase
+from skidpad.kinds.pictures.page import WILSON, pictures_note, relation_sentence, worst_cards
 from skidpad.kinds.pictures.weather.summary import RoadSummary, summarise_road
-from skidpad.page.arrows import MAX_LEAN_DEG
-from skidpad.page.build import Chart, Page, Table, commands_of, doubt_words, run_warnings
-from skidpad.page.charts import curves, histogram
-from skidpad.page.model import Curve, DeviationHistogram, Fact, Headline, PicturePair, Tone
-from skidpad.page.pictures import Gallery, cards, drawn, gallery_row
-from skidpad.page.svg import Bar, bars
-from skidpad.page.tags import looked_at, with_tags
+from skidpad.page.charts import Curve, DeviationHistogram, bar_chart, curve_chart
+from skidpad.page.model import Chart, Headline, Page, Table, Tone, doubt_words, run_page
+from skidpad.page.pictures import Gallery, gallery_row
+from skidpad.page.svg import Bar
 from skidpad.page.wording import NOTHING, angles_sentence, count, counted, drive_with, interval, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.weather.campaign import DeepRoad
-    from skidpad.kinds.pictures.weather.summary import Conditions, RoadSummary
+    from skidpad.kinds.pictures.weather.summary import Conditions
     from skidpad.runs.folder import Run
-    from skidpad.runs.records import Record
     from skidpad.stimuli.weather.files import WeatherCard
     from skidpad.subjects.base import Subject
 
@@ -70,7 +64,6 @@ def enlarged(cards: Sequence[WeatherCard], subject: Subject) -> tuple[str, ...]:
 
 
 MAX_WEATHERS = 16
-_MAX_ROWS = 500
 
 
 def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
@@ -79,13 +72,9 @@ def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
         return []
     first = campaign.road.thresholds_deg[0]
     order = sorted((each for each in summary.by_weather if each.cases), key=lambda each: -each.counts[0].rate)
-    title = f"Answers that move by {first:g}° or more"
-    rows = [
-        Bar(plain(each.weather, 80), each.counts[0].rate, each.counts[0].low, each.counts[0].high, _note(each))
-        for each in order[:MAX_WEATHERS]
-    ]
-    said = "; ".join(f"{row.label} {percent(row.value)}" for row in rows)
-    drawn = [Chart(title, "Share of the answers, by weather; whiskers are 95 % intervals.", bars("weathers", title, said, rows))]
+    marks = [Bar(plain(each.weather, 80), each.counts[0].rate, each.counts[0].low, each.counts[0].high, _note(each)) for each in order]
+    caption = "Share of the answers, by weather; whiskers are 95 % intervals."
+    drawn = [bar_chart("weathers", f"Answers that move by {first:g}° or more", caption, marks[:MAX_WEATHERS])]
     if len(campaign.road.thresholds_deg) > 1:
         lines = [
             Curve(each.weather, tuple(bound.threshold_deg for bound in each.counts), tuple(100.0 * bound.rate for bound in each.counts))
@@ -94,12 +83,9 @@ def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
         title = "Inconsistent answers over the error bound"
         said = "; ".join(f"{line.label} from {line.y[0]:.3g} % to {line.y[-1]:.3g} %" for line in lines)
         axes = ("error bound, degrees", "inconsistent, % of answers")
-        drawn.append(Chart(title, "DeepRoad's Table 2 as curves.", curves("bounds", title, said, axes, lines, from_zero=True)))
-    title = "How far the answers move"
-    data = DeviationHistogram(campaign.judged.edges, tuple(summary.deviations.tolist()), first, summary.overall.not_finite, "deg")
-    said = f"{count(sum(data.counts))} answers; the dashed line is {first:g}°."
-    drawn.append(Chart(title, f"All weathers together. The bins widen with the angle. {said}", histogram("deviations", title, said, data)))
-    return drawn
+        drawn.append(curve_chart("bounds", title, "DeepRoad's Table 2 as curves.", axes, lines, said, reach=(0.0,)))
+    moved = tuple(summary.deviations.tolist())
+    return [*drawn, deviation_chart(DeviationHistogram(campaign.judged.edges, moved, first, summary.overall.not_finite))]
 
 
 def _note(each: Conditions) -> str:
@@ -126,22 +112,18 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
         )
         for name, looks in campaign.weathers.items()
     ]
-    problems = [
-        (kind.kind.value, ", ".join(plain(str(example), 60) for example in kind.examples[:5]) or NOTHING, count(kind.count))
-        for kind in count_problems([*campaign.drive.problems, *summary.problems])
-    ]
     return [
         Table("weathers", "Inconsistent answers by weather", columns, tuple(_row((each.weather,), each) for each in whole)),
         Table(
             "styles",
             "Inconsistent answers by style",
             ("Weather", "Style", *columns[1:]),
-            tuple(_row((each.weather, each.style), each) for each in summary.by_style[:_MAX_ROWS]),
+            tuple(_row((each.weather, each.style), each) for each in summary.by_style),
         ),
         Table(
             "learned", "The weathers", ("Weather", "Method", "Pictures", "From", "Steps", "Pixels", "Contrast", "Weights"), tuple(made), 4
         ),
-        Table("problems", "Broken frames, left out and counted", ("Problem", "Such as", "Frames"), tuple(problems), 2),
+        problem_table([*campaign.drive.problems, *summary.problems]),
     ]
 
 
@@ -172,31 +154,32 @@ def deeproad_page(campaign: DeepRoad, run: Run) -> Page:
     """Counts the run, renders its worst findings again and words the verdict."""
     summary = summarise_road(run, campaign)
     relation = campaign.relation(Originals.of(run, len(campaign.drive)))
-    sentence = relation_sentence(relation, campaign.judged)
-    found = summary.overall.counts[0].inconsistent
-    records = showcase(run)
-    pairs, undrawn = drawn(records, partial(_pair, run, campaign))
-    pictures = cards(pairs, "")
-    doubtful = doubt_words(run)
-    page = Page(
-        title=plain(f"{campaign.subject.description.name} on {campaign.drive.name} under {_weathers(campaign)}", 200),
+    found, name, doubtful = summary.overall.counts[0].inconsistent, campaign.subject.description.name, doubt_words(run)
+    pictures, undrawn = worst_cards(run, campaign, relation, partial(recipe_words, campaign))
+    return run_page(
+        run,
+        title=f"{name} on {campaign.drive.name} under {_weathers(campaign)}",
         tone=Tone.UNKNOWN if doubtful or not summary.overall.cases else Tone.ALARM if found else Tone.CALM,
-        verdict=plain(doubtful + verdict(summary, finished=run.is_finished), 600),
+        verdict=doubtful + verdict(summary),
         headlines=_headlines(summary),
-        context=_context(campaign, summary),
-        notes=tuple(plain(note, 1000) for note in _notes(campaign)),
-        remarks=tuple(plain(remark, 1000) for remark in _remarks(campaign, summary)),
+        context={
+            "Subject": name,
+            "Drive": drive_with(campaign.settings.drive, tried_words(campaign, summary)),
+            "Weather": _weathers(campaign),
+        },
+        warnings=(*undrawn, *road_warnings(campaign)),
+        remarks=_remarks(campaign, summary),
+        notes=(
+            "The subject should steer as it does on the frame as it is: the weather changes, the road does not.",
+            f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes.",
+            WILSON,
+        ),
         pictures=pictures,
-        pictures_note=_pictures_note(len(pictures), found, sentence),
-        charts=tuple(charts(campaign, summary)),
-        tables=tuple(table for table in tables(campaign, summary) if table.rows),
-        configuration=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in run.config.items()),
-        manifest=tuple(Fact(plain(name, 120), plain(_plain(value), 2000)) for name, value in run.manifest.facts().items()),
-        commands=tuple(plain(command, 1000) for command in commands_of(run)),
+        pictures_note=pictures_note(pictures, found, relation_sentence(relation, campaign.judged)),
         galleries=_galleries(campaign, summary),
-        warnings=(*run_warnings(run), *undrawn, *(plain(warning, 1000) for warning in road_warnings(campaign))),
+        charts=charts(campaign, summary),
+        tables=tables(campaign, summary),
     )
-    return with_tags(page, looked_at(run))
 
 
 def deeproad_figures(campaign: DeepRoad, run: Run) -> Mapping[str, object]:
@@ -240,16 +223,15 @@ def tried_words(campaign: DeepRoad, summary: RoadSummary) -> str:
     return f"{frames} in {named} each, {counted(summary.overall.cases, 'answer')}"
 
 
-def verdict(summary: RoadSummary, *, finished: bool) -> str:
+def verdict(summary: RoadSummary) -> str:
     """Says in one sentence how consistent the subject is."""
-    state = "" if finished else "Not finished yet. "
     first = summary.overall.counts[0]
     if not first.cases:
-        return f"{state}No answer was judged."
+        return "No answer was judged."
     if not first.inconsistent:
-        return f"{state}No findings: all {count(first.cases)} answers under weather stay within {first.threshold_deg:g}° of those without."
+        return f"No findings: all {count(first.cases)} answers under weather stay within {first.threshold_deg:g}° of those without."
     worst = max(summary.by_weather, key=lambda each: each.counts[0].rate if each.cases else -1.0)
-    moved = f"{state}{count(first.inconsistent)} of {count(first.cases)} answers move by {first.threshold_deg:g}° or more under"
+    moved = f"{count(first.inconsistent)} of {count(first.cases)} answers move by {first.threshold_deg:g}° or more under"
     if len(summary.by_weather) == 1:
         return f"{moved} {worst.weather}."
     return f"{moved} a weather; the worst is {worst.weather} with {percent(worst.counts[0].rate)}."
@@ -289,22 +271,6 @@ def _headlines(summary: RoadSummary) -> tuple[Headline, ...]:
     )
 
 
-def _context(campaign: DeepRoad, summary: RoadSummary) -> tuple[Fact, ...]:
-    name = plain(campaign.subject.description.name, 400)
-    drive = plain(drive_with(campaign.settings.drive, tried_words(campaign, summary)), 400)
-    return (Fact("Subject", name), Fact("Drive", drive), Fact("Weather", plain(_weathers(campaign), 400)))
-
-
-def _notes(campaign: DeepRoad) -> tuple[str, ...]:
-    return (
-        (
-            "The subject should steer as it does on the frame as it is: the weather changes, the road does not. "
-            f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes."
-        ),
-        "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty.",
-    )
-
-
 def _remarks(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     notes = [
         (
@@ -337,42 +303,16 @@ def _remarks(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     return notes
 
 
-def _pictures_note(shown: int, findings: int, sentence: str) -> str:
-    which = (
-        f"{count(shown)} of {count(findings)} findings, the worst first; the weathers take turns." if shown < findings else "All findings."
-    )
-    arrows = f"Arrows start at the car and lean to the side it would steer to, by the angle itself, up to {MAX_LEAN_DEG:g}°."
-    return f"{which} Each breaks the relation “{sentence}”. {arrows}"
-
-
-def _pair(run: Run, campaign: DeepRoad, record: Record) -> PicturePair:
-    judged = campaign.judged
-    return PicturePair(
-        case_id=record.case_id,
-        frame_id=record.frame_id,
-        stimulus=record.recipe.name,
-        recipe=recipe_words(campaign, record.recipe),
-        original=campaign.picture(record.frame_index, Recipe()),
-        mutant=campaign.picture(record.frame_index, record.recipe),
-        original_answer=judged.shown(record.original),
-        mutant_answer=judged.shown(record.mutant),
-        excess=record.excess,
-        label_answer=judged.shown(record.label),
-        unit=judged.shown_unit,
-        replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
-    )
-
-
 def recipe_words(campaign: DeepRoad, recipe: Recipe) -> str:
     """Names a weather and which of its styles it is; eight numbers say nothing to a reader."""
     grid = campaign.weathers[recipe.name].space.grid
     style = f", style {grid.index(recipe.steps[0].params) + 1} of {len(grid)}" if len(grid) > 1 else ""
-    return " ".join(filter(None, (f"{recipe.name}{style}", campaign.window_words)))
+    return f"{recipe.name}{style}"
 
 
 def _galleries(campaign: DeepRoad, summary: RoadSummary) -> tuple[Gallery, ...]:
     places = np.linspace(0, len(campaign.drive) - 1, _SCENES + 2).round().astype(int).tolist()[1:-1]
-    frames = [place for place in dict.fromkeys(places) if not _is_broken(campaign, place)]
+    frames = [place for place in dict.fromkeys(places) if isinstance(campaign.drive.frame(place), np.ndarray)]
     if not frames:
         return ()
     rates = {each.weather: each.counts[0] for each in summary.by_weather}
@@ -386,11 +326,3 @@ def _galleries(campaign: DeepRoad, summary: RoadSummary) -> tuple[Gallery, ...]:
     first = ", the first of its styles" if campaign.road.styles > 1 else ""
     caption = f"The same scenes under each weather{first}.{f' MUNIT: {words}.' if words else ''}"
     return (Gallery("What the subject is shown", caption, tuple(rows)),)
-
-
-def _is_broken(campaign: DeepRoad, place: int) -> bool:
-    return not isinstance(campaign.drive.frame(place), np.ndarray)
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.page.build import Chart, Page, Table
-from skidpad.page.charts import curves
-from skidpad.page.model import Curve, Fact, Headline, Tone
+from skidpad.page.charts import Curve, curve_chart
+from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
 from skidpad.page.pictures import Gallery, GalleryRow, gallery_row
 from skidpad.page.wording import count, plain
 
@@ -107,8 +106,6 @@ def training_page(view: TrainingView) -> Page:
             Fact("To", plain(f"{lesson.target_text} ({_broken(lesson.target.broken)})", 300)),
         ),
         notes=_notes(view),
-        pictures=(),
-        pictures_note="",
         charts=(*_road_chart(view.roads), *_charts(training)),
         tables=(_table(training),) if training.curve else (),
         configuration=(
@@ -170,10 +167,9 @@ def _charts(training: Training) -> list[Chart]:
         if not chosen:
             continue
         lines = [_line(training, name) for name in chosen]
-        said = "; ".join(f"{line.label} ends at {line.y[-1]:.3g}" for line in lines)
         meaning = ". ".join(f"{name.capitalize()}: {_MEANING[name]}" for name in chosen)
-        svg = curves(f"losses-{number}", title, said, ("step", "loss, unweighted"), lines)
-        charts.append(Chart(title, f"{meaning}. Means over {_SMOOTH} readings.", svg))
+        caption = f"{meaning}. Means over {_SMOOTH} readings."
+        charts.append(curve_chart(f"losses-{number}", title, caption, ("step", "loss, unweighted"), lines))
     return charts
 
 
@@ -185,10 +181,8 @@ def _road_chart(roads: tuple[RoadRow, ...]) -> list[Chart]:
         Curve("mean", steps, tuple(row.mean_iou for row in roads)),
         Curve("worst picture", steps, tuple(min(row.ious) for row in roads)),
     ]
-    said = f"the mean ends at {roads[-1].mean_iou:.2f}"
-    svg = curves("road", "The road", said, ("step", "IoU of the drivable area"), lines)
     words = "The drivable area of the sampled scenes, before and after, by the referee, which took no part in the training."
-    return [Chart("Is the road where it was?", words, svg)]
+    return [curve_chart("road", "Is the road where it was?", words, ("step", "IoU of the drivable area"), lines)]
 
 
 def _line(training: Training, name: str) -> Curve:

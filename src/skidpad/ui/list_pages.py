@@ -12,17 +12,17 @@ from fastapi.responses import HTMLResponse
 
 from skidpad.core.errors import SkidpadError
 from skidpad.page.wording import plain
-from skidpad.ui.views import RateWords, RunLine, page, place_words, rate_words, run_line
+from skidpad.ui.views import RateWords, RunLine, page, place_words, rate_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skidpad.core.images import BoolArray, IntArray
-    from skidpad.page.build import Table
+    from skidpad.page.model import Table
     from skidpad.runs.gate import Cases
     from skidpad.statistics.intervals import Interval
     from skidpad.ui.library import Library
-    from skidpad.ui.volumes import Volume
+    from skidpad.ui.run_view import RunView
 
 
 MAX_LISTED = 30
@@ -56,14 +56,14 @@ class Change:
     counts: tuple[int, int, int] = (0, 0, 0)
 
 
-def changes(volumes: list[Volume]) -> list[Change]:
+def changes(views: list[RunView]) -> list[Change]:
     """Compares each later run with the first, the baseline."""
-    return [_change(other, volumes[0]) for other in volumes[1:]]
+    return [_change(other, views[0]) for other in views[1:]]
 
 
-def groups(volumes: list[Volume]) -> list[tuple[str, list[RateWords | None]]]:
+def groups(views: list[RunView]) -> list[tuple[str, list[RateWords | None]]]:
     """Returns the rates of every group that the runs have, with the gate's intervals, a column a run; those that most runs share first."""
-    found = [_rates(volume) for volume in volumes]
+    found = [_rates(view) for view in views]
     highest: dict[str, float] = {}
     for rates in found:
         for name, each in rates.items():
@@ -84,31 +84,31 @@ def groups(volumes: list[Volume]) -> list[tuple[str, list[RateWords | None]]]:
     ]
 
 
-def overall(volume: Volume) -> RateWords | None:
+def overall(view: RunView) -> RateWords | None:
     """Returns the rate of a run with the gate's interval; None where several were tested, or nothing could be judged."""
-    cases = None if volume.exhibit.apart else _judged(volume)
+    cases = None if view.exhibit.apart else _judged(view)
     if cases is None:
         return None
     clusters = cases.clusters
-    return rate_words(clusters.interval(), clusters.failed, clusters.total, f"rate-{volume.found.key}")
+    return rate_words(clusters.interval(), clusters.failed, clusters.total, f"rate-{view.found.key}")
 
 
-def _rates(volume: Volume) -> dict[str, Interval]:
-    if volume.exhibit.apart:
+def _rates(view: RunView) -> dict[str, Interval]:
+    if view.exhibit.apart:
         # the gate's groups would put several egos into one; its intervals are the same, for every episode stands alone
-        return {" · ".join(group.values): group.rates.rate for group in volume.digest().groups}
-    cases = _judged(volume)
+        return {" · ".join(group.values): group.rates.rate for group in view.digest().groups}
+    cases = _judged(view)
     return {} if cases is None else {plain(name, 120): cases.of(name).clusters.interval() for name in cases.groups}
 
 
-def _judged(volume: Volume) -> Cases | None:
+def _judged(view: RunView) -> Cases | None:
     try:
-        return volume.cases()
+        return view.cases()
     except SkidpadError:
         return None  # the page says elsewhere why a run cannot be read
 
 
-def _change(other: Volume, base: Volume) -> Change:
+def _change(other: RunView, base: RunView) -> Change:
     name, key, base_key = plain(other.found.name, 120), other.found.key, base.found.key
     now = then = None
     reasons = _reasons(other, base)
@@ -119,7 +119,7 @@ def _change(other: Volume, base: Volume) -> Change:
             reasons = (plain(str(error), 400),)
     if now is None or then is None:
         return Change(name, key, base_key, reasons)
-    _, mine, theirs = np.intersect1d(now.key, then.key, assume_unique=True, return_indices=True)
+    mine, theirs = now.shared_with(then)
     failed, before = now.failed[mine], then.failed[theirs]
     new, fixed, kept = failed & ~before, ~failed & before, failed & before
     return Change(
@@ -134,22 +134,22 @@ def _change(other: Volume, base: Volume) -> Change:
     )
 
 
-def _reasons(other: Volume, base: Volume) -> tuple[str, ...]:
+def _reasons(other: RunView, base: RunView) -> tuple[str, ...]:
     from skidpad.kinds.gating import differences  # noqa: PLC0415  nobody needs it before two runs are compared
 
-    names = tuple(f"in {plain(volume.found.name, 80)}" for volume in (other, base))
+    names = tuple(f"in {plain(view.found.name, 80)}" for view in (other, base))
     try:
         return tuple(plain(reason, 400) for reason in differences(other.run, base.run, *names))
     except SkidpadError as error:
         return (plain(str(error), 400),)
 
 
-def _worst(volume: Volume, cases: Cases, places: IntArray, chosen: BoolArray) -> tuple[Listed, ...]:
+def _worst(view: RunView, cases: Cases, places: IntArray, chosen: BoolArray) -> tuple[Listed, ...]:
     found = cases.take(places[chosen])
     order = np.argsort(-found.excess, kind="stable")[:MAX_LISTED]
     ids = [each.decode("utf-8", "replace") for each in found.case_id[order].tolist()]
-    lines = volume.reader().named(ids)
-    return tuple(Listed(each, *volume.said(lines[each].values)) for each in ids if each in lines)
+    lines = view.reader().named(ids)
+    return tuple(Listed(each, *view.said(lines[each].values)) for each in ids if each in lines)
 
 
 MAX_COMPARED = 6
@@ -165,45 +165,43 @@ class Compared:
     rate: RateWords | None
 
 
-def _beside(volumes: Sequence[Volume]) -> Table | None:
+def _beside(views: Sequence[RunView]) -> Table | None:
     """Returns the table in which a kind of run compares several of its own; None where they are of several kinds, or it has none."""
     from skidpad.kinds.kind import kind_of  # noqa: PLC0415  nobody needs it before two runs are compared
 
     try:
-        kinds = {id(kind): kind for kind in (kind_of(volume.run) for volume in volumes)}
+        kinds = {id(kind): kind for kind in (kind_of(view.run) for view in views)}
         parts = [kind.side_by_side for kind in kinds.values()]
-        return parts[0]([volume.run for volume in volumes]) if len(parts) == 1 and parts[0] is not None and len(volumes) > 1 else None
+        return parts[0]([view.run for view in views]) if len(parts) == 1 and parts[0] is not None and len(views) > 1 else None
     except SkidpadError:
         return None  # of a kind that is unknown here, or without what it was made from
 
 
-def shelf_routes(library: Library) -> APIRouter:
+def list_routes(library: Library) -> APIRouter:
     """Returns the addresses of all runs together."""
     router = APIRouter()
 
     @router.get("/")
-    def show_shelf() -> HTMLResponse:
-        lines = [run_line(summary) for summary in library.summaries()]
-        return page("shelf.jinja", lines=lines, root=place_words(library.shelf.root))
+    def show_runs() -> HTMLResponse:
+        return page("runs.jinja", lines=library.lines(), root=place_words(library.folder.root))
 
     @router.get("/compare")
     def compare(request: Request) -> HTMLResponse:
         keys = list(dict.fromkeys(request.query_params.getlist("run")))[:MAX_COMPARED]
         # The oldest run is what the others are compared with, in whatever order they were chosen, unless another is asked for.
         base = request.query_params.get("base", "")
-        volumes = [library.volume(key) for key in keys]
-        summaries = {volume.found.key: library.summary(volume.found) for volume in volumes}
-        volumes.sort(key=lambda volume: (volume.found.key != base, summaries[volume.found.key].created))
-        chosen = "&".join(f"run={volume.found.key}" for volume in volumes)
+        views = [library.view(key) for key in keys]
+        lines = {view.found.key: library.line(view.found) for view in views}
+        views.sort(key=lambda view: (view.found.key != base, lines[view.found.key].created))
+        chosen = "&".join(f"run={view.found.key}" for view in views)
         return page(
             "compare.jinja",
             runs=[
-                Compared(run_line(summaries[each.found.key]), each.found.key, f"/compare?{chosen}&base={each.found.key}", overall(each))
-                for each in volumes
+                Compared(lines[each.found.key], each.found.key, f"/compare?{chosen}&base={each.found.key}", overall(each)) for each in views
             ],
-            groups=groups(volumes),
-            changes=changes(volumes),
-            beside=_beside(volumes),
+            groups=groups(views),
+            changes=changes(views),
+            beside=_beside(views),
             limit=MAX_LISTED,
         )
 

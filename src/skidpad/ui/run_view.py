@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,28 +11,38 @@ from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from skidpad.core.errors import BadRunError, UnknownNameError
+from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.images import encode
 from skidpad.kinds.exhibits import Exhibit, Motion, Row, Side, columns_of, exhibit_of
 from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
-from skidpad.runs.guarding import MAX_SEGMENTS, check_run
-from skidpad.runs.locking import is_held
+from skidpad.runs.guarding import MAX_SEGMENTS, check_run, checked_file, is_held
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.ui.reading import Choices, GroupRate, Line, Reader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skidpad.kinds.exhibits import Rule
     from skidpad.runs.gate import Cases
-    from skidpad.ui.shelf import Found
 
 JPEG_QUALITY = 92
+MAX_REPORT_BYTES = 64 << 20
 WORST = 16
 FEW = 4
 """Where fewer groups than this have a finding, the next worst of all are shown as well."""
 _BROKEN = (*FAILURES, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError)
 """What a damaged or hostile run folder can raise, besides our own errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One run folder. key: what addresses call it, a hash of its place; name: the place itself, to be shown."""
+
+    key: str
+    name: str
+    path: Path
 
 
 class State(Enum):
@@ -59,8 +70,8 @@ class Digest:
     parts: tuple[GroupRate, ...] = ()
 
 
-class Volume:
-    """A run on the shelf. What is wrong with its folder is a BadRunError; nothing changes the run, except that tags are added to it."""
+class RunView:
+    """One opened run. What is wrong with its folder is a BadRunError; nothing changes the run, except that tags are added to it."""
 
     def __init__(self, found: Found, database: Database) -> None:
         self.found = found
@@ -209,6 +220,31 @@ class Volume:
         row = self.row(case_id)
         with self._told(), self._drawing:
             return self.exhibit.film(row, motion).encode()
+
+    def report(self) -> bytes:
+        """Returns the page of the run as HTML: the stored one where nothing was added since, else the same page made anew."""
+        stored = self.found.path / "report.html"
+        is_stored = checked_file(stored, MAX_REPORT_BYTES)
+        newest = max(self.tags.journal.signature[1], (self.found.path / "segments").lstat().st_mtime_ns)
+        if is_stored and stored.lstat().st_mtime_ns >= newest:
+            return stored.read_bytes()
+        try:
+            with self._told(), self._drawing:
+                return self._page().encode()
+        except SkidpadError:
+            if is_stored:
+                return stored.read_bytes()
+            raise
+
+    def _page(self) -> str:
+        """Makes the page from what the run remembers; a run may come from a stranger, so nothing is fetched and no subject is loaded."""
+        from skidpad.kinds.kind import kind_of, load_campaign  # noqa: PLC0415  nobody needs it before a report is asked for
+        from skidpad.page.html import render_page  # noqa: PLC0415  see above
+
+        config, manifest = self.run.config, self.run.manifest
+        if "://" in json.dumps(config, default=str) or (config.get("subject") and not manifest.subject):
+            raise BadRunError("its page needs the network under test or a server; `skidpad report RUN` makes it")
+        return render_page(kind_of(self.run).page(load_campaign(config, self.found.name, manifest), self.run))
 
     def put_tag(self, case_id: str, tag: Tag | None) -> None:
         """Tags a case that the run has."""

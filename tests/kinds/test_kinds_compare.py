@@ -12,7 +12,7 @@ from skidpad.core.units import AngleUnit
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.kinds.drives.compare.campaign import OFFLINE, OfflineVsOnline
 from skidpad.kinds.drives.compare.page import tone_of, verdict
-from skidpad.kinds.drives.compare.settings import ComparingSettings
+from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.compare.summary import Comparison, ScenarioResult, best_part, match, summarise
 from skidpad.kinds.drives.records import Case, unpack
 from skidpad.page.model import Tone
@@ -118,7 +118,7 @@ def test_a_bias_that_offline_testing_tolerates_is_unsafe_online(tmp_path) -> Non
     # The truth corrects 0.37 rad a metre, so that a constant 0.6 rad leads 1.6 m astray.
     changes = {"mae_limit": 0.7, "mdcl_limit": 0.7, "scenarios": 2, "matched": 1, "seconds": 3.6}
     longer = tuple(case(each) for each in LONGER[:2])
-    campaign = OfflineVsOnline(ComparingSettings(subject=DEMO, **changes), tampered(bias_rad=0.6), None, longer, ())
+    campaign = OfflineVsOnline(OfflineVsOnlineSettings(subject=DEMO, **changes), tampered(bias_rad=0.6), None, longer, ())
     run = campaign.start(tmp_path / "run")
     campaign.execute(run)
     found = summarise(campaign, run)
@@ -133,7 +133,7 @@ def test_a_bias_that_offline_testing_tolerates_is_unsafe_online(tmp_path) -> Non
 
 def test_a_simulated_drive_matches_itself_and_a_stopped_run_goes_on(tmp_path) -> None:
     drive = recorded_drive()
-    settings_ = ComparingSettings(subject=DEMO, drive="memory", scenarios=1, matched=2)
+    settings_ = OfflineVsOnlineSettings(subject=DEMO, drive="memory", scenarios=1, matched=2)
     campaign = OfflineVsOnline(settings_, demo(), drive, (case(ROADS[0]),), (case(ROADS[1]), case(ROADS[2])))
     run = campaign.start(tmp_path / "run")
     campaign.execute(run)
@@ -150,11 +150,11 @@ def test_a_simulated_drive_matches_itself_and_a_stopped_run_goes_on(tmp_path) ->
 
 
 def test_settings_survive_their_config_and_nonsense_is_refused() -> None:
-    given_ = ComparingSettings(subject="a.toml", unit="scaled25", epsilon=0.2)
-    assert ComparingSettings.from_config(given_.to_config()) == given_
+    given_ = OfflineVsOnlineSettings(subject="a.toml", unit="scaled25", epsilon=0.2)
+    assert OfflineVsOnlineSettings.from_config(given_.to_config()) == given_
     assert given_.unit_rad == pytest.approx(np.radians(25.0))
     for wrong in ({"epsilon": 0.0}, {"scenarios": 0}, {"seconds": 0.0}, {"width": -2}):
         with pytest.raises(SkidpadError):
-            ComparingSettings(subject="a.toml", **wrong)
+            OfflineVsOnlineSettings(subject="a.toml", **wrong)
     with pytest.raises(UnknownNameError, match="unit"):
-        ComparingSettings(subject="a.toml", unit="gon")
+        OfflineVsOnlineSettings(subject="a.toml", unit="gon")

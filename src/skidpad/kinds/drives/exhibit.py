@@ -100,6 +100,18 @@ class DriveExhibit(Exhibit):
             raise BadRunError(f"the record of case {plain(str(row['case_id']), 40)} is damaged ({plain(str(error), 120)})") from error
 
 
+class ServedExhibit(DriveExhibit):
+    """Runs of `skidpad serve`."""
+
+    needs: ClassVar[Mapping[str, Form]] = {**DriveExhibit.needs, "pedal": Form.HIDDEN, "speed_m_s": Form.HIDDEN}
+    command: ClassVar[str] = "serve"
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The simulator's world, and what sat in front of its camera."""
+        return Stage(str(self.config.get("simulator", "udacity")), super().stage.stimuli)
+
+
 class ComparingExhibit(DriveExhibit):
     """Runs of `skidpad compare`: only the drives that the subject steered are judged."""
 

@@ -25,7 +25,8 @@ from skidpad.statistics.intervals import none_failed
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
-    from skidpad.kinds.drives.work import ClosedLoopRunner
+    from skidpad.kinds.drives.replaying import Stage
+    from skidpad.kinds.drives.served.campaign import Served
     from skidpad.runs.folder import Run
 
 
@@ -34,12 +35,12 @@ _KEPT = "kept its lane"
 _MAX_ROWS = 500
 
 
-def online_page(campaign: Online, run: Run) -> Page:
+def online_page(campaign: Online | Served, run: Run) -> Page:
     """Counts the run, drives some of its cases again for their pictures, and words the verdict."""
     summary = summarise(run)
     failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
     judged = failed + summary.count(Verdict.PASS)
-    name = plain(campaign.subject.description.name, 80)
+    name = plain(campaign.name, 80)
     page = Page(
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
         tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
@@ -64,7 +65,7 @@ def online_page(campaign: Online, run: Run) -> Page:
     return with_tags(page, looked_at(run))
 
 
-def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
+def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
     """Returns the rates and every case's verdict as plain values."""
     summary = summarise(run)
     reached = [reach_of(summary, name) for name in campaign.settings.searches]
@@ -108,7 +109,7 @@ def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
     }
 
 
-def films(rides: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+def films(rides: Stage, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
     """Drives recorded cases again and draws them."""
     drawn = []
     for number, case in enumerate(case_ids, 1):
@@ -167,7 +168,7 @@ def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headli
     )
 
 
-def _notes(campaign: Online) -> tuple[str, ...]:
+def _notes(campaign: Online | Served) -> tuple[str, ...]:
     notes = [
         (
             "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it; a car "
@@ -182,7 +183,7 @@ def _notes(campaign: Online) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _remarks(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
+def _remarks(summary: OnlineSummary, campaign: Online | Served) -> tuple[str, ...]:
     notes = [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 1000)}" for each in campaign.skipped[:20]]
     lost = next((case for case in summary.cases if case.problem), None)
     if lost is not None:
@@ -308,7 +309,7 @@ def _tables(summary: OnlineSummary) -> list[Table]:
     ]
 
 
-def _scenarios(campaign: Online) -> str:
+def _scenarios(campaign: Online | Served) -> str:
     settings = campaign.settings
     if settings.searches:
         return (

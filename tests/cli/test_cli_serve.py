@@ -15,7 +15,7 @@ def test_a_drive_py_is_served_reported_gated_and_replayed(skidpad, tmp_path) -> 
         words = ("--as", "udacity", "--port", client.port, "--scenario", tmp_path / "road.toml", "--name", "net 7", "--out", run)
         done = skidpad("serve", *words, "--json")
     assert done.code == 0, done.err
-    assert f"Playing the udacity simulator at 127.0.0.1:{client.port}; start drive.py" in done.err
+    assert f"Playing the udacity simulator for drive.py at 127.0.0.1:{client.port}; start it" in done.err
     (case,) = json.loads(done.out)["cases"]
     assert (case["scenario"], case["verdict"]) == ("road", "FAIL")
     assert "net 7 failed in 1 of 1 case" in (run / "report.html").read_text()

@@ -32,7 +32,9 @@ class FakeDrivePy:
     late_greeting: whether the first `steer` comes after the 40, as in 4.x, or before it, as in 5.x.
     """
 
-    def __init__(self, behaviour: Behaviour = straight_on, protocol: str = "4", *, late_greeting: bool = False, greets: bool = True) -> None:
+    def __init__(
+        self, behaviour: Behaviour = straight_on, protocol: str = "4", *, late_greeting: bool = False, greets: bool = True
+    ) -> None:
         self.behaviour, self.protocol, self.late_greeting, self.greets = behaviour, protocol, late_greeting, greets
         self.telemetry: list[dict[str, str]] = []
         self.connections = 0

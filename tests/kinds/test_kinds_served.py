@@ -1,14 +1,18 @@
 """Served drives as runs: judged, replayed from what was answered, resumed; clients that fail are said and cost one drive."""
 
 import json
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from fake_clients import HANG_UP, fake_drive_py, steer, straight_on
+from online_toys import demo
 
 from skidpad.core.errors import SkidpadError
+from skidpad.core.units import STEERING_RATIO
 from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served
 from skidpad.kinds.drives.served.loop import serve_drive
@@ -21,6 +25,8 @@ from skidpad.runs.folder import Run
 from skidpad.worlds.scenario.files import write_scenario
 from skidpad.worlds.scenario.scenario import Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side
 from skidpad.worlds.serve.pilot import Answer, GoneError
+from skidpad.worlds.serve.simulators import UDACITY
+from skidpad.worlds.vehicle import WHEELBASE_M
 
 SECONDS = 4.0
 STEPS = 80
@@ -89,7 +95,11 @@ def test_a_recorded_drive_is_the_same_drive_again(folder: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("said", "words"),
-    [([steer("nan")], "steering_angle = nan at frame 5"), ([], "did not answer frame 5 within 0.3 s"), ([HANG_UP], "closed the connection")],
+    [
+        ([steer("nan")], "steering_angle = nan at frame 5"),
+        ([], "did not answer frame 5 within 0.3 s"),
+        ([HANG_UP], "closed the connection"),
+    ],
 )
 def test_a_faulty_answer_costs_one_drive_and_the_next_goes_on(folder: Path, tmp_path: Path, said: list, words: str) -> None:
     with fake_drive_py(lambda frame, _: said if frame == 5 else [steer(0.0, 3.0)], "3") as client:
@@ -158,11 +168,34 @@ def test_nobody_runs_into_a_car_that_starts_slowly(tmp_path: Path) -> None:
 
 
 def test_the_scenarios_road_is_bent_for_a_served_car_too(tmp_path: Path) -> None:
-    write_scenario(tmp_path / "bend.toml", Scenario(RoadPlan(RoadKind.CURVED, 60.0, Side.LEFT, turn_deg=60.0), ego=Ego(speed_m_s=8.0), duration_s=10.0, seed=2))
+    write_scenario(
+        tmp_path / "bend.toml",
+        Scenario(RoadPlan(RoadKind.CURVED, 60.0, Side.LEFT, turn_deg=60.0), ego=Ego(speed_m_s=8.0), duration_s=10.0, seed=2),
+    )
     with fake_drive_py(lambda *_: [steer(0.0, 1.0)], "3") as client:
         _, (row,) = rows_of(served(tmp_path / "bend.toml", client.port), tmp_path / "run")
     assert row["violated"]
     assert row["max_lateral_m"] > 1.5
+
+
+@pytest.mark.parametrize("side", [Side.LEFT, Side.RIGHT])
+def test_a_network_that_keeps_its_lane_keeps_it_through_the_wire(tmp_path: Path, side: Side) -> None:
+    """The network that comes along steers another car: the same arc takes a smaller angle where the axles are nearer to each other."""
+    road = RoadPlan(RoadKind.CURVED, 120.0, side, turn_deg=40.0)
+    write_scenario(tmp_path / "bend.toml", Scenario(road, ego=Ego(speed_m_s=10.0), duration_s=9.0, seed=6))
+    network = demo()
+
+    def answer(_frame: int, telemetry: dict[str, str]) -> list:
+        picture = cv2.imdecode(np.frombuffer(b64decode(telemetry["image"]), np.uint8), cv2.IMREAD_COLOR)
+        wheel_rad = network.predict(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)[None])[0, network.description.steering_column]
+        road_wheel_deg = np.degrees(wheel_rad / STEERING_RATIO) * UDACITY.bicycle.wheelbase_m / WHEELBASE_M
+        return [steer(-road_wheel_deg / 25.0, 0.12 * (25.0 - float(telemetry["speed"])))]
+
+    with fake_drive_py(answer, "3") as client:
+        _, (row,) = rows_of(served(tmp_path / "bend.toml", client.port), tmp_path / "run")
+    assert row["problem"] == ""
+    assert unpack(row["speed_m_s"]).sum() * 0.05 > 50.0, "it came well into the bend"
+    assert row["max_lateral_m"] < 0.9
 
 
 def test_what_cannot_be_done_without_the_client_is_refused(folder: Path) -> None:

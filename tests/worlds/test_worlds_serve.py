@@ -149,7 +149,9 @@ def test_the_simulators_worlds_conform(name: str) -> None:
     assert world.frame_shape == {"udacity": (160, 320), "donkey": (120, 160)}[name]
 
 
-def asked(program: Callable[[FakeDonkey], None], moments: list[Moment], *, listens: bool, timeout_s: float = 20.0, ends: bool = False) -> list:
+def asked(
+    program: Callable[[FakeDonkey], None], moments: list[Moment], *, listens: bool, timeout_s: float = 20.0, ends: bool = False
+) -> list:
     """Meets a Donkey client and shows it some moments; returns its answers, or what was wrong with them."""
     pilot = None if listens else DonkeyPilot("127.0.0.1", 0, timeout_s, 20.0)
     client = FakeDonkey(program, listens=listens, port=pilot.port if pilot is not None else 0)

@@ -31,7 +31,8 @@ def serve(
         list[Path] | None, typer.Option(help="A scenario file, or a folder of them, instead of drawn ones; may be given again.")
     ] = None,
     stimulus: Annotated[
-        list[str] | None, typer.Option(help="What sits in front of the camera: original, fog, fog+blur, weather:demo-rain; see skidpad drive.")
+        list[str] | None,
+        typer.Option(help="What sits in front of the camera: original, fog, fog+blur, weather:demo-rain; see skidpad drive."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")] = 1,
     seconds: Annotated[
@@ -39,7 +40,9 @@ def serve(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that the client may take to answer a frame.")] = 15.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the client to be there.")] = 300.0,
-    realtime: Annotated[bool, typer.Option(help="At most 20 frames a second, for clients that drive by the clock, as donkeycar does.")] = False,
+    realtime: Annotated[
+        bool, typer.Option(help="At most 20 frames a second, for clients that drive by the clock, as donkeycar does.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
@@ -76,6 +79,8 @@ def serve(
     )
     played = SIMULATORS[simulator]
     where = f"{host}:{port or played.port}"
-    reached = "listens there" if simulator == "udacity" or connect else f"connects to {where}"
-    tell(f"Playing the {simulator} simulator at {where}; start {played.client}, which {reached}.")
+    if simulator == "udacity" or connect:
+        tell(f"Playing the {simulator} simulator for {played.client} at {where}; start it now, or once the run has begun.")
+    else:
+        tell(f"Playing the {simulator} simulator at {where}; start {played.client} once the run has begun.")
     run_campaign(settings, out or next_free(Path("runs"), f"serve-{simulator}"), json)

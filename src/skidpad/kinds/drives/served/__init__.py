@@ -15,8 +15,6 @@ KINDS.register("served")(
         shrink=lazy(f"{__name__}.replaying:refuse_shrinking"),
         exporter=lazy(f"{__name__}.replaying:refuse_export"),
         exhibit=lazy("skidpad.kinds.drives.exhibit:ServedExhibit"),
-        columns=replace(
-            DRIVE_COLUMNS, free=DRIVE_COLUMNS.free | {"name", "host", "port", "connects", "timeout_s", "wait_s", "realtime"}
-        ),
+        columns=replace(DRIVE_COLUMNS, free=DRIVE_COLUMNS.free | {"name", "host", "port", "connects", "timeout_s", "wait_s", "realtime"}),
     )
 )

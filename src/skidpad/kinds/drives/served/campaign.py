@@ -115,6 +115,7 @@ class Served:
             if len(run.completed(PHASE)) < len(self.cases):
                 with closing(self.pilot()) as pilot:
                     world = self.simulator.world()
+                    progress(len(run.completed(PHASE)), len(self.cases), f"waiting for {self.simulator.client}")
 
                     def served(index: int) -> ShardResult:
                         case = self.cases[index]

@@ -31,9 +31,7 @@ class ServedCourse(Course):
     unasked: int = 0
 
 
-def serve_drive(
-    world: BuiltInWorld, case: Case, stimuli: Mapping[str, Stimulus], pilot: Pilot, *, realtime: bool = False
-) -> ServedCourse:
+def serve_drive(world: BuiltInWorld, case: Case, stimuli: Mapping[str, Stimulus], pilot: Pilot, *, realtime: bool = False) -> ServedCourse:
     """Drives one case from a standing start, as the simulators begin, and returns its course.
 
     It ends as any closed-loop drive does: after its time, AFTER_S after the car has left its lane, or with an answer that is none.

@@ -9,6 +9,7 @@ Run: python examples/learn_lane.py [--rounds 6] [--steps 100] [--cars 8] [--seed
 import argparse
 import csv
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import gymnasium
@@ -33,16 +34,18 @@ def small_network() -> nn.Module:
 
 
 def as_input(frames: np.ndarray) -> torch.Tensor:
+    """Turns frames into what the network takes."""
     return torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float().div(127.5).sub(1.0)
 
 
 def answer(network: nn.Module, frames: np.ndarray) -> np.ndarray:
+    """Returns the network's actions, (N, 1)."""
     with torch.no_grad():
         return network(as_input(frames)).clamp(-1.0, 1.0).numpy()
 
 
 def collect(cars: gymnasium.vector.VectorEnv, frames: np.ndarray, network: nn.Module | None, steps: int, rng: np.random.Generator) -> tuple:
-    """Drives all cars some steps, the careful driver with a shaky hand where there is no network yet; returns frames, labels, the last frames."""
+    """Drives all cars some steps, a shaky careful driver where there is no network yet; returns frames, labels and the last frames."""
     seen, labels = [], []
     for _ in range(steps):
         truth = cars.unwrapped.truth
@@ -54,6 +57,7 @@ def collect(cars: gymnasium.vector.VectorEnv, frames: np.ndarray, network: nn.Mo
 
 
 def teach(network: nn.Module, frames: np.ndarray, labels: np.ndarray, epochs: int, rng: np.random.Generator) -> None:
+    """Fits the network to the labels."""
     learner = torch.optim.Adam(network.parameters(), 1e-3)
     for _ in range(epochs):
         for part in np.array_split(rng.permutation(len(frames)), max(len(frames) // 64, 1)):
@@ -63,18 +67,18 @@ def teach(network: nn.Module, frames: np.ndarray, labels: np.ndarray, epochs: in
             learner.step()
 
 
-def judge(network: nn.Module | None) -> tuple[float, float, float]:
-    """Drives roads that nobody has learned on; returns the mean reward, the seconds driven, and the share that kept the lane.
+Driver = Callable[[gymnasium.vector.VectorEnv, np.ndarray], np.ndarray]
+"""Given the cars and what they see, their actions, (N, 1)."""
 
-    Without a network the wheel stays straight.
-    """
+
+def judge(driver: Driver) -> tuple[float, float, float]:
+    """Drives roads that nobody has learned on; returns the mean reward, the seconds driven, and the share that kept the lane."""
     cars = gymnasium.make_vec(ENV_ID, num_envs=JUDGED, **UNSEEN)
-    frames, _ = cars.reset(seed=0, options=None)
+    frames, _ = cars.reset(seed=0)
     running, kept = np.ones(JUDGED, bool), np.zeros(JUDGED, bool)
     rewards, seconds = np.zeros(JUDGED), np.zeros(JUDGED)
     while running.any():
-        action = np.zeros((JUDGED, 1), np.float32) if network is None else answer(network, frames)
-        frames, reward, terminated, truncated, _ = cars.step(action)
+        frames, reward, terminated, truncated, _ = cars.step(driver(cars, frames))
         rewards += np.where(running, reward, 0.0)
         seconds += np.where(running, 0.05, 0.0)
         kept |= running & truncated
@@ -83,6 +87,7 @@ def judge(network: nn.Module | None) -> tuple[float, float, float]:
 
 
 def main() -> None:
+    """Teaches, judges, prints."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, default in (("rounds", 6), ("steps", 100), ("cars", 8), ("epochs", 4), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -96,24 +101,25 @@ def main() -> None:
     network = small_network()
     all_frames, all_labels = [], []
     began, rows = time.process_time(), []
-    for number in range(given.rounds + 1):
-        reward, seconds, kept = judge(network if number else None)
-        rows.append((number, number * given.steps * given.cars, reward, seconds, kept))
-        who = f"after round {number}" if number else "wheel straight"
+
+    def say(who: str, frames: int, driver: Driver) -> None:
+        reward, seconds, kept = judge(driver)
+        rows.append((who, frames, reward, seconds, kept))
         spent = time.process_time() - began
-        print(
-            f"{who}: reward {reward:6.1f} m, drives {seconds:4.1f} s of 10, keeps its lane in {kept:4.0%} ({spent:.0f} s of one core)",
-            flush=True,
-        )
-        if number == given.rounds:
-            break
+        told = f"{reward:6.1f} m, drives {seconds:4.1f} s of 10, keeps its lane in {kept:4.0%} ({spent:.0f} s of one core)"
+        print(f"{who:15} {told}", flush=True)
+
+    say("careful driver", 0, lambda cars, _: cars.unwrapped.truth)
+    say("wheel straight", 0, lambda cars, _: np.zeros((cars.num_envs, 1), np.float32))
+    for number in range(given.rounds):
         seen, labels, frames = collect(cars, frames, network if number else None, given.steps, rng)
         all_frames.append(seen)
         all_labels.append(labels)
         teach(network, np.concatenate(all_frames), np.concatenate(all_labels), given.epochs, rng)
+        say(f"after round {number + 1}", (number + 1) * given.steps * given.cars, lambda _, frames: answer(network, frames))
     if given.curve is not None:
         with given.curve.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([("round", "frames", "reward_m", "seconds", "kept"), *rows])
+            csv.writer(file).writerows([("who", "frames", "reward_m", "seconds", "kept"), *rows])
 
 
 if __name__ == "__main__":

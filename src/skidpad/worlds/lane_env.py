@@ -46,6 +46,7 @@ MAX_STEERING_RAD = float(np.radians(90.0))
 LOST = -10.0
 """The reward of leaving the lane or touching something; the others are metres."""
 
+_CAMERA = Camera(160, 80)
 Info = dict[str, Any]
 
 
@@ -62,7 +63,7 @@ class Lane:
     scenarios: int = 32
     seconds: float = 10.0
     pool_seed: int = 0
-    camera: Camera = Camera(160, 80)
+    camera: Camera = _CAMERA
     pedal: bool = False
     device: str = "cpu"
     threads: int = 1
@@ -241,7 +242,7 @@ def _use(batch: LaneBatch, options: Info | None) -> None:
         return
     known = {"scenario", "domain", "scenarios", "seconds", "pool_seed"}
     if unknown := set(options) - known:
-        raise BadParametersError(f"no reset option named {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}")
+        raise BadParametersError(f"no reset option named {min(unknown)!r}; known: {', '.join(sorted(known))}")
     if "scenario" in options:
         batch.use([options["scenario"]])
     else:
@@ -252,8 +253,8 @@ class LaneEnv(gymnasium.Env[NumpyFrames, NDArray[np.float32]]):
     """One car in its lane: frames in, steering (and, with `pedal`, throttle and brake) out.
 
     Leaving the lane and touching something terminate an episode, its time truncates it. An action is within -1 and 1: steering, 1 for 90
-    degrees of the steering wheel to the left, and the pedal, 1 for all throttle, -1 for all brake. `reset(seed=...)` begins the first episode
-    under a seed, `reset()` the next; its options choose other scenarios. Arguments are those of `Lane`.
+    degrees of the steering wheel to the left, and the pedal, 1 for all throttle, -1 for all brake. `reset(seed=...)` begins the first
+    episode under a seed, `reset()` the next; its options choose other scenarios. Arguments are those of `Lane`.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": round(1.0 / STEP_S)}

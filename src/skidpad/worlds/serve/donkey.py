@@ -76,27 +76,30 @@ class DonkeyPilot:
         A standing car with its brake on waits: the client is shown the same moment again, until it drives off.
         """
         try:
-            unasked = self._drain(moment)
-            waits_until = monotonic() + self._wait_s
-            if self._loaded:
-                self._tell(moment)
-            while True:
-                message = self._next(monotonic() + self._timeout_s)
-                if message is None:
-                    raise FaultError(f"the client did not answer frame {moment.step} within {self._timeout_s:g} s; see what it has printed")
-                answer = self._heard(message, moment, unasked)
-                if answer is None:
-                    continue
-                if not (moment.step == 0 and answer.pedal <= -1.0):
-                    return answer
-                if monotonic() > waits_until:
-                    raise FaultError(f"the client held its brake for {self._wait_s:g} s and did not drive off")
-                self._tell(moment)
+            return self._asked(moment)
         except FaultError:
             if not self._has_reset:
                 self.close_client()
             self._has_reset = False
             raise
+
+    def _asked(self, moment: Moment) -> Answer:
+        unasked = self._drain(moment)
+        waits_until = monotonic() + self._wait_s
+        if self._loaded:
+            self._tell(moment)
+        while True:
+            message = self._next(monotonic() + self._timeout_s)
+            if message is None:
+                raise FaultError(f"the client did not answer frame {moment.step} within {self._timeout_s:g} s; see what it has printed")
+            answer = self._heard(message, moment, unasked)
+            if answer is None:
+                continue
+            if not (moment.step == 0 and answer.pedal <= -1.0):
+                return answer
+            if monotonic() > waits_until:
+                raise FaultError(f"the client held its brake for {self._wait_s:g} s and did not drive off")
+            self._tell(moment)
 
     def end(self, moment: Moment) -> None:
         """Tells the client that it has hit the end of the scenario, and waits a second of frames for it to reset its car."""
@@ -151,8 +154,8 @@ class DonkeyPilot:
             except OSError as error:
                 if monotonic() > deadline:
                     raise GoneError(
-                        f"no Donkey client listens at {self._host}:{self._port} within {self._wait_s:g} s ({error}); start it, or leave out "
-                        "--connect for one that connects itself"
+                        f"no Donkey client listens at {self._host}:{self._port} within {self._wait_s:g} s ({error}); start it, or leave "
+                        "out --connect for one that connects itself"
                     ) from error
                 sleep(_RETRY_S)
 

@@ -57,21 +57,24 @@ class UdacityPilot:
         if self._socket is None:
             raise DisconnectedError("there is no connection to drive.py")
         try:
-            unasked = self._drain(self._socket)
-            self._socket.send(_event("telemetry", _telemetry(moment)))
-            deadline = monotonic() + self._timeout_s
-            while (event := self._event(self._socket, deadline)) is not None:
-                name, data = event
-                if name == "steer":
-                    return _answer(data, moment.step, unasked)
-            raise FaultError(
-                f"drive.py did not answer frame {moment.step} within {self._timeout_s:g} s; an error in its handler looks like this, "
-                "so read what drive.py itself has printed"
-            )
+            return self._asked(self._socket, moment)
         except FaultError:
             # Its steer is for every client, so that a late one would pass for the answer to another frame.
             self.close()
             raise
+
+    def _asked(self, socket: WebSocket, moment: Moment) -> Answer:
+        unasked = self._drain(socket)
+        socket.send(_event("telemetry", _telemetry(moment)))
+        deadline = monotonic() + self._timeout_s
+        while (event := self._event(socket, deadline)) is not None:
+            name, data = event
+            if name == "steer":
+                return _answer(data, moment.step, unasked)
+        raise FaultError(
+            f"drive.py did not answer frame {moment.step} within {self._timeout_s:g} s; an error in its handler looks like this, "
+            "so read what drive.py itself has printed"
+        )
 
     def end(self, moment: Moment) -> None:
         """Does nothing: to drive.py one scenario is as good as the next."""

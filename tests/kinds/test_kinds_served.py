@@ -198,6 +198,16 @@ def test_a_network_that_keeps_its_lane_keeps_it_through_the_wire(tmp_path: Path,
     assert row["max_lateral_m"] < 0.9
 
 
+def test_a_scenario_that_the_world_refuses_costs_itself_alone(folder: Path, tmp_path: Path) -> None:
+    with fake_drive_py(straight_on, "3") as client:
+        whole = served(folder, client.port)
+        tight = replace(whole.scenarios[0], scenario=replace(STRAIGHT, road=RoadPlan(RoadKind.CURVED, radius_m=1.0)))
+        _, (refused, driven) = rows_of(replace(whole, scenarios=(tight, whole.scenarios[1])), tmp_path / "run")
+    assert "radius" in refused["problem"]
+    assert refused["steps"] == 0
+    assert driven["steps"] == STEPS
+
+
 def test_what_cannot_be_done_without_the_client_is_refused(folder: Path) -> None:
     kind = KINDS.get("served")
     with pytest.raises(SkidpadError, match="cannot be made smaller"):

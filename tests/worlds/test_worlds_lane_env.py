@@ -1,5 +1,8 @@
 """The camera environment: both checkers accept it, a careful driver is rewarded, and elements do not disturb each other."""
 
+import csv
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from itertools import pairwise
@@ -145,7 +148,27 @@ def test_an_action_that_is_none_is_refused(action) -> None:
         env.step(np.array(action))
 
 
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_gpu_shows_the_same_roads() -> None:
+    here, there = LaneVectorEnv(3, **SMALL), LaneVectorEnv(3, device="cuda", **SMALL)
+    seen = [env.reset(seed=1)[0].astype(int) for env in (here, there)]
+    assert np.abs(seen[0] - seen[1]).mean() < 1.0
+
+
 def test_a_gpu_that_is_not_there_is_said() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(BadParametersError, match="cannot be rendered on 'cuda'"):
             LaneVectorEnv(2, device="cuda", **SMALL)
+
+
+@pytest.mark.slow
+def test_the_example_learns_to_keep_its_lane(tmp_path: Path) -> None:
+    """Slow: three quarters of a minute of processor time."""
+    example = Path(__file__).parents[2] / "examples" / "learn_lane.py"
+    subprocess.run([sys.executable, example, "--curve", tmp_path / "curve.csv"], check=True, capture_output=True)
+    with (tmp_path / "curve.csv").open(encoding="utf-8") as file:
+        kept = {row["who"]: float(row["kept"]) for row in csv.DictReader(file)}
+    assert kept["careful driver"] == 1.0
+    assert kept["wheel straight"] < 0.7
+    assert kept["after round 6"] > kept["wheel straight"] + 0.2

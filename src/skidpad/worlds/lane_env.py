@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import Scene, build_scene
 from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.road import Projection
 from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import Scenario
 from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, Motion
@@ -93,6 +94,8 @@ class LaneBatch:
         self.terminated, self.truncated = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         self.collided = np.zeros(count, np.bool_)
         self._bicycle, self._driver = Bicycle(), Driver()
+        self._motion: Motion
+        self._here: Projection
         self.use(lane.pool())
 
     def use(self, scenarios: Sequence[Scenario]) -> None:
@@ -170,12 +173,15 @@ class LaneBatch:
 
     def frames(self) -> Frames:
         """Returns what each car's camera sees, uint8 (N, height, width, 3); tensors where a GPU renders."""
-        poses, times_s = self._motion.state.poses, self.steps * STEP_S
+        poses, times_s = self._motion.state.poses, np.asarray(self.steps * STEP_S, np.float64)
         if self.lane.device != "cpu":
-            if self._gpu is None:
-                scenes = [self._scene(number) for number in range(len(self.scenarios))]
-                self._gpu = GpuRayCaster(scenes, self.lane.camera, self.count)
-            return self._gpu.render(poses, times_s, self.chosen)
+            import torch  # noqa: PLC0415 - takes a second
+
+            with torch.cuda.device(self.lane.device):
+                if self._gpu is None:
+                    scenes = [self._scene(number) for number in range(len(self.scenarios))]
+                    self._gpu = GpuRayCaster(scenes, self.lane.camera, self.count)
+                return self._gpu.render(poses, times_s, self.chosen)
         return render_side_by_side([self._caster(number) for number in self.chosen.tolist()], poses, times_s, self.lane.threads)
 
     def _started(self, scenes: Sequence[Scene]) -> Motion:
@@ -257,7 +263,7 @@ class LaneEnv(gymnasium.Env[NumpyFrames, NDArray[np.float32]]):
     episode under a seed, `reset()` the next; its options choose other scenarios. Arguments are those of `Lane`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": round(1.0 / STEP_S)}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": round(1.0 / STEP_S)}  # noqa: RUF012 - Gymnasium's own shape
 
     def __init__(self, render_mode: str | None = None, seed: int = 0, **lane: Any) -> None:
         self.render_mode = render_mode
@@ -280,22 +286,23 @@ class LaneEnv(gymnasium.Env[NumpyFrames, NDArray[np.float32]]):
         reward = float(batch.drive(actions)[0])
         return self._seen(), reward, bool(batch.terminated[0]), bool(batch.truncated[0]), self._info()
 
-    def render(self) -> NumpyFrames | None:  # type: ignore[override]  # of a camera, nothing but frames
+    def render(self) -> NumpyFrames | None:
         """Returns what the camera sees."""
         return self._seen() if self.render_mode == "rgb_array" else None
 
     @property
     def scenario(self) -> Scenario:
         """The scenario of this episode."""
-        return self._batch.scenarios[self._batch.chosen[0]]
+        return self._batch.scenarios[int(self._batch.chosen[0])]
 
     @property
     def truth(self) -> NDArray[np.float32]:
         """What a careful driver would do now, as an action without the pedal."""
-        return self._batch.truth()[0].astype(np.float32)
+        return np.asarray(self._batch.truth()[0], np.float32)
 
     def _seen(self) -> NumpyFrames:
-        return as_numpy(self._batch.frames())[0]
+        frame: NumpyFrames = as_numpy(self._batch.frames())[0]
+        return frame
 
     def _info(self) -> Info:
         batch = self._batch
@@ -313,7 +320,7 @@ class LaneVectorEnv(VectorEnv[NumpyFrames, NDArray[np.float32], NDArray[Any]]):
     Where an episode ended, the following step begins the next one and ignores the action. Options of `reset` hold for all elements.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - Gymnasium's own shape
 
     def __init__(self, num_envs: int = 1, seed: int = 0, **lane: Any) -> None:
         self.num_envs = num_envs

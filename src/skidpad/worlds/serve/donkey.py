@@ -11,6 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import cv2
+import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import encode
@@ -53,7 +54,9 @@ class DonkeyPilot:
                 self._listener = socket.create_server((host, port))
             except OSError as error:
                 raise SkidpadError(f"cannot listen at {host}:{port} ({error}); end what uses it, or choose another --port") from error
-        self._forget()
+        self._buffer = ""
+        self._loaded = False
+        self._size_px = (DONKEY.camera.width_px, DONKEY.camera.height_px)
 
     @property
     def port(self) -> int:
@@ -77,10 +80,8 @@ class DonkeyPilot:
         """
         try:
             return self._asked(moment)
-        except FaultError:
-            if not self._has_reset:
-                self.close_client()
-            self._has_reset = False
+        except DisconnectedError:
+            self.close_client()
             raise
 
     def _asked(self, moment: Moment) -> Answer:
@@ -88,10 +89,12 @@ class DonkeyPilot:
         waits_until = monotonic() + self._wait_s
         if self._loaded:
             self._tell(moment)
+        # Between episodes a client may take its time, to learn from the last one.
+        patience_s = self._timeout_s if moment.step else self._wait_s
         while True:
-            message = self._next(monotonic() + self._timeout_s)
+            message = self._next(monotonic() + patience_s)
             if message is None:
-                raise FaultError(f"the client did not answer frame {moment.step} within {self._timeout_s:g} s; see what it has printed")
+                raise FaultError(f"the client did not answer frame {moment.step} within {patience_s:g} s; see what it has printed")
             answer = self._heard(message, moment, unasked)
             if answer is None:
                 continue
@@ -131,7 +134,7 @@ class DonkeyPilot:
 
     def _forget(self) -> None:
         self._buffer = ""
-        self._loaded = self._has_reset = False
+        self._loaded = False
         self._size_px = (DONKEY.camera.width_px, DONKEY.camera.height_px)
 
     def _accepted(self) -> socket.socket:
@@ -167,7 +170,6 @@ class DonkeyPilot:
         if kind in {"reset_car", "exit_scene"}:
             self._housekeeping(message)
             if moment.step:
-                self._has_reset = True
                 what = "reset its car" if kind == "reset_car" else "left the scene"
                 raise FaultError(f"the client {what} at frame {moment.step}, before the scenario was over")
             if kind == "reset_car" and self._loaded:
@@ -210,7 +212,7 @@ class DonkeyPilot:
     def _tell(self, moment: Moment, hit: str = "") -> None:
         frame = moment.frame
         if self._size_px != (frame.shape[1], frame.shape[0]):
-            frame = cv2.resize(frame, self._size_px, interpolation=cv2.INTER_AREA)
+            frame = np.asarray(cv2.resize(frame, self._size_px, interpolation=cv2.INTER_AREA), np.uint8)
         self._send(_telemetry(moment, b64encode(encode(frame, ".jpg", JPEG_QUALITY)).decode("ascii"), hit))
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -231,7 +233,8 @@ class DonkeyPilot:
                     found, end = json.JSONDecoder().raw_decode(self._buffer)
                 except (json.JSONDecodeError, RecursionError):
                     if len(self._buffer) > _MAX_BUFFER or not self._buffer.startswith("{"):
-                        raise FaultError(f"the client sent something that is no JSON: {self._buffer[:60]!r}") from None
+                        # Nobody can tell where its next message begins.
+                        raise DisconnectedError(f"the client sent something that is no JSON: {self._buffer[:60]!r}") from None
                 else:
                     self._buffer = self._buffer[end:]
                     if not isinstance(found, dict):

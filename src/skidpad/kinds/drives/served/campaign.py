@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from skidpad.core.errors import SkidpadError
@@ -26,7 +27,7 @@ from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import one_by_one, resumable, run_shards
 from skidpad.stimuli.grammar import Condition, conditions_of, model_hashes
 from skidpad.worlds.scenario.files import NamedScenario, SkippedScenario
-from skidpad.worlds.scenario.scenario import Scenario
+from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
 from skidpad.worlds.serve.donkey import DonkeyPilot
 from skidpad.worlds.serve.pilot import Pilot
 from skidpad.worlds.serve.simulators import SIMULATORS, UDACITY, Simulator
@@ -119,7 +120,10 @@ class Served:
 
                     def served(index: int) -> ShardResult:
                         case = self.cases[index]
-                        course = serve_drive(world, case, self.stimuli, pilot, realtime=self.settings.realtime)
+                        try:
+                            course = serve_drive(world, case, self.stimuli, pilot, realtime=self.settings.realtime)
+                        except BadScenarioError as error:
+                            course = ServedCourse(*[np.zeros(0)] * 3, problem=str(error))
                         return ShardResult(PHASE, index, self.records(case, course))
 
                     run_shards(run, PHASE, len(self.cases), one_by_one(served), progress, parts="drives")

@@ -74,6 +74,7 @@ def test_a_client_that_swerves_is_found_and_one_that_does_not_passes(folder: Pat
     page = KINDS.get("served").page(campaign, run)
     assert "drive.py failed in 1 of 2 cases" in page.verdict
     assert "<svg" in render_page(page)
+    assert "begins at rest" in page.notes[-1]
     assert KINDS.get("served").figures(campaign, run)["failure_rate"] == 0.5
 
 

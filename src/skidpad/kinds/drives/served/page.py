@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 
+_SPEED = (
+    "Every drive begins at rest, and the client chooses its speed; the one that a scenario names is its plan for cars of constant speed."
+)
+
+
 def served_page(campaign: Served, run: Run) -> Page:
     """Counts the run; what the client did out of turn is said among the remarks."""
     page = online_page(campaign, run)
-    return replace(page, remarks=(*page.remarks, *_manners(run)))
+    return replace(page, notes=(*page.notes, _SPEED), remarks=(*page.remarks, *_manners(run)))
 
 
 def _manners(run: Run) -> list[str]:

@@ -123,7 +123,8 @@ class Served:
                         try:
                             course = serve_drive(world, case, self.stimuli, pilot, realtime=self.settings.realtime)
                         except BadScenarioError as error:
-                            course = ServedCourse(*[np.zeros(0)] * 3, problem=str(error))
+                            nothing = np.zeros(0)
+                            course = ServedCourse(nothing, nothing, nothing, problem=str(error))
                         return ShardResult(PHASE, index, self.records(case, course))
 
                     run_shards(run, PHASE, len(self.cases), one_by_one(served), progress, parts="drives")

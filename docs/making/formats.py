@@ -16,6 +16,8 @@ from making.markdown import page, table
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.drives import records as online_records
 from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+from skidpad.kinds.drives.served import campaign as served_campaign
+from skidpad.kinds.drives.served.settings import ServedSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels import records as duel_records
 from skidpad.kinds.duels.settings import DuelSettings
@@ -36,6 +38,7 @@ SETTINGS: Mapping[str, type] = {
     "online": OnlineSettings,
     "compare": OfflineVsOnlineSettings,
     "limits": LimitsSettings,
+    "served": ServedSettings,
 }
 """The settings of each row of KINDS."""
 
@@ -60,6 +63,7 @@ _SCENARIO: Mapping[str, type] = {
 _RECORDS: Mapping[str, pa.Schema] = {
     "deeptest, deeproad, tactic": records.SCHEMA,
     "online, compare": online_records.SCHEMA,
+    "served": served_campaign.SERVED_SCHEMA,
     "duel": duel_records.SCHEMA,
     "limits": limits_records.SCHEMA,
 }

@@ -43,3 +43,9 @@ def test_the_style_search_benchmark_compares_with_one_frame_at_a_time() -> None:
     for name in ("minutes_per_condition", "vs_one_at_a_time", "decoder_frames_per_s", "search_frames_per_s"):
         assert 0 < figures[name] < math.inf, name
     assert figures["frames_share"] <= 1.2  # racing saves, running ahead may spend a little
+
+
+def test_the_lane_environments_benchmark_compares_with_highway_env() -> None:
+    figures = figures_of("lane_env.py")
+    assert {"skidpad, one car", "skidpad, 16 cars", "highway-env, from above"} <= set(figures["frames_per_s"])
+    assert all(0 < figures[name] < math.inf for name in ("vs_highway", "vector_vs_one"))

@@ -52,6 +52,7 @@ CASES = (
     PageCase("gate.md", either=("skidpad gate",)),
     PageCase("pytest.md"),
     PageCase("api.md", {"frames=40": "frames=4"}),
+    PageCase("serve.md"),
     PageCase("scenarios.md", {"--count 50": "--count 2"}, python=False),
     PageCase("duels.md", {"--ego my_policy:drive": "--ego my_policy:drive --rewards '' --test-episodes 4"}, python=False),
 )

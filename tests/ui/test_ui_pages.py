@@ -16,6 +16,7 @@ from skidpad.core.images import encode
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.drives.records import SCHEMA as DRIVES
+from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA
 from skidpad.kinds.duels.records import SCHEMA as DUELS
 from skidpad.kinds.exhibits import Side, Sight, columns_of, exhibit_of
 from skidpad.kinds.gating import judged_cases
@@ -56,7 +57,7 @@ def test_every_kind_of_campaign_has_an_exhibit() -> None:
 
 @pytest.mark.parametrize("kind", KINDS.names())
 def test_what_an_exhibit_reads_is_what_its_campaign_writes(kind: str) -> None:
-    schema = {"online": DRIVES, "compare": DRIVES, "duel": DUELS}.get(kind, SCHEMA)
+    schema = {"online": DRIVES, "compare": DRIVES, "served": SERVED_SCHEMA, "duel": DUELS}.get(kind, SCHEMA)
     exhibit = exhibit_of({"campaign": kind})
     assert exhibit.needs
     assert exhibit.fits(columns_of(schema, exhibit.config))

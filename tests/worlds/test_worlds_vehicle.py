@@ -12,7 +12,7 @@ from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import Weather
-from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, Bicycle, follow_arc
+from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, Bicycle, Powertrain, follow_arc
 from skidpad.worlds.world import STEP_S
 
 STICKY = np.array([1e3])
@@ -127,3 +127,68 @@ def test_sizes_that_make_no_car_are_refused() -> None:
     for wrong in ({"wheelbase_m": 0.0}, {"delay_s": -0.1}, {"max_rate_rad_s": float("nan")}):
         with pytest.raises(BadParametersError, match="vehicle"):
             Bicycle(**wrong)
+
+
+def pressed(bicycle: Bicycle, pedals: list[float], speed_m_s: float = 0.0, friction: float = 1e3) -> list:
+    motion = bicycle.start(np.zeros((1, 3)), np.array([speed_m_s]), np.zeros(1), np.array([friction]))
+    states = [motion.state]
+    for pedal in pedals:
+        motion = bicycle.advance(motion, np.zeros(1), np.array([pedal]))
+        states.append(motion.state)
+    return states
+
+
+CITY = Bicycle(delay_s=0.0, powertrain=Powertrain(max_speed_m_s=10.0, max_acceleration_m_s2=2.0, max_braking_m_s2=6.0, coasting_m_s2=1.0))
+
+
+def test_throttle_brake_and_released_pedals_do_what_the_powertrain_says() -> None:
+    assert pressed(CITY, [0.5])[1].speed_m_s[0] == pytest.approx(0.5 * 2.0 * STEP_S)
+    assert pressed(CITY, [-0.5], 8.0)[1].speed_m_s[0] == pytest.approx(8.0 - (0.5 * 6.0 + 0.8) * STEP_S)
+    assert pressed(CITY, [0.0], 5.0)[1].speed_m_s[0] == pytest.approx(5.0 - 0.5 * STEP_S)
+    assert pressed(CITY, [1.0] * 400)[-1].speed_m_s[0] == 10.0
+    assert pressed(CITY, [-1.0] * 10, 0.5)[-1].speed_m_s[0] == 0.0, "a car that stands does not reverse"
+
+
+def test_tyres_limit_throttle_and_brake() -> None:
+    icy = pressed(CITY, [-1.0], 8.0, friction=0.1)[1].speed_m_s[0]
+    assert icy == pytest.approx(8.0 - (0.1 * GRAVITY_M_S2 + 0.8) * STEP_S)
+
+
+@given(st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=40), st.floats(0.0, 10.0))
+def test_the_way_is_the_integral_of_the_speed(pedals: list[float], speed_m_s: float) -> None:
+    states = pressed(CITY, pedals, speed_m_s)
+    speeds = [state.speed_m_s[0] for state in states]
+    assert states[-1].poses[0, 0] == pytest.approx(np.trapezoid(speeds, dx=STEP_S), abs=1e-9)
+    assert 0.0 <= min(speeds) <= max(speeds) <= 10.0
+
+
+def test_a_faster_car_understeers_sooner() -> None:
+    motion = CITY.start(np.zeros((1, 3)), np.array([1.0]), np.zeros(1), np.array([0.5]))
+    slow = motion.sharpest_per_m[0]
+    for _ in range(40):
+        motion = CITY.advance(motion, np.zeros(1), np.ones(1))
+    assert motion.sharpest_per_m[0] == pytest.approx(slow / motion.state.speed_m_s[0] ** 2)
+
+
+def test_a_car_that_is_asked_for_its_own_speed_drives_as_one_of_constant_speed() -> None:
+    scenario = sample(DOMAINS.get("restricted"), 3, 1).scenarios[0]
+    worlds = BuiltInWorld(1), BuiltInWorld(1)
+    for world in worlds:
+        world.reset([scenario])
+    # what coasting takes away at this speed, the throttle gives back
+    gear = Powertrain()
+    hold = np.array([gear.coasting_m_s2 * scenario.ego.speed_m_s / gear.max_speed_m_s / gear.max_acceleration_m_s2])
+    for _ in range(20):
+        states = worlds[0].step(worlds[0].truth_rad()), worlds[1].step(worlds[1].truth_rad(), hold)
+    assert states[1].poses == pytest.approx(states[0].poses, abs=1e-9)
+    assert worlds[0].reset([scenario], start_m_s=2.5).speed_m_s == [2.5]
+
+
+@pytest.mark.parametrize("pedal", [[np.nan], [0.1, 0.2]])
+def test_a_pedal_that_is_none_is_refused(pedal: list[float]) -> None:
+    world = BuiltInWorld(1)
+    world.reset([sample(DOMAINS.get("restricted"), 3, 1).scenarios[0]])
+    with pytest.raises(BadParametersError, match="one finite pedal"):
+        world.step(np.zeros(1), np.array(pedal))
+    with pytest.raises(BadParametersError, match="powertrain"):
+        Powertrain(max_speed_m_s=0.0)

@@ -140,6 +140,7 @@ KINDS: Registry[Kind] = Registry(
         "skidpad.kinds.drives",
         "skidpad.kinds.drives.compare",
         "skidpad.kinds.limits",
+        "skidpad.kinds.drives.served",
     ),
 )
 """The kinds of campaigns by the name that stands in a config; each is registered by one line in its folder's `__init__.py`."""

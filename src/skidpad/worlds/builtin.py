@@ -17,7 +17,7 @@ from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
-from skidpad.worlds.collision import Obstacles
+from skidpad.worlds.collision import CAR, Body, Obstacles
 from skidpad.worlds.departure import Lanes
 from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
@@ -43,7 +43,13 @@ class BuiltInWorld:
     """
 
     def __init__(
-        self, width: int = 16, threads: int = 1, camera: Camera | None = None, bicycle: Bicycle | None = None, device: str = "cpu"
+        self,
+        width: int = 16,
+        threads: int = 1,
+        camera: Camera | None = None,
+        bicycle: Bicycle | None = None,
+        device: str = "cpu",
+        body: Body = CAR,
     ) -> None:
         if width < 1 or threads < 1:
             raise BadParametersError(f"width and threads must be 1 or more; got width={width}, threads={threads}")
@@ -52,7 +58,8 @@ class BuiltInWorld:
         self._camera = camera or Camera()
         self._bicycle = bicycle or Bicycle()
         self._device = device
-        self._driver = Driver()
+        self._body = body
+        self._driver = Driver(wheelbase_m=self._bicycle.wheelbase_m, steering_ratio=self._bicycle.steering_ratio)
         self._scenes: tuple[Scene, ...] = ()
 
     @property
@@ -65,8 +72,11 @@ class BuiltInWorld:
         """Height and width of the frames."""
         return self._camera.height_px, self._camera.width_px
 
-    def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
-        """Begins the scenarios, each with the ego in the middle of its lane; nothing is rendered until `frames`."""
+    def reset(self, scenarios: Sequence[Scenario], start_m_s: float | None = None) -> EgoState:
+        """Begins the scenarios, each with the ego in the middle of its lane; nothing is rendered until `frames`.
+
+        start_m_s: how fast the egos are at first, where that is not their scenario's speed.
+        """
         if not 1 <= len(scenarios) <= self._width:
             raise BadParametersError(f"this world runs 1 to {self._width} scenarios side by side; got {len(scenarios)}")
         if [scene.scenario for scene in self._scenes] != list(scenarios):
@@ -75,12 +85,13 @@ class BuiltInWorld:
         self._gpu_caster: GpuRayCaster | None = None
         self._lanes = Lanes.of([scene.road for scene in self._scenes], [scene.section for scene in self._scenes])
         poses = np.stack([scene.start_pose for scene in self._scenes])
-        speed_m_s = np.array([scenario.ego.speed_m_s for scenario in scenarios], dtype=np.float64)
+        speeds = [scenario.ego.speed_m_s if start_m_s is None else start_m_s for scenario in scenarios]
+        speed_m_s = np.array(speeds, dtype=np.float64)
         friction = np.array([FRICTION[scenario.conditions.weather] for scenario in scenarios])
         self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses), friction)
         self._steps = 0
         self._here = self._lanes.project(poses[:, :2])
-        self._obstacles = Obstacles(self._scenes)
+        self._obstacles = Obstacles(self._scenes, self._body)
         self._collided = self._obstacles.touched(poses, 0)
         return self._motion.state
 
@@ -114,15 +125,15 @@ class BuiltInWorld:
             frames[torch.from_numpy(egos).to(frames.device)] = rendered
             return frames
 
-    def step(self, steering_rad: FloatArray) -> EgoState:
-        """Sends each ego its steering, (N,), and lets STEP_S pass."""
+    def step(self, steering_rad: FloatArray, pedal: FloatArray | None = None) -> EgoState:
+        """Sends each ego its steering, (N,), and lets STEP_S pass.
+
+        pedal: (N,), from -1 (all brake) to 1 (all throttle); without it every ego keeps its speed.
+        """
         self._check_begun()
-        wanted = np.asarray(steering_rad, dtype=np.float64)
-        if wanted.shape != (len(self._scenes),) or not np.all(np.isfinite(wanted)):
-            raise BadParametersError(
-                f"a step takes one finite steering angle for each of the {len(self._scenes)} egos; got {steering_rad!r}"
-            )
-        self._motion = self._bicycle.advance(self._motion, wanted)
+        wanted = self._for_each("steering angle", steering_rad)
+        pressed = None if pedal is None else np.clip(self._for_each("pedal", pedal), -1.0, 1.0)
+        self._motion = self._bicycle.advance(self._motion, wanted, pressed)
         self._steps += 1
         self._here = self._lanes.project(self._motion.state.poses[:, :2])
         self._collided = self._collided | self._obstacles.touched(self._motion.state.poses, self._steps)
@@ -142,6 +153,12 @@ class BuiltInWorld:
         """Tells which egos have touched another vehicle, a person or a thing so far, (N,)."""
         self._check_begun()
         return self._collided
+
+    def _for_each(self, what: str, given: FloatArray) -> FloatArray:
+        values = np.asarray(given, dtype=np.float64)
+        if values.shape != (len(self._scenes),) or not np.all(np.isfinite(values)):
+            raise BadParametersError(f"a step takes one finite {what} for each of the {len(self._scenes)} egos; got {given!r}")
+        return values
 
     def _check_begun(self) -> None:
         if not self._scenes:

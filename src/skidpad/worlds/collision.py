@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -13,22 +15,38 @@ from skidpad.worlds.world import STEP_S
 
 REAR_OVERHANG_M = 0.95
 """How far the ego's body reaches behind its rear axle, where its pose is."""
-_REACH_M = 4.5
-"""From the rear axle to the ego's furthest corner, rounded up."""
 _AT_ONCE = 64
 """How many steps of traffic are computed together."""
 
 
-def touches(pose: FloatArray, boxes: Boxes) -> BoolArray:
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The ego's outline, seen from above."""
+
+    length_m: float = CAR_LENGTH_M
+    width_m: float = CAR_WIDTH_M
+    rear_overhang_m: float = REAR_OVERHANG_M
+
+    @property
+    def reach_m(self) -> float:
+        """From the rear axle to the furthest corner, rounded up."""
+        furthest = max(self.length_m - self.rear_overhang_m, self.rear_overhang_m)
+        return ceil(2.0 * (furthest + 0.5 * self.width_m)) / 2.0
+
+
+CAR = Body()
+
+
+def touches(pose: FloatArray, boxes: Boxes, body: Body = CAR) -> BoolArray:
     """Tells which boxes, (K,), the ego at a pose, (3,) x, y and heading of the rear axle, touches.
 
     Two rectangles are apart exactly where one of their four sides separates them.
     """
     if not len(boxes):
         return np.zeros(0, np.bool_)
-    forward = 0.5 * CAR_LENGTH_M - REAR_OVERHANG_M
+    forward = 0.5 * body.length_m - body.rear_overhang_m
     middle = pose[:2] + forward * np.array([np.cos(pose[2]), np.sin(pose[2])])
-    half = np.array([0.5 * CAR_LENGTH_M, 0.5 * CAR_WIDTH_M])
+    half = np.array([0.5 * body.length_m, 0.5 * body.width_m])
     others = 0.5 * boxes.sizes_m[:, :2]
     turn = boxes.poses[:, 2] - pose[2]
     cos, sin = np.abs(np.cos(turn)), np.abs(np.sin(turn))
@@ -47,8 +65,9 @@ def touches(pose: FloatArray, boxes: Boxes) -> BoolArray:
 class Obstacles:
     """The boxes that N egos can collide with, each in its own scene: fixed and moving ones."""
 
-    def __init__(self, scenes: Sequence[Scene]) -> None:
+    def __init__(self, scenes: Sequence[Scene], body: Body = CAR) -> None:
         self._scenes = tuple(scenes)
+        self._body = body
         standing = [scene.fixed for scene in scenes]
         moving = [scene.objects_at(0.0) for scene in scenes]
         boxes = Boxes.joined([*standing, *moving])
@@ -56,7 +75,7 @@ class Obstacles:
         self._poses = boxes.poses.copy()
         self._moving = self._poses[sum(map(len, standing)) :]
         self._ego = np.concatenate([np.full(len(part), k % len(scenes)) for k, part in enumerate([*standing, *moving])])
-        self._reach2_m2 = (_REACH_M + 0.5 * np.hypot(self._sizes_m[:, 0], self._sizes_m[:, 1])) ** 2
+        self._reach2_m2 = (body.reach_m + 0.5 * np.hypot(self._sizes_m[:, 0], self._sizes_m[:, 1])) ** 2
         self._tracks, self._first = np.empty((0, *self._moving.shape)), 0
 
     def touched(self, poses: FloatArray, step: int) -> BoolArray:
@@ -68,7 +87,7 @@ class Obstacles:
         found = np.zeros(len(poses), np.bool_)
         for ego in set(self._ego[close].tolist()):
             own = close[self._ego[close] == ego]
-            found[ego] = touches(poses[ego], Boxes(self._poses[own], self._sizes_m[own], self._kinds[own])).any()
+            found[ego] = touches(poses[ego], Boxes(self._poses[own], self._sizes_m[own], self._kinds[own]), self._body).any()
         return found
 
     def _track(self, step: int) -> FloatArray:

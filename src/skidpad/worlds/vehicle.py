@@ -64,6 +64,31 @@ _STRAIGHT_RAD = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
+class Powertrain:
+    """How a car that is asked for speed gains and loses it, as far as its tyres hold; a car without reverse.
+
+    Released pedals slow it in proportion to its speed: by `coasting_m_s2` at the top speed.
+    """
+
+    max_speed_m_s: float = 50.0
+    max_acceleration_m_s2: float = 3.0
+    max_braking_m_s2: float = 8.0
+    coasting_m_s2: float = 0.8
+
+    def __post_init__(self) -> None:
+        values = (self.max_speed_m_s, self.max_acceleration_m_s2, self.max_braking_m_s2, self.coasting_m_s2)
+        if not (all(np.isfinite(values)) and min(values) > 0.0):
+            raise BadParametersError(f"what a powertrain can do is finite and above 0; got {self}")
+
+    def speed_after(self, speed_m_s: FloatArray, pedal: FloatArray, friction: FloatArray) -> FloatArray:
+        """Returns the speeds, (N,), after STEP_S. pedal: (N,), from -1, all brake, to 1, all throttle."""
+        asked = np.where(pedal > 0.0, pedal * self.max_acceleration_m_s2, pedal * self.max_braking_m_s2)
+        held = np.clip(asked, -friction * GRAVITY_M_S2, friction * GRAVITY_M_S2)
+        slowed = self.coasting_m_s2 * speed_m_s / self.max_speed_m_s
+        return np.clip(speed_m_s + (held - slowed) * STEP_S, 0.0, self.max_speed_m_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Bicycle:
     """A car as a bicycle: the rear axle follows the arc that the road wheels' angle gives, as far as the tyres hold.
 
@@ -79,6 +104,7 @@ class Bicycle:
     max_rate_rad_s: float = 8.7
     """500 degrees a second, brisk for a servo and too slow to follow an answer that jumps."""
     delay_s: float = 0.1
+    powertrain: Powertrain = Powertrain()
 
     def __post_init__(self) -> None:
         positive = (self.wheelbase_m, self.steering_ratio, self.max_steering_rad, self.max_rate_rad_s)
@@ -95,14 +121,14 @@ class Bicycle:
 
         poses: (N, 3); the others: (N,). friction: between tyres and road, see FRICTION.
         """
-        sharpest_per_m = friction * GRAVITY_M_S2 / np.maximum(speed_m_s, _SLOWEST_M_S) ** 2
-        return Motion(EgoState(poses, speed_m_s, steering_rad), np.tile(steering_rad, (self.delay_steps, 1)), sharpest_per_m)
+        waiting = np.tile(steering_rad, (self.delay_steps, 1))
+        return Motion(EgoState(poses, speed_m_s, steering_rad), waiting, _sharpest_per_m(speed_m_s, friction), friction)
 
-    def advance(self, motion: Motion, command_rad: FloatArray) -> Motion:
+    def advance(self, motion: Motion, command_rad: FloatArray, pedal: FloatArray | None = None) -> Motion:
         """Lets STEP_S pass. command_rad: (N,), what each driver now wants of the steering wheel.
 
-        The wheel turns towards the command that has come through as far as its rate allows and then stays for the step, in which the
-        integral is exact.
+        pedal: (N,), -1 (all brake) to 1 (all throttle); without it each car keeps its speed. The wheel turns towards the command that has
+        come through as far as its rate allows and then stays for the step, in which the integral is exact.
         """
         waiting = np.concatenate((motion.waiting_rad, command_rad[None]))
         wanted = np.clip(waiting[0], -self.max_steering_rad, self.max_steering_rad)
@@ -110,8 +136,17 @@ class Bicycle:
         steering = motion.state.steering_rad + np.clip(wanted - motion.state.steering_rad, -most, most)
         steered = np.tan(steering / self.steering_ratio) / self.wheelbase_m
         curvature = np.clip(steered, -motion.sharpest_per_m, motion.sharpest_per_m)
-        poses = follow_arc(motion.state.poses, curvature, motion.state.speed_m_s * STEP_S)
-        return replace(motion, state=replace(motion.state, poses=poses, steering_rad=steering), waiting_rad=waiting[1:])
+        if pedal is None:
+            poses = follow_arc(motion.state.poses, curvature, motion.state.speed_m_s * STEP_S)
+            return replace(motion, state=replace(motion.state, poses=poses, steering_rad=steering), waiting_rad=waiting[1:])
+        before = motion.state.speed_m_s
+        speed = self.powertrain.speed_after(before, pedal, motion.friction)
+        poses = follow_arc(motion.state.poses, curvature, 0.5 * (before + speed) * STEP_S)
+        return Motion(EgoState(poses, speed, steering), waiting[1:], _sharpest_per_m(speed, motion.friction), motion.friction)
+
+
+def _sharpest_per_m(speed_m_s: FloatArray, friction: FloatArray) -> FloatArray:
+    return np.asarray(friction * GRAVITY_M_S2 / np.maximum(speed_m_s, _SLOWEST_M_S) ** 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,12 +154,13 @@ class Motion:
     """Where N egos are, and what decides where they go next.
 
     waiting_rad: the commands on their way to the steering wheels, (delay_steps, N), the oldest first. sharpest_per_m: (N,), the greatest
-    curvature that each car's tyres hold at its speed.
+    curvature that each car's tyres hold at its speed. friction: (N,), between tyres and road.
     """
 
     state: EgoState
     waiting_rad: FloatArray
     sharpest_per_m: FloatArray
+    friction: FloatArray
 
 
 def follow_arc(poses: FloatArray, curvature_per_m: FloatArray, length_m: FloatArray) -> FloatArray:

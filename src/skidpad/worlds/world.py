@@ -77,5 +77,7 @@ class World(Protocol):
         ...
 
 
-WORLDS: Registry[Callable[[int, int], World]] = Registry("world", "worlds", ("skidpad.worlds.builtin", "skidpad.worlds.metadrive.world"))
+WORLDS: Registry[Callable[[int, int], World]] = Registry(
+    "world", "worlds", ("skidpad.worlds.builtin", "skidpad.worlds.serve.simulators", "skidpad.worlds.metadrive.world")
+)
 """The worlds by name: functions of (width, threads) that make a world for up to `width` scenarios, rendered by `threads` threads."""

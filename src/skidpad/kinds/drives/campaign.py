@@ -15,7 +15,7 @@ from skidpad.core.stimuli import Stimulus
 from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
 from skidpad.kinds.drives.loop import Wheel
-from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
+from skidpad.kinds.drives.records import SCHEMA, Case, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
@@ -109,6 +109,11 @@ class Online:
         return cls(settings, subject, chosen.scenarios, conditions, stimuli, chosen.skipped)
 
     @property
+    def name(self) -> str:
+        """What the subject is called."""
+        return self.subject.description.name
+
+    @property
     def hashes(self) -> Mapping[str, str]:
         """The hashes of the subject, of all scenarios, and of the models behind stimuli."""
         text = "\n".join(scenario_json(scenario.scenario) for scenario in self.scenarios)
@@ -117,19 +122,7 @@ class Online:
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """Every scenario under every condition, as often as the settings say."""
-        return tuple(
-            Case(
-                named.name,
-                named.scenario,
-                condition.text,
-                condition.recipe(self.stimuli, self.settings.seed, place),
-                repeat,
-                number * len(self.scenarios) + place,
-            )
-            for repeat in range(self.settings.repeats)
-            for number, condition in enumerate(self.conditions)
-            for place, named in enumerate(self.scenarios)
-        )
+        return cases_of(self.scenarios, self.conditions, self.stimuli, self.settings.seed, self.settings.repeats)
 
     @property
     def runner(self) -> ClosedLoopRunner:

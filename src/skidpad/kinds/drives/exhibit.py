@@ -97,6 +97,18 @@ class DriveExhibit(Exhibit):
             return film_of(self.stage, row)
 
 
+class ServedExhibit(DriveExhibit):
+    """Runs of `skidpad serve`."""
+
+    needs: ClassVar[Mapping[str, Form]] = {**DriveExhibit.needs, "pedal": Form.HIDDEN, "speed_m_s": Form.HIDDEN}
+    command: ClassVar[str] = "serve"
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The simulator's world, and what sat in front of its camera."""
+        return Stage(str(self.config.get("simulator", "udacity")), super().stage.stimuli)
+
+
 class OfflineVsOnlineExhibit(DriveExhibit):
     """Runs of `skidpad compare`: only the drives that the subject steered are judged."""
 

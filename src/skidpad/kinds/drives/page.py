@@ -23,7 +23,8 @@ from skidpad.statistics.intervals import none_failed
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
-    from skidpad.kinds.drives.work import ClosedLoopRunner
+    from skidpad.kinds.drives.replaying import Stage
+    from skidpad.kinds.drives.served.campaign import Served
     from skidpad.runs.folder import Run
     from skidpad.statistics.intervals import Interval
 
@@ -32,12 +33,12 @@ MAX_FILMS = 4
 _KEPT = "kept its lane"
 
 
-def online_page(campaign: Online, run: Run) -> Page:
+def online_page(campaign: Online | Served, run: Run) -> Page:
     """Counts the run, drives some of its cases again for their pictures, and words the verdict."""
     summary = summarise(run)
     failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
     judged = failed + summary.count(Verdict.PASS)
-    name = plain(campaign.subject.description.name, 80)
+    name = plain(campaign.name, 80)
     return run_page(
         run,
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
@@ -63,7 +64,7 @@ def online_page(campaign: Online, run: Run) -> Page:
     )
 
 
-def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
+def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
     """Returns the rates and every case's verdict as plain values."""
     summary = summarise(run)
     counts = "passed failed flaky errors departed collided median_mdcl"
@@ -90,7 +91,7 @@ def _rate(found: Interval) -> dict[str, float]:
     return {"failure_rate": found.estimate, "low": found.low, "high": found.high}
 
 
-def films(runner: ClosedLoopRunner, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+def films(runner: Stage, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
     """Drives recorded cases again and draws them."""
     drawn = []
     for number, case in enumerate(case_ids, 1):
@@ -148,7 +149,7 @@ def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headli
     )
 
 
-def _remarks(summary: OnlineSummary, campaign: Online) -> tuple[str, ...]:
+def _remarks(summary: OnlineSummary, campaign: Online | Served) -> tuple[str, ...]:
     notes = [f"Skipped: {plain(each.name, 60)}: {plain(each.reason, 1000)}" for each in campaign.skipped[:20]]
     lost = next((case for case in summary.cases if case.problem), None)
     if lost is not None:
@@ -271,7 +272,7 @@ def _tables(summary: OnlineSummary) -> list[Table]:
     ]
 
 
-def _scenarios(campaign: Online) -> str:
+def _scenarios(campaign: Online | Served) -> str:
     settings = campaign.settings
     if settings.searches:
         return (

@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from skidpad.core.images import FloatArray
-from skidpad.core.stimuli import Recipe
+from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.kinds.drives.loop import Course, Wheel
 from skidpad.oracles.error import prediction_error
 from skidpad.oracles.lane_departure import CAP_M, departure_step, mdcl
 from skidpad.referee.word import Word
 from skidpad.runs.records import CASE_ID_DIGITS, REFEREE
+from skidpad.stimuli.grammar import WrittenStimulus
+from skidpad.worlds.scenario.files import NamedScenario
 from skidpad.worlds.scenario.scenario import Scenario
 from skidpad.worlds.scenario.tables import scenario_of, table_of
 from skidpad.worlds.world import STEP_S
@@ -78,6 +80,18 @@ class Case:
         scenario = scenario_of(json.loads(row["scenario"]))
         # runs of older versions do not say in which slot a car was asked
         return cls(row["scenario_name"], scenario, row["condition"], Recipe.from_json(row["recipe"]), row["repeat"], row.get("slot", 0))
+
+
+def cases_of(
+    scenarios: Sequence[NamedScenario], conditions: Sequence[WrittenStimulus], stimuli: Mapping[str, Stimulus], seed: int, repeats: int
+) -> tuple[Case, ...]:
+    """Returns every scenario under every condition, as often as `repeats` says."""
+    return tuple(
+        Case(named.name, named.scenario, condition.text, condition.recipe(stimuli, seed, place), repeat, number * len(scenarios) + place)
+        for repeat in range(repeats)
+        for number, condition in enumerate(conditions)
+        for place, named in enumerate(scenarios)
+    )
 
 
 def scenario_json(scenario: Scenario) -> str:
@@ -142,9 +156,9 @@ def _judged(course: Course, mode: Wheel) -> dict[str, Any]:
         "collided_at_s": nan if course.collided_step is None else course.collided_step * STEP_S,
         "mae_rad": nan if unjudged else error.mae_rad,
         "rmse_rad": nan if unjudged else error.rmse_rad,
-        "lateral_m": _pack(course.lateral_m),
-        "answers_rad": _pack(course.answers_rad),
-        "truth_rad": _pack(course.truth_rad),
+        "lateral_m": pack(course.lateral_m),
+        "answers_rad": pack(course.answers_rad),
+        "truth_rad": pack(course.truth_rad),
         "problem": problem,
         "excess": nan if unjudged else max(strayed.max_m / CAP_M, 1.0 if violated else -inf),
         "violated": violated,
@@ -153,5 +167,6 @@ def _judged(course: Course, mode: Wheel) -> dict[str, Any]:
     }
 
 
-def _pack(series: FloatArray) -> bytes:
+def pack(series: FloatArray) -> bytes:
+    """Writes a series as `unpack` reads it."""
     return np.ascontiguousarray(series, "<f8").tobytes()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from skidpad.core.errors import SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.loop import Wheel, past_steps, seen
@@ -19,6 +20,7 @@ from skidpad.page.svg import write_film
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import Replayed, Reproduction
 from skidpad.runs.workers.performing import pinned
+from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.world import STEP_S, WORLDS
 
 if TYPE_CHECKING:
@@ -104,9 +106,13 @@ _SHOWN = ("steps", "mdcl", "max_lateral_m", "departed_at_s", "collided_at_s", "m
 
 def replay_finding(campaign: Online | OfflineVsOnline, run: Run, finding: str, picture: Path | None = None) -> Replayed:
     """Makes a recorded drive again and compares everything; draws it where asked."""
-    result = replay_drive(campaign.runner, run, finding)
+    return replayed(campaign.runner, replay_drive(campaign.runner, run, finding), picture)
+
+
+def replayed(stage: Stage, result: OnlineReplay, picture: Path | None) -> Replayed:
+    """Words how a drive and its record compare; draws it where asked."""
     row = result.row
-    drawn: tuple[Path, ...] = () if picture is None else _write_film(campaign.runner, result, picture)
+    drawn: tuple[Path, ...] = () if picture is None else _write_film(stage, result, picture)
     remarks = [f"scenario: {row['scenario']}"]
     if isfinite(row["mae_rad"]):
         remarks.append(f"mean distance of its answers from the truth: {degrees(row['mae_rad']):.2f} degrees of the steering wheel")
@@ -131,11 +137,11 @@ def _known(value: object) -> object:
     return None if value == "" or (isinstance(value, float) and not isfinite(value)) else value
 
 
-def _write_film(runner: ClosedLoopRunner, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
+def _write_film(stage: Stage, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
     """Writes the strip and the same moving; returns both paths."""
     from skidpad.kinds.drives.filmstrip import film_of, moving, strip  # noqa: PLC0415  film strips are drawn from replays
 
-    film = film_of(runner, result.row)
+    film = film_of(stage, result.row)
     title = f"{result.row['scenario_name']}, {result.row['condition']}"
     return write_film(path, strip("strip", title, film), moving("moving", title, film))
 
@@ -148,7 +154,13 @@ def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> lis
     """
     case = Case.from_row(row)
     world = WORLDS.get(stage.world)(1, 1)
-    world.reset([case.scenario])
+    pedal = unpack(row["pedal"]) if row.get("pedal") is not None else None
+    if pedal is None:
+        world.reset([case.scenario])
+    elif isinstance(world, BuiltInWorld):
+        world.reset([case.scenario], start_m_s=0.0)
+    else:
+        raise SkidpadError(f"the world {stage.world!r} has no pedals, so a served drive cannot be shown again in it")
     steering = unpack(row["answers_rad" if row["mode"] == Wheel.SUBJECT.value else "truth_rad"])
     pictures: list[NumpyFrames] = []
     back = past_steps(stage.stimuli)
@@ -159,7 +171,11 @@ def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> lis
             if step in steps:
                 pictures.append(as_numpy(seen(frames, [case.recipe], stage.stimuli, time_s=step * STEP_S, past=past))[0])
             past.append(frames)
-        world.step(np.nan_to_num(steering[step : step + 1]))
+        wanted = np.nan_to_num(steering[step : step + 1])
+        if pedal is not None and isinstance(world, BuiltInWorld):
+            world.step(wanted, pedal[step : step + 1])
+        else:
+            world.step(wanted)
     return pictures
 
 

@@ -1,0 +1,20 @@
+"""Drives that somebody else's program steers: `skidpad serve` plays the simulator that it was written for."""
+
+from dataclasses import replace
+
+from skidpad.kinds.drives import DRIVE_COLUMNS
+from skidpad.kinds.kind import KINDS, Kind, lazy
+
+KINDS.register("served")(
+    Kind(
+        summary="Plays another simulator for a client that stays as it is, and judges how it keeps its lane through scenarios.",
+        load=lazy(f"{__name__}.campaign:load_served"),
+        page=lazy(f"{__name__}.page:served_page"),
+        figures=lazy("skidpad.kinds.drives.page:online_figures"),
+        replay=lazy(f"{__name__}.replaying:replay_served"),
+        shrink=lazy(f"{__name__}.replaying:refuse_shrinking"),
+        exporter=lazy(f"{__name__}.replaying:refuse_export"),
+        exhibit=lazy("skidpad.kinds.drives.exhibit:ServedExhibit"),
+        columns=replace(DRIVE_COLUMNS, free=DRIVE_COLUMNS.free | {"name", "host", "port", "connects", "timeout_s", "wait_s", "realtime"}),
+    )
+)

@@ -1,0 +1,156 @@
+"""A campaign of served drives: the scenarios, the client that steers through them one by one, and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from skidpad.core.errors import SkidpadError
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Stimulus
+from skidpad.kinds.drives.campaign import scenarios_of
+from skidpad.kinds.drives.exhibit import Stage
+from skidpad.kinds.drives.loop import Wheel
+from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, pack, scenario_json
+from skidpad.kinds.drives.served.loop import ServedCourse, serve_drive
+from skidpad.kinds.drives.served.settings import ServedSettings
+from skidpad.kinds.kind import check_unchanged, start_run
+from skidpad.runs.segments import ShardResult
+from skidpad.runs.shards import one_by_one, resumable, run_shards
+from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
+from skidpad.worlds.scenario.files import NamedScenario, SkippedScenario
+from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
+from skidpad.worlds.serve.donkey import DonkeyPilot
+from skidpad.worlds.serve.pilot import Pilot
+from skidpad.worlds.serve.simulators import SIMULATORS, UDACITY, Simulator
+from skidpad.worlds.serve.udacity import UdacityPilot
+
+if TYPE_CHECKING:
+    from skidpad.runs.folder import Run
+    from skidpad.runs.manifest import Manifest
+    from skidpad.runs.workers.protocol import Work, Workers
+
+PHASE = "served"
+
+SERVED_SCHEMA = pa.schema(
+    [
+        *SCHEMA,
+        pa.field("pedal", pa.binary(), nullable=False),
+        pa.field("speed_m_s", pa.binary(), nullable=False),
+        pa.field("clamped", pa.int32(), nullable=False),
+        pa.field("unasked", pa.int32(), nullable=False),
+    ]
+)
+"""The columns of a closed-loop drive, and: pedal, from -1 (all brake) to 1 (all throttle), and speed_m_s, packed 64-bit floats, one a
+frame; clamped: answers beyond what the car can do; unasked: answers that came before the frame, and were thrown away."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A campaign with everything loaded; the client itself is met when the first drive begins."""
+
+    settings: ServedSettings
+    scenarios: tuple[NamedScenario, ...]
+    conditions: tuple[WrittenStimulus, ...]
+    stimuli: Mapping[str, Stimulus]
+    skipped: tuple[SkippedScenario, ...] = ()
+
+    @classmethod
+    def load(cls, settings: ServedSettings) -> Self:
+        """Draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
+        conditions, stimuli = conditions_of(settings.stimuli)
+        chosen = scenarios_of(settings.domain, settings.scenarios, settings.files, settings.seconds, settings.seed)
+        followed = tuple(replace(named, scenario=_unpursued(named.scenario)) for named in chosen.scenarios)
+        return cls(settings, followed, conditions, stimuli, chosen.skipped)
+
+    @property
+    def simulator(self) -> Simulator:
+        """Which simulator is played."""
+        return SIMULATORS[self.settings.simulator]
+
+    @property
+    def name(self) -> str:
+        """What the client is called."""
+        return self.settings.name or self.simulator.client
+
+    @property
+    def runner(self) -> Stage:
+        """What shows recorded drives again."""
+        return Stage(self.settings.world, self.stimuli)
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of all scenarios and of the models behind stimuli; the client's network stays its own affair."""
+        text = "\n".join(scenario_json(named.scenario) for named in self.scenarios)
+        return {"scenarios": sha256(text.encode()).hexdigest(), **model_hashes(self.stimuli)}
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """Every scenario under every condition, as often as the settings say."""
+        return cases_of(self.scenarios, self.conditions, self.stimuli, self.settings.seed, self.settings.repeats)
+
+    def pilot(self) -> Pilot:
+        """Makes what speaks with the client."""
+        s = self.settings
+        port = s.port or self.simulator.port
+        if self.simulator is UDACITY:
+            return UdacityPilot(s.host, port, s.timeout_s, s.wait_s)
+        return DonkeyPilot(s.host, port, s.timeout_s, s.wait_s, connects=s.connects)
+
+    def start(self, out: Path) -> Run:
+        """Makes the run folder."""
+        return start_run(self, out, self.settings.to_config(), SERVED_SCHEMA)
+
+    def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:  # noqa: ARG002  one client, one process
+        """Serves the drives that the run lacks, each kept as soon as it is over."""
+        check_unchanged(self, run, SERVED_SCHEMA)
+        with run.lock(), resumable(run):
+            if len(run.completed(PHASE)) < len(self.cases):
+                with closing(self.pilot()) as pilot:
+                    world = self.simulator.world()
+                    progress(len(run.completed(PHASE)), len(self.cases), f"waiting for {self.simulator.client}")
+
+                    def served(index: int) -> ShardResult:
+                        case = self.cases[index]
+                        try:
+                            course = serve_drive(world, case, self.stimuli, pilot, realtime=self.settings.realtime)
+                        except BadScenarioError as error:
+                            nothing = np.zeros(0)
+                            course = ServedCourse(nothing, nothing, nothing, problem=str(error))
+                        return ShardResult(PHASE, index, self.records(case, course))
+
+                    run_shards(run, PHASE, len(self.cases), one_by_one(served), progress, parts="drives")
+            run.finish({PHASE: len(self.cases)})
+
+    def records(self, case: Case, course: ServedCourse) -> pa.Table:
+        """Judges one drive."""
+        table = build_records([case], [course], Wheel.SUBJECT, self.settings.world, sha256(self.name.encode()).hexdigest())
+        more = {"pedal": pack(course.pedal), "speed_m_s": pack(course.speed_m_s), "clamped": course.clamped, "unasked": course.unasked}
+        return pa.Table.from_pylist([{**table.to_pylist()[0], **more}], schema=SERVED_SCHEMA)
+
+    def step(self, name: str, given: None) -> Work:  # noqa: ARG002  nobody else can do it
+        """Refuses: a client speaks with one process."""
+        raise SkidpadError("served drives are made by one process, which the client speaks with; leave out --workers")
+
+    def item_name(self, step: str, item: object) -> str:  # noqa: ARG002  see `step`
+        """Names a drive."""
+        return str(item)
+
+
+def load_served(config: Mapping[str, Any], seen: Manifest | None = None) -> Served:  # noqa: ARG001  a client is never loaded
+    """Plays another simulator for a client that stays as it is, and judges how it keeps its lane through scenarios."""
+    return Served.load(ServedSettings.from_config(config))
+
+
+def _unpursued(scenario: Scenario) -> Scenario:
+    """Leaves out vehicles that come from behind in the ego's lane: they keep their speed, and would run into a car that starts slowly."""
+    kept = tuple(each for each in scenario.vehicles if each.ahead_m > 0.0 or each.lane != scenario.ego.lane)
+    return replace(scenario, vehicles=kept)

@@ -1,0 +1,36 @@
+"""The page of served drives: that of any closed loop, and how the client behaved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from skidpad.kinds.drives.page import online_page
+from skidpad.page.wording import counted
+
+if TYPE_CHECKING:
+    from skidpad.kinds.drives.served.campaign import Served
+    from skidpad.page.model import Page
+    from skidpad.runs.folder import Run
+
+
+_SPEED = (
+    "Every drive begins at rest, and the client chooses its speed; the one that a scenario names is its plan for cars of constant speed."
+)
+
+
+def served_page(campaign: Served, run: Run) -> Page:
+    """Counts the run; what the client did out of turn is said among the remarks."""
+    page = online_page(campaign, run)
+    return replace(page, notes=(*page.notes, _SPEED), remarks=(*page.remarks, *_manners(run)))
+
+
+def _manners(run: Run) -> list[str]:
+    rows = run.records(columns=("clamped", "unasked")).to_pylist()
+    clamped, unasked = (sum(row[name] for row in rows) for name in ("clamped", "unasked"))
+    said = []
+    if clamped:
+        said.append(f"{counted(clamped, 'answer')} asked for more than the car can do, beyond -1 and 1, and took its most.")
+    if unasked:
+        said.append(f"{counted(unasked, 'answer')} came before the frame that they could have answered, and were thrown away.")
+    return said

@@ -51,7 +51,7 @@ _STRETCH_S = 2.0
 _LEAST_STRETCHES = 8
 """A bootstrap of fewer stretches says nothing."""
 
-_LOOKED_AT = 16
+_LOOKED_AT = 8
 """Pictures that the referee looks at under each severity; it takes longer than most networks."""
 
 

@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
         pa.field("original", pa.float64(), nullable=False),
         pa.field("expected", pa.float64(), nullable=False),
         pa.field("mutant", pa.float64(), nullable=False),
-        pa.field("referee", pa.string(), nullable=False),
+        pa.field("word", pa.string(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
         pa.field("excess", pa.float64(), nullable=False),
         pa.field("violated", pa.bool_(), nullable=False),
@@ -44,7 +44,7 @@ SCHEMA = pa.schema(
 """mode: `unchanged` or `offline` (a frame of the drive as it is, or changed), or `online` (a drive in the built-in world). severity: the
 row, or two of them with a comma; "" for what is unchanged. position, other_position: how many steps from harmless the one and the other
 are. label, original, expected, mutant: the human's, the subject's on the unchanged picture, the right one for the changed picture (the
-original's, moved where the camera is), the subject's there; angles in radians. referee, reason: its word on the changed picture and why,
+original's, moved where the camera is), the subject's there; angles in radians. word, reason: the referee's on the changed picture, and why;
 "" where it did not look. excess: NaN for frames that do not count: refused, or wrong before anything is changed.
 Of a drive, frame_index and frame_id are its scenario, and the numbers are metres: original, mutant and expected are the largest distance
 from the middle of the lane without the stimulus (NaN where it is not known), with it, and at which the lane is left."""
@@ -79,7 +79,7 @@ def frame_records(
         "original": original,
         "expected": expected,
         "mutant": mutant,
-        "referee": list(referee),
+        "word": list(referee),
         "reason": list(reason),
         "excess": excess,
         "violated": np.asarray(excess > 1.0, np.bool_),
@@ -109,7 +109,7 @@ def drive_records(probe: Probe, cases: Sequence[Case], courses: Sequence[Course]
                 "original": float("nan"),
                 "expected": CAP_M,
                 "mutant": furthest,
-                "referee": "",
+                "word": "",
                 "reason": course.problem,
                 "excess": excess,
                 "violated": bool(left and probe.recipe != Recipe() and not course.problem),

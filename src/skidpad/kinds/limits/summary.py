@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 _PROBE = ("severity", "position", "other_position")
-_NEEDED = (*_PROBE, "frame_index", "excess", "referee")
+_NEEDED = (*_PROBE, "frame_index", "excess", "word")
 _ROUND, _PAIR, _ONLINE = "round", "pair", "online"
 
 
@@ -117,7 +117,7 @@ def point_of(table: pa.Table, frames: IntArray, settings: LimitsSettings) -> Poi
     series[np.searchsorted(frames, table["frame_index"].to_numpy())] = np.where(np.isnan(excess), np.nan, excess > 1.0)
     rng = child_rng(settings.seed, "limits", name, position, other)
     failing = share_over_stretches(series, min(settings.stretch_frames, len(series)), rng)
-    words = [word for word in table["referee"].to_pylist() if word]
+    words = [word for word in table["word"].to_pylist() if word]
     return Point(position, failing, words.count(KEPT) / len(words) if words else nan)
 
 

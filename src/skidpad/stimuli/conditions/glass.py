@@ -224,7 +224,7 @@ class Condensation(PhysicalCondition):
 
     density: float | None = real(0.0, 1.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("condensation", "density", "", 0.0, 1.0, attribute=GLASS, source="share of light scattered; our choice"),
+        Severity("condensation", "density", "of full", 0.0, 1.0, attribute=GLASS, source="share of light scattered; our choice"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -251,7 +251,9 @@ class Scratches(_Covered):
 
     count: float | None = real(0.0, 60.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("scratches", "count", "", 0.0, 60.0, attribute=GLASS, source="our choice: a windscreen wiped with grit for years"),
+        Severity(
+            "scratches", "count", "scratches", 0.0, 60.0, attribute=GLASS, source="our choice: a windscreen wiped with grit for years"
+        ),
     )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:
@@ -343,7 +345,9 @@ class Insects(_Covered):
 
     count: float | None = real(0.0, 60.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("insects on the glass", "count", "", 0.0, 60.0, attribute=GLASS, source="our choice: a summer evening on a motorway"),
+        Severity(
+            "insects on the glass", "count", "insects", 0.0, 60.0, attribute=GLASS, source="our choice: a summer evening on a motorway"
+        ),
     )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:

@@ -197,8 +197,10 @@ class RadialDistortion(PhysicalCondition):
 
     k1: float | None = real(-0.2, 0.2, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("barrel distortion", "k1", "", 0.0, -0.2, attribute=LENS, source="Brown's model, corner at 1; an uncalibrated wide lens"),
-        Severity("pincushion distortion", "k1", "", 0.0, 0.2, attribute=LENS, source="Brown's model, corner at 1; over-corrected"),
+        Severity(
+            "barrel distortion", "k1", "k1", 0.0, -0.2, attribute=LENS, source="Brown's model, corner at 1; an uncalibrated wide lens"
+        ),
+        Severity("pincushion distortion", "k1", "k1", 0.0, 0.2, attribute=LENS, source="Brown's model, corner at 1; over-corrected"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:

@@ -94,7 +94,14 @@ class Jpeg(PhysicalCondition):
     quality: float | None = real(5.0, 100.0, 100.0)
     severities: ClassVar[tuple[Severity, ...]] = (
         Severity(
-            "JPEG compression", "quality", "", 100.0, 5.0, is_logarithmic=True, attribute=SENSOR, source="ITU-T T.81, the scale of libjpeg"
+            "JPEG compression",
+            "quality",
+            "of 100",
+            100.0,
+            5.0,
+            is_logarithmic=True,
+            attribute=SENSOR,
+            source="ITU-T T.81, the scale of libjpeg",
         ),
     )
 
@@ -118,8 +125,8 @@ class Saturation(PhysicalCondition):
 
     factor: float | None = real(0.0, 2.5, 1.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("faded colours", "factor", "", 1.0, 0.0, attribute=SENSOR, source="0 is a monochrome camera"),
-        Severity("garish colours", "factor", "", 1.0, 2.5, attribute=SENSOR, source="our choice: beyond the vivid setting of cameras"),
+        Severity("faded colours", "factor", "x", 1.0, 0.0, attribute=SENSOR, source="0 is a monochrome camera"),
+        Severity("garish colours", "factor", "x", 1.0, 2.5, attribute=SENSOR, source="our choice: beyond the vivid setting of cameras"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -229,7 +236,7 @@ class Sharpening(PhysicalCondition):
 
     amount: float | None = real(0.0, 4.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("sharpening halos", "amount", "", 0.0, 4.0, attribute=SENSOR, source="our choice: camera processors use 0.5 to 2"),
+        Severity("sharpening halos", "amount", "x", 0.0, 4.0, attribute=SENSOR, source="our choice: camera processors use 0.5 to 2"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:

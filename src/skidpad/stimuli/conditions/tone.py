@@ -108,14 +108,14 @@ class Gamma(Tonal):
         Severity(
             "dark gamma",
             "gamma",
-            "",
+            "(exponent)",
             1.0,
             2.5,
             is_logarithmic=True,
             attribute=SENSOR,
             source="linear values shown as if they were coded: 2.2",
         ),
-        Severity("pale gamma", "gamma", "", 1.0, 0.4, is_logarithmic=True, attribute=SENSOR, source="values coded twice: 1/2.2"),
+        Severity("pale gamma", "gamma", "(exponent)", 1.0, 0.4, is_logarithmic=True, attribute=SENSOR, source="values coded twice: 1/2.2"),
     )
 
     def table(self, params: Params) -> Field:

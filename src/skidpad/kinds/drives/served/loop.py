@@ -90,7 +90,7 @@ def _moment(
     return Moment(
         step=step,
         time_s=step * STEP_S,
-        frame=as_numpy(seen(world.frames(), [case.recipe], stimuli))[0],
+        frame=as_numpy(seen(world.frames(), [case.recipe], stimuli, time_s=step * STEP_S))[0],
         pose=state.poses[0],
         speed_m_s=float(state.speed_m_s[0]),
         acceleration_m_s2=float(state.speed_m_s[0] - before.speed_m_s[0]) / STEP_S,

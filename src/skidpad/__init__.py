@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from skidpad.core.errors import SkidpadError
     from skidpad.core.trust import trusting
     from skidpad.drives.memory import drive_from_arrays
-    from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike
+    from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike, SteersRight
     from skidpad.stimuli.conditions.atmosphere import Dust, Fog, Haze, Smoke, Spray
     from skidpad.stimuli.conditions.glass import (
         Condensation,
@@ -134,6 +134,7 @@ __all__ = [
     "Snow",
     "Spray",
     "SteersAlike",
+    "SteersRight",
     "StreetLamps",
     "Tint",
     "Translation",
@@ -211,6 +212,7 @@ _ELSEWHERE = {
     "Snow": "skidpad.stimuli.conditions.precipitation",
     "Spray": "skidpad.stimuli.conditions.atmosphere",
     "SteersAlike": "skidpad.oracles.relations",
+    "SteersRight": "skidpad.oracles.relations",
     "StreetLamps": "skidpad.stimuli.conditions.light",
     "Tint": "skidpad.stimuli.conditions.tone",
     "Vignetting": "skidpad.stimuli.conditions.lens",

@@ -29,7 +29,7 @@ from skidpad.kinds.exhibits import Motion, Side, Sight, exhibit_of
 from skidpad.kinds.gating import check_gate, judged_cases
 from skidpad.kinds.kind import Campaign, kind_of, load_campaign
 from skidpad.oracles.error import PredictionError, prediction_error, steering_answers
-from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike
+from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike, SteersRight
 from skidpad.page.arrows import pair_picture
 from skidpad.page.html import write_page
 from skidpad.page.pictures import embed
@@ -578,6 +578,7 @@ def _judged_by(relation: str | Relation) -> dict[str, Any]:
         return {"relation": relation}
     numbers: dict[type, tuple[str, str]] = {
         SteersAlike: ("tolerance", "within_deg"),
+        SteersRight: ("tolerance", "within_deg"),
         AnswersAlike: ("tolerance", "within"),
         LabelMse: ("tolerance", "lambda_"),
         DecidesAlike: ("threshold", "threshold"),

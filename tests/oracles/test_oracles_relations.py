@@ -15,6 +15,7 @@ from skidpad.oracles.relations import (
     DecidesAlike,
     LabelMse,
     SteersAlike,
+    SteersRight,
     deviation,
     squared_error_rad2,
     violated,
@@ -106,7 +107,7 @@ def test_tolerances_out_of_range_are_refused(make):
 
 
 def test_registry_rows_know_their_names():
-    assert RELATIONS.names() == ("steers-alike", "label-mse", "decides-alike", "answers-alike")
+    assert RELATIONS.names() == ("steers-alike", "steers-right", "label-mse", "decides-alike", "answers-alike")
     assert RELATIONS.get("steers-alike")(within_deg=20).name == "steers-alike"
     assert RELATIONS.get("label-mse")(mse_original_rad2=0.1).name == "label-mse"
     with pytest.raises(UnknownNameError, match="did you mean 'steers-alike'"):
@@ -147,3 +148,17 @@ def test_answers_alike_is_strictly_less(within, difference):
 def test_numbers_that_make_no_relation_are_refused(make, message):
     with pytest.raises(BadParametersError, match=message):
         make()
+
+
+def test_steers_right_wants_an_answer_that_is_wrong_and_that_the_stimulus_made_wrong() -> None:
+    rad = np.radians
+    cases = Answers(
+        original=rad(np.array([0.0, 0.0, 12.0, 20.0, 5.0, np.nan, 0.0])),
+        mutant=rad(np.array([15.0, 8.0, 0.0, 35.0, 16.0, 20.0, np.inf])),
+        label=rad(np.array([0.0, 0.0, 6.0, 0.0, np.nan, 0.0, 0.0])),
+    )
+    excess = SteersRight(10).excess(cases)
+    # wrong; right enough; moved by 12 degrees, yet 6 from the human; wrong as it was; no label; no answer before; no answer now
+    assert violated(SteersRight(10), cases).tolist() == [True, False, False, False, False, False, True]
+    assert excess[0] == pytest.approx(1.5)
+    assert np.isnan(excess[3:6]).all()

@@ -367,6 +367,10 @@ class Recipe:
                 frames = stimulus.reference(frames, step.params, capture or Capture.guess(frames))
         return frames
 
+    def shows_past(self, stimuli: Mapping[str, Stimulus]) -> bool:
+        """Tells whether a step shows earlier frames: pictures that the camera did take, of another moment."""
+        return any(shows_past(stimulus) for _, stimulus in self._with(stimuli))
+
     def moves_camera(self, stimuli: Mapping[str, Stimulus]) -> bool:
         """Tells whether a step moves the camera, so that the right answer moves too and `reference` differs from the frames."""
         return any(isinstance(stimulus, CameraMove) for _, stimulus in self._with(stimuli))

@@ -166,7 +166,7 @@ def picture_rule(config: Mapping[str, Any]) -> Rule:
     tolerance, threshold = _number(config.get("tolerance")), _number(config.get("threshold"))
     if relation == LABEL_MSE and isfinite(tolerance):
         return Rule(relation, f"{tolerance:g} × MSE of the originals", tolerance)
-    if relation == _STEERS and isfinite(tolerance):
+    if relation in {_STEERS, "steers-right"} and isfinite(tolerance):
         return Rule(relation, f"within {tolerance:g}°")
     if relation == _ANSWERS_ALIKE and isfinite(tolerance):
         return Rule(relation, f"within {with_unit(tolerance, plain(str(config.get('unit', '')), 20))}")

@@ -212,7 +212,7 @@ def start_run(
         device=str(config.get("device", "cpu")),
         seed=int(config.get("seed", 0)),
         hashes=campaign.hashes,
-        command=(Path(sys.argv[0]).name, *sys.argv[1:]),
+        command=(Path(sys.argv[0]).name.replace("__main__.py", "skidpad"), *sys.argv[1:]),
         subject=None if subject is None else subject_record(subject, *frame_shapes),
     )
     return Run.create(out, config, manifest) if schema is None else Run.create(out, config, manifest, schema)

@@ -94,6 +94,24 @@ class SteersAlike:
         return excess_of(deviation(answers), self.tolerated_rad, answers.mutant)
 
 
+@RELATIONS.register("steers-right")
+@dataclass(frozen=True, slots=True)
+class SteersRight(SteersAlike):
+    """The mutant must be steered as the human did, or as the original was: a finding is `within_deg` or more away from both.
+
+    So the answer is wrong and the stimulus made it so. A frame without a label, or on which the answer is wrong as it is, cannot be
+    judged: what happens there is not the stimulus's doing.
+    """
+
+    name: ClassVar[str] = "steers-right"
+
+    def excess(self, answers: Answers) -> FloatArray:
+        """Returns the smaller of the two differences divided by the tolerated one, (N,)."""
+        wrong, wrong_before = (np.abs(said - answers.label) for said in (answers.mutant, answers.original))
+        excess = excess_of(np.minimum(wrong, deviation(answers)), self.tolerated_rad, answers.mutant)
+        return np.where(wrong_before <= self.tolerated_rad, excess, np.nan)
+
+
 @RELATIONS.register("label-mse")
 @dataclass(frozen=True, slots=True)
 class LabelMse:

@@ -109,8 +109,8 @@ def _shared(room: int, least: Sequence[int], whole: Sequence[int]) -> list[int]:
     return [few + int(share * wish) for few, wish in zip(least, wishes, strict=True)]
 
 
-_ROWS, _TABLES = 20, 3
-"""What a terminal shows of a page: so many of its tables, each of at most so many rows; the report has the rest."""
+_ROWS, _TABLES, _LONGEST = 20, 3, 100
+"""What a terminal shows of a page: the first rows of its first tables, but of those that go on and on; the report has the rest."""
 
 
 def show_page(page: "Page") -> None:
@@ -122,8 +122,11 @@ def show_page(page: "Page") -> None:
         say(f"{line.label}: {line.value}{f' ({line.detail})' if line.detail else ''}")
     for remark in page.remarks:
         say(remark)
-    for each in [*page.lead_tables, *[found for found in page.tables if len(found.rows) <= _ROWS][:_TABLES]]:
-        table(each.title, each.columns, each.rows, each.numbers_from)
+    for each in (*page.lead_tables, *[found for found in page.tables if len(found.rows) <= _LONGEST][:_TABLES]):
+        shown = each.rows if each in page.lead_tables else each.rows[:_ROWS]
+        table(each.title, each.columns, shown, each.numbers_from)
+        if len(shown) < len(each.rows):
+            say(f"and {len(each.rows) - len(shown)} more rows in the report")
         if each.note:
             say(each.note)
     for command in page.commands:

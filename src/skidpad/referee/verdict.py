@@ -48,6 +48,9 @@ _BLANK_LEVELS = 4.0
 """Grey levels by which a picture with something in it varies."""
 _MOST_CLIPPED = 0.85
 """Share of the lower half that may be quite black or quite white, where it was less."""
+_DARK = 40.0
+"""Grey levels of a border; what is lighter and reaches down no further than the upper half may be the sky."""
+
 _LEAST_BORDER = 0.004
 """Share of the picture that an even-coloured corner must have to be a border."""
 _MIRRORED = 0.1
@@ -248,6 +251,8 @@ def _is_cut_off(before: NumpyFrames, after: NumpyFrames, found: NumpyFrames) -> 
     unexplained = border & ~explained & (np.abs(was.mean(axis=2) - levels_now) > 16.0)
     if np.count_nonzero(unexplained) < least:
         return False
+    if levels_now[border].mean() > _DARK and not unexplained[height // 2 :].any():
+        return False  # an even sky, grey in rain or white in the sun
     near = ring & (cv2.dilate(unexplained.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0)
     return bool(near.any()) and float(np.median(np.abs(levels_now[near] - levels_now[border].mean()))) > 12.0
 

@@ -241,7 +241,7 @@ class ProbeWork:
         campaign, sample = self._campaign, self._campaign.sample
         words, reasons = [""] * len(indices), [""] * len(indices)
         asked = np.flatnonzero(sample.looked_at[np.searchsorted(sample.indices, indices)])
-        if campaign.judge is None or not len(asked):
+        if campaign.judge is None or not len(asked) or recipe.shows_past(campaign.stimuli):
             return words, reasons
         camera = capture_of(campaign.drive, indices).camera
         pixel_map = recipe.pixel_map(campaign.stimuli, camera) if recipe.moves_camera(campaign.stimuli) else None

@@ -259,7 +259,7 @@ class DeepTest:
 
     def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:
         """Returns the referee for mutants of frames (N, height, width, 3) under a recipe; None where it is not asked."""
-        if not kinds_settings.asks_referee(self.settings.referee):
+        if not kinds_settings.asks_referee(self.settings.referee) or recipe.shows_past(self.stimuli):
             return None
         from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
 

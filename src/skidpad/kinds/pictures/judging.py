@@ -16,7 +16,7 @@ from skidpad.core.stimuli import Capture
 from skidpad.core.units import PlainUnit
 from skidpad.drives.capturing import earlier_of
 from skidpad.kinds.kind import MOST
-from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, SteersAlike
+from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, SteersAlike, SteersRight
 from skidpad.runs.records import ORIGINALS
 from skidpad.subjects.description import STEERING
 
@@ -159,20 +159,22 @@ def default_tolerance(relation: str, judged: JudgedOutput) -> float | None:
     if relation == AnswersAlike.name and judged.output.unit not in {PlainUnit.FRACTION, PlainUnit.PROBABILITY}:
         unit = judged.shown_unit or "the unit of its answers"
         raise SkidpadError(f"the relation {relation} needs a tolerance for {judged.name!r}; give --within in {unit}")
-    return {LabelMse.name: LAMBDA, SteersAlike.name: WITHIN_DEG, AnswersAlike.name: WITHIN_FRACTION}.get(relation)
+    return {LabelMse.name: LAMBDA, SteersAlike.name: WITHIN_DEG, SteersRight.name: WITHIN_DEG, AnswersAlike.name: WITHIN_FRACTION}.get(
+        relation
+    )
 
 
 def check_relation(relation: str, judged: JudgedOutput, drive: Drive) -> None:
     """Refuses a relation that cannot judge this output on this drive."""
     RELATIONS.get(relation)
     for_angles, for_others = f"use --relation {SteersAlike.name}", f"use --relation {DecidesAlike.name} or {AnswersAlike.name}"
-    if relation == LabelMse.name and not judged.is_steering:
+    if relation in {LabelMse.name, SteersRight.name} and not judged.is_steering:
         other = for_angles if judged.output.is_angle else for_others
         raise SkidpadError(
             f"the relation {relation} compares with the human's steering, and drives hold no labels of {judged.name!r}; {other}"
         )
-    if relation == LabelMse.name and not drive.has_labels:
-        raise lacks_labels(drive)
+    if relation in {LabelMse.name, SteersRight.name} and not drive.has_labels:
+        raise lacks_labels(drive, relation)
     if relation == SteersAlike.name and not judged.output.is_angle:
         raise SkidpadError(f"the relation {relation} takes degrees, and the output {judged.name!r} is no angle; {for_others}")
     if relation in {DecidesAlike.name, AnswersAlike.name} and judged.output.is_angle:
@@ -199,9 +201,9 @@ def relation_of(settings: DeepTestSettings, judged: JudgedOutput, drive: Drive, 
     return make(tolerance)
 
 
-def lacks_labels(drive: Drive) -> SkidpadError:
+def lacks_labels(drive: Drive, relation: str = LabelMse.name) -> SkidpadError:
     """Says that the relation cannot be used on this drive."""
     return SkidpadError(
-        f"the relation {LabelMse.name} compares with the human's steering, but {drive.name!r} has no frame with a label and a "
+        f"the relation {relation} compares with the human's steering, but {drive.name!r} has no frame with a label and a "
         f"finite answer; use --relation {SteersAlike.name}"
     )

@@ -19,7 +19,7 @@ from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.summary import EPSILON_RAD2, Summary, Untested, summarise, untested_frames
 from skidpad.oracles.doubts import DoubtKind, doubts_of
 from skidpad.oracles.error import scale_of
-from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike, fails_unchanged
+from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike, SteersRight, fails_unchanged
 from skidpad.page.arrows import MAX_LEAN_DEG
 from skidpad.page.charts import DeviationHistogram
 from skidpad.page.model import Headline, Page, Tone, doubt_words, run_page
@@ -72,6 +72,8 @@ def relation_sentence(relation: Relation, judged: JudgedOutput) -> str:
     if isinstance(relation, LabelMse):
         bound_deg = degrees(sqrt(relation.tolerated_rad2))
         return f"squared error against the label at most {relation.lambda_:g} x MSE of the originals (within {bound_deg:.2f} deg)"
+    if isinstance(relation, SteersRight):
+        return f"steers within {relation.within_deg:g} deg of the human or of its answer on the original"
     if isinstance(relation, SteersAlike):
         verb = "steers" if judged.is_steering else f"answers {judged.name}"
         return f"{verb} within {relation.within_deg:g} deg of its answer on the original"
@@ -122,6 +124,8 @@ def _kept_and_broken(relation: Relation, judged: JudgedOutput) -> tuple[str, str
     verb, answer = "steers" if judged.is_steering else f"answers {judged.name}", "its answer on the unchanged picture"
     if isinstance(relation, LabelMse):
         bound, whom, beyond = f"{_bound(degrees(sqrt(relation.tolerated_rad2)))}°", "the human", "more than {}"
+    elif isinstance(relation, SteersRight):
+        bound, whom, beyond = f"{relation.within_deg:g}°", f"the human and {answer}", "{} or more"
     elif isinstance(relation, SteersAlike):
         bound, whom, beyond = f"{relation.within_deg:g}°", answer, "{} or more"
     elif isinstance(relation, AnswersAlike):

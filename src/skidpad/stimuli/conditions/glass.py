@@ -423,11 +423,11 @@ _BLADE_REACH = 1.9
 class Wiper(PhysicalCondition):
     """Sweeps a wiper's blade of `width` (share of the picture's height) over the glass and back, `sweeps_per_min` times a minute."""
 
-    width: float | None = real(0.0, 0.5, 0.0)
+    width: float | None = real(0.0, 0.2, 0.0)
     sweeps_per_min: float | None = real(10.0, 70.0, 45.0)
     severities: ClassVar[tuple[Severity, ...]] = (
         Severity(
-            *("wiper", "width", "of height", 0.0, 0.5),
+            *("wiper", "width", "of height", 0.0, 0.2),
             others=Params(sweeps_per_min=45.0),
             attribute=GLASS,
             source="a blade of 3 cm is 0.1 of the view 30 cm before the lens; 45 sweeps a minute are the usual slow speed",

@@ -11,6 +11,9 @@ from skidpad.page.terminal import say
 FRAMES = 40
 """Of every tenth frame of a drive; with 330 mutants a frame, about half a minute on two cores."""
 
+WITHIN_DEG = 15.0
+"""Far enough that a person sees it: ten degrees of a steering wheel are hard to tell on a straight road."""
+
 CONDITIONS = ("fog", "rain", "dusk", "low-sun", "exposure", "motion-blur", "lens-dirt", "wiper", "camera-pitch", "camera-yaw")
 """What the limits are looked for of: weather, light, exposure, glass and mounting."""
 
@@ -28,7 +31,6 @@ def demo(
 ) -> None:
     """Test the network that comes with skidpad on a rendered drive: findings, its limits, reports; no download, no GPU."""
     from skidpad.kinds.limits.settings import LimitsSettings
-    from skidpad.kinds.pictures.judging import WITHIN_DEG
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.subjects.pretrained import pretrained
 

@@ -144,7 +144,9 @@ def _meaning(output: "Output") -> str:
             if output.axle is Axle.STEERING_WHEEL
             else f" of the road wheels, {output.ratio:g} of the steering wheel each"
         )
-    return f"{unit}{axle}{f', times {output.scale:g}' if output.scale != 1.0 else ''}"
+    bins = output.bins
+    of = f"the largest of {bins.count} bins from {bins.low:g} to {bins.high:g}, in " if output.numbers > 1 else ""
+    return f"{of}{unit}{axle}{f', times {output.scale:g}' if output.scale != 1.0 else ''}"
 
 
 def _shown(output: "Output", answer: float) -> float:

@@ -1,7 +1,7 @@
 """Episodes of LeRobot data sets: rows in Parquet, pictures in videos, what the numbers are called in meta/info.json.
 
 Reference: LeRobot's data set formats 2.0, 2.1 (a file for each episode) and 3.0 (files of many, and a table that says where each lies).
-Read with pyarrow and av: the package `lerobot` itself brings PyTorch Vision, diffusers, gymnasium and a pinned torch.
+Read with pyarrow and av: the package `lerobot` itself (0.4) pins torch and av and brings diffusers, torchvision, wandb and pyserial along.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _place(root: Path, version: str, episode: int, camera: str) -> _Place:
     if episode < 0:
         raise BadDriveError(f"episodes are numbered from 0; got episode={episode}")
     if version.startswith("v2"):
-        chunk, file = f"chunk-{episode // _EPISODES_IN_A_CHUNK:03d}", f"episode_{episode:06d}"
-        place = _Place(root / "data" / chunk / f"{file}.parquet", root / "videos" / chunk / camera / f"{file}.mp4")
+        chunk, name = f"chunk-{episode // _EPISODES_IN_A_CHUNK:03d}", f"episode_{episode:06d}"
+        place = _Place(root / "data" / chunk / f"{name}.parquet", root / "videos" / chunk / camera / f"{name}.mp4")
     elif version.startswith("v3"):
         place = _listed_place(root, episode, camera)
     else:

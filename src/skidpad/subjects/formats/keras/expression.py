@@ -53,7 +53,7 @@ class Expression(nn.Module):
     """Applies an expression to every number of its input; one that resizes takes pictures, (N, channels, height, width).
 
     size: the height and width to which it resizes. `resize` is tf.image.resize of TensorFlow 2, `resize_tf1` tf.image.resize_images of
-    TensorFlow 1, which takes its pixels half a pixel further up and left; both are bilinear and neither smooths what it shrinks.
+    TensorFlow 1, which takes the upper left pixel of those it shrinks to one; both are bilinear and neither smooths what it shrinks.
     """
 
     def __init__(self, text: str, layer: str) -> None:

@@ -1,6 +1,7 @@
 """Donkey's pilots as TensorFlow Lite files and in bins; what TensorFlow answers is in the files beside `tflite_files/make.py`."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,18 @@ def test_whole_number_inputs_and_answers_are_scaled(said: dict[str, np.ndarray])
     answers, activations = network.record(inputs)
     np.testing.assert_allclose(activations.values[:, :12], said["values"], atol=0.1)
     np.testing.assert_allclose(answers[0], angle, atol=0.02)
+
+
+def test_threads_and_batches_change_no_answer(said: dict[str, np.ndarray]) -> None:
+    pytest.importorskip("ai_edge_litert")
+    network = tflite.open_tflite(FILES / "pilot.tflite", described("pilot.tflite"), "cpu", NeuronUnit.FILTER)
+    inputs = torch.from_numpy(said["frames"] / np.float32(255))
+    whole, values = network.record(inputs)
+    with ThreadPoolExecutor(3) as pool:
+        parts = list(pool.map(lambda place: network.record(inputs[place : place + 1]), [0, 1, 2, 3] * 5))
+    for place, (answers, activations) in zip([0, 1, 2, 3] * 5, parts, strict=True):
+        torch.testing.assert_close(answers[0], whole[0][place : place + 1], rtol=0, atol=0)
+        torch.testing.assert_close(activations.values, values.values[place : place + 1], rtol=0, atol=0)
 
 
 def test_the_elements_of_maps_are_ordered_as_in_other_formats(said: dict[str, np.ndarray]) -> None:

@@ -13,8 +13,9 @@ from drive_files import ANGLES, CLOCKS, STAMPS, picture, write_folder, write_sim
 from hypothesis import given
 from hypothesis import strategies as st
 from recording_files import write_mcap, write_ros1
-from video_files import write_video
+from video_files import smooth_picture, write_lerobot, write_video
 
+from skidpad.core.errors import BadDriveError, SkidpadError
 from skidpad.drives import READERS, Drive, ProblemKind, drive_warnings, open_drive
 from skidpad.drives.pictures import frame_id_of, natural_key, times_of
 from skidpad.drives.readers import ADJUSTING, SLICING
@@ -35,6 +36,7 @@ EXAMPLES: dict[str, Callable[[Path], str]] = {
     "rosbag": lambda folder: f"{write_ros1(folder / 'drive.bag')}?image=/camera&steering=/steering_report&field=steering_wheel_angle",
     "mcap": lambda folder: f"{write_mcap(folder / 'drive.mcap')}?unit=deg",
     "video": _video,
+    "lerobot": lambda folder: f"{write_lerobot(folder / 'set', ANGLES, 'v3.0')}?episode=1&unit=deg",
     "rendered": lambda _: "?frames=7&seed=3",
 }
 
@@ -260,3 +262,35 @@ def test_frame_ids_come_from_any_path() -> None:
     texts = ["a/b/x.jpg", "C:\\a\\x.PNG", " x ", "x.jpeg", "x"]
     assert [frame_id_of(text) for text in texts] == ["x"] * 5
     assert frame_id_of("1.5") == "1.5"
+
+
+@pytest.mark.parametrize("version", ["v2.0", "v2.1", "v3.0"])
+@pytest.mark.parametrize("episode", [0, 1])
+def test_an_episode_of_lerobot(version: str, episode: int, tmp_path: Path) -> None:
+    folder = write_lerobot(tmp_path / "set", ANGLES, version)
+    drive = open_drive(f"{folder}?episode={episode}&unit=scaled25&axle=road-wheel&sign=-1")
+    np.testing.assert_allclose(drive.steering_rad, -np.radians(25.0) * 14.8 * np.array(ANGLES), rtol=1e-6)
+    assert (drive.name, len(drive), drive.problems) == (f"set-{episode}", 7, ())
+    assert drive.rate_hz == pytest.approx(20)
+    first = 7 * episode if version == "v3.0" else 0  # version 3 has both episodes in one video
+    for place in (3, 0, 6):
+        assert np.abs(np.asarray(drive.frame(place), int) - smooth_picture(first + place).astype(int)).mean() < 6
+
+
+def test_a_lerobot_data_set_that_leaves_a_choice_names_it(tmp_path: Path) -> None:
+    folder = write_lerobot(tmp_path / "set", ANGLES)
+    info = folder / "meta" / "info.json"
+    for options, match in (
+        ("", "say the unit"),
+        ("?unit=deg&episode=2", r"episode 2 of .* has no file data.chunk-000.episode_000002\.parquet"),
+        ("?unit=deg&steering=action.stering", "did you mean 'action.steering'"),
+        ("?unit=deg&camera=observation.images.fron", "did you mean 'observation.images.front'"),
+    ):
+        with pytest.raises(SkidpadError, match=match):
+            open_drive(f"{folder}{options}")
+    np.testing.assert_allclose(open_drive(f"{folder}?unit=rad&steering=action.0").steering_rad, 0.5)
+    whole = info.read_text()
+    for said, wrong, match in (("steering", "wheel", "no numbers .* speak of steering"), ("v2.1", "v1.6", "versions 2 and 3 are read")):
+        info.write_text(whole.replace(said, wrong))
+        with pytest.raises(BadDriveError, match=match):
+            open_drive(f"{folder}?unit=deg")

@@ -138,14 +138,10 @@ def test_an_archive_under_the_wrong_format_names_the_right_one(tmp_path: Path) -
 def test_files_of_tensorflow_name_the_converter(format_: Format | None, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "saved_model.pb").write_bytes(b"\x08\x01\x12\x00")
-    (tmp_path / "net.tflite").write_bytes(b"\x1c\x00\x00\x00TFL3")
-    (tmp_path / "lite.onnx").write_bytes(b"\x1c\x00\x00\x00TFL3")
     (tmp_path / "graph.pb").write_bytes(b"\n\x05abcde")
     for file, option in (
         ("saved", "--saved-model .*saved"),
         ("saved/saved_model.pb", "--saved-model .*saved"),
-        ("net.tflite", r"--tflite .*net\.tflite"),
-        ("lite.onnx", r"--tflite .*lite\.onnx"),
         ("graph.pb", r"--graphdef .*graph\.pb --inputs"),
     ):
         subject = tmp_path / file if format_ is None else described(tmp_path, file, format_)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import h5py
 import numpy as np
 import pytest
@@ -297,3 +298,41 @@ def test_maps_keep_their_order_from_layer_to_layer(tmp_path: Path) -> None:
     net = rebuilt(write_h5(tmp_path / "net.h5", layers, (8, 8, 3)))
     assert list(net.layers) == ["arranged", *(f"layer_{number}" for number in range(1, 8)), "arranged_"]
     assert sequential(layers, (8, 8, 3))["class_name"] == "Sequential"
+
+
+def tf1_resized(pictures: np.ndarray, height: int, width: int) -> np.ndarray:
+    """tf.image.resize_images of TensorFlow 1: the source of a pixel is its number times the ratio of the sizes."""
+    rows, columns = np.arange(height) * pictures.shape[1] / height, np.arange(width) * pictures.shape[2] / width
+    top, left = rows.astype(int), columns.astype(int)
+    bottom, right = np.minimum(top + 1, pictures.shape[1] - 1), np.minimum(left + 1, pictures.shape[2] - 1)
+    down, across = (rows - top)[None, :, None, None], (columns - left)[None, None, :, None]
+    upper = pictures[:, top][:, :, left] * (1 - across) + pictures[:, top][:, :, right] * across
+    lower = pictures[:, bottom][:, :, left] * (1 - across) + pictures[:, bottom][:, :, right] * across
+    return upper * (1 - down) + lower * down
+
+
+@pytest.mark.parametrize("name", ["resize", "resize_tf1"])
+def test_a_lambda_may_be_said_to_resize(name: str, tmp_path: Path) -> None:
+    weights = np.random.default_rng(4).normal(size=(5 * 4 * 3, 1)).astype("f4")
+    layers = [Toy("Lambda", {}), Toy("Flatten", {}), Toy("Dense", {"units": 1}, (("kernel", weights), ("bias", np.zeros(1, "f4"))))]
+    file = write_h5(tmp_path / "net.h5", layers, (12, 9, 3))
+    pictures = np.random.default_rng(3).random((2, 12, 9, 3)).astype("f4")
+    found = rebuilt(file, {"layer_1": f"{name}(x, 5, 4) * 2 - 1"})(torch.from_numpy(pictures)).numpy()
+    if name == "resize":
+        small = np.stack([cv2.resize(picture, (4, 5), interpolation=cv2.INTER_LINEAR) for picture in pictures])  # half-pixel centres
+    else:
+        small = tf1_resized(pictures, 5, 4)
+    np.testing.assert_allclose(found, (small * 2 - 1).reshape(2, -1) @ weights, atol=1e-4)
+
+
+def test_a_lambda_may_be_said_to_standardise(tmp_path: Path) -> None:
+    layers = [
+        Toy("Lambda", {}),
+        Toy("Flatten", {}),
+        Toy("Dense", {"units": 1}, (("kernel", np.eye(24, 1, dtype="f4")), ("bias", np.zeros(1, "f4")))),
+    ]
+    file = write_h5(tmp_path / "net.h5", layers, (4, 2, 3))
+    pictures = np.random.default_rng(3).random((2, 4, 2, 3)).astype("f4")
+    expected = [(picture[0, 0, 0] - picture.mean()) / picture.std() for picture in pictures]
+    found = rebuilt(file, {"layer_1": "standardise(x)"})(torch.from_numpy(pictures)).numpy()
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-5)

@@ -9,8 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.subjects import preprocess
-from skidpad.subjects.description import Colour, Crop, InputSpec, Layout, Range
+from skidpad.subjects.description import (
+    Colour,
+    Crop,
+    Equalise,
+    EqualisedChannels,
+    Equaliser,
+    History,
+    HistoryKind,
+    InputSpec,
+    Layout,
+    Range,
+    Size,
+    Undistort,
+)
 from skidpad.subjects.preprocess import TOLERANCE_LEVELS, Preprocessor
+from skidpad.subjects.windows import Assembler
 
 CPU = torch.device("cpu")
 
@@ -161,3 +175,96 @@ def test_recorded_frames_are_resized_by_the_plain_definition() -> None:
     frames = np.stack([cv2.cvtColor(cv2.imread(str(file)), cv2.COLOR_BGR2RGB) for file in files])
     spec = InputSpec(200, 66, crop=Crop(top=0.4))
     assert levels_apart(Preprocessor(spec, CPU).shrink(frames).numpy(), reference(frames, spec)) <= TOLERANCE_LEVELS
+
+
+def shrunk(frames: np.ndarray, **said: object) -> np.ndarray:
+    spec = InputSpec(frames.shape[2], frames.shape[1], **said)  # type: ignore[arg-type]
+    before = frames.copy()
+    small = Preprocessor(spec, CPU).shrink(frames).numpy()
+    np.testing.assert_array_equal(frames, before)
+    return small
+
+
+def test_swapped_colour_channels_are_opencvs() -> None:
+    frames = smooth(2, 20, 30)
+    yuv = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2YUV) for frame in frames])
+    np.testing.assert_array_equal(shrunk(frames, colour=Colour.YUV_SWAPPED), yuv[..., [0, 2, 1]])
+    swapped = np.stack([cv2.cvtColor(frame, cv2.COLOR_BGR2YUV) for frame in frames])
+    np.testing.assert_array_equal(shrunk(frames, colour=Colour.YUV_OF_BGR), swapped)
+    for colour in (Colour.YUV_SWAPPED, Colour.YUV_OF_BGR):
+        floats = preprocess._recolour_in_floats(torch.from_numpy(frames), colour).numpy()
+        assert levels_apart(floats, shrunk(frames, colour=colour)) <= TOLERANCE_LEVELS
+
+
+@pytest.mark.parametrize("kind", list(Equaliser))
+@pytest.mark.parametrize("colour", [Colour.RGB, Colour.BGR, Colour.GREY, Colour.YUV, Colour.HSV])
+@pytest.mark.parametrize("channels", list(EqualisedChannels))
+def test_equalisation_is_opencvs_on_the_brightness_or_on_each_channel(kind: Equaliser, colour: Colour, channels: EqualisedChannels) -> None:
+    frames = (smooth(2, 32, 48) // 3).astype(np.uint8)
+    found = shrunk(frames, colour=colour, equalise=Equalise(kind, channels, 3.0, 4))
+    plane = cv2.createCLAHE(3.0, (4, 4)).apply if kind is Equaliser.CLAHE else cv2.equalizeHist
+    plain = shrunk(frames, colour=colour)
+    for picture, before in zip(found, plain, strict=True):
+        if channels is EqualisedChannels.EACH:
+            expected = np.dstack([plane(np.ascontiguousarray(before[..., place])) for place in range(before.shape[-1])])
+        elif colour in {Colour.RGB, Colour.BGR}:
+            there, back = {
+                Colour.RGB: (cv2.COLOR_RGB2YUV, cv2.COLOR_YUV2RGB),
+                Colour.BGR: (cv2.COLOR_BGR2YUV, cv2.COLOR_YUV2BGR),
+            }[colour]
+            yuv = cv2.cvtColor(before, there)
+            yuv[..., 0] = plane(np.ascontiguousarray(yuv[..., 0]))
+            expected = cv2.cvtColor(yuv, back)
+        else:
+            expected = before.copy()
+            place = 2 if colour is Colour.HSV else 0
+            expected[..., place] = plane(np.ascontiguousarray(before[..., place]))
+        np.testing.assert_array_equal(picture, expected)
+    assert levels_apart(found, plain) > 10
+
+
+def test_frames_are_straightened_as_by_opencv_before_all_else() -> None:
+    frames = smooth(2, 48, 64)
+    camera = Undistort(Size(128, 96), 100.0, 90.0, 63.0, 47.0, (-0.3, 0.1, 0.001, -0.002, 0.0))
+    matrix = np.array([[50.0, 0.0, 31.5], [0.0, 45.0, 23.5], [0.0, 0.0, 1.0]])
+    straight = np.stack([cv2.undistort(frame, matrix, np.array(camera.coefficients)) for frame in frames])
+    assert levels_apart(straight, frames) > 10
+    assert levels_apart(shrunk(frames, undistort=camera), straight) <= TOLERANCE_LEVELS
+    spec = InputSpec(20, 10, crop=Crop(top=0.5), undistort=camera)
+    plain = InputSpec(20, 10, crop=Crop(top=0.5))
+    assert levels_apart(Preprocessor(spec, CPU).shrink(frames).numpy(), Preprocessor(plain, CPU).shrink(straight).numpy()) <= 1
+
+
+def test_a_crop_may_come_after_a_first_resizing() -> None:
+    frames = smooth(2, 96, 128)
+    whole = Preprocessor(InputSpec(64, 48), CPU).shrink(frames).numpy()
+    spec = InputSpec(64, 30, crop=Crop(top=18 / 48), resize_first=Size(64, 48))
+    np.testing.assert_array_equal(Preprocessor(spec, CPU).shrink(frames).numpy(), whole[:, 18:])
+    again = InputSpec(20, 10, crop=Crop(top=18 / 48), resize_first=Size(64, 48))
+    expected = Preprocessor(InputSpec(20, 10), CPU).shrink(np.ascontiguousarray(whole[:, 18:])).numpy()
+    np.testing.assert_array_equal(Preprocessor(again, CPU).shrink(frames).numpy(), expected)
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_every_picture_is_standardised_by_itself(layout: Layout) -> None:
+    frames = np.concatenate([smooth(2, 12, 16), np.full((1, 12, 16, 3), 77, np.uint8)])
+    seen = Preprocessor(InputSpec(16, 12, layout=layout, standardise=True), CPU)
+    small = seen.shrink(frames)
+    for values in (seen.normalise(small), seen.maps(small)):
+        pictures = values.numpy() if layout is Layout.NHWC else values.numpy().transpose(0, 2, 3, 1)
+        scaled = frames.astype(np.float64) / 255.0
+        mean, deviation = (part(scaled, (1, 2, 3), keepdims=True) for part in (np.mean, np.std))
+        # the formula of tf.image.per_image_standardization
+        expected = (scaled - mean) / np.maximum(deviation, 1.0 / np.sqrt(12 * 16 * 3))
+        np.testing.assert_allclose(pictures, expected, atol=1e-4)
+    np.testing.assert_allclose(pictures[2], 0.0, atol=1e-4)
+
+
+def test_the_frames_of_a_window_are_standardised_where_they_go_in() -> None:
+    frames = smooth(3, 12, 16)
+    for kind, pictures in ((HistoryKind.STACK, 1), (HistoryKind.RECURRENT, 2)):
+        assembler = Assembler(InputSpec(16, 12, standardise=True, history=History(2, kind)), CPU)
+        small, windows = assembler.windows(frames)
+        inputs = assembler.inputs(small, windows).reshape(2, pictures, -1)
+        np.testing.assert_allclose(inputs.mean(2), 0.0, atol=1e-5)
+        np.testing.assert_allclose(inputs.std(2, correction=0), 1.0, atol=1e-4)

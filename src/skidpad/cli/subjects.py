@@ -14,6 +14,8 @@ from skidpad.core.units import Axle
 from skidpad.page.terminal import facts, harmless, print_json, progress_bar, say, say_lines, table, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from skidpad.core.images import FloatArray, NumpyFrames
     from skidpad.drives.drive import Drive
     from skidpad.oracles.error import PredictionError
@@ -123,6 +125,7 @@ def _rows(subject: "Subject", parameters: int | None, answers: "FloatArray") -> 
         ("architecture", description.architecture),
         ("input", f"{spec.width_px} x {spec.height_px} px, {spec.colour.value}, {spec.layout.value}, 0..255 as {low} to {high}"),
         ("crop", ", ".join(f"{side} {share:.0%}" for side, share in cut.items()) or None),
+        ("prepared by", ", ".join(_preparation(spec)) or None),
         ("memory", memory),
         ("parameters", parameters),
         ("neurons", sum(layer.neurons for layer in subject.layers) or None),
@@ -132,6 +135,18 @@ def _rows(subject: "Subject", parameters: int | None, answers: "FloatArray") -> 
         (f"{output.name} on grey", _worded(output, answer)) for output, answer in zip(description.outputs, answers.tolist(), strict=True)
     ]
     return [*rows, ("sha256", subject.sha256)]
+
+
+def _preparation(spec: "InputSpec") -> "Iterator[str]":
+    """Names what few networks want besides a crop, a size, colours and a range, in order."""
+    if spec.undistort is not None:
+        yield "undistortion"
+    if spec.resize_first is not None:
+        yield f"resizing to {spec.resize_first.width_px} x {spec.resize_first.height_px} px before the crop"
+    if spec.equalise is not None:
+        yield f"equalisation ({spec.equalise.kind.value}, {spec.equalise.channels.value})"
+    if spec.standardise:
+        yield "standardisation of each picture"
 
 
 def _meaning(output: "Output") -> str:
@@ -144,7 +159,9 @@ def _meaning(output: "Output") -> str:
             if output.axle is Axle.STEERING_WHEEL
             else f" of the road wheels, {output.ratio:g} of the steering wheel each"
         )
-    return f"{unit}{axle}{f', times {output.scale:g}' if output.scale != 1.0 else ''}"
+    bins = output.bins
+    of = f"the largest of {bins.count} bins from {bins.low:g} to {bins.high:g}, in " if output.numbers > 1 else ""
+    return f"{of}{unit}{axle}{f', times {output.scale:g}' if output.scale != 1.0 else ''}"
 
 
 def _shown(output: "Output", answer: float) -> float:

@@ -191,6 +191,7 @@ READERS: Registry[Callable[[], Reader]] = Registry(
         "skidpad.drives.rosbag",
         "skidpad.drives.mcap",
         "skidpad.drives.video",
+        "skidpad.drives.lerobot",
         "skidpad.worlds.rendered",
     ),
 )

@@ -18,6 +18,7 @@ MAX_INPUT_NUMBERS = 2**27
 MAX_HISTORY_FRAMES = 1000
 MAX_TIMEOUT_S = 86_400.0
 MAX_RESTARTS = 1000
+MAX_BINS = 1000
 MAX_RATIO = 100.0
 """Road cars steer with 10 to 25."""
 
@@ -31,6 +32,7 @@ class Format(Enum):
     EXPORT = "export"
     ONNX = "onnx"
     KERAS = "keras"
+    TFLITE = "tflite"
     BOX = "box"
 
     @property
@@ -40,18 +42,31 @@ class Format(Enum):
 
 
 class Colour(Enum):
-    """The colour space of the network's input; channels are bytes, as OpenCV writes them (hue is 0..179)."""
+    """The colour space of the network's input; channels are bytes, as OpenCV writes them (hue is 0..179).
+
+    yuv-swapped has the two colour channels of yuv the other way round; yuv-of-bgr is computed as if red were blue and blue red, as by code
+    that takes what cv2.imread gives for RGB.
+    """
 
     RGB = "rgb"
     BGR = "bgr"
     GREY = "grey"
     YUV = "yuv"
+    YUV_SWAPPED = "yuv-swapped"
+    YUV_OF_BGR = "yuv-of-bgr"
     HSV = "hsv"
 
     @property
     def channels(self) -> int:
         """How many channels a picture has in this colour space."""
         return 1 if self is Colour.GREY else 3
+
+
+class Decode(Enum):
+    """How an output is read from the network's numbers: one number as it is, or the strongest of several bins."""
+
+    NUMBER = "number"
+    BINS = "bins"
 
 
 class Layout(Enum):
@@ -121,9 +136,79 @@ class History:
             raise BadSubjectError(f"a history of kind {self.kind.value!r} cannot have {self.frames} frames; write frames = 1")
 
 
+class Equaliser(Enum):
+    """How the levels of a picture are spread over 0..255: over the whole picture at once, or tile by tile with limited contrast."""
+
+    HISTOGRAM = "histogram"
+    CLAHE = "clahe"
+
+
+class EqualisedChannels(Enum):
+    """What is equalised: the brightness (Y, V or grey; of RGB by way of YUV), or every channel by itself."""
+
+    BRIGHTNESS = "brightness"
+    EACH = "each"
+
+
+@dataclass(frozen=True, slots=True)
+class Equalise:
+    """Equalisation of the levels by OpenCV, at the network's size and in its colours; the last two are CLAHE's."""
+
+    kind: Annotated[Equaliser, Mark.REQUIRED] = Equaliser.HISTOGRAM
+    channels: EqualisedChannels = EqualisedChannels.BRIGHTNESS
+    clip_limit: float = 2.0
+    tiles: int = 8
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.clip_limit <= 1000.0 or not 1 <= self.tiles <= 64:
+            raise BadSubjectError(
+                f"CLAHE takes a clip_limit above 0, as 2.0, and 1 to 64 tiles a side; got clip_limit = {self.clip_limit:g}, "
+                f"tiles = {self.tiles}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size in pixels."""
+
+    width_px: int
+    height_px: int
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
+            raise BadSubjectError(f"sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}")
+
+
+@dataclass(frozen=True, slots=True)
+class Undistort:
+    """The camera that frames were taken with, as OpenCV's calibration gives it; frames are straightened before all else.
+
+    size: of the pictures that it was calibrated with; frames of another size are taken for the same view. coefficients: k1, k2, p1, p2
+    and those after them.
+    """
+
+    size: Size
+    fx_px: float
+    fy_px: float
+    cx_px: float
+    cy_px: float
+    coefficients: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        numbers = (self.fx_px, self.fy_px, self.cx_px, self.cy_px, *self.coefficients)
+        if not all(map(isfinite, numbers)) or self.fx_px <= 0.0 or self.fy_px <= 0.0:
+            raise BadSubjectError(f"a camera has finite numbers and focal lengths above 0; got {self}")
+        if len(self.coefficients) not in {4, 5, 8, 12, 14}:
+            raise BadSubjectError(f"a lens has 4, 5, 8, 12 or 14 coefficients, as OpenCV counts them; got {len(self.coefficients)}")
+
+
 @dataclass(frozen=True, slots=True)
 class InputSpec:
     """What the network sees: the one path from frames to input, for original and mutant alike.
+
+    The order is: undistort, resize_first, crop, resize to width_px and height_px, colour, equalise, range, standardise, layout.
+    resize_first: the size to which frames are brought before the crop, where the training cut after a first resizing. standardise: each
+    picture minus its mean, divided by its deviation, as tf.image.per_image_standardization does.
 
     frame_aspect: width over height of the frames that it was trained on, before the crop; it changes no answer, and says whether
     another drive's frames reach the network in the same proportions.
@@ -137,6 +222,10 @@ class InputSpec:
     layout: Layout = Layout.NCHW
     history: History = History()
     frame_aspect: float | None = None
+    undistort: Undistort | None = None
+    resize_first: Size | None = None
+    equalise: Equalise | None = None
+    standardise: bool = False
 
     def __post_init__(self) -> None:
         if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
@@ -165,11 +254,35 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Bins:
+    """Numbers that each stand for a value, evenly spaced from `low` for the first to `high` for the last.
+
+    Reference: donkeycar, utils.py, linear_unbin; its steering has 15 bins from -1 to 1.
+    """
+
+    count: int = 15
+    low: float = -1.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.count <= MAX_BINS:
+            raise BadSubjectError(f"an output has 2 to {MAX_BINS} bins; got count = {self.count}")
+        if not (isfinite(self.low) and isfinite(self.high) and self.low < self.high):
+            raise BadSubjectError(f"bins go from a low to a higher value, as low = -1.0, high = 1.0; got {self.low:g} and {self.high:g}")
+
+    @property
+    def step(self) -> float:
+        """How far apart the values of two neighbours are."""
+        return (self.high - self.low) / (self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
-    """One number of the network's answer; `answer * scale` is in `unit` (None where nobody says what it is).
+    """One value of the network's answer; `answer * scale` is in `unit` (None where nobody says what it is).
 
     A negative scale flips the sign, for networks trained with left and right the other way round. An angle is of `axle`; where that
-    is the road wheels, `ratio` says how many degrees of the steering wheel turn them by one.
+    is the road wheels, `ratio` says how many degrees of the steering wheel turn them by one. With `decode` as bins the network gives a
+    number for each of `bins`, and the answer is the value of the largest.
     """
 
     name: Text
@@ -177,6 +290,8 @@ class Output:
     scale: float = 1.0
     axle: Axle = Axle.STEERING_WHEEL
     ratio: float = STEERING_RATIO
+    decode: Decode = Decode.NUMBER
+    bins: Bins = Bins()
 
     def __post_init__(self) -> None:
         if not isfinite(self.scale) or self.scale == 0.0:
@@ -191,6 +306,8 @@ class Output:
             )
         if self.axle is Axle.ROAD_WHEEL and not self.is_angle:
             raise BadSubjectError(f"output {self.name!r} is no angle, so it is of no axle; give it a unit of angles, or remove axle")
+        if self.decode is Decode.NUMBER and self.bins != Bins():
+            raise BadSubjectError(f'output {self.name!r} has bins, so it must be decoded; write decode = "bins", or remove bins')
         if self.axle is Axle.STEERING_WHEEL and self.ratio != STEERING_RATIO:
             raise BadSubjectError(
                 f"output {self.name!r} has a ratio, which is for angles of the road wheels; "
@@ -201,6 +318,11 @@ class Output:
     def is_angle(self) -> bool:
         """Whether the answer is an angle, which is radians inside and degrees at the surface."""
         return isinstance(self.unit, AngleUnit)
+
+    @property
+    def numbers(self) -> int:
+        """How many of the network's numbers it is read from."""
+        return self.bins.count if self.decode is Decode.BINS else 1
 
     @property
     def per_answer(self) -> float:
@@ -253,6 +375,8 @@ class Description:
             raise BadSubjectError('a black box has format = "box" and a table [box]; other formats have neither')
         if self.box is not None and self.file:
             raise BadSubjectError(f"a black box has no file; remove file = {self.file!r}")
+        if self.box is not None and any(output.decode is Decode.BINS for output in self.outputs):
+            raise BadSubjectError('a black box decodes its own bins and answers one number for each output; remove decode = "bins"')
         names = [output.name for output in self.outputs]
         if not names:
             raise BadSubjectError(f'a subject needs an output; write [[outputs]] with name = "{STEERING}" and unit = "rad"')

@@ -11,7 +11,7 @@ from skidpad.core import files, toml
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.settings import plain, read
 from skidpad.core.units import AngleUnit, Axle
-from skidpad.subjects.description import STEERING, Description, Format
+from skidpad.subjects.description import STEERING, Decode, Description, Format
 
 
 def minimal_description(file: str, format_: Format) -> str:
@@ -94,14 +94,18 @@ def left_to_default(data: Mapping[str, object]) -> tuple[str, ...]:
 def format_description(description: Description) -> str:
     """Writes a description as TOML, so that `parse_description` gives the same one back.
 
-    Every key is spelled out but those of road wheels and of the frames' aspect, which few descriptions have: without them a
+    Every key is spelled out but those that few descriptions have, as those of road wheels, bins and equalisation: without them a
     description has the hash that it had before there were such keys, and what was run with it can go on.
     """
     table = plain(description)
     table["input"] = {"width_px": 0, "height_px": 0, "colour": "", "layout": "", "crop": {}, **table["input"]}  # the order that hashes know
+    if not description.input.standardise:
+        del table["input"]["standardise"]
     for output in table["outputs"]:
         if output["axle"] == Axle.STEERING_WHEEL.value:
             del output["axle"], output["ratio"]
+        if output["decode"] == Decode.NUMBER.value:
+            del output["decode"], output["bins"]
     if description.box:
         del table["file"]
         table["box"] = {key: value for key, value in table["box"].items() if value != []}

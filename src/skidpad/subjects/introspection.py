@@ -11,13 +11,27 @@ import torch
 
 from skidpad.core import toml
 from skidpad.core.errors import BadSubjectError
+from skidpad.core.settings import plain
 from skidpad.core.units import AngleUnit, PlainUnit
-from skidpad.subjects.description import STEERING, Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output
+from skidpad.subjects.description import (
+    STEERING,
+    Bins,
+    Colour,
+    Decode,
+    Description,
+    Format,
+    History,
+    HistoryKind,
+    InputSpec,
+    Layout,
+    Output,
+)
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras.building import read_model
 from skidpad.subjects.formats.keras.opening import read_contents, readable, stated_shape
 from skidpad.subjects.formats.onnx.reading import read_model as read_onnx
 from skidpad.subjects.formats.recognition import format_of, refuse_foreign
+from skidpad.subjects.formats.tflite import read_tflite
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
 from skidpad.subjects.network import CANNOT_RUN, TorchNetwork
 from skidpad.subjects.windows import described_shape, picture_layout
@@ -53,6 +67,11 @@ def stated(file: Path, format_: Format) -> Stated:
 def _of_onnx(file: Path) -> Stated:
     model = read_onnx(file)
     return Stated(shape=None if model.input.shape is None else model.input.shape[1:], outputs=model.outputs)
+
+
+def _of_tflite(file: Path) -> Stated:
+    model = read_tflite(file)
+    return Stated(shape=model.shape[1:], outputs=model.outputs)
 
 
 def _of_keras(file: Path) -> Stated:
@@ -124,6 +143,7 @@ _READERS: Mapping[Format, Callable[[Path], Stated]] = {
     Format.ONNX: _of_onnx,
     Format.EXPORT: lambda file: Stated(shape=read_exported(file).input_shape[1:]),
     Format.KERAS: _of_keras,
+    Format.TFLITE: _of_tflite,
     Format.TORCHSCRIPT: _of_torchscript,
     Format.SAFETENSORS: lambda file: _of_weights(file, read_safetensors(file)),
     Format.STATE_DICT: lambda file: _of_weights(file, read_state_dict(file)),
@@ -169,7 +189,10 @@ class Proposal:
         lines += ["", "[input]", *self._input_lines()]
         for output in described.outputs:
             unit = {"unit": output.unit.value} if output.unit is not None else {}
-            lines += ["", "[[outputs]]", *toml.dumps({"name": output.name, **unit}).splitlines()]
+            lines += ["", "[[outputs]]", *toml.dumps({"name": output.name}).splitlines()]
+            if output.decode is Decode.BINS:
+                lines += [f'decode = "{output.decode.value}"', f"bins = {_inline(plain(output.bins))}  # guess: low and high"]
+            lines += toml.dumps(unit).splitlines()
             lines[-1] += (
                 "  # guess: look at what the training called its target, in what unit, of which wheel"
                 if output is described.outputs[0]
@@ -212,7 +235,7 @@ def propose(file: Path) -> Proposal:
         return Proposal(blank, guesses, notes, said.lambdas)
     found, answers, notes = tried
     described = replace(found, outputs=_outputs(said.outputs, answers), lambdas=())
-    return Proposal(described, guesses, (*said.notes, *notes, *_class_notes(answers)), said.lambdas)
+    return Proposal(described, guesses, (*said.notes, *notes, *_class_notes(answers, described.outputs)), said.lambdas)
 
 
 def _check_picture(file: Path, said: Stated) -> None:
@@ -290,6 +313,9 @@ def _outputs(names: Sequence[str], answers: Sequence[int]) -> tuple[Output, ...]
     if not answers:
         return _named(names)
     heads = list(names) if len(names) == len(answers) else ["" for _ in answers]
+    binned = [_binned(name, count) for name, count in zip(heads, answers, strict=True)]
+    if all(binned):
+        return tuple(output for output in binned if output is not None)
     if any(count > _MOST_CONTROLS for count in answers):
         return tuple(Output(f"output_{place + 1}") for place in range(sum(answers)))
     return _named(
@@ -297,13 +323,21 @@ def _outputs(names: Sequence[str], answers: Sequence[int]) -> tuple[Output, ...]
     )
 
 
-def _class_notes(answers: Sequence[int]) -> tuple[str, ...]:
+def _binned(name: str, count: int) -> Output | None:
+    """Takes several numbers under the name of a control for its bins, as Donkey's categorical pilots answer."""
+    row = next((row for words, row in _KNOWN_OUTPUTS if any(word in name.lower() for word in words)), None)
+    if row is None or count <= _MOST_CONTROLS:
+        return None
+    return replace(row, decode=Decode.BINS, bins=Bins(count, -1.0 if row.is_angle else 0.0))
+
+
+def _class_notes(answers: Sequence[int], outputs: Sequence[Output]) -> tuple[str, ...]:
     most = max(answers, default=0)
     note = (
-        f"The network answers {most} numbers at once, which look like the probabilities of classes: none of them is the steering. "
-        'A black box (format = "box") can turn them into an angle; or name one of the outputs "steering" if it is.'
+        f"The network answers {most} numbers at once, which look like the probabilities of classes. "
+        'If they are bins of the steering, write one [[outputs]] with decode = "bins" and the values of the first and last bin.'
     )
-    return (note,) if most > _MOST_CONTROLS else ()
+    return (note,) if most > _MOST_CONTROLS and not all(output.decode is Decode.BINS for output in outputs) else ()
 
 
 def _named(names: Sequence[str]) -> tuple[Output, ...]:

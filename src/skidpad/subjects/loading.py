@@ -26,6 +26,7 @@ from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.onnx import open_onnx, weight_files
 from skidpad.subjects.formats.recognition import BROKEN, WAY_OUT, check_archive, format_of, read_weights, reason_of, refuse_foreign
+from skidpad.subjects.formats.tflite import open_tflite
 from skidpad.subjects.network import Network, TorchNetwork
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.own_code import is_code_name, named_code, own_network, trusted_code
@@ -97,6 +98,8 @@ def open_network(
         raise BadSubjectError(f"the description of {description.name!r} names the file {file}, which is not there")
     if description.format is Format.ONNX:
         return open_onnx(file, description, device, unit)
+    if description.format is Format.TFLITE:
+        return open_tflite(file, description, device, unit)
     if description.format.weights_only:
         module = _filled(file, description, _STATES[description.format](file), folder or file.parent)
     else:

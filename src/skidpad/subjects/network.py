@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import Description
+from skidpad.subjects.description import Decode, Description, Output
 from skidpad.subjects.probe import Activations, NeuronUnit, record
 
 CANNOT_RUN = (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError)
@@ -96,17 +96,33 @@ def answer_columns(description: Description, answer: object, count: int) -> torc
         got = ", ".join(str(tuple(part.shape)) if isinstance(part, torch.Tensor) else type(part).__name__ for part in parts)
         raise BadSubjectError(f"{description.name!r} must answer ({count}, outputs) for {count} images; got {got or 'nothing'}")
     columns = torch.cat([tensor.reshape(count, -1) for tensor in tensors], 1)
-    if columns.shape[1] != len(description.outputs):
+    wanted = [output.numbers for output in description.outputs]
+    if columns.shape[1] != sum(wanted):
         names = ", ".join(output.name for output in description.outputs)
         raise BadSubjectError(
             f"{description.name!r} answers {columns.shape[1]} numbers for each image, its description names "
-            f"{len(description.outputs)} ({names}); write one [[outputs]] for each number, in order"
+            f"{sum(wanted)} ({names}); write one [[outputs]] for each number, in order, or for each group of bins one with "
+            'decode = "bins"'
         )
-    return columns
+    if sum(wanted) == len(wanted):
+        return columns
+    return torch.stack(
+        [_decoded(output, part) for output, part in zip(description.outputs, torch.split(columns, wanted, 1), strict=True)], 1
+    )
+
+
+def _decoded(output: Output, numbers: torch.Tensor) -> torch.Tensor:
+    """Reads one output from its numbers, (count, numbers) to (count,); bins that hold a NaN answer NaN."""
+    if output.decode is Decode.NUMBER:
+        return numbers[:, 0]
+    value = numbers.argmax(1).to(numbers.dtype) * output.bins.step + output.bins.low
+    return torch.where(numbers.isnan().any(1), numbers.new_tensor(float("nan")), value)
 
 
 def steering_answer(description: Description, answer: object, count: int) -> torch.Tensor:
     """Picks the steering, (count,) in the network's own unit, out of what the network returned."""
+    if description.steering.decode is Decode.BINS:
+        raise BadSubjectError(f"{description.name!r} answers in bins, which cannot be trained here; it can be tested")
     return answer_columns(description, answer, count)[:, description.steering_column]
 
 

@@ -1,11 +1,14 @@
-"""From frames to the network's input: crop, resize, colour, range, layout; one definition for original and mutant.
+"""From frames to the network's input, in the order that `InputSpec` says; one definition for original and mutant.
 
 Resizing is a triangle filter as wide as the shrinking asks for (bilinear with antialiasing), in bytes, so that a thin
 rain streak neither vanishes nor doubles. The CPU works in fixed point and with OpenCV's colours, the GPU in floats;
-after the resizing and again after the colour the two differ by at most one of 255 (hue: around its circle).
+after the resizing and again after the colour the two differ by at most one of 255 (hue: around its circle). Undistortion and
+equalisation are OpenCV's, on the CPU alone: a GPU's pictures go there and back.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import cv2
 import numpy as np
@@ -14,7 +17,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from skidpad.core.images import Frames, NumpyFrames
-from skidpad.subjects.description import Colour, InputSpec, Layout
+from skidpad.subjects.description import Colour, Equalise, EqualisedChannels, Equaliser, InputSpec, Layout, Undistort
 
 TOLERANCE_LEVELS = 1
 """By how much of 255 the CPU and the GPU may differ after each of resizing and colour."""
@@ -23,6 +26,8 @@ _OPENCV = {
     Colour.BGR: cv2.COLOR_RGB2BGR,
     Colour.GREY: cv2.COLOR_RGB2GRAY,
     Colour.YUV: cv2.COLOR_RGB2YUV,
+    Colour.YUV_SWAPPED: cv2.COLOR_RGB2YUV,
+    Colour.YUV_OF_BGR: cv2.COLOR_BGR2YUV,
     Colour.HSV: cv2.COLOR_RGB2HSV,
 }
 
@@ -57,6 +62,11 @@ class Preprocessor:
         """Crops, resizes and changes the colour: uint8 RGB (N, height, width, 3) to uint8 (N, height_px, width_px, channels)."""
         if frames.ndim != 4 or frames.shape[-1] != 3 or str(frames.dtype).removeprefix("torch.") != "uint8":
             raise ValueError(f"frames must be uint8 RGB of shape (N, height, width, 3); got {frames.dtype} {tuple(frames.shape)}")
+        if self.spec.undistort is not None and len(frames):
+            frames = _undistorted(frames, self.spec.undistort)
+        first = self.spec.resize_first
+        if first is not None and tuple(frames.shape[1:3]) != (first.height_px, first.width_px) and len(frames):
+            frames = _resize(_as_tensor(frames).to(self.device), (first.height_px, first.width_px))
         rows, columns = self.spec.crop.window(int(frames.shape[1]), int(frames.shape[2]))
         pixels = _as_tensor(frames[:, rows, columns]).to(self.device)
         size = (self.spec.height_px, self.spec.width_px)
@@ -67,7 +77,8 @@ class Preprocessor:
             pixels = _resize(pixels, size)
         elif self.spec.colour is Colour.RGB:
             pixels = pixels.clone()  # what comes out is never the caller's own memory
-        return recolour(pixels, self.spec.colour)
+        small = recolour(pixels, self.spec.colour)
+        return small if self.spec.equalise is None else _equalised(small, self.spec.colour, self.spec.equalise)
 
     def normalise(self, small: torch.Tensor) -> torch.Tensor:
         """Maps bytes 0..255 to the range and orders the axes; (..., height_px, width_px, channels) in, the layout out.
@@ -83,7 +94,7 @@ class Preprocessor:
 
     def maps(self, small: torch.Tensor) -> torch.Tensor:
         """Returns what `normalise` does, map by map in memory, which onnxruntime wants; (N, height_px, width_px, channels) in."""
-        if self.device.type != "cpu" or self.spec.layout is Layout.NHWC or small.shape[-1] != len(self._table):
+        if self.device.type != "cpu" or self.spec.layout is Layout.NHWC or self.spec.standardise or small.shape[-1] != len(self._table):
             return self.normalise(small).contiguous()
         count, height, width, channels = small.shape
         values = np.empty((count, channels, height, width), np.float32)
@@ -99,8 +110,57 @@ class Preprocessor:
         return values.mul_(self._step).add_(self._low)
 
     def ordered(self, values: torch.Tensor) -> torch.Tensor:
-        """Brings (..., height, width, channels) into the order of the layout; no value is copied."""
+        """Standardises (..., height, width, channels) where that is described, and brings it into the order of the layout."""
+        values = standardised(values, (-3, -2, -1)) if self.spec.standardise else values
         return values if self.spec.layout is Layout.NHWC else values.movedim(-1, -3)
+
+
+def standardised(values: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
+    """Takes the mean of each picture away and divides by its deviation; by 1 / sqrt(numbers) at least, so that even ones are zero.
+
+    Reference: tf.image.per_image_standardization.
+    """
+    deviation, mean = torch.std_mean(values, axes, correction=0, keepdim=True)
+    numbers = values.numel() / max(mean.numel(), 1)
+    return (values - mean) / deviation.clamp(min=max(numbers, 1.0) ** -0.5)
+
+
+def _by_picture(pictures: Frames, change: Callable[[NumpyFrames], NumpyFrames]) -> torch.Tensor:
+    """Applies OpenCV to each picture, on the CPU, and brings the results back to where the pictures were."""
+    tensor = _as_tensor(pictures)
+    changed = np.stack([change(picture) for picture in tensor.cpu().contiguous().numpy()])
+    return torch.from_numpy(changed).to(tensor.device)
+
+
+def _undistorted(frames: Frames, camera: Undistort) -> torch.Tensor:
+    maps = _undistortion(camera, int(frames.shape[1]), int(frames.shape[2]))
+    return _by_picture(frames, lambda frame: np.asarray(cv2.remap(frame, *maps, cv2.INTER_LINEAR), np.uint8))
+
+
+@cache
+def _undistortion(camera: Undistort, height_px: int, width_px: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Returns where in the frame each pixel of the straightened one comes from, as cv2.undistort finds it."""
+    along, down = width_px / camera.size.width_px, height_px / camera.size.height_px
+    matrix = np.array([[camera.fx_px * along, 0.0, camera.cx_px * along], [0.0, camera.fy_px * down, camera.cy_px * down], [0.0, 0.0, 1.0]])
+    maps = cv2.initUndistortRectifyMap(matrix, np.array(camera.coefficients), None, matrix, (width_px, height_px), cv2.CV_32FC1)
+    return np.asarray(maps[0], np.float32), np.asarray(maps[1], np.float32)
+
+
+def _equalised(small: torch.Tensor, colour: Colour, how: Equalise) -> torch.Tensor:
+    clahe = cv2.createCLAHE(how.clip_limit, (how.tiles, how.tiles))
+    plane = clahe.apply if how.kind is Equaliser.CLAHE else cv2.equalizeHist
+    mixed = colour in {Colour.RGB, Colour.BGR} and how.channels is EqualisedChannels.BRIGHTNESS
+    there, back = (cv2.COLOR_RGB2YUV, cv2.COLOR_YUV2RGB) if colour is Colour.RGB else (cv2.COLOR_BGR2YUV, cv2.COLOR_YUV2BGR)
+    brightness = (2,) if colour is Colour.HSV else (0,)
+    places = tuple(range(colour.channels)) if how.channels is EqualisedChannels.EACH else brightness
+
+    def change(picture: NumpyFrames) -> NumpyFrames:
+        changed: NumpyFrames = np.array(cv2.cvtColor(picture, there) if mixed else picture, np.uint8)
+        for place in places:
+            changed[..., place] = plane(np.ascontiguousarray(changed[..., place]))
+        return np.asarray(cv2.cvtColor(changed, back), np.uint8) if mixed else changed
+
+    return _by_picture(small, change)
 
 
 def _as_tensor(frames: Frames) -> torch.Tensor:
@@ -131,6 +191,7 @@ def recolour(pixels: torch.Tensor, colour: Colour) -> torch.Tensor:
     # OpenCV takes the batch as one tall picture: one call instead of N.
     tall: NumpyFrames = pixels.contiguous().numpy().reshape(count * height, width, 3)
     changed = np.asarray(cv2.cvtColor(tall, _OPENCV[colour]))
+    changed = np.ascontiguousarray(changed[..., [0, 2, 1]]) if colour is Colour.YUV_SWAPPED else changed
     return torch.from_numpy(changed.reshape(count, height, width, colour.channels))
 
 
@@ -139,11 +200,14 @@ def _recolour_in_floats(pixels: torch.Tensor, colour: Colour) -> torch.Tensor:
     if colour is Colour.BGR:
         return pixels.flip(-1)
     red, green, blue = pixels.to(torch.float32).unbind(-1)
+    if colour is Colour.YUV_OF_BGR:
+        red, blue = blue, red
     if colour is Colour.HSV:
         planes = _hsv(red, green, blue)
     else:
         luma = 0.299 * red + 0.587 * green + 0.114 * blue
         planes = [luma] if colour is Colour.GREY else [luma, 0.492 * (blue - luma) + 128.0, 0.877 * (red - luma) + 128.0]
+    planes = [planes[0], planes[2], planes[1]] if colour is Colour.YUV_SWAPPED else planes
     return torch.stack(planes, -1).round_().clamp_(0.0, 255.0).to(torch.uint8)
 
 

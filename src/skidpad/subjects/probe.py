@@ -98,7 +98,7 @@ def record(network: Callable[[torch.Tensor], T], inputs: torch.Tensor, unit: Neu
         with probe:
             answer = network(inputs)
         values = probe.finish()
-    return answer, _joined(values, inputs)
+    return answer, joined_activations(values, inputs)
 
 
 def recurrence(run: Callable[[], torch.Tensor], kind: Kind = Kind.LSTM) -> torch.Tensor:
@@ -254,7 +254,8 @@ def _tensors(items: tuple[Any, ...]) -> Iterator[torch.Tensor]:
             yield from _tensors(tuple(item))
 
 
-def _joined(values: list[tuple[Kind, torch.Tensor]], inputs: torch.Tensor) -> Activations:
+def joined_activations(values: list[tuple[Kind, torch.Tensor]], inputs: torch.Tensor) -> Activations:
+    """Puts the values of layers side by side and names them; (N, neurons) each, (N, steps, neurons) where one runs once a step."""
     layers: list[Layer] = []
     numbers = dict.fromkeys(Kind, 0)
     start = 0

@@ -92,6 +92,7 @@ def _load(stream: BinaryIO, where: str) -> object:
 
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
+_TFLITE = b"TFL3"
 _PICKLES = frozenset((".pkl", ".pickle", ".joblib", ".dill"))
 _TORCH_MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"
 """The number that begins what torch wrote before version 1.6, and still writes when asked to."""
@@ -115,6 +116,8 @@ def refuse_foreign(file: Path, format_: Format | None = None) -> None:
         return
     with file.open("rb") as stream:
         head = stream.read(256)
+    if head[4:8] == _TFLITE and format_ is not Format.TFLITE:
+        raise BadSubjectError(f'{file} is a TensorFlow Lite file; write format = "tflite"')
     of_torch = _TORCH_MAGIC in head[:32]
     if head.startswith(b"PK"):
         _refuse_archive(file, format_)
@@ -145,8 +148,6 @@ def _refuse_tensorflow(file: Path) -> None:
     if file.is_file():
         with file.open("rb") as stream:
             head = stream.read(8)
-    if file.suffix.lower() == ".tflite" or head[4:] == b"TFL3":
-        raise BadSubjectError(f"{file} is a TensorFlow Lite file, which cannot be read; {_TENSORFLOW.format(f'--tflite {file}')}")
     if file.name == "saved_model.pb":
         folder = file.absolute().parent
         raise BadSubjectError(
@@ -193,6 +194,7 @@ _SUFFIXES = {
     ".ts": Format.TORCHSCRIPT,
     ".pt2": Format.EXPORT,
     ".onnx": Format.ONNX,
+    ".tflite": Format.TFLITE,
     ".keras": Format.KERAS,
     ".h5": Format.KERAS,
     ".hdf5": Format.KERAS,
@@ -222,6 +224,8 @@ def _by_content(file: Path) -> Format | None:
             head = stream.read(16)
         if head.startswith(_HDF5):
             return Format.KERAS
+        if head[4:8] == _TFLITE:
+            return Format.TFLITE
         if head.startswith(b"PK"):
             with zipfile.ZipFile(file) as archive:
                 return _by_members({name.partition("/")[2] or name for name in archive.namelist()} | set(archive.namelist()))

@@ -21,6 +21,7 @@ from skidpad.subjects.description import Description
 from skidpad.subjects.formats.keras.building import KEEPS_TIME, LAYERS, MODELS, Call, LayerSpec, ModelSpec, Origin, Ref, read_model
 from skidpad.subjects.formats.keras.expression import Expression
 from skidpad.subjects.formats.keras.hdf5 import Hdf5File, Node
+from skidpad.subjects.formats.keras.layers.convolutions import maps_of
 from skidpad.subjects.formats.keras.plan import KerasNetwork, Plan, Value
 from skidpad.subjects.formats.keras.settings import Settings, layer_settings
 from skidpad.subjects.formats.keras.stored import LayerWeights, NamedFile, TreeWeights
@@ -209,7 +210,7 @@ class Rebuilder:
         if kind not in KEEPS_TIME:
             inputs = tuple(self.plan.unfolded(value) for value in inputs)
         if settings.name in self.lambdas:
-            return [self._expression(settings, inputs, path)]
+            return [self._expression(Call(settings, inputs, weights, self.plan, self.origin, path))]
         if kind in MODELS:
             return self._model(read_model(settings), inputs, weights, f"{path}/", depth + 1)
         if kind == "InputLayer":
@@ -232,13 +233,18 @@ class Rebuilder:
         answers = self._layer(settings.inner("layer"), examples, weights.inner(), f"{path}/layer", depth + 1)
         return [replace(self.plan.unfolded(value), times=folded[0].times) for value in answers]
 
-    def _expression(self, settings: Settings, inputs: tuple[Value, ...], path: str) -> Value:
+    def _expression(self, call: Call) -> Value:
+        settings, inputs = call.settings, call.inputs
         self.used.add(settings.name)
         if settings.class_name in {*LAYERS.names(), *MODELS, "InputLayer"}:
             raise BadSubjectError(f"lambdas names the layer {settings.name!r}, which is a {settings.class_name} and is rebuilt as it is")
         if len(inputs) != 1:
             raise BadSubjectError(f"layer {settings.name!r} takes {len(inputs)} inputs; an expression in x can stand for one")
-        return self.plan.add(path, Expression(self.lambdas[settings.name], settings.name), inputs, inputs[0])
+        expression = Expression(self.lambdas[settings.name], settings.name)
+        if expression.size is None:
+            return call.add(expression, call.value)
+        maps = maps_of(call, 2)
+        return call.add(expression, maps.value, shape=maps.shape(maps.channels, expression.size))
 
 
 def _unknown(settings: Settings) -> BadSubjectError:

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.highway.engine import place, step
 from skidpad.highway.layout import (
     ACTIONS,
@@ -20,6 +20,7 @@ from skidpad.highway.layout import (
     FIELDS,
     FRONT,
     HEADING,
+    OVERTAKEN,
     RUNNING,
     SPEED,
     STRUCK,
@@ -33,7 +34,7 @@ from skidpad.highway.layout import (
     X,
     Y,
 )
-from skidpad.highway.scenario import Scenario
+from skidpad.highway.scenario import FrontDriver, Scenario
 from skidpad.highway.tracing import Trace
 from skidpad.highway.vehicles import decide
 
@@ -302,3 +303,50 @@ def avoidable_until_s(scenario: Scenario, last: int) -> tuple[Avoidable, float]:
     if last == UNDECIDED:
         return Avoidable.UNDECIDED, float("nan")
     return Avoidable.UNTIL, last / scenario.policy_hz
+
+
+_ATTACKS = (int(Action.SLOWER), int(Action.LEFT), int(Action.RIGHT), _IDLE, int(Action.FASTER))
+_PASSES = (int(Action.FASTER), _IDLE, int(Action.LEFT), int(Action.RIGHT), int(Action.SLOWER))
+"""The orders of trying, most promising first; the answer does not depend on them."""
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _overtakes(params: Params, states: FloatArray, depth: int) -> bool:
+    """Tells whether some action of the ego leads to overtaking, whatever the front vehicle does; `states` is the path so far."""
+    for ego in _PASSES:
+        is_refuted = False
+        for front in _ATTACKS:
+            child = states[depth + 1]
+            child[:] = states[depth]
+            outcome = step(params, child, ego, front)
+            if outcome == OVERTAKEN and child[EGO, STRUCK] == 0.0:
+                continue
+            if outcome != RUNNING or depth + 2 == len(states) or not _overtakes(params, states, depth + 1):
+                is_refuted = True
+                break
+        if not is_refuted:
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _can_overtake(params: Params, starts: FloatArray, steps: int, out: BoolArray) -> None:
+    states = np.empty((steps + 1, VEHICLES, FIELDS))
+    for index in range(len(starts)):
+        place(params, starts[index], states[0])
+        out[index] = _overtakes(params, states, 0)
+
+
+def can_overtake(scenario: Scenario, starts: FloatArray, steps: int) -> BoolArray:
+    """Tells for each start, (N, START_FIELDS), whether an ego can overtake within so many policy steps without any risk.
+
+    The front vehicle knows the ego's next action, as an adversary does that was trained against an ego that never varies. An ego that
+    cannot overtake is no faster than the front vehicle for longer than the gap lasts: this bounds the speed of a safe ego.
+    """
+    if scenario.front is FrontDriver.IDM or steps < 1:
+        raise BadParametersError(
+            f"overtaking is searched against meta-actions and over at least 1 step; got {scenario.name!r}, {steps} steps"
+        )
+    out = np.zeros(len(starts), np.bool_)
+    _can_overtake(scenario.compiled(), np.ascontiguousarray(starts, np.float64), steps, out)
+    return out

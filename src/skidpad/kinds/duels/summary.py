@@ -6,7 +6,7 @@ random front vehicle is made over the tests of each training, as in Table I, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb, isfinite, nan
 from typing import TYPE_CHECKING
@@ -16,8 +16,20 @@ import numpy as np
 from skidpad.core.images import FloatArray
 from skidpad.highway.avoidability import Avoidable, FirstBreak
 from skidpad.highway.layout import CRASH
-from skidpad.kinds.duels.drivers import IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
-from skidpad.kinds.duels.phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, front_name, read_counts, repair_family
+from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
+from skidpad.kinds.duels.phases import (
+    AFTERWARDS,
+    EGO,
+    EVERY_EGO,
+    OTHER_REWARDS,
+    OTHER_SEEDS,
+    OWN,
+    POOL,
+    POPULATION,
+    front_name,
+    read_counts,
+    repair_family,
+)
 from skidpad.kinds.duels.records import BoutCounts
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.statistics.effects import Effect, a12
@@ -25,7 +37,6 @@ from skidpad.statistics.intervals import Interval, MeanError, mean_error, wilson
 from skidpad.statistics.ranks import RankTest, mann_whitney
 
 if TYPE_CHECKING:
-    from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.kinds.duels.settings import DuelSettings
     from skidpad.runs.folder import Run
@@ -222,11 +233,11 @@ def _duels(counts: Sequence[BoutCounts], column: str, ego: str, front: str) -> l
 
 def _families(work: DuelWork) -> list[str]:
     s = work.settings
-    return [EGO, EVERY_EGO, *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))), SLOW]
+    return [EGO, EVERY_EGO, *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))), POPULATION, SLOW]
 
 
 def _columns(work: DuelWork) -> list[str]:
-    return [IDM, RANDOM, SEARCH, *work.settings.groups, OWN, OTHER_SEEDS, OTHER_REWARDS]
+    return [IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *work.settings.groups, OWN, OTHER_SEEDS, OTHER_REWARDS, POOL, AFTERWARDS]
 
 
 def _column(counts: Sequence[BoutCounts]) -> Column:
@@ -300,60 +311,3 @@ def _crash_column(name: tuple[str, str], rows: Sequence[dict[str, object]]) -> C
         undecided=kinds.count(Avoidable.UNDECIDED.value),
         broken_by=tuple((kind.value, who.count(kind.value)) for kind in FirstBreak),
     )
-
-
-def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
-    """Returns the failure rates, the comparisons with chance, the trainings and the crashes as plain values."""
-    summary = summarise(campaign.work(run))
-    return {
-        "unmeasured": summary.unmeasured,
-        "ego": summary.best_ego,
-        "columns": [_column_json(column) for column in summary.columns],
-        "each_given": [_column_json(column) for column in summary.each_given],
-        "versus_random": [
-            {
-                "group": versus.group,
-                "p_value": test.p_value if can_decide(test) else None,
-                "a12": effect.size if can_decide(test) else None,
-                "is_enough": can_decide(test),
-            }
-            for versus in summary.versus
-            for test, effect in (versus.over_trainings,)
-        ],
-        "trainings": [{"phase": found.phase, "failure_rates": list(found.failure_rates)} for found in summary.trainings],
-        "crashes": [
-            {
-                "family": found.family,
-                "column": found.column,
-                "kept": found.count,
-                "avoidable_1s_before": found.avoidable_before(1.0),
-                "avoidable_2s_before": found.avoidable_before(2.0),
-                "avoidable_3s_before": found.avoidable_before(3.0),
-                "never": found.never,
-                "undecided": found.undecided,
-                "broken_by": dict(found.broken_by),
-            }
-            for found in summary.crashes
-        ],
-        "policies": str(run.path / "policies"),
-    }
-
-
-def _column_json(column: Column) -> dict[str, object]:
-    return {
-        "family": column.family,
-        "column": column.column,
-        "failure_rate": column.across_trainings.mean,
-        "sem": column.across_trainings.sem,
-        "low": column.interval.low,
-        "high": column.interval.high,
-        "ego_mps": column.ego_mps,
-        "front_mps": column.front_mps,
-        "trainings": len(column.rates),
-        "episodes": column.episodes,
-        "crashes": column.crashes,
-        "overtaken": column.overtaken,
-        "timeouts": column.timeouts,
-        "errors": column.errors,
-        "problem": column.problem,
-    }

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.duels.drivers import IDM, SLOW
-from skidpad.kinds.duels.phases import TRAIN_EGO, repair_family, repair_phase
+from skidpad.kinds.duels.phases import POPULATION, TRAIN_EGO, repair_family, repair_phase, round_phase
 from skidpad.page.wording import NOTHING, count, percent
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def repairs_of(settings: DuelSettings) -> dict[str, tuple[str, str]]:
         for place, weight in enumerate(settings.w_col):
             words = f"{whom}, w_col {weight:g}" if len(settings.w_col) > 1 else whom
             found[repair_phase(group, place)] = repair_family(settings, group, place), words
+    found |= {round_phase(number): (POPULATION, f"repaired, round {number}") for number in range(1, settings.rounds + 1)}
     return found
 
 
@@ -29,6 +30,8 @@ def ego_words(settings: DuelSettings, family: str) -> str:
     """Returns what a family of egos is called."""
     if family == SLOW:
         return "always slower"
+    if family == POPULATION:
+        return "repaired against everybody"
     return dict(repairs_of(settings).values()).get(family, family)
 
 

@@ -9,7 +9,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.highway.avoidability import can_overtake
 from skidpad.highway.dense import Activations, Shape, activations_for, forward, layers_of
 from skidpad.highway.dqn import WRITTEN, DqnSettings
-from skidpad.highway.engine import START_EGO_LANE, START_EGO_SPEED, START_FRONT_LANE, new_state, place
+from skidpad.highway.engine import START_EGO_LANE, START_EGO_SPEED, START_EGO_X, START_FRONT_LANE, START_FRONT_X, new_state
 from skidpad.highway.evaluation import drawn_starts, evaluate
 from skidpad.highway.layout import ACTIONS, LANE, OVERTAKEN, TARGET_LANE, Action, Side
 from skidpad.highway.learning import learn, new_curve, new_game, new_trainee, scripted, sparring_of
@@ -120,8 +120,9 @@ def test_the_fastest_of_the_safe_enough_is_kept() -> None:
     assert max(found, key=lambda validation: validation.rank(Side.EGO)) == slow
 
 
-def test_nobody_overtakes_a_front_vehicle_that_knows_the_next_action() -> None:
+def test_nobody_overtakes_a_slow_front_vehicle_that_knows_the_next_action() -> None:
     starts = drawn_starts(RELEASED, 5, np.arange(10))
+    starts[:, START_FRONT_X] = starts[:, START_EGO_X] + np.arange(12.0, 32.0, 2.0)  # near enough to be overtaken within five steps
     assert not can_overtake(RELEASED, starts, 5).any()
 
 
@@ -129,9 +130,7 @@ def test_a_front_vehicle_three_lanes_away_cannot_prevent_being_overtaken() -> No
     wide = replace(RELEASED, lanes=6)
     start = drawn_starts(wide, 5, np.arange(1))
     start[:, START_EGO_LANE], start[:, START_FRONT_LANE], start[:, START_EGO_SPEED] = 0, 5, 30
-    start[:, 4] = start[:, 1] + 10.0
-    state = new_state()
-    place(wide.compiled(), start[0], state)
+    start[:, START_FRONT_X] = start[:, START_EGO_X] + 10.0
     assert can_overtake(wide, start, 2).all()
     start[:, START_FRONT_LANE] = 0
     assert not can_overtake(wide, start, 2).any()

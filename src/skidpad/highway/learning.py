@@ -183,7 +183,7 @@ def _spar(game: Game, sparring: Sparring, state: FloatArray, episode: int, index
     if sparring.kind == AGGRESSIVE_KIND:
         return aggressive_action(state, other)
     if sparring.kind == SCRIPT_KIND and index < len(sparring.script):
-        return sparring.script[index]
+        return int(sparring.script[index])
     return sparring.action
 
 

@@ -56,7 +56,7 @@ def lens_for(spec: ObservationSpec) -> Lens:
 
 def unfolded(weights: Vector, shape: Shape, lens: Lens) -> Vector:
     """Returns the weights with which a network that sees through the lens answers as `weights` do without it."""
-    inverse = np.linalg.inv(lens.matrix)
+    inverse: FloatArray = np.linalg.inv(lens.matrix).astype(np.float64)
     return _changed(weights, shape, inverse, -lens.offset @ inverse) if not lens.is_plain else weights
 
 

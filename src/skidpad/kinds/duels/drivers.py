@@ -200,7 +200,7 @@ class Drivers:
         return self._loaded[name]
 
     def _find(self, name: str, side: Side) -> tuple[Opponent, str]:
-        built_in: Mapping[str, Opponent] = {
+        built_in: Mapping[str, Idm | RandomActions | SearchedActions | ConstantActions | AggressiveActions] = {
             IDM: Idm(),
             RANDOM: RandomActions(),
             SEARCH: SearchedActions(self.settings.search_depth),

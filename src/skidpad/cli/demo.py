@@ -11,8 +11,8 @@ from skidpad.page.terminal import say
 FRAMES = 40
 """Of every tenth frame of a drive; with 330 mutants a frame, about half a minute on two cores."""
 
-WITHIN_DEG = 15.0
-"""Far enough that a person sees it: ten degrees of a steering wheel are hard to tell on a straight road."""
+WITHIN_DEG = 20.0
+"""DeepRoad's second bound, far enough that a person sees it: ten degrees of a steering wheel are hard to tell on a straight road."""
 
 CONDITIONS = ("fog", "rain", "dusk", "low-sun", "exposure", "motion-blur", "lens-dirt", "wiper", "camera-pitch", "camera-yaw")
 """What the limits are looked for of: weather, light, exposure, glass and mounting."""

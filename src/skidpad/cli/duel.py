@@ -17,6 +17,7 @@ TRAIN_EPISODES, SCENE_TRAIN_EPISODES = 2000, 100
 TEST_EPISODES, SCENE_TEST_EPISODES = 2000, 50
 CROSS_EPISODES, SCENE_CROSS_EPISODES = 500, 20
 SEARCH_EPISODES = 50
+CRASH_COST = 10.0
 SCENE_VALIDATION_EPISODES = 10
 """A scene of highway-env takes a thousand times as long as the engine, so its budgets are small."""
 
@@ -34,6 +35,16 @@ Episodes = Annotated[
 ]
 Tests = Annotated[int | None, typer.Option(help=f"Episodes per test; default {TEST_EPISODES}, or {SCENE_TEST_EPISODES} with --env.")]
 Runs = Annotated[int, typer.Option(help="Number of tests per policy.")]
+Rounds = Annotated[
+    int,
+    typer.Option(
+        help="Also repair the ego against everybody, in so many rounds: IDM, random, slow and aggressive drivers, the search, "
+        "and adversaries trained anew in each round."
+    ),
+]
+CrashCost = Annotated[
+    float, typer.Option(help="With --rounds: cost of a crash, where a slow step costs 0.1; less makes a faster, riskier ego.")
+]
 Ego = Annotated[str, typer.Option(help="Your own ego: a .safetensors file written by skidpad, or module:function.")]
 Front = Annotated[
     list[str] | None,
@@ -61,6 +72,8 @@ def duel(
     rewards: Rewards = "released",
     w_col: Weights = "-1",
     repairs: Annotated[int | None, typer.Option(help="How often to retrain the ego; default 1, or 0 if --ego is a function.")] = None,
+    rounds: Rounds = 0,
+    crash_cost: CrashCost = CRASH_COST,
     train_episodes: Episodes = None,
     test_episodes: Tests = None,
     test_runs: Runs = 1,
@@ -84,6 +97,8 @@ def duel(
             "rewards": _names(rewards),
             "w_col": _weights(w_col),
             "repairs": count,
+            "rounds": rounds,
+            "crash_cost": crash_cost,
             "test_runs": test_runs,
             "seed": seed,
             **_budgets(env, train_episodes, test_episodes),
@@ -154,6 +169,8 @@ def repair(
     front: Front = None,
     repairs: Annotated[int, typer.Option(help="How often to retrain the ego.")] = 1,
     w_col: Weights = "-1",
+    rounds: Rounds = 0,
+    crash_cost: CrashCost = CRASH_COST,
     env: Env = "",
     scenario: Scenario = "released",
     train_episodes: Episodes = None,
@@ -167,15 +184,20 @@ def repair(
     """Retrain an ego against the adversaries you name, and test what it gained and lost."""
     if repairs < 1:
         raise SkidpadError(f"a repair retrains the ego at least once; got --repairs {repairs} (`skidpad duel test` tests it as it is)")
-    if not front:
-        raise SkidpadError("a repair needs an adversary; give one with --front FILE, such as those that `skidpad duel train` writes")
+    if not front and not rounds:
+        raise SkidpadError(
+            "a repair needs an adversary; give one with --front FILE, such as those that `skidpad duel train` writes, or train some "
+            "with --rounds"
+        )
     settings = {
         "ego": _absolute(ego),
-        "fronts": [_absolute(name) for name in front],
+        "fronts": [_absolute(name) for name in front or []],
         "env": env,
         "scenario": _absolute(scenario, ".toml"),
         "rewards": [],
         "repairs": repairs,
+        "rounds": rounds,
+        "crash_cost": crash_cost,
         "w_col": _weights(w_col),
         "test_runs": test_runs,
         "seed": seed,
@@ -209,6 +231,7 @@ def _budgets(env: str, train_episodes: int | None, test_episodes: int | None) ->
     trainings = (SCENE_TRAIN_EPISODES if is_scene else TRAIN_EPISODES) if train_episodes is None else train_episodes
     budgets = {
         "train_episodes": trainings,
+        "round_episodes": 3 * trainings,
         "test_episodes": tests,
         "cross_episodes": min(tests, SCENE_CROSS_EPISODES if is_scene else CROSS_EPISODES),
         "search_episodes": min(tests, SEARCH_EPISODES),

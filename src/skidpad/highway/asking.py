@@ -10,7 +10,7 @@ from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.engine import observe_many
 from skidpad.highway.episodes import NO_ACTION
 from skidpad.highway.layout import ACTIONS, Params, Side
-from skidpad.highway.opponents import Driver, Opponent, RandomActions, name_of, random_actions
+from skidpad.highway.opponents import AggressiveActions, Driver, Opponent, RandomActions, aggressive_actions, name_of, random_actions
 from skidpad.highway.policies import LearnedPolicy, Policy
 from skidpad.highway.scenario import Scenario
 from skidpad.highway.scenes import place_of
@@ -56,6 +56,8 @@ def ask_driver(
     """
     if isinstance(driver, RandomActions):
         return Answers(random_actions(seed, numbers, int(side), step))
+    if isinstance(driver, AggressiveActions):
+        return Answers(aggressive_actions(states, int(side)))
     seen = np.empty((len(states), params.observed_vehicles * len(params.feature_codes)), np.float32)
     observe_many(params, states, int(side), seen)
     return ask(driver, seen)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.highway.engine import place, step
 from skidpad.highway.layout import (
     ACTIONS,
@@ -20,6 +20,7 @@ from skidpad.highway.layout import (
     FIELDS,
     FRONT,
     HEADING,
+    OVERTAKEN,
     RUNNING,
     SPEED,
     STRUCK,
@@ -33,7 +34,7 @@ from skidpad.highway.layout import (
     X,
     Y,
 )
-from skidpad.highway.scenario import Scenario
+from skidpad.highway.scenario import FrontDriver, Scenario
 from skidpad.highway.tracing import Trace
 from skidpad.highway.vehicles import decide
 
@@ -302,3 +303,63 @@ def avoidable_until_s(scenario: Scenario, last: int) -> tuple[Avoidable, float]:
     if last == UNDECIDED:
         return Avoidable.UNDECIDED, float("nan")
     return Avoidable.UNTIL, last / scenario.policy_hz
+
+
+_BLOCKS = (int(Action.SLOWER), int(Action.LEFT), int(Action.RIGHT))
+_PASSES = (int(Action.FASTER), _IDLE, int(Action.LEFT), int(Action.RIGHT), int(Action.SLOWER))
+"""The orders of trying, most promising first; the answer does not depend on them."""
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _overtakes(params: Params, start: FloatArray, steps: int) -> bool:
+    """Tells whether the ego has actions that lead to overtaking, however a slow front vehicle changes lanes.
+
+    Written as a loop over the path so far: a compiled function that calls itself crashes once it is loaded from the cache.
+    """
+    states = np.empty((steps + 1, VEHICLES, FIELDS))
+    place(params, start, states[0])
+    states[0, FRONT, TARGET_SPEED] = params.target_speeds[0]
+    egos, fronts = np.zeros(steps, np.int64), np.zeros(steps, np.int64)
+    depth = 0
+    while True:
+        is_refuted, is_held = egos[depth] == ACTIONS, fronts[depth] == len(_BLOCKS)
+        if is_refuted or is_held:  # decided at this depth, so that the step before it is, too
+            if depth == 0:
+                return not is_refuted
+            depth -= 1
+        else:
+            child = states[depth + 1]
+            child[:] = states[depth]
+            outcome = step(params, child, _PASSES[egos[depth]], _BLOCKS[fronts[depth]])
+            is_held = outcome == OVERTAKEN and child[EGO, STRUCK] == 0.0
+            if outcome == RUNNING and depth + 1 < steps:
+                depth += 1
+                egos[depth] = fronts[depth] = 0
+                continue
+        if is_held:
+            fronts[depth] += 1
+        else:
+            egos[depth] += 1
+            fronts[depth] = 0
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _can_overtake(params: Params, starts: FloatArray, steps: int, out: BoolArray) -> None:
+    for index in range(len(starts)):
+        out[index] = _overtakes(params, starts[index], steps)
+
+
+def can_overtake(scenario: Scenario, starts: FloatArray, steps: int) -> BoolArray:
+    """Tells for each start, (N, START_FIELDS), whether an ego can overtake within so many policy steps without any risk.
+
+    The front vehicle brakes to the lowest speed at once, changes lanes as it likes, and knows the ego's next action, as an adversary
+    does that was trained against an ego that never varies. An ego that cannot overtake it is faster only until the gap is used up:
+    this bounds the speed of an ego that no adversary can crash.
+    """
+    if scenario.front is FrontDriver.IDM or steps < 1:
+        raise BadParametersError(
+            f"overtaking is searched against meta-actions and over at least 1 step; got {scenario.name!r}, {steps} steps"
+        )
+    out = np.zeros(len(starts), np.bool_)
+    _can_overtake(scenario.compiled(), np.ascontiguousarray(starts, np.float64), steps, out)
+    return out

@@ -17,7 +17,7 @@ from skidpad.highway.engine import START_FIELDS
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import ACTIONS, HEADING, RUNNING, SPEED, VEHICLES, Action, Outcome, Side
 from skidpad.highway.observation import observe
-from skidpad.highway.opponents import Driver, Idm, RandomActions, random_action
+from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, random_action
 from skidpad.highway.scenario import FrontDriver, Scenario
 
 if TYPE_CHECKING:
@@ -226,6 +226,8 @@ def _play_one(backend: Backend, ego: Driver, front: Driver | Idm, played: Episod
 
 
 def _asked(driver: Driver, backend: Backend, side: Side, seed: int, number: int, step: int) -> Answers:
+    if isinstance(driver, AggressiveActions):
+        raise BadParametersError("the aggressive driver works only on the built-in highway; leave it out in a scene of highway-env")
     if isinstance(driver, RandomActions):
         return Answers(np.array([random_action(seed, number, int(side), step)]))
     return ask(driver, backend.observe(side)[None])

@@ -19,7 +19,7 @@ from skidpad.highway.dense import Vector, best_output, forward, layers_of
 from skidpad.highway.dqn import WRITTEN, draw, remember, update
 from skidpad.highway.layout import ACTIONS, CRASH, RUNNING, TIMEOUT, Action, Outcome, Side
 from skidpad.highway.learning import Curve, Game, Trainee, epsilon_after, new_curve, new_game, new_trainee
-from skidpad.highway.opponents import Driver, Idm, RandomActions, SearchedActions, random_action
+from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, SearchedActions, random_action
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.highway.rewards import Reward, begin_episode, driving_reward, pay
 from skidpad.highway.training import Selection, Training, TrainingSettings, Validation
@@ -107,6 +107,8 @@ class _Lesson:
         other = Side(self.game.side).other
         if isinstance(self.opponent, Idm):
             return int(Action.IDLE)
+        if isinstance(self.opponent, AggressiveActions):
+            raise BadParametersError("the aggressive driver works only on the built-in highway; leave it out in a scene of highway-env")
         if isinstance(self.opponent, RandomActions):
             return int(random_action(seed, episode, int(other), step))
         answers = ask(self.opponent, self.backend.observe(other)[None])

@@ -48,6 +48,12 @@ class DqnSettings:
     exploration_end: float = 0.05
     exploration_steps: float = 6000.0
     """Epsilon falls as exp(-steps / this)."""
+    cooling: float = 0.0
+    """By which share the learning rate has fallen at the end of a training, in a straight line."""
+    is_overtaking_an_end: bool = True
+    """Whether nothing follows after the ego has overtaken, as in the paper; False bootstraps, as after running out of time."""
+    is_conditioned: bool = False
+    """Whether the network learns on gap and speeds of about 1 (see `lens_for`) instead of the raw observation."""
 
     def __post_init__(self) -> None:
         if self.batch < GRAIN or self.batch % GRAIN or self.memory < self.batch:

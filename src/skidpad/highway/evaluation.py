@@ -115,9 +115,15 @@ def evaluate(
         raise BadParametersError(f"at least one episode is needed; got {episodes}")
     scenario = scenario_against(scenario, front)
     numbers = np.arange(first_episode, first_episode + episodes)
-    starts = np.empty((episodes, START_FIELDS))
-    _draw_starts(scenario.compiled(), seed, numbers, starts)
+    starts = drawn_starts(scenario, seed, numbers)
     return evaluate_starts(scenario, ego, front, starts, seed, numbers, progress=progress)
+
+
+def drawn_starts(scenario: Scenario, seed: int, numbers: IntArray) -> FloatArray:
+    """Returns how the episodes numbered (N,) under a seed begin, (N, START_FIELDS)."""
+    starts = np.empty((len(numbers), START_FIELDS))
+    _draw_starts(scenario.compiled(), seed, numbers, starts)
+    return starts
 
 
 def scenario_against(scenario: Scenario, front: Opponent) -> Scenario:

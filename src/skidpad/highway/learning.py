@@ -28,14 +28,15 @@ from skidpad.highway.dqn import (
     update,
 )
 from skidpad.highway.engine import new_state, reset, step
-from skidpad.highway.layout import ACTIONS, CRASH, EGO, RUNNING, TIMEOUT, Action, Params, Side
+from skidpad.highway.layout import ACTIONS, CRASH, EGO, OVERTAKEN, RUNNING, TIMEOUT, Action, Params, Side
+from skidpad.highway.lens import Lens, plain_lens
 from skidpad.highway.observation import observe
-from skidpad.highway.opponents import ConstantActions, Idm, RandomActions, random_action
+from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, RandomActions, aggressive_action, random_action
 from skidpad.highway.policies import LearnedPolicy, Policy
 from skidpad.highway.randomness import LEARNER_STREAM, stream_key, uniform, whole
 from skidpad.highway.rewards import RewardParams, begin_episode, fresh_memory, pay
 
-IDM_KIND, RANDOM_KIND, CONSTANT_KIND, NETWORK_KIND = 0, 1, 2, 3
+IDM_KIND, RANDOM_KIND, CONSTANT_KIND, NETWORK_KIND, AGGRESSIVE_KIND, SCRIPT_KIND = 0, 1, 2, 3, 4, 5
 _STEPS, _COUNTER = 0, 1
 
 
@@ -44,6 +45,9 @@ class Sparring(NamedTuple):
 
     kind: int
     action: int
+    """The constant action, and the one after the end of a script."""
+    script: IntArray
+    """The actions of a script, step by step; empty for every other kind."""
     shape: Shape
     """Padded."""
     weights: Vector
@@ -94,6 +98,8 @@ class Game(NamedTuple):
     exploration: Exploration
     side: int
     seed: int
+    is_overtaking_an_end: bool
+    lens: Lens
 
 
 def new_trainee(weights: Vector, shape: Shape, settings: DqnSettings) -> Trainee:
@@ -117,10 +123,11 @@ def new_curve(episodes: int) -> Curve:
     return Curve(np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, np.int64), np.zeros(episodes))
 
 
-def new_game(params: Params, reward: RewardParams, settings: DqnSettings, side: Side, seed: int) -> Game:
+def new_game(params: Params, reward: RewardParams, settings: DqnSettings, side: Side, seed: int, lens: Lens | None = None) -> Game:
     """Returns the fixed part of a training."""
+    inputs = params.observed_vehicles * len(params.feature_codes)
     exploration = Exploration(settings.exploration_start, settings.exploration_end, settings.exploration_steps)
-    return Game(params, reward, rates_of(settings), exploration, int(side), seed)
+    return Game(params, reward, rates_of(settings), exploration, int(side), seed, settings.is_overtaking_an_end, lens or plain_lens(inputs))
 
 
 def sparring_of(opponent: object, side: Side) -> Sparring | None:
@@ -131,6 +138,8 @@ def sparring_of(opponent: object, side: Side) -> Sparring | None:
         kind = IDM_KIND
     elif isinstance(opponent, RandomActions):
         kind = RANDOM_KIND
+    elif isinstance(opponent, AggressiveActions):
+        kind = AGGRESSIVE_KIND
     elif isinstance(opponent, ConstantActions):
         kind = CONSTANT_KIND
     elif isinstance(opponent, LearnedPolicy):
@@ -139,7 +148,15 @@ def sparring_of(opponent: object, side: Side) -> Sparring | None:
         return None
     action = int(opponent.action) if isinstance(opponent, ConstantActions) else int(Action.IDLE)
     x = np.zeros((2, shape.padded().inputs), np.float32)
-    return Sparring(kind, action, shape.padded(), weights, x, activations_for(shape, 2))
+    return Sparring(kind, action, np.zeros(0, np.int64), shape.padded(), weights, x, activations_for(shape, 2))
+
+
+def scripted(actions: IntArray) -> Sparring:
+    """Returns an opponent that plays the actions one after another and then keeps lane and speed."""
+    kept = sparring_of(ConstantActions(), Side.FRONT)
+    if kept is None:
+        raise BadSubjectError("a constant action is not compiled")
+    return kept._replace(kind=SCRIPT_KIND, script=np.ascontiguousarray(actions, np.int64))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -163,7 +180,24 @@ def _spar(game: Game, sparring: Sparring, state: FloatArray, episode: int, index
         return _greedy(sparring.weights, sparring.shape, game.params, state, other, sparring.x, sparring.room)
     if sparring.kind == RANDOM_KIND:
         return random_action(game.seed, episode, other, index)
+    if sparring.kind == AGGRESSIVE_KIND:
+        return aggressive_action(state, other)
+    if sparring.kind == SCRIPT_KIND and index < len(sparring.script):
+        return int(sparring.script[index])
     return sparring.action
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _look(game: Game, trainee: Trainee, out: Vector) -> None:
+    """Writes what the learner's network sees; `out` is padded."""
+    observe(game.params, trainee.state, game.side, out)
+    if not game.lens.is_plain:
+        raw = out.copy()
+        for column in range(len(game.lens.offset)):
+            value = game.lens.offset[column]
+            for row in range(len(game.lens.offset)):
+                value += raw[row] * game.lens.matrix[row, column]
+            out[column] = value
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -180,7 +214,9 @@ def choose(game: Game, trainee: Trainee, episode: int) -> int:
     key = stream_key(game.seed, episode, LEARNER_STREAM)
     counter = trainee.counts[_COUNTER]
     trainee.counts[_COUNTER] += 2
-    best = _greedy(trainee.learner.online, trainee.learner.shape, game.params, trainee.state, game.side, trainee.x, trainee.room)
+    _look(game, trainee, trainee.x[0])
+    forward(layers_of(trainee.learner.online, trainee.learner.shape), trainee.x, trainee.room)
+    best = best_output(trainee.room.q[0], ACTIONS)
     if uniform(key, counter) < epsilon_after(game.exploration, trainee.counts[_STEPS]):
         return whole(key, counter + 1, ACTIONS)
     return best
@@ -195,8 +231,8 @@ def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, o
     ego, front = (own, other) if game.side == EGO else (other, own)
     code = step(game.params, trainee.state, ego, front)
     reward = pay(game.reward, game.params.lanes, trainee.state, game.side, code == CRASH, trainee.earned)
-    observe(game.params, trainee.state, game.side, trainee.then[0])
-    goes_on = 1.0 if code in {RUNNING, TIMEOUT} else 0.0
+    _look(game, trainee, trainee.then[0])
+    goes_on = 1.0 if code in {RUNNING, TIMEOUT} or (code == OVERTAKEN and not game.is_overtaking_an_end) else 0.0
     remember(trainee.replay, trainee.x[0], own, reward, trainee.then[0], goes_on)
     if trainee.replay.counts[WRITTEN] >= len(trainee.rows):
         key = stream_key(game.seed, episode, LEARNER_STREAM)

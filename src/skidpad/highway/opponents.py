@@ -8,10 +8,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import IntArray
-from skidpad.highway.layout import ACTIONS, EGO, Action
+from skidpad.core.images import FloatArray, IntArray
+from skidpad.highway.layout import ACTIONS, EGO, LANE, TARGET_LANE, Action
 from skidpad.highway.policies import Policy
 from skidpad.highway.randomness import EGO_STREAM, FRONT_STREAM, stream_key, whole
+
+_LEFT, _RIGHT, _SLOWER = int(Action.LEFT), int(Action.RIGHT), int(Action.SLOWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class ConstantActions:
 
 
 @dataclass(frozen=True, slots=True)
+class AggressiveActions:
+    """Turns to the lane of the other vehicle, and brakes once it is there."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchedActions:
     """The shortest front-vehicle sequence that makes the frozen ego crash, found beforehand; IDLE if there is none, and after it."""
 
@@ -49,7 +56,7 @@ class SearchedActions:
             )
 
 
-Driver: TypeAlias = Policy | RandomActions
+Driver: TypeAlias = Policy | RandomActions | AggressiveActions
 """Who can drive the ego."""
 Opponent: TypeAlias = Driver | Idm | SearchedActions
 """Who can drive the front vehicle."""
@@ -66,6 +73,24 @@ def name_of(driver: Opponent) -> str:
 def random_action(seed: int, episode: int, side: int, step: int) -> int:
     """Returns the random action at one step of one episode; it depends on the arguments alone."""
     return whole(stream_key(seed, episode, EGO_STREAM if side == EGO else FRONT_STREAM), step, ACTIONS)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def aggressive_action(state: FloatArray, side: int) -> int:
+    """Returns the action of `AggressiveActions` in a state, (2, FIELDS)."""
+    wanted = state[1 - side, LANE]
+    if wanted == state[side, TARGET_LANE]:
+        return _SLOWER
+    return _LEFT if wanted < state[side, TARGET_LANE] else _RIGHT
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def aggressive_actions(states: FloatArray, side: int) -> IntArray:
+    """Returns the actions of `AggressiveActions` in many states, (N, 2, FIELDS) to (N,)."""
+    actions = np.empty(len(states), np.int64)
+    for index in range(len(states)):
+        actions[index] = aggressive_action(states[index], side)
+    return actions
 
 
 def random_actions(seed: int | IntArray, episodes: IntArray, side: int, step: int | IntArray) -> IntArray:

@@ -132,15 +132,24 @@ class Reward:
         )
 
 
+_HEEDLESS = QualityOfDriving(collision_weight=0.0)
+
+
 def driving_reward(collision_weight: float = -1.0) -> Reward:
     """Returns the ego's reward, R_QoD alone; the weight is its risk aversion (section V-C, Discussion)."""
     return Reward("quality-of-driving", QualityOfDriving(collision_weight=collision_weight))
 
 
+def careful_reward(crash_cost: float) -> Reward:
+    """Returns an ego's reward that is `sound` turned round: a running cost of at most 0.1 a step, and a fixed cost of the crash.
+
+    Under R_QoD a crash costs about as much as a dozen slow steps, so that overtaking pays even where every third try ends in a crash.
+    """
+    return Reward("careful", _HEEDLESS, quality_weight=0.1, quality_offset=1.0, crash_bonus=-crash_cost)
+
+
 REWARDS: Registry[Callable[[], Reward]] = Registry("adversarial reward", "duel-rewards", ("skidpad.highway.rewards",))
 """The front vehicle's rewards by name; none penalises a collision (w_col = 0)."""
-
-_HEEDLESS = QualityOfDriving(collision_weight=0.0)
 
 
 @REWARDS.register("paper")

@@ -1,9 +1,11 @@
 """Which weights of a training are kept: the best on validation, those that the paper's program would keep, or the last."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf
+from math import inf, nan
+
+import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import Progress, silent
@@ -12,10 +14,11 @@ from skidpad.highway.asking import check_fit
 from skidpad.highway.dense import Vector
 from skidpad.highway.dqn import UPDATES, DqnSettings
 from skidpad.highway.episodes import Episodes
-from skidpad.highway.evaluation import evaluate, scenario_against
+from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences, scenario_against
 from skidpad.highway.layout import CRASH, Side
-from skidpad.highway.learning import Curve, Game, Trainee, learn, learn_from_policy, new_curve, new_game, new_trainee, sparring_of
-from skidpad.highway.opponents import Driver, Idm, RandomActions, SearchedActions
+from skidpad.highway.learning import Curve, Trainee, learn, learn_from_policy, new_curve, new_game, new_trainee, scripted, sparring_of
+from skidpad.highway.lens import Lens, folded, lens_for, plain_lens, unfolded
+from skidpad.highway.opponents import AggressiveActions, Driver, Idm, Opponent, RandomActions, SearchedActions
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.highway.rewards import Reward, driving_reward
 from skidpad.highway.scenario import Scenario
@@ -49,11 +52,17 @@ class Validation:
     episode: int
     mean_return: float
     failure_rate: float
+    worst_rate: float = nan
+    """Of the opponents, the greatest failure rate."""
+    ego_mps: float = nan
 
-    def rank(self, side: Side) -> tuple[float, float, int]:
+    def rank(self, side: Side, accepted_rate: float | None = None) -> tuple[float, float, int]:
         """Returns what the best validation of a side has the most of."""
-        crashes = -self.failure_rate if side is Side.EGO else 0.0
-        return crashes, self.mean_return, self.episode
+        if side is Side.FRONT:
+            return 0.0, self.mean_return, self.episode
+        if accepted_rate is None:
+            return -self.failure_rate, self.mean_return, self.episode
+        return -max(self.worst_rate - accepted_rate, 0.0), self.ego_mps, self.episode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +71,8 @@ class Candidate:
 
     episode: int
     weights: Vector
-    seen: Episodes | None = None
+    seen: tuple[Episodes, ...] = ()
+    """One for each opponent."""
 
 
 @dataclass(slots=True)
@@ -101,6 +111,9 @@ class TrainingSettings:
     validate_every: int = 50
     """Training episodes between two validations."""
     validation_episodes: int = 200
+    """Shared by the opponents."""
+    accepted_rate: float | None = None
+    """Of the egos that crash in at most this share of the episodes with each opponent, the fastest is kept; None keeps the safest."""
 
     def __post_init__(self) -> None:
         if min(self.episodes, self.validate_every, self.validation_episodes) < 1:
@@ -135,7 +148,7 @@ def train_ego(
     """Trains an ego from scratch, against IDM unless another front vehicle is given."""
     spec = scenario.observation
     start = random_policy(Side.EGO, spec.hash, spec.size, settings.dqn.hidden, child_rng(seed, "initial weights"))
-    return _train(scenario, start, front or Idm(), reward or driving_reward(), settings, seed, progress)
+    return _train(start, (Match(scenario, front or Idm()),), reward or driving_reward(), settings, seed, progress)
 
 
 def train_front(
@@ -155,7 +168,7 @@ def train_front(
     else:
         spec = scenario.observation
         own = random_policy(Side.FRONT, spec.hash, spec.size, settings.dqn.hidden, child_rng(seed, "initial weights"))
-    return _train(scenario, own, ego, reward, settings, seed, progress)
+    return _train(own, (Match(scenario, ego),), reward, settings, seed, progress)
 
 
 def retrain_ego(
@@ -169,66 +182,139 @@ def retrain_ego(
     progress: Progress = silent,
 ) -> Training:
     """Continues training the ego, against the frozen adversary."""
-    return _train(scenario, ego, front, reward or driving_reward(), settings, seed, progress)
+    return _train(ego, (Match(scenario, front),), reward or driving_reward(), settings, seed, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An opponent of the side that learns, and where the two meet."""
+
+    scenario: Scenario
+    opponent: Opponent
+    weight: float = 1.0
+    """How often it is met, among several."""
+
+
+def repair_ego(
+    ego: LearnedPolicy,
+    matches: Sequence[Match],
+    settings: TrainingSettings,
+    seed: int,
+    *,
+    reward: Reward | None = None,
+    progress: Progress = silent,
+) -> Training:
+    """Trains the ego on against many opponents, which take turns episode by episode in an order drawn from the seed.
+
+    A search in the pool looks for sequences against the ego as it is after each `validate_every` episodes.
+    """
+    return _train(ego, matches, reward or driving_reward(), settings, seed, progress)
 
 
 def _train(
-    scenario: Scenario,
-    start: LearnedPolicy,
-    opponent: Driver | Idm,
-    reward: Reward,
-    settings: TrainingSettings,
-    seed: int,
-    progress: Progress,
+    start: LearnedPolicy, matches: Sequence[Match], reward: Reward, settings: TrainingSettings, seed: int, progress: Progress
 ) -> Training:
     side = start.role
-    if isinstance(opponent, SearchedActions):
-        raise BadParametersError("cannot train against a search, which works on one frozen ego; train against a policy")
-    scenario = scenario_against(scenario, opponent if side is Side.EGO else start)
-    check_fit(start, side, scenario)
-    check_fit(opponent, side.other, scenario)
-    game = new_game(scenario.compiled(), reward.compiled(), settings.dqn, side, child_seed(seed, "training"))
-    trainee, curve = new_trainee(start.weights, start.shape, settings.dqn), new_curve(settings.episodes)
-    run = _runner(game, trainee, opponent, curve, side)
+    fitted = [replace(match, scenario=scenario_against(match.scenario, match.opponent if side is Side.EGO else start)) for match in matches]
+    for match in fitted:
+        check_fit(start, side, match.scenario)
+        check_fit(match.opponent, side.other, match.scenario)
+    scenario = fitted[0].scenario
+    lens = lens_for(scenario.observation) if settings.dqn.is_conditioned else plain_lens(start.shape.inputs)
+    trainee, curve = new_trainee(unfolded(start.weights, start.shape, lens), start.shape, settings.dqn), new_curve(settings.episodes)
+    session = _Session(fitted, start, lens, trainee, curve, settings, reward, seed)
     candidates: list[Candidate] = []
     rule, is_window = RunningMean(), settings.selection is Selection.WINDOW
     stride = 1 if is_window else settings.validate_every
     for first in range(0, settings.episodes, stride):
         done = min(first + stride, settings.episodes)
-        run(first, done)
+        session.run(first, done)
         if settings.selection is Selection.VALIDATION:
-            now = replace(start, weights=trainee.learner.online.copy())
-            seen = _validate(scenario, now, opponent, settings.validation_episodes, child_seed(seed, "validation"))
-            candidates.append(Candidate(done, now.weights, seen))
+            candidates.append(Candidate(done, session.policy.weights, session.validate()))
         elif is_window and rule.is_kept(first, float(curve.returns[first])):
-            candidates = [Candidate(done, trainee.learner.online.copy())]
+            candidates = [Candidate(done, session.policy.weights)]
         progress(done, settings.episodes, f"failure rate {(curve.outcomes[max(0, done - 100) : done] == CRASH).mean():.2f}")
-    best = candidates[-1] if candidates else Candidate(settings.episodes, trainee.learner.online.copy())
-    validations = tuple(
-        Validation(candidate.episode, float(candidate.seen.returns(reward, side, trainee.earned).mean()), candidate.seen.failure_rate)
-        for candidate in candidates
-        if candidate.seen is not None
-    )
+    best = candidates[-1] if candidates else Candidate(settings.episodes, session.policy.weights)
+    validations = tuple(_validation(candidate, reward, side, trainee) for candidate in candidates if candidate.seen)
     if validations:
-        ranked = zip((validation.rank(side) for validation in validations), candidates, strict=True)
+        ranked = zip((validation.rank(side, settings.accepted_rate) for validation in validations), candidates, strict=True)
         best = max(ranked, key=lambda pair: pair[0])[1]
     facts = TrainingFacts(scenario.name, reward.name, seed, settings.episodes, best.episode)
     return Training(replace(start, weights=best.weights, facts=facts), curve, validations, int(trainee.learner.counts[UPDATES]))
 
 
-def _validate(scenario: Scenario, policy: LearnedPolicy, opponent: Driver | Idm, episodes: int, seed: int) -> Episodes:
+def _validation(candidate: Candidate, reward: Reward, side: Side, trainee: Trainee) -> Validation:
+    """Scores a candidate; every opponent counts the same."""
+    returns = [float(seen.returns(reward, side, trainee.earned).mean()) for seen in candidate.seen]
+    rates = [seen.failure_rate for seen in candidate.seen]
+    speeds = [seen.mean_ego_mps for seen in candidate.seen]
+    count = len(candidate.seen)
+    return Validation(candidate.episode, sum(returns) / count, sum(rates) / count, max(rates), sum(speeds) / count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Session:
+    """A training under way: drives its episodes, and validates the weights of the moment."""
+
+    matches: Sequence[Match]
+    start: LearnedPolicy
+    lens: Lens
+    trainee: Trainee
+    curve: Curve
+    settings: TrainingSettings
+    reward: Reward
+    seed: int
+
+    @property
+    def policy(self) -> LearnedPolicy:
+        """The policy of the moment, as it sees the plain observation."""
+        return replace(self.start, weights=folded(self.trainee.learner.online.copy(), self.start.shape, self.lens))
+
+    def run(self, first: int, last: int) -> None:
+        """Trains for the episodes first .. last - 1, compiled, or in Python where the opponent is a user's."""
+        if len(self.matches) == 1:
+            self._drive(self.matches[0], first, last)
+            return
+        drawn = {episode: self._drawn(episode) for episode in range(first, last)}
+        for episode, match in drawn.items():
+            self._drive(match, episode, episode + 1)
+
+    def validate(self) -> tuple[Episodes, ...]:
+        """Drives the validation episodes with each opponent; a search gets a tenth, since it takes as long as a hundred others."""
+        seed, policy = child_seed(self.seed, "validation"), self.policy
+        share = max(self.settings.validation_episodes // len(self.matches), 1)
+        shares = [-(-share // 10) if isinstance(match.opponent, SearchedActions) else share for match in self.matches]
+        return tuple(_validate(match, policy, count, seed) for match, count in zip(self.matches, shares, strict=True))
+
+    def _drawn(self, episode: int) -> Match:
+        weights = np.array([match.weight for match in self.matches])
+        return self.matches[int(child_rng(self.seed, "opponent", episode).choice(len(weights), p=weights / weights.sum()))]
+
+    def _drive(self, match: Match, first: int, last: int) -> None:
+        side, opponent = self.start.role, match.opponent
+        seed = child_seed(self.seed, "training")
+        done = first / self.settings.episodes
+        dqn = replace(self.settings.dqn, learning_rate=self.settings.dqn.learning_rate * (1.0 - done * self.settings.dqn.cooling))
+        game = new_game(match.scenario.compiled(), self.reward.compiled(), dqn, side, seed, self.lens)
+        if isinstance(opponent, SearchedActions):
+            if side is Side.FRONT or len(self.matches) == 1:
+                raise BadParametersError("cannot train against a search alone, which works on one frozen ego; train against a policy")
+            starts = drawn_starts(match.scenario, seed, np.arange(first, last))
+            found = find_sequences(match.scenario, self.policy, starts, opponent.depth, seed, np.arange(first, last))
+            learn(game, self.trainee, scripted(found.actions[0, : found.lengths[0]].astype(np.int64)), self.curve, first, last)
+            return
+        sparring = sparring_of(opponent, side.other)
+        if sparring is not None:
+            learn(game, self.trainee, sparring, self.curve, first, last)
+        elif isinstance(opponent, Idm | RandomActions | AggressiveActions):
+            raise BadParametersError("IDM drives the front vehicle only; train the front vehicle against a policy")
+        else:
+            learn_from_policy(game, self.trainee, opponent, self.curve, first, last)
+
+
+def _validate(match: Match, policy: LearnedPolicy, episodes: int, seed: int) -> Episodes:
     if policy.role is Side.EGO:
-        return evaluate(scenario, policy, opponent, episodes, seed)
-    if isinstance(opponent, Idm):
+        return evaluate(match.scenario, policy, match.opponent, episodes, seed)
+    if isinstance(match.opponent, Idm | SearchedActions):
         raise BadParametersError("IDM drives the front vehicle only; train the front vehicle against a policy")
-    return evaluate(scenario, opponent, policy, episodes, seed)
-
-
-def _runner(game: Game, trainee: Trainee, opponent: Driver | Idm, curve: Curve, side: Side) -> Callable[[int, int], None]:
-    """Returns what trains for the episodes first .. last - 1: compiled, or in Python where the opponent is a user's."""
-    sparring = sparring_of(opponent, side.other)
-    if sparring is not None:
-        return lambda first, last: learn(game, trainee, sparring, curve, first, last)
-    if isinstance(opponent, Idm | RandomActions):
-        raise BadParametersError("IDM drives the front vehicle only; train the front vehicle against a policy")
-    return lambda first, last: learn_from_policy(game, trainee, opponent, curve, first, last)
+    return evaluate(match.scenario, match.opponent, policy, episodes, seed)

@@ -7,7 +7,7 @@ KINDS.register("duel")(
         summary="Trains a front vehicle to make an ego crash, tests who crashes against whom, and retrains the ego.",
         load=lazy(f"{__name__}.campaign:load_duel"),
         page=lazy(f"{__name__}.page:campaign_page"),
-        figures=lazy(f"{__name__}.summary:duel_figures"),
+        figures=lazy(f"{__name__}.figures:duel_figures"),
         replay=lazy(f"{__name__}.replaying:replay_finding"),
         shrink=lazy(f"{__name__}.shrinking:shrink_duel"),
         exporter=lazy(f"{__name__}.evidence:DuelExporter"),

@@ -16,7 +16,7 @@ from skidpad.highway.layout import EGO as EGO_ROW
 from skidpad.highway.layout import FRONT, Outcome
 from skidpad.highway.opponents import Idm
 from skidpad.kinds.duels.drivers import IDM, RANDOM, SLOW, trained_name
-from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, front_name, repair_family, repair_phase
+from skidpad.kinds.duels.phases import EGO, OWN, POPULATION, TRAIN_EGO, front_name, repair_family, repair_phase, round_phase
 from skidpad.kinds.duels.summary import WINDOW
 from skidpad.page.charts import Curve, curve_chart
 from skidpad.page.model import Chart
@@ -224,6 +224,7 @@ def repairs_of(settings: DuelSettings) -> dict[str, tuple[str, str]]:
         for place, weight in enumerate(settings.w_col):
             words = f"{whom}, w_col {weight:g}" if len(settings.w_col) > 1 else whom
             found[repair_phase(group, place)] = repair_family(settings, group, place), words
+    found |= {round_phase(number): (POPULATION, f"repaired, round {number}") for number in range(1, settings.rounds + 1)}
     return found
 
 
@@ -231,6 +232,8 @@ def ego_words(settings: DuelSettings, family: str) -> str:
     """Returns what a family of egos is called."""
     if family == SLOW:
         return "always slower"
+    if family == POPULATION:
+        return "repaired against everybody"
     return dict(repairs_of(settings).values()).get(family, family)
 
 

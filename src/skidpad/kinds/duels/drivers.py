@@ -19,7 +19,7 @@ from skidpad.core.errors import BadRunError, BadSubjectError
 from skidpad.core.files import write_atomically
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.layout import CRASH, Action, Side
-from skidpad.highway.opponents import ConstantActions, Driver, Idm, Opponent, RandomActions, SearchedActions
+from skidpad.highway.opponents import AggressiveActions, ConstantActions, Driver, Idm, Opponent, RandomActions, SearchedActions
 from skidpad.highway.policies import LearnedPolicy, load_policy, policy_bytes, policy_named
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
 from skidpad.runs.folder import Run
@@ -72,7 +72,7 @@ class KeptShards:
         return merged
 
 
-IDM, RANDOM, SEARCH, SLOW = "idm", "random", "search", "slow"
+IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE = "idm", "random", "search", "slow", "aggressive"
 POLICIES = "policies"
 """The folder of a run in which its trained policies lie as files of their own."""
 
@@ -174,6 +174,10 @@ class Drivers:
         """Returns what is kept of the training of a policy of the run."""
         return TrainingRecord.unpack(self._blob(name, "curve"))
 
+    def renamed(self, name: str, new: str) -> dict[str, bytes]:
+        """Returns what a shard keeps of a training that takes over the policy of an earlier one."""
+        return {f"{new}.{what}": self._blob(name, what) for what in ("policy", "curve")}
+
     def write_policies(self) -> None:
         """Writes every trained policy of the run as a file of its own, for other runs to use."""
         for phase in self._run().phases():
@@ -196,11 +200,12 @@ class Drivers:
         return self._loaded[name]
 
     def _find(self, name: str, side: Side) -> tuple[Opponent, str]:
-        built_in: Mapping[str, Idm | RandomActions | SearchedActions | ConstantActions] = {
+        built_in: Mapping[str, Idm | RandomActions | SearchedActions | ConstantActions | AggressiveActions] = {
             IDM: Idm(),
             RANDOM: RandomActions(),
             SEARCH: SearchedActions(self.settings.search_depth),
             SLOW: ConstantActions(Action.SLOWER),
+            AGGRESSIVE: AggressiveActions(),
         }
         if name in built_in:
             driver = built_in[name]

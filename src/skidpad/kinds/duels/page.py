@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from skidpad.highway.avoidability import SafeDistance
 from skidpad.kinds.duels.charts import duel_charts, ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
+from skidpad.kinds.duels.figures import comparisons
 from skidpad.kinds.duels.films import films
 from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, repair_family
 from skidpad.kinds.duels.settings import GIVEN
@@ -83,7 +84,40 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
     ]
     crashes = [_crash_row(settings, found) for found in summary.crashes]
     seconds = tuple(f"{second:g} s before" for second in _NOTICE_S)
+    repairs = [
+        (
+            front_words(found.front),
+            *_rate_and_speed(found.ego),
+            *_rate_and_speed(found.paper),
+            *_rate_and_speed(found.population),
+            _sem(found.population.across_trainings.sem),
+            count(found.unavoidable),
+            f"{found.over_ego.size:.2f}" if found.over_ego else NOTHING,
+            f"{found.over_paper.size:.2f}" if found.over_paper else NOTHING,
+        )
+        for found in comparisons(summary, settings)
+    ]
     return [
+        Table(
+            "repairs",
+            "Before the repair, the paper's repair, and the repair against everybody",
+            (
+                "Front",
+                "Ego",
+                "m/s",
+                "Paper's repair",
+                "m/s",
+                "Against everybody",
+                "m/s",
+                "SEM",
+                "Unavoidable",
+                "A12 to ego",
+                "A12 to paper's",
+            ),
+            tuple(repairs),
+            1,
+            _REPAIRS,
+        ),
         Table("rates", "Failure rates", names, tuple(rates), 1, _LEFT_OUT if summary.errors else ""),
         Table(
             "trainings",
@@ -103,6 +137,17 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
             1,
         ),
     ]
+
+
+_REPAIRS = (
+    "“Trained afterwards” are adversaries trained against the repaired ego itself; for the ego before the repair these are the adversaries "
+    "named by their reward. “Unavoidable” counts the kept crashes that no sequence of actions from the start on avoids. A12 is the "
+    "probability that a test of the ego repaired against everybody has the greater failure rate; it needs four tests or more of each."
+)
+
+
+def _rate_and_speed(column: Column | None) -> tuple[str, str]:
+    return (_rate(column), speed(column.ego_mps)) if column else (NOTHING, NOTHING)
 
 
 def _rate(column: Column) -> str:

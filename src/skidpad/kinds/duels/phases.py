@@ -15,16 +15,19 @@ import pyarrow as pa
 from skidpad.core.errors import BadRunError
 from skidpad.core.progress import Progress
 from skidpad.core.seeding import child_seed
+from skidpad.highway.dqn import DqnSettings
 from skidpad.highway.layout import Side
-from skidpad.highway.rewards import REWARDS, driving_reward
-from skidpad.highway.training import Selection, TrainingSettings
-from skidpad.kinds.duels.drivers import IDM, RANDOM, SEARCH, SLOW, Drivers, learned, packed_training, trained_name
+from skidpad.highway.opponents import Idm, RandomActions
+from skidpad.highway.rewards import REWARDS, careful_reward, driving_reward
+from skidpad.highway.training import Match, Selection, TrainingSettings, repair_ego
+from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, RANDOM, SEARCH, SLOW, Drivers, learned, packed_training, trained_name
 from skidpad.kinds.duels.records import SCHEMA, Bout, BoutCounts, build_records
 from skidpad.kinds.duels.settings import GIVEN, RISK_AVERSION, DuelSettings
 from skidpad.runs.folder import Run
 from skidpad.runs.segments import ShardResult
 
 if TYPE_CHECKING:
+    from skidpad.highway.opponents import Opponent
     from skidpad.highway.training import Training
     from skidpad.kinds.duels.arena import Arena
     from skidpad.kinds.duels.drivers import Kept
@@ -37,6 +40,15 @@ EVERY_EGO = "every ego"
 TRAIN_EGO = "train-ego"
 OWN, OTHER_SEEDS, OTHER_REWARDS = "own adversary", "other seeds", "other rewards"
 """Columns of a repaired ego: whom it was retrained against, and adversaries of other trainings that it has never met."""
+
+POPULATION = "repaired-population"
+"""The family of the egos that were repaired in rounds."""
+POOL, AFTERWARDS = "pool", "trained afterwards"
+"""Columns: adversaries of the rounds, which the ego was repaired against; and adversaries trained against the repaired ego itself."""
+
+_LITTLE = 0.02
+"""A round is skipped where every new adversary makes the ego crash in at most this share of the episodes."""
+_GAIN_EPISODES = 500
 
 _TRAINING_WEIGHT = 8
 """How many tested episodes take as long as one that is learned from, roughly; for the progress bar only."""
@@ -95,7 +107,26 @@ class DuelWork:
                 phases.append(Phase(name, s.repairs, learning, partial(self._repair, group, weight)))
                 if s.is_tested:
                     phases.append(self._tests(name, s.repairs, tests + 4 * s.cross_episodes, partial(self._repair_bouts, group, weight)))
-        return tuple(phases)
+        return (*phases, *self._rounds(learning)) if s.rounds else tuple(phases)
+
+    def _rounds(self, learning: int) -> Iterable[Phase]:
+        """Returns the repair against a population, and adversaries trained afterwards against it and against the paper's repair."""
+        s = self.settings
+        for number in range(1, s.rounds + 1):
+            for reward in s.pool_rewards:
+                yield Phase(round_front(reward, number), s.repairs, learning, partial(self._train_round, reward, number))
+            weight = _TRAINING_WEIGHT * s.round_episodes
+            yield Phase(round_phase(number), s.repairs, weight, partial(self._repair_round, number))
+        if not s.is_tested:
+            return
+        egos = {POPULATION: round_phase(s.rounds)} | {repair_family(s, group, 0): repair_phase(group, 0) for group in s.repaired[:1]}
+        for family, phase in egos.items():
+            for reward in s.pool_rewards:
+                work = partial(self._train_after, family, phase, reward)
+                yield Phase(after_front(reward, family), s.repairs, learning, work)
+            weight = 6 * s.test_runs * s.cross_episodes
+            yield self._tests(f"all-{family}", s.repairs, weight, partial(self._all_bouts, family, phase))
+        yield self._tests("all-ego", 1, 2 * s.test_runs * s.cross_episodes, self._all_ego_bouts)
 
     @property
     def is_searched(self) -> bool:
@@ -164,6 +195,44 @@ class DuelWork:
         reward = driving_reward(self.settings.w_col[weight])
         return _kept(phase, index, self.arena.retrain_ego(ego, front, reward, self._training_settings(), seed, progress))
 
+    def _train_round(self, reward: str, number: int, index: int, progress: Progress) -> ShardResult:
+        ego = self.best_ego() if number == 1 else trained_name(round_phase(number - 1), index)
+        return self._train_against(round_front(reward, number), ego, reward, index, progress)
+
+    def _train_after(self, family: str, phase: str, reward: str, index: int, progress: Progress) -> ShardResult:
+        return self._train_against(after_front(reward, family), trained_name(phase, index), reward, index, progress)
+
+    def _train_against(self, phase: str, ego: str, reward: str, index: int, progress: Progress) -> ShardResult:
+        seed, settings = self._seed(phase, index), self._training_settings()
+        return _kept(phase, index, self.arena.train_front(self.drivers.ego(ego), REWARDS.get(reward)(), settings, seed, progress))
+
+    def _repair_round(self, number: int, index: int, progress: Progress) -> ShardResult:
+        """Retrains the ego against everyone so far; where the newest adversaries gain little, it stays as it is."""
+        s, phase = self.settings, round_phase(number)
+        before = self.best_ego() if number == 1 else trained_name(round_phase(number - 1), index)
+        ego = learned(self.drivers.ego(before), before)
+        if number > 1 and self._gain(before, number, index) <= _LITTLE:
+            return ShardResult(phase, index, SCHEMA.empty_table(), self.drivers.renamed(before, trained_name(phase, index)))
+        names = [IDM, RANDOM, SLOW, AGGRESSIVE, *((SEARCH,) if self.is_searched else ())]
+        names += [front_name(group, member) for group in s.groups for member in range(s.members(group))]
+        names += [trained_name(round_front(reward, past), index) for past in range(1, number + 1) for reward in s.pool_rewards]
+        matches, reward = [self._match(self.drivers.front(name), len(names)) for name in names], careful_reward(s.crash_cost)
+        settings = population_settings(s.round_episodes, s.validation_episodes * len(names))
+        training = repair_ego(ego, matches, settings, self._seed(phase, index), reward=reward, progress=progress)
+        return _kept(phase, index, training)
+
+    def _match(self, front: Opponent, pool: int) -> Match:
+        """Returns where and how often the ego meets one of the pool; ordinary traffic is what it mostly meets, and forgets first."""
+        if isinstance(front, Idm):
+            return Match(self.arena.pretraining, front, pool / 3.0)
+        return Match(self.arena.scenario, front, pool / 6.0 if isinstance(front, RandomActions) else 1.0)
+
+    def _gain(self, ego: str, number: int, index: int) -> float:
+        """Returns the greatest failure rate that an adversary of a round reaches with the ego it was trained against."""
+        fronts = [self.drivers.front(trained_name(round_front(reward, number), index)) for reward in self.settings.pool_rewards]
+        seed = self._seed("gain", number, index)
+        return max(self.arena.drive(self.drivers.ego(ego), front, _GAIN_EPISODES, seed).failure_rate for front in fronts)
+
     def _tests(self, name: str, shards: int, weight: int, bouts: Callable[[int], list[Bout]]) -> Phase:
         return Phase(f"test-{name}", shards, weight, partial(self._test, f"test-{name}", bouts))
 
@@ -215,17 +284,42 @@ class DuelWork:
         ]
         return self._runs(family, OWN, ego, front_name(group, best), index) + self._crossing(family, ego, columns, index)
 
-    def _crossing(self, family: str, ego: str, columns: Iterable[tuple[str, list[str]]], index: int) -> list[Bout]:
-        """Returns one ego against the members of each column, which share the column's episodes."""
+    def _all_bouts(self, family: str, phase: str, index: int) -> list[Bout]:
+        """Returns a repaired ego against every kind of front vehicle, and against adversaries trained afterwards."""
+        s, ego = self.settings, trained_name(phase, index)
+        after = [trained_name(after_front(reward, family), index) for reward in s.pool_rewards]
+        columns = [(AFTERWARDS, after), (SLOW, [SLOW]), (AGGRESSIVE, [AGGRESSIVE])]
+        if family != POPULATION:  # its other columns are those of its own phase
+            return self._shared(family, ego, columns, index, s.test_runs)
+        columns += [(IDM, [IDM]), (RANDOM, [RANDOM])]
+        columns += [(group, [front_name(group, member) for member in range(s.members(group))]) for group in s.groups]
+        rounds = range(1, s.rounds + 1)
+        columns += [(POOL, [trained_name(round_front(reward, number), index) for number in rounds for reward in s.pool_rewards])]
+        return self._crossing(family, ego, columns, index, s.test_runs)
+
+    def _all_ego_bouts(self, index: int) -> list[Bout]:
+        """Returns the ego before any repair against the front vehicles that the paper does not have."""
+        return self._shared(EGO, self.best_ego(), [(SLOW, [SLOW]), (AGGRESSIVE, [AGGRESSIVE])], index, self.settings.test_runs)
+
+    def _crossing(self, family: str, ego: str, columns: Iterable[tuple[str, list[str]]], index: int, tests: int = 1) -> list[Bout]:
+        """Returns one ego against the members of each column, and against the search."""
+        bouts = self._shared(family, ego, columns, index, tests)
+        if self.is_searched:
+            bouts.append(self._bout(family, SEARCH, ego, SEARCH, index, self.settings.search_episodes))
+        return bouts
+
+    def _shared(self, family: str, ego: str, columns: Iterable[tuple[str, list[str]]], index: int, tests: int) -> list[Bout]:
+        """Returns one ego against the members of each column, which share the episodes of each of the column's tests."""
         s = self.settings
         bouts = []
         for column, fronts in columns:
             share = s.cross_episodes // len(fronts) if fronts else 0
             bouts += [
-                self._bout(family, column, ego, front, index, share, first=place * share) for place, front in enumerate(fronts) if share
+                self._bout(family, column, ego, front, index, share, test, first=place * share)
+                for test in range(tests)
+                for place, front in enumerate(fronts)
+                if share
             ]
-        if self.is_searched:
-            bouts.append(self._bout(family, SEARCH, ego, SEARCH, index, s.search_episodes))
         return bouts
 
     def _runs(self, family: str, column: str, ego: str, front: str, index: int) -> list[Bout]:
@@ -243,6 +337,40 @@ class DuelWork:
 def front_name(group: str, index: int) -> str:
     """Names an adversary of a group."""
     return trained_name(GIVEN if group == GIVEN else f"train-{group}", index)
+
+
+def round_phase(number: int) -> str:
+    """Names the phase that retrains egos in a round."""
+    return f"repair-population-round{number}"
+
+
+def round_front(reward: str, number: int) -> str:
+    """Names the phase that trains the adversaries of a round, against the egos of the round before."""
+    return f"train-{reward}-round{number}"
+
+
+def after_front(reward: str, family: str) -> str:
+    """Names the phase that trains adversaries against the repaired egos of a family."""
+    return f"train-{reward}-after-{family}"
+
+
+def population_settings(episodes: int, validation_episodes: int) -> TrainingSettings:
+    """Returns how a round is trained: a long memory for many opponents, a longer view, and weights that settle down."""
+    dqn = DqnSettings(
+        discount=0.9,
+        memory=60_000,
+        target_every=200,
+        exploration_start=0.5,
+        exploration_end=0.03,
+        exploration_steps=4.0 * episodes,
+        cooling=0.95,
+        is_overtaking_an_end=False,
+        is_conditioned=True,
+    )
+    every = max(episodes // 20, 1)
+    return TrainingSettings(
+        episodes=episodes, dqn=dqn, validate_every=every, validation_episodes=validation_episodes, accepted_rate=_LITTLE
+    )
 
 
 def repair_phase(group: str, weight: int) -> str:

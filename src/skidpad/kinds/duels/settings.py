@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
-from skidpad.core.settings import Count, Natural, OneOf, Within, check
+from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
 from skidpad.highway.training import Selection
 from skidpad.kinds.settings import CampaignSettings
 
@@ -28,7 +28,9 @@ class DuelSettings(CampaignSettings):
     counted for each reward, repairs for each reward in `repair_against` (empty: all) and each weight in `w_col`. ego_selection: which
     weights of an ego's training are kept, `validation` or the paper's `window` (see `duels.selection`). test_runs x
     test_episodes: tests of every trained policy. cross_episodes: episodes of an ego against each of the other opponents.
-    keep_episodes: records kept of each test; counts are of all.
+    keep_episodes: records kept of each test; counts are of all. rounds: of a repair against a population, 0 for none; it is repeated
+    `repairs` times. Each round trains an adversary of every reward in `pool_rewards` against the ego of the moment, adds them to the
+    pool and retrains the ego for `round_episodes`; crash_cost: what a crash costs it, where a slow step costs at most 0.1.
     """
 
     campaign: ClassVar = "duel"
@@ -54,6 +56,10 @@ class DuelSettings(CampaignSettings):
     search_episodes: Natural = 50
     search_depth: Count = 6
     keep_episodes: Natural = 2000
+    rounds: Natural = 0
+    pool_rewards: tuple[str, ...] = ("released", "sound", "paper")
+    round_episodes: Count = 6000
+    crash_cost: Positive = 10.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -79,8 +85,12 @@ class DuelSettings(CampaignSettings):
         for name in self.repair_against:
             if name not in self.groups:
                 raise UnknownNameError.among("adversary to repair against", name, self.groups)
-        if self.repairs and not self.groups:
+        if self.repairs and not self.groups and not self.rounds:
             raise SkidpadError("a repair needs an adversary; train one (--rewards) or pass one (--front)")
+        if self.rounds and (not self.repairs or not self.pool_rewards):
+            raise SkidpadError(f"a repair in rounds needs --repairs of at least 1 and a reward in pool_rewards; got {self.repairs} repairs")
+        if self.rounds and self.env:
+            raise SkidpadError(f"a repair in rounds works on the built-in highway only; drop --rounds or --env; got {self.env!r}")
 
     @property
     def groups(self) -> tuple[str, ...]:

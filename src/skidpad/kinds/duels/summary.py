@@ -6,7 +6,7 @@ random front vehicle is made over the tests of each training, as in Table I, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb, isfinite, nan
 from typing import TYPE_CHECKING
@@ -16,17 +16,27 @@ import numpy as np
 from skidpad.core.images import FloatArray
 from skidpad.highway.avoidability import Avoidable, FirstBreak
 from skidpad.highway.layout import CRASH
-from skidpad.kinds.duels.drivers import IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
-from skidpad.kinds.duels.phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, front_name, read_counts, repair_family
+from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
+from skidpad.kinds.duels.phases import (
+    AFTERWARDS,
+    EGO,
+    EVERY_EGO,
+    OTHER_REWARDS,
+    OTHER_SEEDS,
+    OWN,
+    POOL,
+    POPULATION,
+    front_name,
+    read_counts,
+    repair_family,
+)
 from skidpad.kinds.duels.records import BoutCounts
 from skidpad.kinds.duels.settings import GIVEN
-from skidpad.page.model import values_of
 from skidpad.statistics.effects import Effect, a12
 from skidpad.statistics.intervals import Interval, MeanError, mean_error, wilson
 from skidpad.statistics.ranks import RankTest, mann_whitney
 
 if TYPE_CHECKING:
-    from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.kinds.duels.settings import DuelSettings
     from skidpad.runs.folder import Run
@@ -220,11 +230,11 @@ def _duels(counts: Sequence[BoutCounts], column: str, ego: str, front: str) -> l
 
 def _families(work: DuelWork) -> list[str]:
     s = work.settings
-    return [EGO, EVERY_EGO, *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))), SLOW]
+    return [EGO, EVERY_EGO, *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))), POPULATION, SLOW]
 
 
 def _columns(work: DuelWork) -> list[str]:
-    return [IDM, RANDOM, SEARCH, *work.settings.groups, OWN, OTHER_SEEDS, OTHER_REWARDS]
+    return [IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *work.settings.groups, OWN, OTHER_SEEDS, OTHER_REWARDS, POOL, AFTERWARDS]
 
 
 def _column(counts: Sequence[BoutCounts]) -> Column:
@@ -298,42 +308,3 @@ def _crash_column(name: tuple[str, str], rows: Sequence[dict[str, object]]) -> C
         undecided=kinds.count(Avoidable.UNDECIDED.value),
         broken_by=tuple((kind.value, who.count(kind.value)) for kind in FirstBreak),
     )
-
-
-def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
-    """Returns the failure rates, the comparisons with chance, the trainings and the crashes as plain values."""
-    summary = summarise(campaign.work(run))
-    return {
-        "unmeasured": summary.unmeasured,
-        "ego": summary.best_ego,
-        "columns": [_column_json(column) for column in summary.columns],
-        "each_given": [_column_json(column) for column in summary.each_given],
-        "versus_random": [_versus_json(versus) for versus in summary.versus],
-        "trainings": [{"phase": found.phase, "failure_rates": list(found.failure_rates)} for found in summary.trainings],
-        "crashes": [
-            {
-                **values_of(found, "family column never undecided"),
-                "kept": found.count,
-                **{f"avoidable_{second}s_before": found.avoidable_before(float(second)) for second in (1, 2, 3)},
-                "broken_by": dict(found.broken_by),
-            }
-            for found in summary.crashes
-        ],
-        "policies": str(run.path / "policies"),
-    }
-
-
-def _versus_json(versus: Versus) -> dict[str, object]:
-    test, effect = versus.over_trainings
-    found = {"p_value": test.p_value, "a12": effect.size} if can_decide(test) else {"p_value": None, "a12": None}
-    return {"group": versus.group, **found, "is_enough": can_decide(test)}
-
-
-def _column_json(column: Column) -> dict[str, object]:
-    return {
-        **values_of(column, "family column ego_mps front_mps episodes crashes overtaken timeouts errors problem"),
-        **values_of(column.across_trainings, "sem"),
-        **values_of(column.interval, "low high"),
-        "failure_rate": column.across_trainings.mean,
-        "trainings": len(column.rates),
-    }

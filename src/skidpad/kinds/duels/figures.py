@@ -1,0 +1,126 @@
+"""The figures of a run of duels as plain values, and what the repairs are worth, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, RANDOM, SEARCH, SLOW
+from skidpad.kinds.duels.phases import AFTERWARDS, OWN, POOL, POPULATION, repair_family
+from skidpad.kinds.duels.summary import Column, can_decide, summarise
+from skidpad.statistics.effects import Effect, a12
+from skidpad.statistics.ranks import mann_whitney
+
+if TYPE_CHECKING:
+    from skidpad.kinds.duels.campaign import Duel
+    from skidpad.kinds.duels.settings import DuelSettings
+    from skidpad.kinds.duels.summary import DuelSummary
+    from skidpad.runs.folder import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The ego, the paper's repair and the repair against a population, against one kind of front vehicle; None where untested."""
+
+    front: str
+    ego: Column | None
+    paper: Column | None
+    population: Column
+    unavoidable: int
+    """Crashes of the last that no sequence of the ego's actions avoids; among those that the run keeps."""
+    over_ego: Effect | None
+    """A12 over all tests of all trainings: how likely the repaired ego crashes more often; None where the tests are too few."""
+    over_paper: Effect | None
+
+
+def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Comparison, ...]:
+    """Compares the repairs of a run; empty where none was made in rounds."""
+    group = settings.repaired[0] if settings.repaired else ""
+    paper = repair_family(settings, group, 0) if group else ""
+    found = []
+    for front in (IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *settings.groups, POOL, AFTERWARDS):
+        ours = summary.column(POPULATION, front)
+        if ours is None:
+            continue
+        before = summary.before(front)
+        retrained = summary.column(paper, OWN if front == group else front)
+        kept = next((crashes.never for crashes in summary.crashes if (crashes.family, crashes.column) == (POPULATION, front)), 0)
+        found.append(Comparison(front, before, retrained, ours, kept, _effect(ours, before), _effect(ours, retrained)))
+    return tuple(found)
+
+
+def _effect(ours: Column, other: Column | None) -> Effect | None:
+    mine, theirs = ([rate for tests in column.rates for rate in tests] if column else [] for column in (ours, other))
+    if not mine or not theirs or not can_decide(mann_whitney(mine, theirs)):
+        return None
+    return a12(mine, theirs)
+
+
+def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
+    """Returns the failure rates, the comparisons with chance, the trainings and the crashes as plain values."""
+    summary = summarise(campaign.work(run))
+    return {
+        "unmeasured": summary.unmeasured,
+        "ego": summary.best_ego,
+        "columns": [_column_json(column) for column in summary.columns],
+        "each_given": [_column_json(column) for column in summary.each_given],
+        "versus_random": [
+            {
+                "group": versus.group,
+                "p_value": test.p_value if can_decide(test) else None,
+                "a12": effect.size if can_decide(test) else None,
+                "is_enough": can_decide(test),
+            }
+            for versus in summary.versus
+            for test, effect in (versus.over_trainings,)
+        ],
+        "trainings": [{"phase": found.phase, "failure_rates": list(found.failure_rates)} for found in summary.trainings],
+        "crashes": [
+            {
+                "family": found.family,
+                "column": found.column,
+                "kept": found.count,
+                "avoidable_1s_before": found.avoidable_before(1.0),
+                "avoidable_2s_before": found.avoidable_before(2.0),
+                "avoidable_3s_before": found.avoidable_before(3.0),
+                "never": found.never,
+                "undecided": found.undecided,
+                "broken_by": dict(found.broken_by),
+            }
+            for found in summary.crashes
+        ],
+        "repairs": [
+            {
+                "front": found.front,
+                "ego": _column_json(found.ego) if found.ego else None,
+                "paper": _column_json(found.paper) if found.paper else None,
+                "population": _column_json(found.population),
+                "unavoidable": found.unavoidable,
+                "a12_over_ego": found.over_ego.size if found.over_ego else None,
+                "a12_over_paper": found.over_paper.size if found.over_paper else None,
+            }
+            for found in comparisons(summary, campaign.settings)
+        ],
+        "policies": str(run.path / "policies"),
+    }
+
+
+def _column_json(column: Column) -> dict[str, object]:
+    return {
+        "family": column.family,
+        "column": column.column,
+        "failure_rate": column.across_trainings.mean,
+        "sem": column.across_trainings.sem,
+        "low": column.interval.low,
+        "high": column.interval.high,
+        "ego_mps": column.ego_mps,
+        "front_mps": column.front_mps,
+        "trainings": len(column.rates),
+        "episodes": column.episodes,
+        "crashes": column.crashes,
+        "overtaken": column.overtaken,
+        "timeouts": column.timeouts,
+        "errors": column.errors,
+        "problem": column.problem,
+    }

@@ -14,6 +14,7 @@ import numpy as np
 from skidpad.core.camera import Camera
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Capture, Recipe
+from skidpad.drives.capturing import capture_of
 from skidpad.kinds.limits.records import SCHEMA, frame_records
 from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.work import LastRead
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
     from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
     from skidpad.core.progress import Progress
-    from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import Drive, FrameBatch
+    from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.kinds.limits.campaign import Limits
     from skidpad.kinds.pictures.judging import Originals
     from skidpad.oracles.relations import Relation

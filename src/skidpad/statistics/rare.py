@@ -35,7 +35,7 @@ class Method(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """When to stop: the upper bound is below `stop_below`, or the interval is within a share `within` of the estimate, or `budget` is spent.
+    """When to stop: the upper bound is below `stop_below`, the interval is within a share `within` of the estimate, or `budget` is spent.
 
     0 switches a criterion off. batch: simulations that are made at once.
     """
@@ -51,7 +51,7 @@ class Goal:
             raise BadParametersError(f"an estimate needs a budget and a batch of at least 1; got {self.budget} and {self.batch}")
         if not 0 <= self.stop_below < 1 or self.within < 0:
             raise BadParametersError(
-                f"stop-below is a probability and within a share of the estimate, 0 for neither; got {self.stop_below:g} and {self.within:g}"
+                f"stop-below is a probability and within a share of the estimate, or 0; got {self.stop_below:g} and {self.within:g}"
             )
 
     def reached(self, interval: Interval) -> str:
@@ -74,8 +74,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A probability of failure. interval.n and simulations: all that were made; unjudged: those without a verdict, which count as valid
-    points that are left out (Monte Carlo) or as no failure. chosen: why this method. stopped: why the work ended."""
+    """A probability of failure.
+
+    unjudged: simulations without a verdict, which Monte Carlo leaves out and the others take for no failure. chosen: why this method.
+    stopped: why the work ended.
+    """
 
     interval: Interval
     method: Method
@@ -87,7 +90,7 @@ class Estimate:
 
     @property
     def plain_simulations(self) -> float:
-        """How many simulations plain Monte Carlo needs for an interval of this width, at this probability and a fixed size; NaN for none."""
+        """How many simulations plain Monte Carlo of a fixed size needs for an interval as wide as this one; NaN where it has no width."""
         p, half = self.interval.estimate, (self.interval.high - self.interval.low) / 2
         if not p > 0 or not half > 0:
             return nan
@@ -171,10 +174,12 @@ class _Task:
     unjudged: int = 0
     plain_hits: int = 0
     plain_trials: int = 0
+    is_spent: bool = False
+    """Whether what is left of the budget is too little for the next step."""
 
     @property
     def left(self) -> int:
-        return self.goal.budget - self.simulations
+        return 0 if self.is_spent else self.goal.budget - self.simulations
 
     @property
     def scale(self) -> float:
@@ -233,7 +238,8 @@ def _auto(task: _Task) -> Estimator:
     """Begins with plain draws; stays with them where the budget will do."""
     goal = task.goal
     pilot = min(_PILOT, max(goal.budget // 4, 1))
-    found = yield from task.simulate("pilot", task.normal(pilot), is_plain=True)
+    z = task.normal(pilot)
+    values = yield from task.simulate("pilot", z, is_plain=True)
     hits, trials = task.plain_hits, max(task.plain_trials, 1)
     within = goal.within or 0.3
     needed = _ENOUGH * (0.3 / within) ** 2 * trials / max(hits, 0.5)
@@ -243,8 +249,7 @@ def _auto(task: _Task) -> Estimator:
     seen = f"{hits} of {trials} plain draws failed"
     if needed <= goal.budget:
         return (yield from _monte_carlo(task, f"{seen}, so that the budget will do for plain draws"))
-    del found
-    return (yield from _importance(task, f"{seen}, too few for plain draws to do within the budget"))
+    return (yield from _importance(task, f"{seen}, too few for plain draws to do within the budget", (z, values)))
 
 
 def _monte_carlo(task: _Task, chosen: str) -> Estimator:
@@ -313,21 +318,25 @@ product over all dimensions, and dozens of small errors make it useless."""
 _MAX_LEVELS = 10
 
 
-def _importance(task: _Task, chosen: str) -> Estimator:
+def _importance(task: _Task, chosen: str, pilot: tuple[FloatArray, FloatArray] | None = None) -> Estimator:
     """Draws where failures are, as cross-entropy finds it, and weights each by how much rarer it is in the domain.
 
     Reference: Rubinstein and Kroese, The Cross-Entropy Method (2004), section 3; Hesterberg (1995) for the defensive part.
     Deviates: dimensions whose mean or deviation does not differ significantly are left alone.
     """
     goal, rng = task.goal, task.rng
-    shares = is_valid_share(task)
+    share = _valid_share(task)
     # Levels are worth a third of the budget at most: what they show is not in the estimate.
-    width = max(min(300, goal.budget // 12), 20)
+    width = min(max(goal.budget // 8, 50), 300)
     tilt, level = _Tilt(np.zeros(task.dimensions), np.ones(task.dimensions)), -inf
     rounds = 0
     while rounds < _MAX_LEVELS and task.left > 3 * width:
-        z, weights = _tilted(task, tilt, width)
-        values = yield from task.simulate("levels", z)
+        if pilot is None:
+            z, weights = _tilted(task, tilt, width)
+            values = yield from task.simulate("levels", z)
+        else:
+            (z, values), pilot = pilot, None
+            weights = np.ones(len(z))
         before, level = level, min(1.0, float(np.quantile(values, 1 - _ELITE)))
         elite = values >= max(level, before) if level < 1.0 else values >= 1.0
         tilt = _fitted(z[elite], weights[elite], tilt)
@@ -347,7 +356,7 @@ def _importance(task: _Task, chosen: str) -> Estimator:
         values = np.full(count, -inf)
         values[fine] = yield from task.simulate("weighted", drawn[fine])
         weights = 1.0 / (_DEFENSIVE + (1 - _DEFENSIVE) * np.exp(tilt.log_ratio(drawn)))
-        terms = np.concatenate((terms, np.where(values >= 1.0, weights / shares, 0.0)))
+        terms = np.concatenate((terms, np.where(values >= 1.0, weights / share, 0.0)))
         tries, plain = tries + count, plain + int((is_plain & fine).sum())
         is_last = task.left <= 0 or tries > 50 * goal.budget
         if tries >= looks.next or is_last:
@@ -356,7 +365,7 @@ def _importance(task: _Task, chosen: str) -> Estimator:
     return task.done(interval, Method.IMPORTANCE, chosen, stopped)
 
 
-def is_valid_share(task: _Task, draws: int = 4096) -> float:
+def _valid_share(task: _Task, draws: int = 4096) -> float:
     """Returns the share of the cube that is valid, from points that are only looked at."""
     if task.is_valid is everywhere:
         return 1.0
@@ -426,7 +435,7 @@ def _one_splitting(task: _Task, particles: int) -> Generator[Batch, FloatArray, 
     """Returns one estimate; NaN where the budget ran out, which a fuller one would have decided."""
     rng = task.rng
     if task.left < particles:
-        task.simulations = task.goal.budget
+        task.is_spent = True
         return nan
     z = task.normal(particles)
     values = yield from task.simulate("level 0", z, is_plain=True)
@@ -444,7 +453,7 @@ def _one_splitting(task: _Task, particles: int) -> Generator[Batch, FloatArray, 
         z[dead], values[dead] = z[source], values[source]
         for _ in range(_MOVES):
             if task.left < len(dead):
-                task.simulations = task.goal.budget
+                task.is_spent = True
                 return nan
             moved = sqrt(1 - step**2) * z[dead] + step * rng.standard_normal((len(dead), task.dimensions))
             fine = task.is_valid(to_cube(moved))

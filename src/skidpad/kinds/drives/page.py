@@ -11,6 +11,7 @@ from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
 
 from skidpad.kinds.drives.campaign import features_of
+from skidpad.kinds.drives.estimate import facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
@@ -40,12 +41,18 @@ def online_page(campaign: Online, run: Run) -> Page:
     failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
     judged = failed + summary.count(Verdict.PASS)
     name = plain(campaign.subject.description.name, 80)
+    found = campaign.estimate.read(run) if campaign.settings.estimate else None
     page = Page(
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
         tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
-        verdict=_verdict(run, summary, name, failed, judged),
-        headlines=_headlines(summary, failed, judged),
-        context=(Fact("Subject", name), Fact("World", campaign.settings.world), Fact("Scenarios", _scenarios(campaign))),
+        verdict=_verdict(run, summary, name, failed, judged) if found is None else verdict_of(found, name, campaign.settings.domain),
+        headlines=_headlines(summary, failed, judged) if found is None else headlines_of(found),
+        context=(
+            *(() if found is None else facts_of(found)),
+            Fact("Subject", name),
+            Fact("World", campaign.settings.world),
+            Fact("Scenarios", _scenarios(campaign)),
+        ),
         notes=_notes(campaign),
         remarks=_remarks(summary, campaign),
         pictures=(),
@@ -69,6 +76,7 @@ def online_figures(campaign: Online, run: Run) -> Mapping[str, object]:
     summary = summarise(run)
     reached = [reach_of(summary, name) for name in campaign.settings.searches]
     return {
+        "estimate": figures_of(found) if (found := campaign.estimate.read(run) if campaign.settings.estimate else None) else None,
         "drives": summary.drives,
         "failure_rate": summary.rate.estimate,
         "low": summary.rate.low,
@@ -179,6 +187,12 @@ def _notes(campaign: Online) -> tuple[str, ...]:
             else "Every case was driven once; intervals are Wilson's, over cases."
         ),
     ]
+    if campaign.settings.estimate:
+        notes.append(
+            "An estimate chooses its drives, so that shares of the drives below say nothing of the domain. The interval of plain Monte "
+            "Carlo holds whatever the failures look like; those of importance sampling and splitting hold unless a whole kind of failure "
+            "was never met."
+        )
     return tuple(notes)
 
 

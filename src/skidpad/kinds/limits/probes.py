@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.images import as_numpy
-from skidpad.core.stimuli import Capture, Recipe
+from skidpad.core.stimuli import Recipe
 from skidpad.drives.capturing import capture_of
 from skidpad.kinds.limits.records import SCHEMA, frame_records
 from skidpad.kinds.pictures.cases import uploaded

@@ -365,7 +365,7 @@ def _importance(task: _Task, chosen: str, pilot: tuple[FloatArray, FloatArray] |
     return task.done(interval, Method.IMPORTANCE, chosen, stopped)
 
 
-def _valid_share(task: _Task, draws: int = 4096) -> float:
+def _valid_share(task: _Task, draws: int = 2048) -> float:
     """Returns the share of the cube that is valid, from points that are only looked at."""
     if task.is_valid is everywhere:
         return 1.0

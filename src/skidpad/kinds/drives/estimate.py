@@ -69,7 +69,7 @@ class FailureEstimate:
                     kept[number] = self._driven(batch, first, crew)
                     return ShardResult(PHASE, number, kept[number])
 
-                run_shards(run, PHASE, max(index, *kept) + 1 if kept else 1, one_by_one(shard))
+                run_shards(run, PHASE, max(index, *kept, 0) + 1, one_by_one(shard))
             driven += len(batch.points)
             progress(driven, max(self.settings.scenarios, driven), batch.stage)
             try:

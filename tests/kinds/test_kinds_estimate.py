@@ -64,21 +64,22 @@ def test_a_stopped_estimate_goes_on_alike(tmp_path):
     driven: list = []
     assert estimating(made, driven).execute(Run.open(stopped.path), None) == shards
     again = Run.open(stopped.path)
-    assert again.records().equals(whole.records())
+    columns = ["case_id", "scenario", "condition", "slot", "excess", "violated"]
+    assert again.records(columns=columns).equals(whole.records(columns=columns))
     assert 0 < len(driven) < whole.records().num_rows
 
 
 def test_the_estimate_is_read_from_the_records_and_holds(tmp_path):
     domain = DOMAINS.get("restricted")
     rng = np.random.default_rng(0)
-    drawn = [domain.decode(rng.random(len(domain.variables))) for _ in range(3000)]
+    drawn = [domain.decode(rng.random(len(domain.variables))) for _ in range(1500)]
     truth = np.mean([lateral_m_s2(each) >= 2.4 for each in drawn if not domain.violations(each)])
-    made = campaign(scenarios=1500)
+    made = campaign(scenarios=800)
     run = made.start(tmp_path / "run")
     run.finish({PHASE: estimating(made).execute(run, None)})
     found = estimating(made).read(run)
     assert found.interval.low <= truth <= found.interval.high
-    assert found.simulations == run.records().num_rows <= 1500
+    assert found.simulations == run.records().num_rows <= 800
     assert figures_of(found)["probability"] == found.interval.estimate
     said = verdict_of(found, "demo", "restricted")
     assert "with 95% confidence" in said

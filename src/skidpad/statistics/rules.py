@@ -126,7 +126,7 @@ def learn_rules(cases: Cases, alpha: float = 0.05) -> Ruled:
     """Finds rules on the half of the clusters that their hashes say, and keeps those that hold on the other half, by Holm's test."""
     first = np.array([blake2b(each.encode(), digest_size=1).digest()[0] % 2 == 0 for each in cases.clusters], np.bool_)
     conditions = _conditions(cases.traits, first)
-    masks = np.array([condition.holds for condition in conditions], np.float32).reshape(len(conditions), -1)
+    masks = np.array([condition.holds for condition in conditions], np.float32).reshape(len(conditions), len(cases.failed))
     open_, found = np.ones(len(cases.failed), np.bool_), []
     while len(found) < MAX_RULES and len(conditions):
         chosen = _best(masks, conditions, cases.failed, open_ & first)

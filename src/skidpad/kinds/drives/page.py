@@ -15,6 +15,8 @@ from skidpad.kinds.drives.estimate import facts_of, figures_of, headlines_of, ve
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
+from skidpad.kinds.drives.traits import drive_cases
+from skidpad.kinds.ruling import rules_table
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.build import Chart, Film, Page, Table, commands_of, run_warnings
 from skidpad.page.charts import Point, scatter
@@ -61,6 +63,7 @@ def online_page(campaign: Online, run: Run) -> Page:
             "The worst first; without failures, the drive that strayed most."
         ),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
+        lead_tables=tuple(table for table in (rules_table(drive_cases(campaign, run)),) if table.rows),
         tables=tuple(table for table in (_reach(summary, campaign.settings.searches), *_tables(summary)) if table.rows),
         configuration=tuple(Fact(key, _plain(value)) for key, value in run.config.items()),
         manifest=tuple(Fact(key, _plain(value)) for key, value in run.manifest.facts().items()),

@@ -110,7 +110,9 @@ def _best_first(ranking: Ranking) -> Ranking:
 
 def rank_frames(subject: Subject, drive: Drive, within_deg: float, progress: Progress = silent) -> Ranking:
     """Ranks the frames of a drive; one fails where the answer is further than `within_deg` from its label, and all cost the same."""
-    parts, labels, names = [], [], []
+    parts: list[_Seen] = []
+    labels: list[FloatArray] = []
+    names: list[str] = []
     for batch in drive.batches(_BATCH, lead=subject.lead):
         parts.append(_look(subject, batch.clip))
         labels.append(batch.steering_rad)

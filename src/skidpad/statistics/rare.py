@@ -417,7 +417,7 @@ class _Shown:
         z = self._z[self._values >= level]
         if len(z) < 5:
             return before
-        share = 1.0 / sum(count * np.exp(tilt.log_ratio(z)) for tilt, count in self._tilts)
+        share = 1.0 / np.sum([count * np.exp(tilt.log_ratio(z)) for tilt, count in self._tilts], axis=0)
         share = share / share.sum()
         worth = 1.0 / float(np.square(share).sum())
         mean = share @ z

@@ -126,8 +126,9 @@ def learn_rules(cases: Cases, alpha: float = 0.05) -> Ruled:
     """Finds rules on the half of the clusters that their hashes say, and keeps those that hold on the other half, by Holm's test."""
     first = np.array([blake2b(each.encode(), digest_size=1).digest()[0] % 2 == 0 for each in cases.clusters], np.bool_)
     conditions = _conditions(cases.traits, first)
-    masks = np.array([condition.holds for condition in conditions], np.float32).reshape(len(conditions), len(cases.failed))
-    open_, found = np.ones(len(cases.failed), np.bool_), []
+    masks = np.array([condition.holds for condition in conditions], np.float64).reshape(len(conditions), len(cases.failed))
+    open_ = np.ones(len(cases.failed), np.bool_)
+    found: list[Rule] = []
     while len(found) < MAX_RULES and len(conditions):
         chosen = _best(masks, conditions, cases.failed, open_ & first)
         if chosen is None:
@@ -192,13 +193,13 @@ def _best(masks: FloatArray, conditions: Sequence[Condition], failed: BoolArray,
     """Returns the conjunction with the highest gain over not knowing anything; None where none is worth its words."""
     if not failed[used].any():
         return None
-    weights = np.stack([used, used & failed]).astype(np.float32)
+    weights = np.stack([used, used & failed]).astype(np.float64)
     beam: list[tuple[int, ...]] = [()]
     best: tuple[float, tuple[int, ...]] = (0.0, ())
     for _ in range(MAX_CONDITIONS):
         scored: dict[tuple[int, ...], float] = {}
         for chosen in beam:
-            inside = np.prod(masks[list(chosen)], axis=0) if chosen else np.ones(masks.shape[1], np.float32)
+            inside = np.prod(masks[list(chosen)], axis=0) if chosen else np.ones(masks.shape[1], np.float64)
             counts = masks @ (weights * inside).T
             gains = _gain(counts[:, 1], counts[:, 0], int(weights[1].sum()), int(weights[0].sum()), len(chosen) + 1)
             taken = {conditions[place].words for place in chosen}

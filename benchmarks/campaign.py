@@ -150,6 +150,8 @@ def prepare(given: argparse.Namespace, folder: Path) -> Prepared:
         subject=given.subject or str(pretrained("pilotnet-rendered")),
         drive=drive,
         transforms=tuple(filter(None, given.transforms.split(","))),
+        preset="deeptest",
+        referee="off",
         relation="steers-alike",
         tolerance=WITHIN_DEG,
         criteria=("nc", "kmnc", "nbc"),

@@ -33,34 +33,34 @@ def test_the_limits_of_two_networks_stand_side_by_side(skidpad: Any, tmp_path: P
     runs = []
     for number, dark in enumerate((40.0, 60.0)):
         run = tmp_path / f"run{number}"
-        result = api.limits(Planted(dark=dark), toy_drive(), ("underexposure", "toy-fog"), out=run, stretch_frames=4, referee="off")
-        assert result.limits["underexposure"]["holds_to"] == pytest.approx(log2(dark / 127.5), abs=4.0 / STEPS)
+        result = api.limits(Planted(dark=dark), toy_drive(), ("toy-dark", "toy-fog"), out=run, stretch_frames=4, referee="off")
+        assert result.limits["toy-dark"]["holds_to"] == pytest.approx(log2(dark / 127.5), abs=4.0 / STEPS)
         runs.append(result.run)
     table = side_by_side(runs)
-    assert [row[0] for row in table.rows] == ["underexposure", "toy-fog"]
+    assert [row[0] for row in table.rows] == ["toy-dark", "toy-fog"]
     assert table.rows[0][1:] == ("-1.62 EV", "-1.75 EV", "-1 EV", "-1.12 EV")
     with serve(tmp_path) as server:
         shown = server.get(f"/compare?run={server.key('run0')}&run={server.key('run1')}").text
     assert "<td>-1.62 EV</td><td>-1.75 EV</td>" in shown
-    doubted = skidpad("gate", runs[0].path, "--hold", "underexposure.ev=-1.6")
+    doubted = skidpad("gate", runs[0].path, "--hold", "toy-dark.ev=-1.6")
     assert doubted.code == 1  # it answers the same on every unchanged frame, so that holding means nothing
     assert "make no sense (constant" in doubted.out
-    kept = skidpad("gate", runs[0].path, "--hold", "underexposure.ev=-1.6", "--hold", "toy-fog=20", "--accept-doubts")
+    kept = skidpad("gate", runs[0].path, "--hold", "toy-dark.ev=-1.6", "--hold", "toy-fog=20", "--accept-doubts")
     assert kept.code == 0, kept.err
     assert "passed: 2 limits are kept" in kept.out
-    worse = skidpad("gate", runs[1].path, "--hold", "underexposure.ev=-1.6", "--accept-doubts")
+    worse = skidpad("gate", runs[1].path, "--hold", "toy-dark.ev=-1.6", "--accept-doubts")
     assert worse.code == 1
-    assert "broken: underexposure holds to -1 EV only, which is worse than -1.6 EV" in worse.out
-    assert skidpad("gate", runs[1].path, "--hold", "underexposure.ev=9").code == 2
+    assert "broken: toy-dark holds to -1 EV only, which is worse than -1.6 EV" in worse.out
+    assert skidpad("gate", runs[1].path, "--hold", "toy-dark.ev=9").code == 2
 
 
 def test_the_command_prints_the_table_and_writes_the_statement(skidpad: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    given = ("--conditions", "toy-fog,underexposure", "--frames", "24", "--steps", "8", "--referee", "off")
+    given = ("--conditions", "toy-fog,toy-dark", "--frames", "24", "--steps", "8", "--referee", "off")
     done = skidpad("limits", "demo", "rendered?frames=40", *given, "--out", run, "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
-    assert [row["name"] for row in told["limits"]] == ["toy-fog", "underexposure"]
+    assert [row["name"] for row in told["limits"]] == ["toy-fog", "toy-dark"]
     for row in told["limits"]:
         assert {"holds_to", "fails_from", "unit", "interval", "kept_share", "curve"} <= set(row)
         assert {"value", "share", "low", "high", "frames", "standing"} <= set(row["curve"][0])

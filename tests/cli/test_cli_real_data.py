@@ -28,7 +28,7 @@ def test_evaluate_reproduces_the_published_leaderboard(skidpad, shared_data: Pat
 def test_a_campaign_on_recorded_frames_finds_and_replays(skidpad, shared_data: Path, tmp_path: Path) -> None:
     drive = f"{shared_data / 'udacity-ch2-test'}?start=2000&stop=2006"
     subject = pretrained("pilotnet-rendered")
-    done = skidpad("test", subject, drive, "--out", tmp_path / "run", "--relation", "steers-alike", "--within-deg", "5", "--json")
+    done = skidpad("test", subject, drive, "--out", tmp_path / "run", "--preset", "deeptest", "--within-deg", "5", "--json")
     summary = json.loads(done.out)
     assert (summary["originals"], summary["overall"]["cases"], summary["problems"]) == (6, 540, 0)
     assert summary["overall"]["findings"] > 0

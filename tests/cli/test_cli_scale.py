@@ -86,5 +86,5 @@ def test_a_run_on_a_server_is_called_by_its_url(
     fsspec.filesystem("memory").rm("/told", recursive=True)
     assert "skidpad replay memory://told/run " in done.out
     assert "skidpad replay memory://told/run " in page
-    assert "skidpad resume memory://told/run" in page
+    assert "skidpad report memory://told/run" in page
     assert str(tmp_path / "cache") not in page

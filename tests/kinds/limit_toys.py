@@ -25,8 +25,8 @@ class ToyExposure:
     """Halves the light with every EV below 0."""
 
     severities = (
-        Severity("underexposure", "ev", "EV", 0.0, -4.0, attribute="camera exposure", source="a test"),
-        Severity("overexposure", "ev", "EV", 0.0, 2.0, attribute="camera exposure", source="a test"),
+        Severity("toy-dark", "ev", "EV", 0.0, -4.0, attribute="camera exposure", source="a test"),
+        Severity("toy-bright", "ev", "EV", 0.0, 2.0, attribute="camera exposure", source="a test"),
     )
 
     @property

@@ -221,7 +221,7 @@ def test_the_words_name_the_worst_of_several_weathers_and_the_pictures_that_styl
     one = Conditions("snow", "", (BoundCount(10.0, 3, 4, 0.3, 0.9),), 4, 1.0, 1.0, 1.0, 1.0, 0)
     two = RoadSummary(4, 1.0, 1.0, replace(one, weather="all"), (one, replace(one, weather="fog")), (), np.zeros(1, int), ())
     assert verdict(two).endswith("under a weather; the worst is snow with 75.0\N{NO-BREAK SPACE}%.")
-    assert verdict(replace(two, by_weather=(one,)), finished=True).endswith("move by 10° or more under snow.")
+    assert verdict(replace(two, by_weather=(one,))).endswith("move by 10° or more under snow.")
     for rendered, words in (
         ((True,), "rendered pictures"),
         ((False,), "real pictures"),

@@ -98,7 +98,7 @@ def test_a_frontier_never_grows_again() -> None:
 
 def test_a_planted_limit_is_found_to_a_step_and_lies_within_its_interval(tmp_path: Path) -> None:
     subject = Planted(dark=40.0)
-    campaign = limits(subject, names=("underexposure", "overexposure"))
+    campaign = limits(subject, names=("toy-dark", "toy-bright"))
     run, found = executed(campaign, tmp_path)
     truth_ev = log2(40.0 / 127.5)  # the pictures' mean is 127.5 and every EV halves it
     under, over = found.limits
@@ -114,14 +114,14 @@ def test_a_planted_limit_is_found_to_a_step_and_lies_within_its_interval(tmp_pat
 
 
 def test_a_network_that_always_fails_holds_at_no_severity(tmp_path: Path) -> None:
-    _, found = executed(limits(Planted(dark=126.9), names=("underexposure",)), tmp_path)
+    _, found = executed(limits(Planted(dark=126.9), names=("toy-dark",)), tmp_path)
     assert found.limits[0].holds_to is None
     assert found.limits[0].fails_from == pytest.approx(-4.0 / STEPS)
 
 
 def test_a_light_that_wanders_leaves_a_gap_that_covers_where_five_percent_fail(tmp_path: Path) -> None:
     drive = toy_drive(240, spread=30.0)
-    _, found = executed(limits(Planted(dark=40.0), drive, names=("underexposure",), stretch_frames=20, steps=128), tmp_path)
+    _, found = executed(limits(Planted(dark=40.0), drive, names=("toy-dark",), stretch_frames=20, steps=128), tmp_path)
     light = np.array([drive.frame(index).mean() for index in range(240)])  # type: ignore[union-attr]
     truth_ev = log2(40.0 / np.quantile(light, ACCEPTED))
     limit = found.limits[0]
@@ -153,7 +153,7 @@ def refuses_dark(reference: Any, changed: Any, pixel_map: Any = None) -> ToyVerd
 
 def test_pictures_that_the_referee_refuses_end_the_range_instead_of_failing(tmp_path: Path) -> None:
     # without the referee it would fail below a mean of 15
-    run, found = executed(limits(Planted(dark=15.0), names=("underexposure",), judge=refuses_dark), tmp_path)
+    run, found = executed(limits(Planted(dark=15.0), names=("toy-dark",), judge=refuses_dark), tmp_path)
     limit = found.limits[0]
     assert limit.fails_from is None
     assert limit.holds_to == pytest.approx(log2(20.0 / 127.5), abs=4.0 / STEPS)
@@ -168,7 +168,7 @@ def test_frames_that_are_wrong_before_anything_is_changed_do_not_count(tmp_path:
     label = np.zeros(64)
     label[:32] = np.radians(90.0)
     labelled = replace(drive, steering_rad=label)
-    campaign = limits(Planted(dark=40.0), labelled, names=("underexposure",), relation="label-mse", tolerance=0.1)
+    campaign = limits(Planted(dark=40.0), labelled, names=("toy-dark",), relation="label-mse", tolerance=0.1)
     _, found = executed(campaign, tmp_path)
     assert {each.failing.n for each in found.limits[0].curve.points} == {32}
 
@@ -200,7 +200,7 @@ def stopping(after: int) -> Any:
 @pytest.mark.parametrize("after", [1, 4, 9, 13])
 def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, after: int) -> None:
     def campaign() -> Any:
-        return limits(Planted(dark=40.0), toy_drive(spread=20.0), names=("underexposure", "toy-fog"), pairs=("underexposure,toy-fog",))
+        return limits(Planted(dark=40.0), toy_drive(spread=20.0), names=("toy-dark", "toy-fog"), pairs=("toy-dark,toy-fog",))
 
     whole, _ = executed(campaign(), tmp_path / "whole")
     run = campaign().start(tmp_path / "stopped")
@@ -214,35 +214,35 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, after: i
 
 
 def test_a_pair_is_mapped_with_its_frontier(tmp_path: Path) -> None:
-    campaign = limits(Planted(dark=28.0), names=("underexposure", "overexposure", "toy-fog"), pairs=("underexposure,toy-fog",))
+    campaign = limits(Planted(dark=28.0), names=("toy-dark", "toy-bright", "toy-fog"), pairs=("toy-dark,toy-fog",))
     run, found = executed(campaign, tmp_path)
     (pair,) = limits_figures(campaign, run)["pairs"]  # type: ignore[misc]
     assert len(pair["cells"]) == 4 * 4 + 4 + 4
     assert [each["values"][0] for each in pair["cells"] if each["standing"] == "fails" and each["values"][1] == 2000.0] == [-3.0, -4.0]
     assert pair["frontier"][0] == [0.0, 20.0]
     page = render_page(limits_page(campaign, run))
-    assert "underexposure with toy-fog" in page
+    assert "toy-dark with toy-fog" in page
     assert "polyline" in found.maps[0].first.name or page.count("<polyline") > 0
 
 
 def test_the_page_begins_with_the_table_then_curves_then_pictures(tmp_path: Path) -> None:
-    campaign = limits(Planted(dark=40.0), names=("underexposure", "toy-fog"))
+    campaign = limits(Planted(dark=40.0), names=("toy-dark", "toy-fog"))
     run, _ = executed(campaign, tmp_path)
     page = limits_page(campaign, run)
     html = render_page(page)
     places = [html.index(f'id="{key}"') for key in ("table-limits", "leads", "pictures")]
     assert places == sorted(places)
-    assert page.lead_tables[0].rows[0][:2] == ("underexposure", "-1.62 EV")
-    assert "earliest under underexposure: from -1.75 EV on" in page.verdict
+    assert page.lead_tables[0].rows[0][:2] == ("toy-dark", "-1.62 EV")
+    assert "earliest under toy-dark: from -1.75 EV on" in page.verdict
     assert len(page.pictures) == 2
 
 
 def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> None:
-    campaign = limits(Planted(dark=40.0), names=("underexposure", "toy-fog"))
+    campaign = limits(Planted(dark=40.0), names=("toy-dark", "toy-fog"))
     run, found = executed(campaign, tmp_path)
     told = odd_payload(found)
     assert [(each["part"], each["attribute"], each["name"]) for each in told["tested"]] == [
-        ("Camera system", "camera exposure", "underexposure"),
+        ("Camera system", "camera exposure", "toy-dark"),
         ("Environmental conditions", "visibility", "toy-fog"),
     ]
     missing = {each["attribute"] for each in told["not_tested"]}
@@ -266,7 +266,7 @@ def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> 
         ("toy-fog.visibility_m=150m", "a plain number in m"),
         ("toy-frog=100", "no condition named 'toy-frog'; did you mean 'toy-fog'"),
         ("toy-fog", "written as fog.visibility_m=150"),
-        ("exposure-toy=1", "means underexposure and overexposure"),
+        ("exposure-toy=1", "means toy-dark and toy-bright"),
     ],
 )
 def test_a_limit_to_hold_that_makes_no_sense_is_a_sentence(text: str, sentence: str) -> None:
@@ -289,7 +289,7 @@ def test_drives_that_nothing_can_be_told_from_are_a_sentence_each() -> None:
 
 def test_grey_frames_are_tested_and_the_page_says_what_they_cannot_tell(tmp_path: Path) -> None:
     grey = np.repeat(np.random.default_rng(0).integers(0, 255, (64, 32, 64, 1)).astype(np.uint8), 3, axis=3)
-    campaign = limits(Planted(), drive_from_arrays(grey), names=("underexposure",))
+    campaign = limits(Planted(), drive_from_arrays(grey), names=("toy-dark",))
     campaign.check_frames()
     run, _ = executed(campaign, tmp_path)
     assert any("no colour" in remark for remark in limits_page(campaign, run).remarks)
@@ -298,9 +298,9 @@ def test_grey_frames_are_tested_and_the_page_says_what_they_cannot_tell(tmp_path
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"pairs": ("underexposure",)}, "two conditions with a comma"),
-        ({"pairs": ("underexposure,overexposure",)}, "both exposure-toy"),
-        ({"pairs": ("underexposure,toy-frog",)}, "did you mean 'toy-fog'"),
+        ({"pairs": ("toy-dark",)}, "two conditions with a comma"),
+        ({"pairs": ("toy-dark,toy-bright",)}, "both exposure-toy"),
+        ({"pairs": ("toy-dark,toy-frog",)}, "did you mean 'toy-fog'"),
     ],
 )
 def test_a_pair_that_is_none_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -337,7 +337,7 @@ def test_a_car_that_leaves_its_lane_where_offline_holds_is_the_marked_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_ev: float, is_false_safe: bool
 ) -> None:
     monkeypatch.setattr(ClosedLoopRunner, "courses", leaves_from(first_ev))
-    campaign = limits(Planted(dark=40.0), names=("overexposure", "underexposure"), online=True, scenarios=3)
+    campaign = limits(Planted(dark=40.0), names=("toy-bright", "toy-dark"), online=True, scenarios=3)
     run, found = executed(campaign, tmp_path)
     assert found.sound == (True, False, True)
     over, under = sorted(found.limits, key=lambda each: each.row.name)
@@ -347,15 +347,15 @@ def test_a_car_that_leaves_its_lane_where_offline_holds_is_the_marked_row(
     assert under.row.value(under.left_from.position) == pytest.approx(first_ev, abs=4.0 / 16)
     assert under.is_false_safe is is_false_safe
     page = limits_page(campaign, run)
-    assert (page.lead_tables[0].rows[0][0] == "underexposure", page.lead_tables[0].rows[0][-1] == "false-safe") == (True, is_false_safe)
+    assert (page.lead_tables[0].rows[0][0] == "toy-dark", page.lead_tables[0].rows[0][-1] == "false-safe") == (True, is_false_safe)
     assert any("Of 3 scenarios 2 count" in warning for warning in page.warnings)
     told = limits_figures(campaign, run)["limits"]
-    assert [row["online_leaves_from"] is None for row in told] == [row["name"] == "overexposure" for row in told]  # type: ignore[attr-defined]
+    assert [row["online_leaves_from"] is None for row in told] == [row["name"] == "toy-bright" for row in told]  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
 def test_the_network_that_comes_along_is_driven_under_a_condition(tmp_path: Path) -> None:
-    campaign = limits(demo(), toy_drive(), names=("underexposure",), online=True, scenarios=2, seconds=3.0)
+    campaign = limits(demo(), toy_drive(), names=("toy-dark",), online=True, scenarios=2, seconds=3.0)
     run, found = executed(campaign, tmp_path)
     assert sum(found.sound) > 0
     assert {each.position for each in found.limits[0].drives} >= {STEPS // 2, STEPS}

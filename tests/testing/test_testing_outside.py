@@ -89,7 +89,7 @@ def small_world(width, threads):
 
 POINTS = """
 [skidpad.transforms]
-dusk = outside_parts:Dusk
+gloom = outside_parts:Dusk
 absent = no_such_module_of_ours
 
 [skidpad.relations]
@@ -129,7 +129,7 @@ folder.mkdir()
 for number in range(3):
     cv2.imwrite(str(folder / f"{number}.png"), np.random.default_rng(number).integers(0, 256, (66, 200, 3), np.uint8))
 (folder / "ppm.txt").touch()
-check_stimulus(TRANSFORMS.get("dusk")())
+check_stimulus(TRANSFORMS.get("gloom")())
 check_relation(RELATIONS.get("near")())
 check_criterion(CRITERIA.get("positive")())
 check_search(SEARCHES.get("sweep"))
@@ -147,7 +147,7 @@ def call(*words):
 
 call("list", "transforms")
 chosen = ("--relation", "near", "--within", "0.000001", "--search", "sweep", "--criteria", "positive", "--seeds", "2")
-call("test", "demo", "ppm:pictures", "--stimulus", "dusk,outside_parts:Dusk(depth=0.9)", *chosen, "--out", "run")
+call("test", "demo", "ppm:pictures", "--stimulus", "gloom,outside_parts:Dusk(depth=0.9)", *chosen, "--out", "run")
 print(Path("run/config.toml").read_text())
 """
 
@@ -164,6 +164,6 @@ def test_a_package_adds_one_of_each_and_a_broken_one_takes_none_with_it(tmp_path
     assert done.returncode == 0, done.stderr
     assert "'absent' cannot be used: no_such_module_of_ours of the package outside-parts raised ModuleNotFoundError" in done.stderr
     assert "Takes light away. depth in [0, 0.9]" in done.stdout
-    # two seed frames under two rows of dusk and one that was typed, each of which moves the answer by more than nothing
+    # two seed frames under two rows of gloom and one that was typed, each of which moves the answer by more than nothing
     assert "On 6 of 6 changed pictures the network breaks the relation near" in done.stdout
     assert "tolerance = 1e-06" in done.stdout or "tolerance = 0.000001" in done.stdout

@@ -42,6 +42,15 @@ def drive(
             help="Comma-separated: random, es, map-elites, cma-es, cma-me; each tries --scenarios of its own, instead of drawn ones."
         ),
     ] = "",
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Estimate how likely a failure is in the domain, with an interval; see --budget.")
+    ] = False,
+    method: Annotated[
+        str, typer.Option(help="How to estimate: auto (chosen after a pilot, and said), monte-carlo, importance, splitting.")
+    ] = "auto",
+    stop_below: Annotated[float, typer.Option(help="Stop an estimate once its upper bound is below this, as 1e-3.")] = 0.0,
+    within: Annotated[float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 to go on.")] = 0.3,
+    budget: Annotated[int, typer.Option(help="The most drives that an estimate may make.")] = 1000,
     repeats: Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")] = 1,
     seconds: Annotated[
         float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")
@@ -72,10 +81,13 @@ def drive(
         subject=str(subject_path(subject)),
         world=world,
         domain=domain,
-        scenarios=scenarios,
+        scenarios=budget if estimate else scenarios,
         files=tuple(str(path.absolute()) for path in scenario or ()),
         stimuli=stimuli,
         searches=searches,
+        estimate=method if estimate else "",
+        stop_below=stop_below,
+        within=within,
         repeats=repeats,
         seconds=(0.0 if scenario else SECONDS) if seconds is None else seconds,
         width=width,

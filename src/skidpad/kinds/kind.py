@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skidpad.runs.manifest import Manifest
     from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Work, Workers
+    from skidpad.statistics.rules import Cases
     from skidpad.subjects.base import Subject
 
 
@@ -105,7 +106,8 @@ class Kind:
     draw, or None) computes a case again, shrink (with a finding's row and a progress) finds the smallest case that fails, exporter writes
     cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
     reads the records. checks: what judges exported findings, by the name in their files. hold: judges a run by the limits that it
-    must hold, as `fog.visibility_m=150`. side_by_side: compares several runs in a table. A kind without a part says so when asked.
+    must hold, as `fog.visibility_m=150`. side_by_side: compares several runs in a table. traits: what rules are learned
+    from. A kind without a part says so when asked.
     """
 
     summary: str
@@ -120,6 +122,7 @@ class Kind:
     checks: Mapping[str, Callable[..., Check]] = field(default_factory=dict)
     hold: Callable[[Run, Sequence[str]], Sequence[Outcome]] | None = None
     side_by_side: Callable[[Sequence[Run]], Table] | None = None
+    traits: Callable[[Any, Run], Cases] | None = None
 
     def part(self, name: str, done: str) -> Callable[..., Any]:
         """Returns a part that a kind may lack, or says what then cannot be done, as "exported"."""

@@ -26,6 +26,8 @@ class Refereed:
     words: Mapping[Word, int]
     reasons: Mapping[str, int]
     agreement: Mapping[tuple[Word, Tag], int]
+    unseen: int = 0
+    """Findings that it could not judge because it saw no road in the original; they count."""
 
     @classmethod
     def of(cls, run: Run) -> Self:
@@ -34,8 +36,10 @@ class Refereed:
         words: Counter[Word] = Counter()
         reasons: Counter[str] = Counter()
         agreement: Counter[tuple[Word, Tag]] = Counter()
+        unseen = 0
         for table in run.iter_records(None, ("case_id", "referee", "reason")) if "referee" in run.schema.names else ():
             said = table.filter(table["referee"].is_valid())
+            unseen += table.num_rows - said.num_rows - table.filter(table["referee"].is_null())["reason"].null_count
             for case_id, text, reason in zip(*(said[name].to_pylist() for name in ("case_id", "referee", "reason")), strict=True):
                 word = Word(text)
                 words[word] += 1
@@ -43,7 +47,7 @@ class Refereed:
                     reasons[reason] += 1
                 if case_id in tags:
                     agreement[word, tags[case_id]] += 1
-        return cls(dict(words), dict(reasons.most_common()), dict(agreement))
+        return cls(dict(words), dict(reasons.most_common()), dict(agreement), unseen)
 
     @property
     def apart(self) -> int:
@@ -68,13 +72,14 @@ class Refereed:
     @property
     def said(self) -> str:
         """How many mutants were set apart and why, in a sentence; empty where none was."""
+        unseen = f"The referee saw no road in the originals of {self.unseen} findings, so that it could not judge them: they count."
         if not self.apart:
-            return ""
+            return unseen if self.unseen else ""
         why = ", ".join(f"{reason} ({number})" for reason, number in self.reasons.items())
         counts = f"{self.words.get(Word.REFUSED, 0)} refused, {self.words.get(Word.UNCLEAR, 0)} unclear"
         total = sum(self.words.values())
         set_apart = f"{self.apart} of {total} mutants that broke their relation"
-        return f"The referee set apart {set_apart} ({counts}), which count for nothing: {why}."
+        return f"The referee set apart {set_apart} ({counts}), which count for nothing: {why}.{f' {unseen}' if self.unseen else ''}"
 
     @property
     def compared(self) -> str:

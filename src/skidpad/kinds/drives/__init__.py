@@ -21,6 +21,7 @@ KINDS.register("online")(
         shrink=lazy(f"{__name__}.shrinking:shrink_drive"),
         exporter=lazy(f"{__name__}.evidence:DriveExporter"),
         exhibit=lazy(f"{__name__}.exhibit:DriveExhibit"),
+        traits=lazy(f"{__name__}.traits:drive_cases"),
         columns=DRIVE_COLUMNS,
         checks={"drive": lazy(f"{__name__}.evidence:DriveCheck")},
     )

@@ -14,6 +14,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
+from skidpad.kinds.drives.estimate import PHASE, FailureEstimate
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
@@ -103,7 +104,10 @@ class Online:
         for name in settings.searches:
             VECTOR_SEARCHES.get(name)
         conditions, stimuli = conditions_of(settings.stimuli)
-        chosen = scenarios_of(settings.domain, settings.scenarios, settings.files, settings.seconds, settings.seed)
+        # an estimate draws its own, as long as it goes on
+        chosen = scenarios_of(
+            settings.domain, 0 if settings.estimate else settings.scenarios, settings.files, settings.seconds, settings.seed
+        )
         subject = subject_of(seen, settings.subject, settings.device)
         _ = subject.description.steering_column  # a subject without steering ends the work here
         return cls(settings, subject, chosen.scenarios, conditions, stimuli, chosen.skipped)
@@ -139,7 +143,9 @@ class Online:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(self, run, SCHEMA)
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
-            if self.settings.searches:
+            if self.settings.estimate:
+                run.finish({PHASE: self.estimate.execute(run, crew, progress)})
+            elif self.settings.searches:
                 run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})
             else:
                 run.finish(self.runner.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
@@ -157,6 +163,12 @@ class Online:
         s = self.settings
         domain = domain_lasting(s.domain, s.seconds)
         return tuple(ScenarioSearch(name, domain, s.scenarios, s.seed, self.runner) for name in s.searches)
+
+    @property
+    def estimate(self) -> FailureEstimate:
+        """How likely the subject fails in the domain; for settings that ask for it."""
+        s = self.settings
+        return FailureEstimate(s, domain_lasting(s.domain, s.seconds), self.runner)
 
 
 def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:

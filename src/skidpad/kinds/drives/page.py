@@ -11,9 +11,12 @@ from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
 
 from skidpad.kinds.drives.campaign import features_of
+from skidpad.kinds.drives.estimate import facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
+from skidpad.kinds.drives.traits import drive_cases
+from skidpad.kinds.ruling import rules_table
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.charts import Point, bar_chart, scatter
 from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_page, values_of
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from skidpad.kinds.drives.served.campaign import Served
     from skidpad.runs.folder import Run
     from skidpad.statistics.intervals import Interval
+    from skidpad.statistics.rare import Estimate
 
 
 MAX_FILMS = 4
@@ -39,13 +43,19 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
     failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
     judged = failed + summary.count(Verdict.PASS)
     name = plain(campaign.name, 80)
+    found = _estimate(campaign, run)
     return run_page(
         run,
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
         tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
-        verdict=_verdict(summary, name, failed, judged),
-        headlines=_headlines(summary, failed, judged),
-        context={"Subject": name, "World": campaign.settings.world, "Scenarios": _scenarios(campaign)},
+        verdict=_verdict(summary, name, failed, judged) if found is None else verdict_of(found, name, campaign.settings.domain),
+        headlines=_headlines(summary, failed, judged) if found is None else headlines_of(found),
+        context={
+            **({} if found is None else {fact.name: fact.value for fact in facts_of(found)}),
+            "Subject": name,
+            "World": campaign.settings.world,
+            "Scenarios": _scenarios(campaign),
+        },
         remarks=_remarks(summary, campaign),
         notes=(
             "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it.",
@@ -53,6 +63,7 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
             f"Every case was driven {campaign.settings.repeats} times, and is FLAKY where the drives differ; intervals are Wilson's."
             if campaign.settings.repeats > 1
             else "Every case was driven once; intervals are Wilson's, over cases.",
+            *([] if found is None else [_ESTIMATED]),
         ),
         pictures_note=(
             "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
@@ -61,15 +72,18 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
         films=films(campaign.runner, run, [case.case_id for case in _shown(summary)]),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
         tables=(_reach(summary, campaign.settings.searches), *_tables(summary)),
+        lead_tables=[table for table in (rules_table(drive_cases(campaign, run)),) if table.rows],
     )
 
 
 def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
     """Returns the rates and every case's verdict as plain values."""
     summary = summarise(run)
+    found = _estimate(campaign, run)
     counts = "passed failed flaky errors departed collided median_mdcl"
     measured = "failed judged errors mdcl max_lateral_m departed_at_s collided_at_s mae_rad problem"
     return {
+        "estimate": None if found is None else figures_of(found),
         "drives": summary.drives,
         **_rate(summary.rate),
         "searches": [asdict(reach_of(summary, name)) for name in campaign.settings.searches],
@@ -85,6 +99,18 @@ def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
             for case in summary.cases
         ],
     }
+
+
+_ESTIMATED = (
+    "An estimate chooses its drives, so that shares of the drives below say nothing of the domain. The interval of plain Monte Carlo holds "
+    "whatever the failures look like; those of importance sampling and splitting hold unless a whole kind of failure was never met."
+)
+
+
+def _estimate(campaign: Online | Served, run: Run) -> Estimate | None:
+    """Returns what an estimate found; None for runs that made none, as those of a client are."""
+    estimate = getattr(campaign, "estimate", None)
+    return estimate.read(run) if estimate is not None and getattr(campaign.settings, "estimate", False) else None
 
 
 def _rate(found: Interval) -> dict[str, float]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.settings import Count, Natural, Within, check
+from skidpad.core.settings import Count, Natural, OneOf, Within, check
 from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
+from skidpad.statistics.rare import Method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,8 @@ class OnlineSettings(CampaignSettings):
     nothing does. repeats: of every case. seconds: how long each drive lasts (0: as long as its scenario says). width: scenarios side
     by side, a matter of speed alone (0: 16, on a GPU 128). searches: rows of VECTOR_SEARCHES; each looks for scenarios of the domain in
     which the subject fails and tries `scenarios` of them, instead of those that are drawn; it learns after every `width` (0: 8).
+    estimate: a method of `statistics.rare`, which tells how likely a failure is in the domain, from at most `scenarios` drives; stop_below,
+    within: when it may stop earlier (see `rare.Goal`); "" for no estimate.
     """
 
     campaign: ClassVar = "online"
@@ -30,6 +33,9 @@ class OnlineSettings(CampaignSettings):
     files: tuple[str, ...] = ()
     stimuli: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
+    estimate: Annotated[str, OneOf("method of estimating", ("", *(method.value for method in Method)))] = ""
+    stop_below: Annotated[float, Within(least=0)] = 0.0
+    within: Annotated[float, Within(least=0)] = 0.3
     repeats: Count = 1
     seconds: Annotated[float, Within(least=0)] = 20.0
     width: Natural = 0
@@ -41,6 +47,8 @@ class OnlineSettings(CampaignSettings):
         check(self)
         if self.searches and (self.files or self.stimuli or self.repeats > 1):
             raise SkidpadError("a search makes its own scenarios and drives each once; leave out scenario files, stimuli and repeats")
+        if self.estimate and (self.searches or self.files or self.stimuli or self.repeats > 1):
+            raise SkidpadError("an estimate draws its own scenarios and drives each once; leave out searches, files, stimuli and repeats")
         if len(set(self.searches)) != len(self.searches):
             raise SkidpadError(f"each search is named once; got {', '.join(self.searches)}")
         if self.seconds:

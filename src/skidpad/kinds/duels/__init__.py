@@ -12,6 +12,7 @@ KINDS.register("duel")(
         shrink=lazy(f"{__name__}.shrinking:shrink_duel"),
         exporter=lazy(f"{__name__}.evidence:DuelExporter"),
         exhibit=lazy(f"{__name__}.exhibit:DuelExhibit"),
+        traits=lazy(f"{__name__}.traits:duel_cases"),
         columns=CaseColumns(
             key=("family", "column", "training", "test", "seed", "episode"),
             group="column",

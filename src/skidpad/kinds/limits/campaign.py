@@ -113,7 +113,7 @@ class Limits:
         return tuple(Case(each.name, each.scenario, ORIGINAL, Recipe(), 0, slot) for slot, each in enumerate(drawn))
 
     @property
-    def rides(self) -> ClosedLoopRunner:
+    def runner(self) -> ClosedLoopRunner:
         """What makes the drives."""
         return ClosedLoopRunner(self.subject, "built-in", self.stimuli, 0, self.settings.device)
 
@@ -196,7 +196,7 @@ class Limits:
     def step(self, name: str, given: Any) -> Work:
         """Returns the work of a step."""
         if name == DRIVES:
-            return self.rides.step
+            return self.runner.step
         work = ProbeWork(self, given)
         return work.originals if name == ORIGINALS else work.probe
 

@@ -82,7 +82,7 @@ def _driven(campaign: Limits, row: Mapping[str, Any]) -> Mapping[str, float]:
         raise BadRunError(f"the scenario {row['frame_id']!r} is none of this run's; its settings were changed")
     probe = Probe(row["severity"], row["position"], Recipe.from_json(row["recipe"]))
     cases = [replace(case, recipe=probe.recipe)]
-    again = drive_records(probe, cases, campaign.rides.courses(cases, Wheel.SUBJECT)).to_pylist()[0]
+    again = drive_records(probe, cases, campaign.runner.courses(cases, Wheel.SUBJECT)).to_pylist()[0]
     return {name: float(again[name]) for name in _NUMBERS}
 
 

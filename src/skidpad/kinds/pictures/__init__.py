@@ -12,6 +12,7 @@ KINDS.register("deeptest")(
         shrink=lazy(f"{__name__}.shrinking:shrink_recipe"),
         exporter=lazy(f"{__name__}.evidence:PictureExporter"),
         exhibit=lazy(f"{__name__}.exhibit:DeepTestExhibit"),
+        traits=lazy(f"{__name__}.traits:picture_cases"),
         columns=CaseColumns(
             group="stimulus",
             cluster="frame_id",

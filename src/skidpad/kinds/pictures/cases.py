@@ -14,6 +14,7 @@ import torch
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, pixel_hash
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.relations import Answers, Relation, violated
+from skidpad.referee.word import Reason, Word
 from skidpad.runs.records import build_records, no_records
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Judged:
 def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words | None = None) -> Judged:
     """Judges a batch, and hashes and shows to the referee the pictures of what broke the relation.
 
-    words: the referee; what it does not keep cannot be judged. Without one all counts.
+    words: the referee; what it does not keep cannot be judged. Without one all counts, and so does what it cannot judge for want of a
+    road in the original: a referee that sees nothing must not hide findings.
     """
     excess = relation.excess(answers)
     broken = violated(relation, answers)
@@ -90,8 +92,8 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
     if words is not None and len(places):
         verdicts = words(places, np.stack(shown))
         for place, reason in zip(places.tolist(), verdicts.reasons, strict=True):
-            said[place], reasons[place] = reason.word.value, reason.value or None
-        apart = places[~verdicts.kept]
+            said[place], reasons[place] = None if reason is Reason.NO_ROAD else reason.word.value, reason.value or None
+        apart = places[[reason is not Reason.NO_ROAD and reason.word is not Word.KEPT for reason in verdicts.reasons]]
         excess, broken = excess.copy(), broken.copy()
         excess[apart], broken[apart] = np.nan, False
     return Judged(answers, excess, broken, tuple(pictures), tuple(said), tuple(reasons))

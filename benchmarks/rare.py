@@ -1,0 +1,130 @@
+"""How many simulations an estimate of a rare failure takes, beside plain Monte Carlo for an interval of the same width.
+
+Two problems whose truth is known. Tails of a normal distribution, by a formula. Duels on the compiled highway, by driving a million of
+them: a vehicle cuts in before an ego that keeps its distance, and brakes; both speeds, the gap, the moment and how long it brakes vary.
+Each method is repeated with other seeds; coverage is the share of intervals that hold the truth.
+
+Run: python benchmarks/rare.py [--quick] [--repeats 20] [--truth 1000000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from statistics import NormalDist, median
+
+import numpy as np
+from numba import njit
+from scipy.special import ndtri
+
+from skidpad.core.images import FloatArray
+from skidpad.highway.engine import START_FIELDS, place, step
+from skidpad.highway.layout import CRASH, EGO, FIELDS, FRONT, LANE, SPEED, TARGET_LANE, VEHICLES, Action, Params, X, Y
+from skidpad.highway.scenario import Scenario
+from skidpad.statistics.intervals import wilson
+from skidpad.statistics.rare import Estimate, Goal, Method, estimate
+
+STEPS = 12
+DIMENSIONS = 6
+GAP_M = 42.0
+"""The median gap at the start."""
+_IDLE, _SLOWER, _LEFT, _RIGHT = int(Action.IDLE), int(Action.SLOWER), int(Action.LEFT), int(Action.RIGHT)
+
+
+@njit(cache=True)
+def _ego(state: FloatArray) -> int:
+    """Keeps 1.2 s behind whoever is in its lane, or about to be."""
+    ahead_m = state[FRONT, X] - state[EGO, X]
+    shares = state[FRONT, LANE] == state[EGO, LANE] or state[FRONT, TARGET_LANE] == state[EGO, LANE]
+    return _SLOWER if shares and 0.0 < ahead_m < 5.0 + 1.2 * state[EGO, SPEED] else _IDLE
+
+
+@njit(cache=True)
+def _duel(params: Params, z: FloatArray) -> float:
+    """Returns 1 for a crash, else the nearer to 1 the less room there was between the two."""
+    start, state = np.zeros(START_FIELDS), np.zeros((VEHICLES, FIELDS))
+    lane = 1.0 if z[0] > 0 else 0.0
+    start[0], start[1], start[2] = lane, 200.0, 25.0 + 1.5 * z[1]
+    start[3], start[5] = 1.0 - lane, start[2] - 1.0 - 1.2 * z[2]
+    start[4] = start[1] + 5.0 + GAP_M * np.exp(-0.25 * z[3])
+    place(params, start, state)
+    cut_in, brakes_until = int(2.0 + max(z[4], -2.0)), int(max(1.5 * z[5], 0.0))
+    least = 100.0
+    for index in range(STEPS):
+        front = (_RIGHT if lane == 1.0 else _LEFT) if index == cut_in else _SLOWER if cut_in < index <= cut_in + brakes_until else _IDLE
+        if step(params, state, _ego(state), front) == CRASH:
+            return 1.0
+        if abs(state[FRONT, Y] - state[EGO, Y]) < 2.0:  # beside one another, but for the gap along the road
+            least = min(least, abs(state[FRONT, X] - state[EGO, X]) - 5.0)
+    return 1.0 / (1.0 + max(least, 1e-6) / 5.0)
+
+
+@njit(cache=True)
+def _duels(params: Params, z: FloatArray) -> FloatArray:
+    found = np.empty(len(z))
+    for index in range(len(z)):
+        found[index] = _duel(params, z[index])
+    return found
+
+
+def duels() -> Callable[[FloatArray], FloatArray]:
+    params = Scenario("rare", lanes=2, episode_steps=STEPS).compiled()
+    return lambda points: _duels(params, ndtri(points))
+
+
+def tail(dimensions: int, probability: float) -> Callable[[FloatArray], FloatArray]:
+    far = -NormalDist().inv_cdf(probability)
+    return lambda points: -ndtri(points).sum(axis=1) / np.sqrt(dimensions) / far
+
+
+def row(name: str, method: Method, truth: float, found: list[Estimate]) -> dict[str, object]:
+    covered = np.mean([each.interval.low <= truth <= each.interval.high for each in found])
+    return {
+        "problem": name,
+        "method": method.value,
+        "truth": truth,
+        "estimate": float(np.mean([each.interval.estimate for each in found])),
+        "coverage": float(covered),
+        "simulations": median(each.simulations for each in found),
+        "plain": median(each.plain_simulations for each in found),
+        "factor": median(each.plain_simulations / each.simulations for each in found),
+        "took": "/".join(sorted({each.method.value for each in found})),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Simulations for an estimate of a rare failure, beside plain Monte Carlo.")
+    parser.add_argument("--quick", action="store_true", help="few repeats: does it run?")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--truth", type=int, default=1_000_000, help="duels that are driven to know the truth")
+    chosen = parser.parse_args()
+    repeats, many = (2, 20_000) if chosen.quick else (chosen.repeats, chosen.truth)
+    drive, rng = duels(), np.random.default_rng(1)
+    hits = sum(int((drive(rng.random((10_000, DIMENSIONS))) >= 1.0).sum()) for _ in range(max(many // 10_000, 1)))
+    known = wilson(hits, max(many // 10_000, 1) * 10_000)
+    print(f"duels: {hits} of {known.n:,} crash, {known.estimate:.3g} ({known.low:.3g} to {known.high:.3g})")
+    rows = []
+    for dimensions, probability in ((5, 1e-3), (5, 1e-4), (5, 1e-6)):
+        for method, budget in ((Method.IMPORTANCE, 20_000), (Method.SPLITTING, 60_000)):
+            found = [estimate(tail(dimensions, probability), method, dimensions, Goal(budget), seed) for seed in range(repeats)]
+            rows.append(row(f"tail of {probability:g}", method, probability, found))
+    for method, budget in (
+        (Method.MONTE_CARLO, 1_000_000),
+        (Method.AUTO, 20_000),
+        (Method.IMPORTANCE, 20_000),
+        (Method.SPLITTING, 120_000),
+    ):
+        found = [estimate(drive, method, DIMENSIONS, Goal(budget), seed) for seed in range(repeats)]
+        rows.append(row("duels", method, known.estimate, found))
+    print(f"{'problem':16}{'method':14}{'truth':>10}{'estimate':>10}{'holds':>8}{'made':>10}{'plain':>12}{'factor':>9}  took")
+    for each in rows:
+        print(
+            f"{each['problem']:16}{each['method']:14}{each['truth']:10.2g}{each['estimate']:10.2g}{each['coverage']:8.0%}"
+            f"{each['simulations']:10,.0f}{each['plain']:12,.0f}{each['factor']:9.2f}  {each['took']}"
+        )
+    print(json.dumps({"duel_truth": known.estimate, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

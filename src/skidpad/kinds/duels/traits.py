@@ -1,0 +1,40 @@
+"""What rules know of a duel before it is driven: who drives, and how the two vehicles start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skidpad.highway.engine import (
+    START_EGO_LANE,
+    START_EGO_SPEED,
+    START_EGO_X,
+    START_FIELDS,
+    START_FRONT_LANE,
+    START_FRONT_SPEED,
+    START_FRONT_X,
+)
+from skidpad.highway.layout import VEHICLE_LENGTH_M
+from skidpad.kinds.ruling import failed_of, judged_rows
+from skidpad.statistics.rules import Cases, Trait
+
+if TYPE_CHECKING:
+    from skidpad.runs.folder import Run
+
+
+def duel_cases(_campaign: Any, run: Run) -> Cases:
+    """Reads the episodes of a run; each is a cluster of its own."""
+    rows = judged_rows(run, ("case_id", "family", "column", "start"))
+    starts = np.array([row["start"] for row in rows], np.float64).reshape(len(rows), START_FIELDS)
+    same = starts[:, START_EGO_LANE] == starts[:, START_FRONT_LANE]
+    traits = (
+        Trait("the ego", [row["family"] for row in rows]),
+        Trait("the front vehicle", [row["column"] for row in rows]),
+        Trait("the gap at the start", starts[:, START_FRONT_X] - starts[:, START_EGO_X] - VEHICLE_LENGTH_M, "m"),
+        Trait("the ego's first speed", starts[:, START_EGO_SPEED], "m/s"),
+        Trait("the front's first speed", starts[:, START_FRONT_SPEED], "m/s"),
+        Trait("the ego's first lane", [f"{lane:g}" for lane in starts[:, START_EGO_LANE]]),
+        Trait("the front's first lane", np.where(same, "the ego's", "another").tolist()),
+    )
+    return Cases(failed_of(rows), traits, [row["case_id"] for row in rows])

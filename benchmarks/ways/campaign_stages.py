@@ -70,8 +70,8 @@ def clocks(found: Stages, kind: type[DeepTest], device: str) -> Iterator[None]:
 
     looker = kind.looker
 
-    def clocked_looker(campaign: DeepTest, clip: Any) -> Any:
-        return clocked("device_s", looker(campaign, clip), waits=True)
+    def clocked_looker(campaign: DeepTest, clip: Any, *given: Any) -> Any:
+        return clocked("device_s", looker(campaign, clip, *given), waits=True)
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(kind, "looker", clocked_looker))

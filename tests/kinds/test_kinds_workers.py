@@ -28,6 +28,9 @@ from skidpad.subjects.pretrained import pretrained
 from skidpad.subjects.zoo import ARCHITECTURES
 
 SUBJECT = str(pretrained("pilotnet-rendered"))
+pytestmark = pytest.mark.usefixtures("referee_on")
+"""Worker processes ask the referee, since they know nothing of the tests; so this process does, too."""
+
 RAIN = str(weather_path("demo-rain").absolute())
 CONFIGS = {
     "deeptest": {

@@ -21,6 +21,7 @@ from skidpad.kinds.duels.records import SCHEMA as DUELS
 from skidpad.kinds.exhibits import Side, Sight, columns_of, exhibit_of
 from skidpad.kinds.gating import judged_cases
 from skidpad.kinds.kind import KINDS
+from skidpad.kinds.limits.records import SCHEMA as LIMITS
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.wording import interval, percent
 from skidpad.runs.folder import Run
@@ -57,7 +58,7 @@ def test_every_kind_of_campaign_has_an_exhibit() -> None:
 
 @pytest.mark.parametrize("kind", KINDS.names())
 def test_what_an_exhibit_reads_is_what_its_campaign_writes(kind: str) -> None:
-    schema = {"online": DRIVES, "compare": DRIVES, "served": SERVED_SCHEMA, "duel": DUELS}.get(kind, SCHEMA)
+    schema = {"online": DRIVES, "compare": DRIVES, "served": SERVED_SCHEMA, "duel": DUELS, "limits": LIMITS}.get(kind, SCHEMA)
     exhibit = exhibit_of({"campaign": kind})
     assert exhibit.needs
     assert exhibit.fits(columns_of(schema, exhibit.config))

@@ -21,7 +21,7 @@ class ServedSettings(CampaignSettings):
 
     campaign: ClassVar = "served"
 
-    simulator: Annotated[str, OneOf("simulator", ("udacity", "donkey"))]
+    simulator: Annotated[str, OneOf("simulator", ("udacity", "donkey"))] = "udacity"
     name: str = ""
     host: str = "127.0.0.1"
     port: Annotated[int, Within(least=0, most=65535)] = 0

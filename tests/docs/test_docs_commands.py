@@ -41,7 +41,7 @@ TUTORIAL = PageCase(
 )
 CASES = (
     TUTORIAL,
-    PageCase("index.md", {"skidpad demo": "skidpad demo --frames 2"}),
+    PageCase("index.md", {"skidpad demo": "skidpad demo --frames 8"}),
     PageCase("how-to/my-model.md"),
     PageCase("how-to/my-drive.md"),
     PageCase("how-to/my-transform.md"),

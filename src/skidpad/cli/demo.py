@@ -52,7 +52,5 @@ def demo(
     run_campaign(settings, folder, json=False, workers=workers)
     say("")
     say("limits: how far it holds")
-    limits = LimitsSettings(
-        subject=str(subject), drive=drive, conditions=CONDITIONS, relation="steers-right", tolerance=WITHIN_DEG, seed=seed
-    )
+    limits = LimitsSettings(subject=str(subject), drive=drive, conditions=CONDITIONS, relation="steers-right", seed=seed)
     run_campaign(limits, folder.with_name(f"{folder.name}-limits"), json=False, workers=workers)

@@ -72,6 +72,7 @@ def shell(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch, write_driver,
     shell.forget()
 
 
+@pytest.mark.usefixtures("referee_on")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_a_page_says_works(case: PageCase, shell: Shell) -> None:
     if case.bare:
@@ -102,7 +103,10 @@ def test_the_tutorial_at_its_full_size_has_the_outcome_that_it_tells(shell: Shel
 
 
 def test_a_bundle_of_the_page_about_findings_passes_for_a_mended_network(shell: Shell) -> None:
-    for line in ("skidpad test my-net.toml my/drive --within-deg 10 --out runs/base", "skidpad export runs/base FINDING --out bundle"):
+    for line in (
+        "skidpad test my-net.toml my/drive --preset deeptest --within-deg 10 --out runs/base",
+        "skidpad export runs/base FINDING --out bundle",
+    ):
         shell.run(line, "here")
     assert "1 passed" in shell.run("pytest bundle --skidpad-subject mended.toml", "here")
 

@@ -34,7 +34,7 @@ def demo(
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.subjects.pretrained import pretrained
 
-    drive = f"rendered?frames={10 * frames}&seed={1000 + seed}&step=10"
+    drive = f"rendered?frames={10 * frames}&seed={1000 + seed}&wander_m=0&step=10"
     subject = pretrained("pilotnet-rendered")
     say(f"subject: PilotNet, trained on other rendered roads ({subject.name})")
     say(f"drive:   {frames} frames of a road it has never seen ({drive})")

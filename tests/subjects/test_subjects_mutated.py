@@ -87,7 +87,7 @@ def run(kinds: Iterable[str], count: int, folder: Path) -> None:
 
 
 def test_a_hundred_mutated_files_of_each_kind_end_well(tmp_path: Path) -> None:
-    run(SEEDS, 100, tmp_path)
+    run(SEEDS, 60, tmp_path)
 
 
 @pytest.mark.slow

@@ -369,3 +369,38 @@ def test_a_constant_network_does_not_pass_unless_that_is_accepted(tester: pytest
     assert "AssertionError: in doubt: The network answers the same on every frame" in said
     assert "0 of 8 mutants break the relation, which says nothing then" in said
     assert "brightness: 8 of 8 mutants move steering by 10° or more" in said
+
+
+def test_a_moved_camera_is_held_against_the_moved_truth(pytester: pytest.Pytester) -> None:
+    """Turned by two degrees, the right answer moves by about ten: who follows passes, who answers as before does not."""
+    pytester.makepyfile(
+        TOYS
+        + """
+import pytest
+import skidpad as sp
+from skidpad.core.stimuli import Params
+from skidpad.pytest_plugin import assert_steers_alike
+
+TURNED = sp.CameraYaw(yaw_deg=2)
+RIGHT = float(TURNED.moved_rad(np.array([0.1]), Params(yaw_deg=2.0))[0])
+
+
+class Follows(Toy):
+    def __init__(self):
+        super().__init__(999.0)
+        self.asked = 0
+
+    def predict(self, clip, now=None):
+        # asked first about the frames as they are, then about the turned ones, then about those cut alike
+        self.asked += 1
+        return np.full((len(clip), 2), RIGHT if self.asked == 2 else 0.1)
+
+
+def test_turned():
+    assert abs(RIGHT - 0.1) > np.radians(5)
+    assert_steers_alike(Follows(), GREY, TURNED, within_deg=1, accept_doubts=True)
+    with pytest.raises(AssertionError, match="camera-yaw"):
+        assert_steers_alike(MENDED, GREY, TURNED, within_deg=1, accept_doubts=True)
+"""
+    )
+    pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider").assert_outcomes(passed=1)

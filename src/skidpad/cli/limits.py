@@ -28,7 +28,7 @@ def limits(
         str, typer.Option(help="Comma-separated: conditions (fog,rain), severities, or module:MyCondition; `all` of them by default.")
     ] = "all",
     share: Annotated[float, typer.Option(help="The share of frames that may fail where a network still holds.")] = 0.05,
-    within_deg: Annotated[float | None, typer.Option(help="A frame fails where the steering moves by so many degrees; 10.")] = None,
+    within_deg: Annotated[float | None, typer.Option(help="A frame fails if its steering moves by this many degrees; 10.")] = None,
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; steers-alike by default.")] = "",
     within: Annotated[float | None, typer.Option(help="Tolerance of a relation other than steers-alike.")] = None,

@@ -145,7 +145,7 @@ def offline_online(
 def deeproad(
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be given again.")],
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be repeated.")],
     out: Annotated[Path, typer.Option(help="Folder of the runs, deeproad.json and .md; goes on where it was stopped, and grows.")],
     frames: Annotated[int, typer.Option(help="At most so many frames, every second, third and so on; 0 is all.")] = 0,
     thresholds: Annotated[str, typer.Option(help="Error bounds in degrees, ascending.")] = "10,20,30,40",
@@ -187,9 +187,9 @@ def deeproad(
 def tactic(
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train --method munit` wrote; may be given again.")],
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train --method munit` wrote; may be repeated.")],
     out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; goes on where it was stopped, and grows.")],
-    criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be given again. nbc by default.")] = None,
+    criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be repeated. nbc by default.")] = None,
     search: Annotated[str, typer.Option(help="Comma-separated searches.")] = "es,random-styles,random-search",
     repeats: Annotated[int, typer.Option(help="How often each search is made; a larger number goes on with the same runs.")] = 10,
     frames: Annotated[int, typer.Option(help="Scenes, evenly spaced over the drive; 0 is all.")] = 0,

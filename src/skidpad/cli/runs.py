@@ -68,7 +68,7 @@ def run_test(
             "Those of --preset by default.",
         ),
     ] = None,
-    search: Annotated[str, typer.Option(help="Comma-separated: grid (Table 4's parameters), greedy (Algorithm 1), random.")] = "grid",
+    search: Annotated[str, typer.Option(help="Comma-separated: grid (every row of each stimulus), greedy (Algorithm 1), random.")] = "grid",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; by default one that suits output and drive.")] = "",
     lambda_: Annotated[float | None, typer.Option("--lambda", help="Tolerance of label-mse (Eq. 2), in MSEs of the originals; 5.")] = None,
@@ -91,7 +91,7 @@ def run_test(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
 ) -> None:
-    """Test a network on a drive under transformations, judged by a metamorphic relation (DeepTest)."""
+    """Test a network on a drive under conditions or transformations, judged by a metamorphic relation (DeepTest)."""
     from skidpad.coverage.criterion import CRITERIA
     from skidpad.drives import drive_warnings, open_drive
     from skidpad.kinds.pictures.settings import DeepTestSettings

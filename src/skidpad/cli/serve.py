@@ -28,7 +28,7 @@ def serve(
     domain: Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: restricted or extended.")] = "restricted",
     scenarios: Annotated[int, typer.Option(help="How many scenarios to draw.")] = 10,
     scenario: Annotated[
-        list[Path] | None, typer.Option(help="A scenario file, or a folder of them, instead of drawn ones; may be given again.")
+        list[Path] | None, typer.Option(help="A scenario file, or a folder of them, instead of drawn ones; may be repeated.")
     ] = None,
     stimulus: Annotated[
         list[str] | None,

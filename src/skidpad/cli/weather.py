@@ -39,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
 def run_test(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be given again.")],
+    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be repeated.")],
     thresholds: Annotated[
         str, typer.Option(help="Error bounds in degrees, ascending; the first one tells what a finding is.")
     ] = "10,20,30,40",

@@ -59,10 +59,10 @@ def realism(
     source: Annotated[str, typer.Option("--from", metavar="DRIVE", help="The whole drive; its held-out parts are taken.")],
     judge: Annotated[str, typer.Option("--classifier", metavar="FILE", help="What `skidpad weather classifier` wrote.")],
     weather: Annotated[
-        list[str] | None, typer.Option(help="FILE, a name of `skidpad list weathers`, or FILE=CLASS; may be given again.")
+        list[str] | None, typer.Option(help="FILE, a name of `skidpad list weathers`, or FILE=CLASS; may be repeated.")
     ] = None,
     real: Annotated[
-        list[str] | None, typer.Option(help="Real pictures: FOLDER of a class's name, or CLASS=FOLDER; may be given again.")
+        list[str] | None, typer.Option(help="Real pictures: FOLDER of a class's name, or CLASS=FOLDER; may be repeated.")
     ] = None,
     transforms: Annotated[
         str, typer.Option(help="DeepTest's weathers to measure beside them; '' for none.")
@@ -104,7 +104,7 @@ def render(
     size: Annotated[str, typer.Option(help="Width x height in pixels.")] = "256x256",
     fov_deg: Annotated[float, typer.Option(help="The camera's horizontal field of view.")] = 62.0,
     supersample: Annotated[int, typer.Option(help="Render so many times as wide and high, and average; smoother.")] = 1,
-    quality: Annotated[int, typer.Option(min=1, max=100, help="Of the JPEG files.")] = 85,
+    quality: Annotated[int, typer.Option(min=1, max=100, help="JPEG quality, 1 to 100.")] = 85,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:

@@ -29,7 +29,7 @@ def search(
     patience: Annotated[int, typer.Option(help="Tries without anything better that end a search.")] = 100,
     iterations: Annotated[int, typer.Option(help="Tries that end a search in any case; 0 is no such limit.")] = 0,
     racing: Annotated[bool, typer.Option(help="Drop tries that cannot win before they have seen all scenes.")] = True,
-    risk: Annotated[float, typer.Option(help="How willingly: 0 is only where it is certain.")] = 0.001,
+    risk: Annotated[float, typer.Option(help="Risk of dropping a style that would have won; 0 drops only provable losers.")] = 0.001,
     at_once: Annotated[int, typer.Option(help="Tries looked at together, a matter of speed alone; 0 is as many as fill a batch.")] = 0,
     thresholds: Annotated[str, typer.Option(help="Error bounds in degrees; the first one tells what a finding is.")] = "10,20,30,40",
     style_limit: Annotated[float, typer.Option(help="No number of a style goes beyond it; 0 is no limit.")] = 4.0,

@@ -54,12 +54,12 @@ def train(
     rendered: Annotated[
         bool | None, typer.Option(help="Say that the target pictures were rendered; by default what their folder says.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many pictures of each set, evenly spaced; they are kept in memory.")] = 4000,
+    limit: Annotated[int, typer.Option(help="Most pictures to read of each set, evenly spaced; they are kept in memory.")] = 4000,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Learn a weather by UNIT or MUNIT; stopped or killed, the same command goes on.
+    """Learn a weather by UNIT or MUNIT; after a stop or a kill, the same command resumes.
 
     OUT.html grows as training goes on: losses, and the same scenes translated. Look at it before testing under the weather.
     """

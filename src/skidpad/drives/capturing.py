@@ -10,8 +10,11 @@ from skidpad.core.images import FloatArray, IntArray, NumpyFrames
 from skidpad.core.stimuli import LATE_S, Capture
 from skidpad.drives.drive import Drive, Problem
 
-RATE_HZ = 20.0
-"""Frames a second where a drive does not say."""
+
+def capture_at(drive: Drive, times_s: FloatArray, read: Mapping[int, NumpyFrames] | None = None) -> Capture:
+    """Returns how frames of a drive that were taken at some times were taken. read: see `earlier_of`."""
+    height, width, _ = drive.frame_shape
+    return Capture(Camera.guess(height, width), times_s, earlier_of(drive, read))
 
 
 def capture_of(drive: Drive, indices: IntArray, lead: int = 0, clip: NumpyFrames | None = None) -> Capture:
@@ -19,11 +22,8 @@ def capture_of(drive: Drive, indices: IntArray, lead: int = 0, clip: NumpyFrames
 
     clip: the frames with their lead, where they were read already: what a late camera shows of them is not read again.
     """
-    height, width, _ = drive.frame_shape
-    chosen = _times_s(drive)[indices]
-    before = chosen[:1] - np.arange(lead, 0, -1) / (drive.rate_hz or RATE_HZ) if len(chosen) else chosen
     read = {} if clip is None else dict(zip(np.asarray(indices).tolist(), clip[lead:], strict=True))
-    return Capture(Camera.guess(height, width), np.concatenate((before, chosen)), earlier_of(drive, read))
+    return capture_at(drive, drive.times_at(indices, lead), read)
 
 
 def earlier_of(drive: Drive, read: Mapping[int, NumpyFrames] | None = None) -> Callable[[IntArray, FloatArray], NumpyFrames]:
@@ -33,20 +33,14 @@ def earlier_of(drive: Drive, read: Mapping[int, NumpyFrames] | None = None) -> C
     frames by position that were read already.
     """
     known = read or {}
-    times_s = _times_s(drive)
 
     def earlier(_: IntArray, then_s: FloatArray) -> NumpyFrames:
+        times_s = drive.times_at(range(len(drive)))  # only few stimuli ask, and a drive may have a million frames
         positions = np.clip(np.searchsorted(times_s, then_s + LATE_S, side="right") - 1, 0, len(drive) - 1).tolist()
         frames = {position: known[position] if position in known else _readable(drive, position) for position in set(positions)}
         return np.stack([frames[position] for position in positions])
 
     return earlier
-
-
-def _times_s(drive: Drive) -> FloatArray:
-    if drive.time_s is not None:
-        return drive.time_s
-    return np.asarray((np.arange(len(drive)) if drive.cut is None else drive.cut.rows) / RATE_HZ, np.float64)
 
 
 def _readable(drive: Drive, position: int) -> NumpyFrames:

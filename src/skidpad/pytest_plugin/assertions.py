@@ -16,12 +16,14 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, as_numpy, write_image
 from skidpad.core.stimuli import Condition, Params, Recipe, Stimulus
-from skidpad.drives.drive import Drive, FrameBatch, Problem
+from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.bundles import FINDING, Scene, judge_bundle, loaded
 from skidpad.kinds.limits.campaign import Limits, default_judge, resolved
 from skidpad.kinds.limits.curve import Standing
 from skidpad.kinds.limits.holding import tested
+from skidpad.kinds.limits.probes import show
 from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.oracles.doubts import Doubt, doubts_of
@@ -253,24 +255,24 @@ def _search(
     cases, broken, worst = 0, 0, None
     originals = np.full(len(drive), np.nan)
 
-    def ask(batch: FrameBatch, recipe: Recipe) -> FloatArray:
-        return np.asarray(subject.predict(recipe.apply(batch.clip, stimuli))[:, judged.column], np.float64)
-
     with open_lanes() as lanes:
         for batch in drive.batches(max(_FRAMES, 2 * subject.lead), lead=subject.lead):
-            original = ask(batch, Recipe())
+            original = np.asarray(subject.predict(batch.clip)[:, judged.column], np.float64)
             originals[batch.indices] = original
             unlabelled = np.full(len(batch), np.nan)
-            with closing(lanes.map(partial(ask, batch), recipes)) as mutants:
-                for recipe, mutant in zip(recipes, mutants, strict=True):
+            capture = capture_of(drive, batch.indices, subject.lead, batch.clip)
+            ask = partial(show, subject, judged, stimuli, batch.clip, capture, answered=original, label=unlabelled)
+            with closing(lanes.map(ask, recipes)) as answers:
+                for recipe, said in zip(recipes, answers, strict=True):
+                    expected, mutant = said.expected, said.mutant
                     # where the frame as it is has no finite answer, there is nothing to be alike
-                    excess = np.where(np.isfinite(original), relation.excess(Answers(original, mutant, unlabelled)), np.nan)
+                    excess = np.where(np.isfinite(expected), relation.excess(Answers(expected, mutant, unlabelled)), np.nan)
                     cases += int((~np.isnan(excess)).sum())
                     broken += int((excess > 1.0).sum())
                     at = int(np.nan_to_num(excess, nan=-1.0, posinf=np.inf).argmax())
                     if excess[at] > 1.0 and (worst is None or excess[at] > worst.excess):
                         worst = _Worst(
-                            float(excess[at]), int(batch.indices[at]), batch.frame_ids[at], recipe, float(original[at]), float(mutant[at])
+                            float(excess[at]), int(batch.indices[at]), batch.frame_ids[at], recipe, float(expected[at]), float(mutant[at])
                         )
     return cases, broken, worst, originals
 
@@ -286,9 +288,10 @@ def _picture(drive: Drive, worst: _Worst, stimuli: Mapping[str, Stimulus], was: 
     frame = drive.frame(worst.frame)
     if isinstance(frame, Problem):
         return None
-    mutant = as_numpy(worst.recipe.apply(frame[np.newaxis], stimuli))[0]
+    capture = capture_of(drive, np.array([worst.frame]))
+    before, mutant = (as_numpy(make(frame[np.newaxis], stimuli, capture))[0] for make in (worst.recipe.reference, worst.recipe.apply))
     path = current().next_picture()
-    write_image(path, pair_picture(frame, mutant, was, now, caption=f"{worst.recipe}: {difference(was, now, unit)}", unit=unit))
+    write_image(path, pair_picture(before, mutant, was, now, caption=f"{worst.recipe}: {difference(was, now, unit)}", unit=unit))
     about = {
         "frame_id": worst.frame_id,
         "recipe": json.loads(worst.recipe.to_json()),

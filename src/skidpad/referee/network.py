@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
 
 WIDTH_PX, HEIGHT_PX = 192, 128
 """The size at which the network looks at a picture."""
@@ -89,11 +89,16 @@ def load_teacher() -> RoadNet:
     return load_road_net(Path(__file__).with_name("teacher.safetensors"))
 
 
+def overlap_of(one: BoolArray, other: BoolArray) -> FloatArray:
+    """Returns the intersection over union of areas, (N, height, width) each; NaN where neither picture has any."""
+    both, either = np.sum(one & other, axis=(1, 2)), np.sum(one | other, axis=(1, 2))
+    return np.where(either > 0, both / np.maximum(either, 1), np.nan)
+
+
 def drivable_iou(network: RoadNet, originals: NumpyFrames, changed: NumpyFrames) -> FloatArray:
-    """Returns how much of the drivable area (road and markings) is where it was, (N,) within 0..1; 1 where neither picture has any."""
+    """Returns how much of the drivable area (road and markings) is where it was, (N,) within 0..1; see `overlap_of`."""
     before, after = (segmented(network, frames) <= Class.MARKING for frames in (originals, changed))
-    either = np.sum(before | after, axis=(1, 2))
-    return np.where(either > 0, np.sum(before & after, axis=(1, 2)) / np.maximum(either, 1), 1.0)
+    return overlap_of(before, after)
 
 
 def segmented(network: RoadNet, frames: NumpyFrames) -> NumpyFrames:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash
 from skidpad.core.structure import SCALES, averaged, edges
-from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, Class, RoadNet, load_road_net, segmented
+from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, Class, RoadNet, load_road_net, overlap_of, segmented
 from skidpad.referee.word import Reason, Word
 
 _BATCH = 16
@@ -133,19 +133,13 @@ def _remembered(frames: NumpyFrames, device: str) -> tuple[BoolArray, BoolArray]
     if new:
         unknown = frames[list(new.values())]
         areas, lit = drivable(unknown, device), drivable(_BRIGHTER[unknown], device)
-        steady = _overlap(areas, lit) >= STEADY_OVERLAP
+        steady = overlap_of(areas, lit) >= STEADY_OVERLAP
         for key, area, is_steady in zip(new, areas, steady.tolist(), strict=True):
             found[key] = _Road(np.packbits(area).tobytes(), is_steady)
             _memory.put(key, found[key])
     bits = np.frombuffer(b"".join(found[key].bits for key in keys), np.uint8).reshape(len(keys), -1)
     areas = np.unpackbits(bits, axis=1).astype(np.bool_).reshape(-1, HEIGHT_PX, WIDTH_PX)
     return areas, np.array([found[key].is_steady for key in keys], np.bool_)
-
-
-def _overlap(one: BoolArray, other: BoolArray) -> FloatArray:
-    """Returns the intersection over union of areas, (N,); NaN where there are none."""
-    both, either = np.sum(one & other, axis=(1, 2)), np.sum(one | other, axis=(1, 2))
-    return np.where(either > 0, both / np.maximum(either, 1), np.nan)
 
 
 def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = None, device: str = "cpu") -> Verdicts:
@@ -168,7 +162,7 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
         small = scale @ pixel_map @ np.linalg.inv(scale)
         roads = np.stack([_moved(road.astype(np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0 for road in roads])
         seen = _moved(np.ones((HEIGHT_PX, WIDTH_PX), np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0
-    overlap = _overlap(roads & seen, drivable(after, device) & seen)
+    overlap = overlap_of(roads & seen, drivable(after, device) & seen)
     likeness, mirrored = _edges_kept(before, after, device)
     enough = np.mean(roads & seen, axis=(1, 2)) >= LEAST_ROAD
     found = [_reason(*looked) for looked in zip(before, after, enough, steady, overlap, likeness, mirrored, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, partial
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
     from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
     from skidpad.core.progress import Progress
+    from skidpad.core.stimuli import Capture, Stimulus
     from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.kinds.limits.campaign import Limits
-    from skidpad.kinds.pictures.judging import Originals
+    from skidpad.kinds.pictures.judging import JudgedOutput, Originals
     from skidpad.oracles.relations import Relation
+    from skidpad.subjects.base import Subject
 
 PROBES, DRIVES = "probes", "drives"
 
@@ -153,18 +155,30 @@ class Shown:
     predictions: int
 
 
-def show(campaign: Limits, batch: FrameBatch, clip: Frames, recipe: Recipe, answered: FloatArray, label: FloatArray) -> Shown:
-    """Shows the subject frames under a recipe; answered: what it said to them unchanged, (N,), which a moved camera's cut asks again."""
-    subject, column, lead = campaign.subject, campaign.judged.column, campaign.subject.lead
-    capture = capture_of(campaign.drive, batch.indices, lead)
-    changed = recipe.apply(clip, campaign.stimuli, capture) if recipe.steps else clip
-    mutant = np.asarray(subject.predict(changed)[:, column], np.float64)
-    if not recipe.moves_camera(campaign.stimuli):
-        return Shown(changed[lead:], clip[lead:], answered, answered, label, mutant, len(batch))
-    reference = recipe.reference(clip, campaign.stimuli, capture)
-    before = np.asarray(subject.predict(reference)[:, column], np.float64)
-    moved, human = (recipe.moved_rad(each, campaign.stimuli) for each in (before, label))
-    return Shown(changed[lead:], reference[lead:], before, moved, human, mutant, 2 * len(batch))
+def show(
+    subject: Subject,
+    judged: JudgedOutput,
+    stimuli: Mapping[str, Stimulus],
+    clip: Frames,
+    capture: Capture,
+    recipe: Recipe,
+    answered: FloatArray,
+    label: FloatArray,
+) -> Shown:
+    """Shows the subject a clip of lead + N frames under a recipe.
+
+    answered: what it said to the N frames unchanged, (N,); where the recipe moves the camera, the subject is asked again about the frames
+    cut as the moved ones are, and the right steering is the one from the moved place.
+    """
+    lead = subject.lead
+    changed = recipe.apply(clip, stimuli, capture) if recipe.steps else clip
+    mutant = np.asarray(subject.predict(changed)[:, judged.column], np.float64)
+    if not recipe.moves_camera(stimuli):
+        return Shown(changed[lead:], clip[lead:], answered, answered, label, mutant, len(mutant))
+    reference = recipe.reference(clip, stimuli, capture)
+    before = np.asarray(subject.predict(reference)[:, judged.column], np.float64)
+    moved, human = (recipe.moved_rad(each, stimuli) for each in (before, label)) if judged.is_steering else (before, label)
+    return Shown(changed[lead:], reference[lead:], before, moved, human, mutant, 2 * len(mutant))
 
 
 class ProbeWork:
@@ -202,7 +216,9 @@ class ProbeWork:
         batch, clip = self._read.get(part.chunk, partial(self._frames, part.chunk))
         if not len(batch):
             return SCHEMA.empty_table()
-        shown = show(campaign, batch, clip, probe.recipe, known.answer[batch.indices], known.label[batch.indices])
+        capture = capture_of(campaign.drive, batch.indices, campaign.subject.lead)
+        answered, label = known.answer[batch.indices], known.label[batch.indices]
+        shown = show(campaign.subject, campaign.judged, campaign.stimuli, clip, capture, probe.recipe, answered, label)
         referee, reason = self._words(batch.indices, shown, probe.recipe)
         wrong = fails_unchanged(self._relation, known.answer[batch.indices], known.label[batch.indices])
         counts = np.array([word in {"", KEPT} for word in referee]) & ~wrong & np.isfinite(shown.expected)

@@ -11,6 +11,7 @@ import numpy as np
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import write_image
 from skidpad.core.stimuli import Recipe
+from skidpad.drives.capturing import capture_of
 from skidpad.drives.drive import FrameBatch
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.limits.page import pair_of
@@ -68,7 +69,9 @@ def _shown(campaign: Limits, run: Run, row: Mapping[str, Any]) -> Mapping[str, f
         raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
     answered = np.asarray(campaign.subject.predict(batch.clip)[:, campaign.judged.column], np.float64)
     label = batch.steering_rad if campaign.judged.is_steering else np.full(1, np.nan)
-    shown = show(campaign, batch, batch.clip, Recipe.from_json(row["recipe"]), answered, label)
+    capture = capture_of(campaign.drive, batch.indices, campaign.subject.lead)
+    recipe = Recipe.from_json(row["recipe"])
+    shown = show(campaign.subject, campaign.judged, campaign.stimuli, batch.clip, capture, recipe, answered, label)
     relation = campaign.relation(Originals.of(run, len(campaign.drive)))
     excess = relation.excess(Answers(shown.expected, shown.mutant, shown.label))
     found = {"original": shown.original, "expected": shown.expected, "mutant": shown.mutant, "excess": excess}

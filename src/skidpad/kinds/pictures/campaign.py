@@ -189,9 +189,7 @@ class DeepTest:
     def original(self, frame_index: int, recipe: Recipe) -> NumpyFrames:
         """Renders what a mutant is compared with, (height, width, 3): the frame as it is, or cut as a moved camera's picture is."""
         frame = self.picture(frame_index, Recipe())[np.newaxis]
-        cut: NumpyFrames = as_numpy(recipe.reference(frame, self.stimuli, captured(self.drive, frame, self.drive.times_at([frame_index]))))[
-            0
-        ]
+        cut: NumpyFrames = as_numpy(recipe.reference(frame, self.stimuli, captured(self.drive, self.drive.times_at([frame_index]))))[0]
         return cut
 
     def compared(self, frame_index: int, recipe: Recipe) -> float:
@@ -214,7 +212,7 @@ class DeepTest:
 
     def mutate(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray | None = None) -> Frames:
         """Applies a recipe on the campaign's device; times_s: (N,), when the frames were taken."""
-        return recipe.apply(self.on_device(frames), self.stimuli, captured(self.drive, frames, times_s))
+        return recipe.apply(self.on_device(frames), self.stimuli, captured(self.drive, times_s))
 
     def look(self, clip: Frames, recipe: Recipe, times_s: FloatArray | None = None) -> tuple[Frames, Observation]:
         """Shows the subject a clip of lead + N frames under a recipe; returns the N changed frames and what it said to them.
@@ -231,9 +229,9 @@ class DeepTest:
 
         def look(recipe: Recipe) -> tuple[Frames, Observation]:
             if self._last_alone:
-                now = recipe.apply(clip[lead:], self.stimuli, captured(self.drive, clip, times_s, lead))
+                now = recipe.apply(clip[lead:], self.stimuli, captured(self.drive, times_s, lead))
                 return now, self.subject.observe(clip, now)
-            changed = recipe.apply(clip, self.stimuli, captured(self.drive, clip, times_s))
+            changed = recipe.apply(clip, self.stimuli, captured(self.drive, times_s))
             return changed[lead:], self.subject.observe(changed)
 
         return look
@@ -247,10 +245,10 @@ class DeepTest:
             return answers
         lead, here = self.subject.lead, self.on_device(clip)
         if self._last_alone:
-            now = recipe.reference(here[lead:], self.stimuli, captured(self.drive, clip, times_s, lead))
+            now = recipe.reference(here[lead:], self.stimuli, captured(self.drive, times_s, lead))
             seen = self.subject.predict(here, now)
         else:
-            seen = self.subject.predict(recipe.reference(here, self.stimuli, captured(self.drive, clip, times_s)))
+            seen = self.subject.predict(recipe.reference(here, self.stimuli, captured(self.drive, times_s)))
         original = np.asarray(seen[:, self.judged.column], np.float64)
         if not self.judged.is_steering:
             return replace(answers, original=original)
@@ -266,7 +264,7 @@ class DeepTest:
         def words(places: IntArray, mutants: NumpyFrames) -> Verdicts:
             shown, pixel_map = frames[places], None
             if recipe.moves_camera(self.stimuli):
-                shown = as_numpy(recipe.reference(shown, self.stimuli, captured(self.drive, shown, times_s[places])))
+                shown = as_numpy(recipe.reference(shown, self.stimuli, captured(self.drive, times_s[places])))
                 pixel_map = recipe.pixel_map(self.stimuli, Camera.guess(frames.shape[1], frames.shape[2]))
             return judge(shown, mutants, pixel_map, self.settings.device)
 

@@ -194,7 +194,7 @@ class PictureExporter:
         changed = as_numpy(self.campaign.mutate(batch.clip, record.recipe, times_s))
         if self.run.config.get("stimulus_on") == StimulusOn.LAST_FRAME.value:
             changed = np.concatenate([batch.clip[:lead], changed[lead:]])
-        cut = record.recipe.reference(batch.clip, self.campaign.stimuli, captured(self.campaign.drive, batch.clip, times_s))
+        cut = record.recipe.reference(batch.clip, self.campaign.stimuli, captured(self.campaign.drive, times_s))
         return as_numpy(cut), changed
 
     def _pair(self, record: Record, original: NumpyFrames, mutant: NumpyFrames) -> NumpyFrames:

@@ -100,7 +100,7 @@ class PairExhibit(Exhibit):
         if isinstance(frame, Problem):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
         recipe, frames = self._recipe(row), frame[np.newaxis]
-        capture = captured(self.drive, frames, self.drive.times_at([index]))
+        capture = captured(self.drive, self.drive.times_at([index]))
         if side is Side.ORIGINAL:
             # no weather moves the camera, and to load one for nothing takes long
             recipe = Recipe(tuple(step for step in recipe.steps if step.stimulus in TRANSFORMS.names()))

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
+from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.core.stimuli import Capture
 from skidpad.core.units import PlainUnit
-from skidpad.drives.capturing import earlier_of
+from skidpad.drives.capturing import capture_at
 from skidpad.kinds.kind import MOST
 from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, SteersAlike, SteersRight
 from skidpad.runs.records import ORIGINALS
@@ -129,10 +128,9 @@ class Originals:
         return Answers(self.answer[indices], mutant, self.label[indices])
 
 
-def captured(drive: Drive, frames: Frames, times_s: FloatArray | None, lead: int = 0) -> Capture | None:
+def captured(drive: Drive, times_s: FloatArray | None, lead: int = 0) -> Capture | None:
     """Returns how frames of a drive were taken, the first `lead` of them left out; None where nobody says when."""
-    camera = Camera.guess(int(frames.shape[1]), int(frames.shape[2]))
-    return None if times_s is None else Capture(camera, times_s[lead:], earlier_of(drive))
+    return None if times_s is None else capture_at(drive, times_s[lead:])
 
 
 LAMBDA = 5.0

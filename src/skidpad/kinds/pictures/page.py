@@ -192,6 +192,8 @@ def remarks_of(campaign: DeepTest, relation: Relation, originals: Originals, sum
         remarks.append(f"The subject has a memory: each transform is applied {campaign.window_words}; pictures show the last.")
     if summary.unjudged:
         why = "has no label" if isinstance(relation, LabelMse) else "has no finite answer on the original"
+        if isinstance(relation, SteersRight):
+            why = "has no label, or the network steers it wrong unchanged"
         remarks.append(f"{counted(summary.unjudged, 'mutant')} could not be judged and count in no rate: the frame {why}.")
     if summary.not_finite:
         have = "has" if summary.not_finite == 1 else "have"

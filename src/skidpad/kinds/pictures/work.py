@@ -292,7 +292,7 @@ class DeepTestWork:
         if campaign.subject.lead:
             # a window has its own past, so a subject with memory sees one mutant at a time
             return together([campaign.look(clip, recipe, times_s)[1] for recipe in recipes])
-        mutants = [recipe.apply(clip, campaign.stimuli, captured(campaign.drive, clip, times_s)) for recipe in recipes]
+        mutants = [recipe.apply(clip, campaign.stimuli, captured(campaign.drive, times_s)) for recipe in recipes]
         if isinstance(clip, torch.Tensor):
             return campaign.look(torch.cat([torch.as_tensor(each) for each in mutants]), Recipe())[1]
         return campaign.look(np.concatenate(mutants), Recipe())[1]

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash
+from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash, split_views
 from skidpad.core.structure import SCALES, averaged, edges
 from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, Class, RoadNet, load_road_net, overlap_of, segmented
 from skidpad.referee.word import Reason, Word
@@ -142,16 +142,19 @@ def _remembered(frames: NumpyFrames, device: str) -> tuple[BoolArray, BoolArray]
     return areas, np.array([found[key].is_steady for key in keys], np.bool_)
 
 
-def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = None, device: str = "cpu") -> Verdicts:
+def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = None, device: str = "cpu", views: int = 1) -> Verdicts:
     """Judges N changed pictures against N originals; uint8 (N, height, width, 3), the two of any sizes.
 
     pixel_map: (3, 3), from a pixel of the original to its place in the changed picture where the camera was moved; what the originals
-    show is moved first, and what they do not show is not asked about.
+    show is moved first, and what they do not show is not asked about. views: how many cameras' pictures each holds side by side; one
+    that is refused, or doubtful, speaks for all, and `pixel_map` is that of one.
     """
     if len(reference) != len(changed):
         raise BadParametersError(f"each changed picture needs its original; got {len(reference)} originals and {len(changed)} pictures")
     if not len(changed):
         return Verdicts((), np.zeros(0), np.zeros(0))
+    if views > 1:
+        return _of_all(judge(split_views(reference, views), split_views(changed, views), pixel_map, device), views)
     before, after = as_numpy(reference), as_numpy(changed)
     roads, steady = _remembered(before, device)
     seen = np.ones((HEIGHT_PX, WIDTH_PX), np.bool_)
@@ -167,6 +170,16 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
     enough = np.mean(roads & seen, axis=(1, 2)) >= LEAST_ROAD
     found = [_reason(*looked) for looked in zip(before, after, enough, steady, overlap, likeness, mirrored, strict=True)]
     return Verdicts(tuple(found), np.where(enough, overlap, np.nan), likeness)
+
+
+def _of_all(each: Verdicts, views: int) -> Verdicts:
+    """Brings the words on the cameras of each frame together; one that sees no road says nothing where another sees it."""
+    overlap, likeness = (np.fmin.reduce(values.reshape(-1, views), axis=1) for values in (each.overlap, each.likeness))
+    reasons: list[Reason] = []
+    for first in range(0, len(each), views):
+        told = [reason for reason in each.reasons[first : first + views] if reason is not Reason.NO_ROAD] or [Reason.NO_ROAD]
+        reasons.append(min(told, key=lambda reason: (Word.REFUSED, Word.UNCLEAR, Word.KEPT).index(reason.word)))
+    return Verdicts(tuple(reasons), overlap, likeness)
 
 
 def roads_drawn(original: NumpyFrames, changed: NumpyFrames, device: str = "cpu") -> NumpyFrames:

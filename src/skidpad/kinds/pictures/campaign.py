@@ -265,8 +265,8 @@ class DeepTest:
             shown, pixel_map = frames[places], None
             if recipe.moves_camera(self.stimuli):
                 shown = as_numpy(recipe.reference(shown, self.stimuli, captured(self.drive, times_s[places])))
-                pixel_map = recipe.pixel_map(self.stimuli, Camera.guess(frames.shape[1], frames.shape[2]))
-            return judge(shown, mutants, pixel_map, self.settings.device)
+                pixel_map = recipe.pixel_map(self.stimuli, Camera.guess(frames.shape[1], frames.shape[2] // self.drive.views))
+            return judge(shown, mutants, pixel_map, self.settings.device, self.drive.views)
 
         return words
 

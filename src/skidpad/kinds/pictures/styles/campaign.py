@@ -33,6 +33,7 @@ from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, ShowAll
 from skidpad.kinds.pictures.styles.fitness import filter_of
 from skidpad.kinds.pictures.styles.scenes import BLOCK, SceneSet, read_scenes
 from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
+from skidpad.kinds.pictures.weather.campaign import one_camera
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import SCHEMA
@@ -93,7 +94,7 @@ class Tactic:
                 "test it with `skidpad weather test`"
             )
         filter_of(settings.validity, card)
-        return cls(settings, subject, drive_of(seen, settings.drive), Weather(card, weights, settings.device), decoder)
+        return cls(settings, subject, one_camera(drive_of(seen, settings.drive)), Weather(card, weights, settings.device), decoder)
 
     @cached_property
     def column(self) -> int:

@@ -66,6 +66,16 @@ class InWeathers:
         return looks.decoded(self._kept[1], self._frames, params)
 
 
+def one_camera(drive: Drive) -> Drive:
+    """Returns a drive of one camera and refuses others, whose frames are no pictures that a weather was learned on."""
+    if drive.cameras:
+        raise SkidpadError(
+            f"a learned weather is tested on one camera, and drive {drive.name!r} has {', '.join(drive.cameras)}; open it with one, or "
+            "change each of them with skidpad test --stimulus weather:NAME"
+        )
+    return drive
+
+
 def open_weathers(files: Sequence[str], device: str, choice: StyleChoice, styles: int, seed: int) -> Mapping[str, WeatherLooks]:
     """Loads weathers by the names of their files, with the method where two have one name, and draws the styles of each."""
     usable_device(device)
@@ -120,7 +130,7 @@ class DeepRoad(DeepTest):
         """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
         weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
         subject, subject_device = _load_subject(road, seen)
-        drive = drive_of(seen, road.drive)
+        drive = one_camera(drive_of(seen, road.drive))
         if not JudgedOutput.of(subject.description, road.output).output.is_angle:
             angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
             raise SkidpadError(

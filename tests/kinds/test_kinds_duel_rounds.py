@@ -4,12 +4,13 @@ import pytest
 from duel_toys import made, segments, small
 
 from skidpad.core.errors import InterruptedRunError, SkidpadError
-from skidpad.kinds.duels import phases
+from skidpad.kinds.duels import rounds
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.figures import comparisons, duel_figures
-from skidpad.kinds.duels.page import duel_tables
-from skidpad.kinds.duels.phases import POPULATION
+from skidpad.kinds.duels.names import POPULATION
+from skidpad.kinds.duels.rounds import Rounds
 from skidpad.kinds.duels.summary import summarise
+from skidpad.kinds.duels.tables import duel_tables
 from skidpad.runs.folder import Run
 
 ROUNDS = {"rounds": 2, "round_episodes": 40, "pool_rewards": ("sound",), "test_runs": 4}
@@ -25,7 +26,7 @@ def test_each_round_trains_adversaries_first_and_the_last_are_met_only_in_tests(
     assert names[names.index("test-repair-sound-w0") + 1 :] == [
         *("train-sound-round1", "repair-population-round1", "train-sound-round2", "repair-population-round2"),
         *("train-sound-after-repaired-population", "test-all-repaired-population"),
-        *("train-sound-after-repaired-sound", "test-all-repaired-sound", "test-all-ego"),
+        *("train-sound-after-repaired-sound", "test-all-repaired-sound", "test-all-ego", "test-oracle"),
     ]
     assert [phase.name for phase in Duel.load(small()).work(repaired.run).phases()] == names[: names.index("train-sound-round1")]
 
@@ -53,11 +54,11 @@ def test_a_repair_stopped_anywhere_goes_on_to_the_same_bytes(repaired, tmp_path)
 def test_a_round_whose_adversaries_gain_little_leaves_the_ego_as_it_is(repaired, monkeypatch) -> None:
     drivers, work = repaired.drivers, Duel.load(repaired.settings).work(repaired.run)
     first = drivers.renamed("repair-population-round1-000", "x")
-    monkeypatch.setattr(phases, "_LITTLE", 1.0)
-    kept = work._repair_round(2, 0, lambda *_: None)
+    monkeypatch.setattr(rounds, "_LITTLE", 1.0)
+    kept = Rounds(work).repair(2, 0, lambda *_: None)
     assert kept.coverage == drivers.renamed("repair-population-round1-000", "repair-population-round2-000")
-    monkeypatch.setattr(phases, "_LITTLE", -1.0)
-    trained = work._repair_round(2, 0, lambda *_: None)
+    monkeypatch.setattr(rounds, "_LITTLE", -1.0)
+    trained = Rounds(work).repair(2, 0, lambda *_: None)
     assert trained.coverage["repair-population-round2-000.policy"] != first["x.policy"]
 
 

@@ -14,7 +14,7 @@ from skidpad.core.images import FloatArray
 from skidpad.highway.dense import Shape, Vector, layers_of
 from skidpad.highway.observation import ObservationSpec, Quantity
 
-_GAP_M, _SPEED_MPS, _MEAN_MPS, _SIDEWAYS_MPS, _PLACE_M = 15.0, 5.0, 25.0, 2.0, 400.0
+_GAP_M, _SPEED_MPS, _MEAN_MPS, _SIDEWAYS_MPS, _PLACE_M = 15.0, 2.5, 25.0, 2.0, 400.0
 _LANE_M = 2.0
 
 

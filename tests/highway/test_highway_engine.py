@@ -233,7 +233,7 @@ def test_a_crash_goes_before_an_overtaking_and_that_before_time() -> None:
     assert engine.outcome_of(params, state) == TIMEOUT
     state[FRONT, X] = state[EGO, X] + 3.0
     assert engine.outcome_of(params, state) == OVERTAKEN
-    state[FRONT, CRASHED] = 1.0
+    state[EGO, CRASHED] = 1.0
     assert engine.outcome_of(params, state) == CRASH
 
 

@@ -56,6 +56,23 @@ def test_pettingzoos_checkers_are_content(capsys: pytest.CaptureFixture[str]) ->
     assert "Passed Parallel API test" in capsys.readouterr().out
 
 
+def test_several_front_vehicles_are_agents_of_their_own_in_parallel_and_one_driver_in_gymnasium() -> None:
+    crowd = FAST.crowded(3)
+    environment = DuelParallelEnv(crowd, driving_reward(), sound_reward())
+    seen, _ = environment.reset(seed=3)
+    assert list(seen) == environment.possible_agents == ["ego", "front", "front 2", "front 3"]
+    actions = {"ego": 4, "front": 1, "front 2": 1, "front 3": 4}
+    after, rewards, *_ = environment.step(actions)
+    width, vx = len(crowd.observation.features), 2
+    assert [after[agent][vx] < seen[agent][vx] for agent in actions] == [True, False, False, True]
+    assert rewards["front"] > rewards["front 3"]  # the slower one pays more for every step
+    assert after["front 2"].shape == (4 * width,)
+    ego = DuelEnv(crowd, Side.EGO, RandomActions(), driving_reward())
+    assert played(ego, 4, seed=1)[2] in {"crash", "timeout"}
+    with pytest.raises(BadParametersError, match="DuelParallelEnv"):
+        DuelEnv(crowd, Side.FRONT, FASTER, sound_reward())
+
+
 Episode = tuple[list[NDArray[np.float32]], list[float], str]
 
 

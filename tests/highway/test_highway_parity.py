@@ -21,7 +21,6 @@ from skidpad.highway.layout import (
     STRUCK,
     TARGET_LANE,
     TARGET_SPEED,
-    Side,
     X,
     Y,
 )
@@ -63,6 +62,10 @@ SCENARIOS = (
     PRETRAINING,
     RULES,
     replace(TIGHT, observation=EVERYTHING_SEEN),
+    replace(TIGHT, name="two in front").crowded(2),
+    replace(TIGHT, name="three in front", simulation_hz=15).crowded(3),
+    replace(TIGHT, name="three in front, two seen", fronts=3),
+    replace(RULES, name="three by rules", spacing=(0.7, 1.4), front_speed_mps=(18.0, 27.0)).crowded(3),
 )
 
 
@@ -72,6 +75,8 @@ class Gap:
 
     policy_steps: int = 0
     crashes: int = 0
+    pile_ups: int = 0
+    """Episodes in which front vehicles crashed among themselves and the ego did not."""
     lane_changes: int = 0
     position_m: float = 0.0
     anything: float = 0.0
@@ -90,7 +95,8 @@ def drive_both(
         lane = ours.state[:, LANE]
         for step in range(steps):
             # an ego that goes straight on hits more often than one that acts by chance alone
-            ego, front = rng.integers(0, 5, 2).tolist() if rng.random() < 0.7 else (3, 4)
+            ego, *fronts = rng.integers(0, 5, 1 + scenario.fronts).tolist() if rng.random() < 0.7 else (3, *[4] * scenario.fronts)
+            front = sum(action * 5**place for place, action in enumerate(fronts))
             outcomes = ours.step(ego, front), theirs.step(ego, front)
             mine, real = ours.state, theirs.state
             where = f"{scenario.name} at {scenario.simulation_hz} Hz, episode {episode}, step {step}"
@@ -98,15 +104,17 @@ def drive_both(
             assert np.array_equal(mine[:, FLAGS], real[:, FLAGS]), where
             gap.position_m = max(gap.position_m, difference(mine[:, [X, Y]], real[:, [X, Y]]))
             gap.anything = max(gap.anything, difference(mine[:, NUMBERS], real[:, NUMBERS]))
-            if mine[0, STRUCK]:
-                gap.anything = max(gap.anything, difference(mine[:, PUSH], real[:, PUSH]))
+            struck = mine[:, STRUCK] != 0.0
+            if struck.any():
+                gap.anything = max(gap.anything, difference(mine[struck][:, PUSH], real[struck][:, PUSH]))
             if step % observe_every == 0:
-                for side in Side:
+                for side in range(len(mine)):
                     gap.seen = max(gap.seen, difference(ours.observe(side), theirs.observe(side)))
             gap.lane_changes += int((mine[:, LANE] != lane).any())
             lane = mine[:, LANE]
             gap.policy_steps += 1
         gap.crashes += int(mine[0, CRASHED])
+        gap.pile_ups += int(mine[1:, CRASHED].any() and not mine[0, CRASHED])
 
 
 def difference(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
@@ -138,6 +146,8 @@ def test_the_comparison_sees_crashes_and_lane_changes() -> None:
     drive_both(TIGHT, episodes=6, steps=10, gap=gap, is_stock_observed=False, observe_every=100)
     assert gap.crashes >= 2
     assert gap.lane_changes >= 2
+    drive_both(replace(TIGHT, name="three in front").crowded(3), episodes=6, steps=10, gap=gap, is_stock_observed=False, observe_every=100)
+    assert gap.pile_ups >= 1
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ from skidpad.highway.opponents import ConstantActions, Idm
 from skidpad.highway.scenes import RELEASED
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.drivers import TrainingRecord
-from skidpad.kinds.duels.phases import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, _least, read_counts
+from skidpad.kinds.duels.names import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, read_counts
+from skidpad.kinds.duels.phases import _least
 from skidpad.kinds.duels.records import LETTERS, SCHEMA, Bout, actions_of, build_records, case_id
 from skidpad.kinds.duels.replaying import replay_episode
 from skidpad.kinds.duels.settings import DuelSettings

@@ -3,13 +3,16 @@
 import pytest
 from duel_toys import made, segments, small
 
-from skidpad.core.errors import InterruptedRunError, SkidpadError
-from skidpad.kinds.duels import phases
+from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError
+from skidpad.kinds.duels import rounds
 from skidpad.kinds.duels.campaign import Duel
-from skidpad.kinds.duels.figures import comparisons, duel_figures
-from skidpad.kinds.duels.page import duel_tables
-from skidpad.kinds.duels.phases import POPULATION
+from skidpad.kinds.duels.figures import comparisons, duel_figures, frontier
+from skidpad.kinds.duels.names import POPULATION
+from skidpad.kinds.duels.page import duel_page
+from skidpad.kinds.duels.replaying import replay_episode
+from skidpad.kinds.duels.rounds import Rounds
 from skidpad.kinds.duels.summary import summarise
+from skidpad.kinds.duels.tables import duel_tables
 from skidpad.runs.folder import Run
 
 ROUNDS = {"rounds": 2, "round_episodes": 40, "pool_rewards": ("sound",), "test_runs": 4}
@@ -25,13 +28,29 @@ def test_each_round_trains_adversaries_first_and_the_last_are_met_only_in_tests(
     assert names[names.index("test-repair-sound-w0") + 1 :] == [
         *("train-sound-round1", "repair-population-round1", "train-sound-round2", "repair-population-round2"),
         *("train-sound-after-repaired-population", "test-all-repaired-population"),
-        *("train-sound-after-repaired-sound", "test-all-repaired-sound", "test-all-ego"),
+        *("train-sound-after-repaired-sound", "test-all-repaired-sound", "test-all-ego", "test-oracle"),
     ]
     assert [phase.name for phase in Duel.load(small()).work(repaired.run).phases()] == names[: names.index("train-sound-round1")]
 
 
+MANY = ROUNDS | {"rounds": 1, "adversaries_at_once": 2, "crash_cost": (10.0, 1.0), "test_runs": 1}
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    return made(small(**MANY), tmp_path_factory.mktemp("crowded") / "run")
+
+
 def test_a_repair_stopped_anywhere_goes_on_to_the_same_bytes(repaired, tmp_path) -> None:
-    campaign = Duel.load(small(**ROUNDS))
+    check_resumption(repaired, small(**ROUNDS), tmp_path)
+
+
+def test_a_repair_against_two_at_once_for_two_costs_goes_on_to_the_same_bytes_too(crowded, tmp_path) -> None:
+    check_resumption(crowded, small(**MANY), tmp_path)
+
+
+def check_resumption(whole, settings, tmp_path) -> None:
+    campaign = Duel.load(settings)
     run = campaign.start(tmp_path / "run")
     for limit in range(15, 400, 35):
         calls = []
@@ -47,17 +66,17 @@ def test_a_repair_stopped_anywhere_goes_on_to_the_same_bytes(repaired, tmp_path)
         except (KeyboardInterrupt, InterruptedRunError):
             run = Run.open(run.path)
     assert run.is_finished
-    assert segments(run) == segments(repaired.run)
+    assert segments(run) == segments(whole.run)
 
 
 def test_a_round_whose_adversaries_gain_little_leaves_the_ego_as_it_is(repaired, monkeypatch) -> None:
     drivers, work = repaired.drivers, Duel.load(repaired.settings).work(repaired.run)
     first = drivers.renamed("repair-population-round1-000", "x")
-    monkeypatch.setattr(phases, "_LITTLE", 1.0)
-    kept = work._repair_round(2, 0, lambda *_: None)
+    monkeypatch.setattr(rounds, "_LITTLE", 1.0)
+    kept = Rounds(work).repair(2, 0, lambda *_: None)
     assert kept.coverage == drivers.renamed("repair-population-round1-000", "repair-population-round2-000")
-    monkeypatch.setattr(phases, "_LITTLE", -1.0)
-    trained = work._repair_round(2, 0, lambda *_: None)
+    monkeypatch.setattr(rounds, "_LITTLE", -1.0)
+    trained = Rounds(work).repair(2, 0, lambda *_: None)
     assert trained.coverage["repair-population-round2-000.policy"] != first["x.policy"]
 
 
@@ -75,6 +94,53 @@ def test_the_table_compares_ego_and_both_repairs_against_everybody(repaired) -> 
     assert len(rows) == len(found)
     figures = duel_figures(Duel.load(repaired.settings), repaired.run)["repairs"]
     assert [figure["population"]["family"] for figure in figures] == [POPULATION] * len(found)
+
+
+def test_each_cost_of_a_crash_is_a_point_of_the_frontier(crowded) -> None:
+    summary = summarise(crowded)
+    trades = frontier(summary, crowded.settings)
+    assert [trade.cost for trade in trades] == [1.0, 10.0]
+    assert [{column.family for column in trade.columns} for trade in trades] == [{f"{POPULATION} cost 1"}, {POPULATION}]
+    assert all(trade.with_front(front) for trade in trades for front in ("idm", "random", "pool", "trained afterwards"))
+    assert trades[0].worst_rate == max(column.across_trainings.mean for column in trades[0].columns)
+    rows = next(table for table in duel_tables(summary, crowded.settings) if table.key == "frontier").rows
+    assert [row[0] for row in rows] == ["1", "10"]
+    assert "Crash rate and speed" in duel_page(crowded).charts[-1].title
+    figures = duel_figures(Duel.load(crowded.settings), crowded.run)["frontier"]
+    assert [figure["crash_cost"] for figure in figures] == [1.0, 10.0]
+
+
+def test_records_hold_a_letter_for_each_front_vehicle_and_replay_to_the_same(crowded) -> None:
+    rows = [row for table in crowded.run.iter_records("test-random") for row in table.to_pylist()]
+    assert all(len(row["front_actions"]) == 2 * row["steps"] for row in rows)
+    assert all(len(row["start"]) == 11 for row in rows)
+    crash = next(row for row in rows if row["violated"])
+    again = replay_episode(crowded, crash["case_id"])
+    assert again.is_reproduced
+    assert again.trace.states.shape[1] == 3
+    assert again.again["ego_actions"] == crash["ego_actions"]
+
+
+def test_the_oracle_is_tested_but_nobody_trains_against_it(repaired) -> None:
+    columns = {column.column: column for column in summarise(repaired).columns if column.family == "oracle"}
+    assert {"idm", "random", "slow", "aggressive", "sound", "trained afterwards"} == set(columns)
+    assert columns["idm"].crashes == 0
+    assert columns["idm"].ego_mps > 28.0
+    with pytest.raises(BadRunError, match="nobody else can meet it"):
+        repaired.drivers.ego("oracle")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"crash_cost": (1.0, 1.0)}, "each once"),
+        ({"adversaries_at_once": 4}, "at most 3"),
+        ({"rounds": 0, "env": "merge", "adversaries_at_once": 2}, "built-in highway only"),
+    ],
+)
+def test_sweeps_and_crowds_that_cannot_be_are_refused(changes, message) -> None:
+    with pytest.raises(SkidpadError, match=message):
+        small(**(ROUNDS | changes))
 
 
 @pytest.mark.parametrize(

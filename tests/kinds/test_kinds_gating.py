@@ -9,6 +9,7 @@ from duel_toys import made, only_tested
 from online_toys import ROADS, online, tampered
 
 from skidpad.core.errors import BadRunError
+from skidpad.highway.scenes import PAPER
 from skidpad.kinds.gating import check_gate, columns_of, differences, judged_cases
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits
@@ -153,6 +154,18 @@ def test_duels_are_matched_by_episode(tmp_path: Path) -> None:
     assert verdict.is_passed
     assert verdict.changes[0].common == len(cases)
     assert set(cases.groups) >= {"idm", "random"}
+
+
+def test_crashes_that_nobody_could_avoid_count_in_no_rate_and_are_said(tmp_path: Path) -> None:
+    bumper = replace(PAPER, name="bumper", spacing=(0.1, 0.2), ego_speed_mps=(30.0, 30.0), front_speed_mps=(20.0, 20.0))
+    (tmp_path / "bumper.toml").write_text(bumper.to_toml(), encoding="utf-8")
+    work = made(only_tested(scenario=str(tmp_path / "bumper.toml"), test_episodes=20, search_episodes=0), tmp_path / "duel")
+    rows = [row for table in work.run.iter_records() for row in table.to_pylist()]
+    hopeless = [row for row in rows if row["avoidable"] == "never"]
+    assert hopeless
+    assert len(judged_cases(work.run)) == len({(row["family"], row["column"], row["test"], row["episode"]) for row in rows}) - len(hopeless)
+    notes = check_gate(work.run, Limits({ALL: 1.0})).notes
+    assert any(f"{len(hopeless)} failure" in note and "nobody could avoid" in note for note in notes)
 
 
 def test_campaigns_that_nobody_described_are_read_by_their_case_ids(runs) -> None:

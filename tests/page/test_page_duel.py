@@ -18,10 +18,11 @@ from skidpad.highway.tracing import trace
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.charts import Ends, stacked
 from skidpad.kinds.duels.film import Film, animation, film_strip
-from skidpad.kinds.duels.page import duel_page, duel_tables
-from skidpad.kinds.duels.phases import OWN, repair_family
+from skidpad.kinds.duels.names import OWN, repair_family
+from skidpad.kinds.duels.page import duel_page
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.duels.summary import summarise
+from skidpad.kinds.duels.tables import duel_tables
 from skidpad.page.charts import Curve, curves
 from skidpad.page.html import render_page
 from skidpad.page.model import Tone

@@ -17,7 +17,7 @@ TRAIN_EPISODES, SCENE_TRAIN_EPISODES = 2000, 100
 TEST_EPISODES, SCENE_TEST_EPISODES = 2000, 50
 CROSS_EPISODES, SCENE_CROSS_EPISODES = 500, 20
 SEARCH_EPISODES = 50
-CRASH_COST = 10.0
+CRASH_COST = "10"
 SCENE_VALIDATION_EPISODES = 10
 """A scene of highway-env takes a thousand times as long as the engine, so its budgets are small."""
 
@@ -43,8 +43,13 @@ Rounds = Annotated[
     ),
 ]
 CrashCost = Annotated[
-    float, typer.Option(help="With --rounds: cost of a crash, where a slow step costs 0.1; less makes a faster, riskier ego.")
+    str,
+    typer.Option(
+        help="With --rounds: cost of a crash, where a slow step costs 0.1; less makes a faster, riskier ego. Several, e.g. 1,3,10, are "
+        "compared."
+    ),
 ]
+AtOnce = Annotated[int, typer.Option(help="Front vehicles in one scene, 1 to 3; one policy drives all of them.")]
 Ego = Annotated[str, typer.Option(help="Your own ego: a .safetensors file written by skidpad, or module:function.")]
 Front = Annotated[
     list[str] | None,
@@ -74,6 +79,7 @@ def duel(
     repairs: Annotated[int | None, typer.Option(help="How often to retrain the ego; default 1, or 0 if --ego is a function.")] = None,
     rounds: Rounds = 0,
     crash_cost: CrashCost = CRASH_COST,
+    adversaries_at_once: AtOnce = 1,
     train_episodes: Episodes = None,
     test_episodes: Tests = None,
     test_runs: Runs = 1,
@@ -98,7 +104,8 @@ def duel(
             "w_col": _weights(w_col),
             "repairs": count,
             "rounds": rounds,
-            "crash_cost": crash_cost,
+            "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
+            "adversaries_at_once": adversaries_at_once,
             "test_runs": test_runs,
             "seed": seed,
             **_budgets(env, train_episodes, test_episodes),
@@ -117,6 +124,7 @@ def train(
     env: Env = "",
     scenario: Scenario = "released",
     rewards: Rewards = "released",
+    adversaries_at_once: AtOnce = 1,
     train_episodes: Episodes = None,
     seed: Seed = 0,
     workers: Workers = "",
@@ -131,6 +139,7 @@ def train(
         "rewards": _names(rewards),
         "egos": egos,
         "adversaries": adversaries,
+        "adversaries_at_once": adversaries_at_once,
         "repairs": 0,
         "is_tested": False,
         "seed": seed,
@@ -143,6 +152,7 @@ def run_test(
     front: Front = None,
     env: Env = "",
     scenario: Scenario = "released",
+    adversaries_at_once: AtOnce = 1,
     test_episodes: Tests = None,
     test_runs: Runs = 1,
     seed: Seed = 0,
@@ -158,6 +168,7 @@ def run_test(
         "scenario": _absolute(scenario, ".toml"),
         "rewards": [],
         "repairs": 0,
+        "adversaries_at_once": adversaries_at_once,
         "test_runs": test_runs,
         "seed": seed,
     }
@@ -171,6 +182,7 @@ def repair(
     w_col: Weights = "-1",
     rounds: Rounds = 0,
     crash_cost: CrashCost = CRASH_COST,
+    adversaries_at_once: AtOnce = 1,
     env: Env = "",
     scenario: Scenario = "released",
     train_episodes: Episodes = None,
@@ -197,7 +209,8 @@ def repair(
         "rewards": [],
         "repairs": repairs,
         "rounds": rounds,
-        "crash_cost": crash_cost,
+        "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
+        "adversaries_at_once": adversaries_at_once,
         "w_col": _weights(w_col),
         "test_runs": test_runs,
         "seed": seed,
@@ -252,8 +265,8 @@ def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _weights(text: str) -> list[float]:
+def _weights(text: str, option: str = "--w-col", example: str = "-1,-0.5,-0.1") -> list[float]:
     try:
         return [float(part) for part in _names(text)]
     except ValueError as error:
-        raise SkidpadError(f"--w-col takes numbers, e.g. -1,-0.5,-0.1; got {text!r}") from error
+        raise SkidpadError(f"{option} takes numbers, e.g. {example}; got {text!r}") from error

@@ -9,7 +9,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.engine import observe_many
 from skidpad.highway.episodes import NO_ACTION
-from skidpad.highway.layout import ACTIONS, Params, Side
+from skidpad.highway.layout import ACTIONS, FRONT, VEHICLES, Params, Side
 from skidpad.highway.opponents import AggressiveActions, Driver, Opponent, RandomActions, aggressive_actions, name_of, random_actions
 from skidpad.highway.policies import LearnedPolicy, Policy
 from skidpad.highway.scenario import Scenario
@@ -50,16 +50,28 @@ def check_fit(driver: Opponent, side: Side, scenario: Scenario) -> None:
 def ask_driver(
     driver: Driver, params: Params, states: FloatArray, side: Side, seed: int | IntArray, numbers: IntArray, step: int | IntArray
 ) -> Answers:
-    """Asks the driver of one side for actions in N states, (N, 2, FIELDS).
+    """Asks the driver of one side for actions in N states, (N, vehicles, FIELDS); those of front vehicles are joint.
 
     Only a driver that acts by chance needs the episodes' numbers, (N,), and the seed and step, which are one for all or (N,).
     """
+    if side is Side.EGO or params.vehicles == VEHICLES:
+        return _ask_one(driver, params, states, int(side), seed, numbers, step)
+    each = [_ask_one(driver, params, states, vehicle, seed, numbers, step) for vehicle in range(FRONT, params.vehicles)]
+    joint = sum(answers.actions * ACTIONS**place for place, answers in enumerate(each))
+    failed = np.any([answers.actions == NO_ACTION for answers in each], axis=0)
+    complaints = {complaint.row: complaint for answers in reversed(each) for complaint in answers.complaints}
+    return Answers(np.where(failed, NO_ACTION, joint), tuple(complaints[row] for row in sorted(complaints)))
+
+
+def _ask_one(
+    driver: Driver, params: Params, states: FloatArray, vehicle: int, seed: int | IntArray, numbers: IntArray, step: int | IntArray
+) -> Answers:
     if isinstance(driver, RandomActions):
-        return Answers(random_actions(seed, numbers, int(side), step))
+        return Answers(random_actions(seed, numbers, vehicle, step))
     if isinstance(driver, AggressiveActions):
-        return Answers(aggressive_actions(states, int(side)))
+        return Answers(aggressive_actions(states, vehicle))
     seen = np.empty((len(states), params.observed_vehicles * len(params.feature_codes)), np.float32)
-    observe_many(params, states, int(side), seen)
+    observe_many(params, states, vehicle, seen)
     return ask(driver, seen)
 
 

@@ -6,6 +6,7 @@ constants as in the open library ad-rss-lib.
 
 from dataclasses import dataclass
 from enum import Enum
+from math import inf, isnan
 
 import numpy as np
 from numba import njit
@@ -33,6 +34,7 @@ from skidpad.highway.layout import (
     Params,
     X,
     Y,
+    everyone,
 )
 from skidpad.highway.scenario import FrontDriver, Scenario
 from skidpad.highway.tracing import Trace
@@ -125,13 +127,18 @@ class Break:
 
 
 def first_break(trace: Trace, rules: SafeDistance | None = None) -> Break:
-    """Finds the first simulation step in danger and who caused it.
+    """Finds the first simulation step in danger and who caused it, the ego or a front vehicle.
 
     It is the one without whose manoeuvre in that very step, had it kept its speed and its place across the road, the margin would
     have been the larger; where neither manoeuvred, the one behind, whose duty the distance is.
     """
-    safe = rules or SafeDistance()
     motion = _motion(trace.states)
+    found = [_first_break(trace, motion[:, [EGO, front]], rules or SafeDistance()) for front in range(FRONT, motion.shape[1])]
+    return min(found, key=lambda one: inf if isnan(one.at_s) else one.at_s)
+
+
+def _first_break(trace: Trace, motion: FloatArray, safe: SafeDistance) -> Break:
+    """Does so for the ego and one front vehicle, (frames, 2, 4)."""
     last = trace.impact_frame
     margins = safe.margin_m(motion[:, EGO], motion[:, FRONT])
     broken = np.flatnonzero(margins[: None if last is None else last + 1] < 0.0)
@@ -153,7 +160,7 @@ def first_break(trace: Trace, rules: SafeDistance | None = None) -> Break:
 
 
 def _motion(states: FloatArray) -> FloatArray:
-    """Returns x, y, vx, vy of both vehicles, (frames, 2, 4)."""
+    """Returns x, y, vx, vy of all vehicles, (frames, vehicles, 4)."""
     speed, heading = states[..., SPEED], states[..., HEADING]
     return np.stack([states[..., X], states[..., Y], speed * np.cos(heading), speed * np.sin(heading)], axis=-1)
 
@@ -194,9 +201,9 @@ class EscapeSettings:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _escape(params: Params, state: FloatArray, front_actions: IntArray, follow_on: int, budget: IntArray) -> int:
-    """Searches from `state` on, (2, FIELDS), against the front's remaining actions; `budget` (1,) counts down."""
+    """Searches from `state` on, (vehicles, FIELDS), against the fronts' remaining actions; `budget` (1,) counts down."""
     depth_end = len(front_actions) + follow_on
-    states = np.empty((depth_end + 1, VEHICLES, FIELDS))
+    states, idle = np.empty((depth_end + 1, params.vehicles, FIELDS)), everyone(params, _IDLE)
     tried = np.zeros(depth_end + 1, np.int64)
     seen = np.empty((depth_end + 1, ACTIONS, 2))
     states[0] = state
@@ -222,7 +229,7 @@ def _escape(params: Params, state: FloatArray, front_actions: IntArray, follow_o
         if budget[0] <= 0:
             return _GAVE_UP
         budget[0] -= 1
-        outcome = step(params, child, _IDLE, front_actions[depth] if depth < len(front_actions) else _IDLE)
+        outcome = step(params, child, _IDLE, front_actions[depth] if depth < len(front_actions) else idle)
         if outcome == CRASH or child[EGO, STRUCK] != 0.0:
             continue
         if outcome != RUNNING or depth + 1 == depth_end:
@@ -236,7 +243,7 @@ def _escape(params: Params, state: FloatArray, front_actions: IntArray, follow_o
 def _last_escape(params: Params, start: FloatArray, ego_actions: IntArray, front_actions: IntArray, follow_on: int, max_tries: int) -> int:
     """Returns the last policy step from which the ego could have escaped, NEVER or UNDECIDED."""
     steps = len(ego_actions)
-    states = np.empty((steps + 1, VEHICLES, FIELDS))
+    states = np.empty((steps + 1, params.vehicles, FIELDS))
     place(params, start, states[0])
     for index in range(steps):
         states[index + 1] = states[index]
@@ -277,7 +284,7 @@ def last_escapes(
 ) -> IntArray:
     """Returns for each of N crashes the last policy step at which an action of the ego would still have avoided it.
 
-    starts: (N, START_FIELDS); actions: (N, longest), of which the first `lengths` (N,) were driven, the crash in the last of them.
+    starts: (N, start_fields); actions: (N, longest), of which the first `lengths` (N,) were driven, the crash in the last of them.
     The answer is 0 .. length - 1, `NEVER` or `UNDECIDED`. Other threads keep running meanwhile.
     """
     rules = settings or EscapeSettings()
@@ -356,9 +363,10 @@ def can_overtake(scenario: Scenario, starts: FloatArray, steps: int) -> BoolArra
     does that was trained against an ego that never varies. An ego that cannot overtake it is faster only until the gap is used up:
     this bounds the speed of an ego that no adversary can crash.
     """
-    if scenario.front is FrontDriver.IDM or steps < 1:
+    if scenario.front is FrontDriver.IDM or scenario.fronts > 1 or steps < 1:
         raise BadParametersError(
-            f"overtaking is searched against meta-actions and over at least 1 step; got {scenario.name!r}, {steps} steps"
+            f"overtaking is searched against the meta-actions of one front vehicle and over at least 1 step; got {scenario.name!r} with "
+            f"{scenario.fronts} in front, {steps} steps"
         )
     out = np.zeros(len(starts), np.bool_)
     _can_overtake(scenario.compiled(), np.ascontiguousarray(starts, np.float64), steps, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.highway import engine
 from skidpad.highway.asking import Answers, ask, check_fit
-from skidpad.highway.engine import START_FIELDS
+from skidpad.highway.engine import START_EACH_FURTHER, START_FIELDS
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import ACTIONS, HEADING, RUNNING, SPEED, VEHICLES, Action, Outcome, Side
 from skidpad.highway.observation import observe
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first state of both vehicles; both head along the road in the middle of their lanes."""
+    """The first state of all vehicles; all head along the road in the middle of their lanes."""
 
     ego_lane: int
     ego_x_m: float
@@ -37,23 +38,28 @@ class Start:
     front_speed_mps: float
     idm_exponent: float
     """How sharply an IDM in front approaches its desired speed; unused by a policy."""
+    further: tuple[tuple[float, float, float, float], ...] = ()
+    """Lane, x in m, speed in m/s and IDM's exponent of each front vehicle after the first."""
 
     @classmethod
     def drawn(cls, scenario: Scenario, seed: int, episode: int) -> Self:
         """Draws the start of one episode, the same that `engine.reset` sets."""
-        values = np.empty(engine.START_FIELDS)
-        engine.draw_start(scenario.compiled(), seed, episode, values)
+        params = scenario.compiled()
+        values = np.empty(engine.start_fields(params))
+        engine.draw_start(params, seed, episode, values)
         return cls.from_array(values)
 
     @classmethod
     def from_array(cls, values: FloatArray) -> Self:
-        """Reads an array of shape (START_FIELDS,)."""
-        ego_lane, ego_x, ego_speed, front_lane, front_x, front_speed, exponent = values.tolist()
-        return cls(int(ego_lane), ego_x, ego_speed, int(front_lane), front_x, front_speed, exponent)
+        """Reads an array of shape (start_fields,)."""
+        ego_lane, ego_x, ego_speed, front_lane, front_x, front_speed, exponent = values[:START_FIELDS].tolist()
+        further = tuple(map(tuple, values[START_FIELDS:].reshape(-1, START_EACH_FURTHER).tolist()))
+        return cls(int(ego_lane), ego_x, ego_speed, int(front_lane), front_x, front_speed, exponent, further)
 
     def to_array(self) -> FloatArray:
-        """Returns the array of shape (START_FIELDS,) that `engine.place` takes."""
-        return np.array(astuple(self), np.float64)
+        """Returns the array of shape (start_fields,) that `engine.place` takes."""
+        *first, further = astuple(self)
+        return np.array([*first, *chain.from_iterable(further)], np.float64)
 
 
 class Backend(Protocol):
@@ -66,7 +72,7 @@ class Backend(Protocol):
 
     @property
     def state(self) -> FloatArray:
-        """A copy of the state, (2, FIELDS)."""
+        """A copy of the state, (vehicles, FIELDS)."""
         ...
 
     @property
@@ -87,8 +93,8 @@ class Backend(Protocol):
         """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
         ...
 
-    def observe(self, side: Side) -> NDArray[np.float32]:
-        """Returns what one side sees, of shape (size,)."""
+    def observe(self, side: int) -> NDArray[np.float32]:
+        """Returns what one vehicle sees, of shape (size,)."""
         ...
 
 
@@ -98,7 +104,7 @@ class EngineBackend:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._params = scenario.compiled()
-        self._state = engine.new_state()
+        self._state = engine.new_state(self._params.vehicles)
         self._code = RUNNING
         self._start: Start | None = None
 
@@ -109,7 +115,7 @@ class EngineBackend:
 
     @property
     def state(self) -> FloatArray:
-        """A copy of the state, (2, FIELDS)."""
+        """A copy of the state, (vehicles, FIELDS)."""
         return self._state.copy()
 
     @property
@@ -134,22 +140,24 @@ class EngineBackend:
 
     def step(self, ego_action: int, front_action: int) -> Outcome | None:
         """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
-        check_actions(ego_action, front_action)
+        check_actions(self._scenario.fronts, ego_action, front_action)
         self._code = engine.step(self._params, self._state, int(ego_action), int(front_action))
         return self.outcome
 
-    def observe(self, side: Side) -> NDArray[np.float32]:
-        """Returns what one side sees, of shape (size,)."""
+    def observe(self, side: int) -> NDArray[np.float32]:
+        """Returns what one vehicle sees, of shape (size,)."""
         seen = np.empty(self._scenario.observation.size, np.float32)
         observe(self._params, self._state, int(side), seen)
         return seen
 
 
-def check_actions(*actions: int) -> None:
-    """Raises unless every action is one of the five meta-actions."""
-    for action in actions:
-        if not 0 <= action < ACTIONS:
-            raise BadParametersError(f"an action is one of 0 .. {ACTIONS - 1} ({', '.join(item.name for item in Action)}); got {action}")
+def check_actions(fronts: int, ego_action: int, front_action: int) -> None:
+    """Raises unless the ego's action is one of the five meta-actions, and the other the joint action of so many front vehicles."""
+    for action, count in ((ego_action, 1), (front_action, fronts)):
+        if not 0 <= action < ACTIONS**count:
+            names = ", ".join(item.name for item in Action)
+            of_many = f", a joint one of {count} vehicles within 0 .. {ACTIONS**count - 1}" if count > 1 else ""
+            raise BadParametersError(f"an action is one of 0 .. {ACTIONS - 1} ({names}){of_many}; got {action}")
 
 
 def highway_backend(scenario: Scenario | None = None, scene: Scene | None = None, *, is_stock_observed: bool = False) -> HighwayBackend:
@@ -173,6 +181,8 @@ def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbe
     scenario = backend.scenario
     if isinstance(front, Idm) != (scenario.front is FrontDriver.IDM):
         raise BadParametersError(f"scenario {scenario.name!r} has {scenario.front.value!r} in front; got {type(front).__name__}")
+    if scenario.fronts > 1:
+        raise BadParametersError(f"episodes with several front vehicles are driven by `evaluate`; got {scenario.fronts} of them")
     check_fit(ego, Side.EGO, scenario)
     check_fit(front, Side.FRONT, scenario)
     count, limit = len(numbers), scenario.episode_steps
@@ -234,5 +244,5 @@ def _asked(driver: Driver, backend: Backend, side: Side, seed: int, number: int,
 
 
 def _forward_mps(backend: Backend) -> tuple[float, float]:
-    ego, front = backend.state
+    ego, front = backend.state[:2]
     return float(ego[SPEED] * np.cos(ego[HEADING])), float(front[SPEED] * np.cos(front[HEADING]))

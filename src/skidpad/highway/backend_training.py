@@ -74,7 +74,7 @@ class _Lesson:
         """Plays one episode and returns its reward, outcome's code and steps; without learning, greedily and without a trace."""
         game, trainee, backend = self.game, self.trainee, self.backend
         rng = child_rng(seed, "exploration", episode)
-        earned = trainee.earned if is_learning else trainee.earned.copy()
+        earned = trainee.earned[0] if is_learning else trainee.earned[0].copy()
         backend.reset(seed, episode)
         begin_episode(game.reward, earned)
         total, count, code = 0.0, 0, RUNNING

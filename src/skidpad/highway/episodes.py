@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.engine import place, step
-from skidpad.highway.layout import CRASH, FIELDS, VEHICLES, Outcome, Params, Side
-from skidpad.highway.rewards import Reward, RewardParams, begin_episode, fresh_memory, pay
+from skidpad.highway.layout import CRASH, FIELDS, Outcome, Params, Side
+from skidpad.highway.rewards import MEMORY_FIELDS, Reward, RewardParams, begin_episode, pay
 from skidpad.highway.scenario import Scenario
 
 NO_ACTION = -1
@@ -36,7 +36,7 @@ class Episodes:
     numbers: IntArray
     """The episodes' numbers under the seed, (N,)."""
     starts: FloatArray
-    """How each began, (N, START_FIELDS), see `engine`."""
+    """How each began, (N, start_fields), see `engine`."""
     outcomes: IntArray
     """`Outcome.code`, (N,)."""
     steps: IntArray
@@ -44,8 +44,9 @@ class Episodes:
     ego_actions: NDArray[np.int8]
     """(N, T), NO_ACTION where none was taken."""
     front_actions: NDArray[np.int8]
+    """Joint where there are several front vehicles."""
     speeds_mps: NDArray[np.float32]
-    """Forward speeds of ego and front at the start and after each step, (N, T + 1, 2); NaN after the end."""
+    """Forward speeds of ego and first front vehicle at the start and after each step, (N, T + 1, 2); NaN after the end."""
     failures: tuple[PolicyFailure, ...] = ()
 
     def __len__(self) -> int:
@@ -109,18 +110,20 @@ class Episodes:
         return replace(parts[0], **columns, failures=tuple(failure for part in parts for failure in part.failures))
 
     def trajectory(self, row: int) -> FloatArray:
-        """Drives one episode again and returns its states, (steps + 1, 2, FIELDS)."""
-        states = np.empty((self.steps[row] + 1, VEHICLES, FIELDS))
+        """Drives one episode again and returns its states, (steps + 1, vehicles, FIELDS)."""
+        states = np.empty((self.steps[row] + 1, 1 + self.scenario.fronts, FIELDS))
         _retrace(self.scenario.compiled(), self.starts[row], self.ego_actions[row], self.front_actions[row], states)
         return states
 
     def returns(self, reward: Reward, side: Side, memory: FloatArray | None = None) -> FloatArray:
-        """Drives the episodes again in order and returns the sums of a reward, (N,).
+        """Drives the episodes again in order and returns the sums of a reward, (N,); of several front vehicles their mean.
 
-        `memory` is what Eq. 4 remembers of earlier episodes, for a reward that never clears it; it is not changed.
+        `memory` is what Eq. 4 remembers of earlier episodes, a row for each vehicle of the side, for a reward that never clears it; it
+        is not changed.
         """
         sums = np.zeros(len(self))
-        kept = fresh_memory() if memory is None else memory.copy()
+        vehicles = self.scenario.fronts if side is Side.FRONT else 1
+        kept = np.zeros((vehicles, MEMORY_FIELDS)) if memory is None else memory.copy()
         _earn(self.scenario.compiled(), reward.compiled(), side, self.starts, self.steps, self.ego_actions, self.front_actions, kept, sums)
         return sums
 
@@ -148,10 +151,11 @@ def _earn(
     memory: FloatArray,
     sums: FloatArray,
 ) -> None:
-    state = np.zeros((VEHICLES, FIELDS))
+    state = np.zeros((params.vehicles, FIELDS))
     for row in range(len(starts)):
         place(params, starts[row], state)
         begin_episode(reward, memory)
         for index in range(steps[row]):
             code = step(params, state, ego[row, index], front[row, index])
-            sums[row] += pay(reward, params.lanes, state, side, code == CRASH, memory)
+            for each in range(len(memory)):
+                sums[row] += pay(reward, params.lanes, state, side + each, code == CRASH, memory[each]) / len(memory)

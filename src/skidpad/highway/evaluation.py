@@ -10,10 +10,11 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.highway.asking import Answers, ask_driver, check_fit
-from skidpad.highway.engine import START_FIELDS, draw_start, new_states, place, step_many
+from skidpad.highway.engine import draw_start, new_states, place_many, start_fields, step_many
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
-from skidpad.highway.layout import ACTIONS, CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Params, Side
-from skidpad.highway.opponents import Driver, Idm, Opponent, SearchedActions
+from skidpad.highway.layout import ACTIONS, CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Params, Side, everyone
+from skidpad.highway.opponents import Driver, Idm, Opponent, PlannedActions, SearchedActions
+from skidpad.highway.planning import plan_sequences
 from skidpad.highway.scenario import FrontDriver, Scenario
 
 _GROUP = 8
@@ -45,13 +46,14 @@ class _Level:
 
 
 def find_sequences(scenario: Scenario, ego: Driver, starts: FloatArray, depth: int, seed: int, numbers: IntArray) -> FoundSequences:
-    """Returns for each start, (N, START_FIELDS), the first shortest sequence of up to `depth` actions that makes the ego crash.
+    """Returns for each start, (N, start_fields), the first shortest sequence of up to `depth` actions that makes the ego crash.
 
     Branches that come to the same state are driven once, which leaves about three of five. A branch on which the ego's policy
-    fails is dropped. `seed` and `numbers` (N,) matter only to an ego that acts by chance.
+    fails is dropped. Several front vehicles share the depth, since each makes a step five times as wide. `seed` and `numbers` (N,)
+    matter only to an ego that acts by chance.
     """
     params = scenario.compiled()
-    depth = min(depth, scenario.episode_steps)
+    depth = max(min(depth, scenario.episode_steps) // scenario.fronts, 1)
     actions = np.full((len(starts), depth), -1, np.int8)
     lengths, driven = np.zeros(len(starts), np.int64), 0
     for first in range(0, len(starts), _GROUP):
@@ -63,17 +65,17 @@ def find_sequences(scenario: Scenario, ego: Driver, starts: FloatArray, depth: i
 def _search_group(
     params: Params, ego: Driver, starts: FloatArray, seed: int, numbers: IntArray, found: NDArray[np.int8], lengths: IntArray
 ) -> int:
-    states = new_states(len(starts))
-    _place_many(params, starts, states)
+    states, joint = new_states(len(starts), params.vehicles), ACTIONS ** (params.vehicles - FRONT)
+    place_many(params, starts, states)
     level = _Level(states, np.arange(len(starts)), np.empty((len(starts), 0), np.int8))
     driven = 0
     for step in range(found.shape[1]):
         answers = ask_driver(ego, params, level.states, Side.EGO, seed, numbers[level.owners], step)
         able = np.flatnonzero(answers.actions != NO_ACTION)
-        wide = level.take(np.repeat(able, ACTIONS))
-        front = np.tile(np.arange(ACTIONS), len(able))
+        wide = level.take(np.repeat(able, joint))
+        front = np.tile(np.arange(joint), len(able))
         outcomes = np.full(len(front), RUNNING)
-        step_many(params, wide.states, np.repeat(answers.actions[able], ACTIONS), front, outcomes)
+        step_many(params, wide.states, np.repeat(answers.actions[able], joint), front, outcomes)
         driven += len(front)
         wide = _Level(wide.states, wide.owners, np.column_stack((wide.actions, front.astype(np.int8))))
         crashes = np.flatnonzero(outcomes == CRASH)
@@ -94,18 +96,19 @@ def _different(level: _Level) -> IntArray:
     return np.sort(np.unique(keys, return_index=True)[1])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _place_many(params: Params, starts: FloatArray, states: FloatArray) -> None:
-    for index in range(len(starts)):
-        place(params, starts[index], states[index])
-
-
 _CHUNK = 2048
 """Episodes driven side by side."""
 
 
 def evaluate(
-    scenario: Scenario, ego: Driver, front: Opponent, episodes: int, seed: int, *, first_episode: int = 0, progress: Progress = silent
+    scenario: Scenario,
+    ego: Driver | PlannedActions,
+    front: Opponent,
+    episodes: int,
+    seed: int,
+    *,
+    first_episode: int = 0,
+    progress: Progress = silent,
 ) -> Episodes:
     """Drives episodes `first_episode` .. `first_episode + episodes - 1` of a seed; batching never changes an episode.
 
@@ -120,9 +123,10 @@ def evaluate(
 
 
 def drawn_starts(scenario: Scenario, seed: int, numbers: IntArray) -> FloatArray:
-    """Returns how the episodes numbered (N,) under a seed begin, (N, START_FIELDS)."""
-    starts = np.empty((len(numbers), START_FIELDS))
-    _draw_starts(scenario.compiled(), seed, numbers, starts)
+    """Returns how the episodes numbered (N,) under a seed begin, (N, start_fields)."""
+    params = scenario.compiled()
+    starts = np.empty((len(numbers), start_fields(params)))
+    _draw_starts(params, seed, numbers, starts)
     return starts
 
 
@@ -132,11 +136,19 @@ def scenario_against(scenario: Scenario, front: Opponent) -> Scenario:
 
 
 def evaluate_starts(
-    scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray, *, progress: Progress = silent
+    scenario: Scenario,
+    ego: Driver | PlannedActions,
+    front: Opponent,
+    starts: FloatArray,
+    seed: int,
+    numbers: IntArray,
+    *,
+    progress: Progress = silent,
 ) -> Episodes:
-    """Drives episodes from given starts, (N, START_FIELDS); seed and numbers, (N,), feed the drivers that act by chance."""
+    """Drives episodes from given starts, (N, start_fields); seed and numbers, (N,), feed the drivers that act by chance."""
     scenario = scenario_against(scenario, front)
-    check_fit(ego, Side.EGO, scenario)
+    if not isinstance(ego, PlannedActions):
+        check_fit(ego, Side.EGO, scenario)
     check_fit(front, Side.FRONT, scenario)
     parts = []
     for first in range(0, len(starts), _CHUNK):
@@ -157,11 +169,15 @@ class _Log:
     failures: list[PolicyFailure] = field(default_factory=list)
 
 
-def _drive(scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray) -> Episodes:
+def _drive(scenario: Scenario, ego: Driver | PlannedActions, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray) -> Episodes:
     params, count, limit = scenario.compiled(), len(starts), scenario.episode_steps
-    played = find_sequences(scenario, ego, starts, front.depth, seed, numbers).actions if isinstance(front, SearchedActions) else None
-    states, outcomes = new_states(count), np.full(count, RUNNING)
-    _place_many_evaluation(params, starts, states)
+    planned, played = None, None
+    if isinstance(ego, PlannedActions):
+        planned = plan_sequences(scenario, front, starts, ego.width, seed, numbers)
+    elif isinstance(front, SearchedActions):
+        played = find_sequences(scenario, ego, starts, front.depth, seed, numbers).actions
+    states, outcomes = new_states(count, params.vehicles), np.full(count, RUNNING)
+    place_many(params, starts, states)
     none = np.full((count, limit), NO_ACTION, np.int8)
     log = _Log(none, none.copy(), np.full((count, limit + 1, 2), np.nan, np.float32), np.zeros(count, np.int64))
     log.speeds_mps[:, 0] = _forward_mps(states)
@@ -172,12 +188,15 @@ def _drive(scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray,
             break
         if not isinstance(front, Idm):
             if isinstance(front, SearchedActions):
-                answers = _played(played, running, step)
+                answers = _played(played, running, step, everyone(params, int(Action.IDLE)))
             else:
                 answers = ask_driver(front, params, states[running], Side.FRONT, seed, numbers[running], step)
             front_now[running] = answers.actions
             _note(log, answers, running, Side.FRONT, step, numbers, outcomes)
-        answers = ask_driver(ego, params, states[running], Side.EGO, seed, numbers[running], step)
+        if isinstance(ego, PlannedActions):
+            answers = _played(planned, running, step, int(Action.IDLE))
+        else:
+            answers = ask_driver(ego, params, states[running], Side.EGO, seed, numbers[running], step)
         ego_now[running] = answers.actions
         _note(log, answers, running, Side.EGO, step, numbers, outcomes)
         running = running[outcomes[running] == RUNNING]
@@ -192,8 +211,8 @@ def _drive(scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray,
     )
 
 
-def _played(table: NDArray[np.int8] | None, running: IntArray, step: int) -> Answers:
-    actions = np.full(len(running), int(Action.IDLE))
+def _played(table: NDArray[np.int8] | None, running: IntArray, step: int, idle: int) -> Answers:
+    actions = np.full(len(running), idle)
     if table is not None and step < table.shape[1]:
         actions = np.where(table[running, step] == NO_ACTION, actions, table[running, step])
     return Answers(actions)
@@ -218,9 +237,3 @@ def _forward_mps(states: FloatArray) -> FloatArray:
 def _draw_starts(params: Params, seed: int, numbers: IntArray, starts: FloatArray) -> None:
     for index in range(len(numbers)):
         draw_start(params, seed, numbers[index], starts[index])
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _place_many_evaluation(params: Params, starts: FloatArray, states: FloatArray) -> None:
-    for index in range(len(starts)):
-        place(params, starts[index], states[index])

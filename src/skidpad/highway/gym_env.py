@@ -39,11 +39,13 @@ class DuelBatch:
             )
         if isinstance(other, Idm) and side is Side.FRONT:
             raise BadParametersError(f"scenario {scenario.name!r} has IDM in front; only the ego can be played there")
+        if side is Side.FRONT and scenario.fronts > 1:
+            raise BadParametersError(f"one front vehicle is played here; got {scenario.fronts}; play several with DuelParallelEnv")
         check_fit(other, side.other, scenario)
         self.scenario = scenario
         self.side = side
         self.count = count
-        self.states = engine.new_states(count)
+        self.states = engine.new_states(count, 1 + scenario.fronts)
         self.outcomes = np.full(count, RUNNING)
         self.numbers = np.full(count, _NONE_YET)
         """The number of the present episode of each place under its seed, (N,); -1 before the first."""

@@ -44,13 +44,19 @@ _NOBODY = -1
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _neighbours(state: FloatArray, vehicle: int, lane: int) -> tuple[int, int]:
-    """Returns who precedes and who follows the vehicle on a lane; the other is on every lane within 3 m of its centre."""
-    other = 1 - vehicle
-    along_m = state[other, X]
-    is_on = abs(state[other, Y] - lane * LANE_WIDTH_M) <= _NEAR_LANE_M
-    if not is_on or not -VEHICLE_LENGTH_M <= along_m < ROAD_LENGTH_M + VEHICLE_LENGTH_M:
-        return _NOBODY, _NOBODY
-    return (other, _NOBODY) if state[vehicle, X] <= along_m else (_NOBODY, other)
+    """Returns who precedes and who follows the vehicle on a lane; another is on every lane within 3 m of its centre."""
+    ahead, behind = _NOBODY, _NOBODY
+    for other in range(len(state)):
+        along_m = state[other, X]
+        is_on = abs(state[other, Y] - lane * LANE_WIDTH_M) <= _NEAR_LANE_M
+        if other == vehicle or not is_on or not -VEHICLE_LENGTH_M <= along_m < ROAD_LENGTH_M + VEHICLE_LENGTH_M:
+            continue
+        if state[vehicle, X] <= along_m:
+            if ahead == _NOBODY or along_m <= state[ahead, X]:
+                ahead = other
+        elif behind == _NOBODY or along_m > state[behind, X]:
+            behind = other
+    return ahead, behind
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -92,13 +98,15 @@ def _is_worth_changing(state: FloatArray, vehicle: int, lane: int) -> bool:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _choose_lane(params: Params, state: FloatArray, vehicle: int) -> None:
-    """Aborts a lane change if the other vehicle is changing into the same lane just ahead; otherwise considers one once a second."""
-    lane, target, other = int(state[vehicle, LANE]), int(state[vehicle, TARGET_LANE]), 1 - vehicle
+    """Aborts a lane change if another vehicle is changing into the same lane just ahead; otherwise considers one once a second."""
+    lane, target = int(state[vehicle, LANE]), int(state[vehicle, TARGET_LANE])
     if lane != target:
-        if int(state[other, LANE]) != target and int(state[other, TARGET_LANE]) == target:
-            gap_m = state[other, X] - state[vehicle, X]
-            if 0 < gap_m < _desired_gap(state, vehicle, other):
-                state[vehicle, TARGET_LANE] = lane
+        for other in range(len(state)):
+            if other != vehicle and int(state[other, LANE]) != target and int(state[other, TARGET_LANE]) == target:
+                gap_m = state[other, X] - state[vehicle, X]
+                if 0 < gap_m < _desired_gap(state, vehicle, other):
+                    state[vehicle, TARGET_LANE] = lane
+                    break
         return
     if not state[vehicle, LANE_TIMER] > _LANE_CHANGE_DELAY_S:
         return

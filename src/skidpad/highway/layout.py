@@ -1,16 +1,24 @@
 """The memory layout of a duel: the columns of a state, the numbers of a scenario, and the closed choices of the game.
 
-A state is float64 of shape (2, FIELDS), one row a vehicle; many are (N, 2, FIELDS). Positions are metres along (x) and across (y)
-the road, lane 0 is the leftmost at y = 0, headings are radians, speeds metres a second.
+A state is float64 of shape (vehicles, FIELDS), one row a vehicle: the ego, then one to three front vehicles; many are
+(N, vehicles, FIELDS). Positions are metres along (x) and across (y) the road, lane 0 is the leftmost at y = 0, headings are radians,
+speeds metres a second.
+
+The actions of all front vehicles are one number, their joint action: the sum of action x 5 ** place, place 0 for the first.
 """
 
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from numba import njit
+
 from skidpad.core.images import FloatArray, IntArray
 
 EGO, FRONT = 0, 1
 VEHICLES = 2
+"""Of a duel with one front vehicle."""
+MAX_FRONTS = 3
+"""Joint actions of more would not fit into a byte."""
 
 X, Y, HEADING, SPEED = 0, 1, 2, 3
 LANE = 4
@@ -29,7 +37,7 @@ LANE_TIMER = 13
 STEERING, ACCELERATION = 14, 15
 """The last command, rad and m/s²."""
 STEPS = 16
-"""Policy steps driven so far; the same in both rows."""
+"""Policy steps driven so far; the same in every row."""
 FIELDS = 17
 
 RUNNING, CRASH, OVERTAKEN, TIMEOUT, ERROR = 0, 1, 2, 3, 4
@@ -54,7 +62,7 @@ class Action(IntEnum):
 
 
 class Side(IntEnum):
-    """A vehicle: its row of the state, and the observer in it."""
+    """A vehicle: its row of the state, and the observer in it; FRONT stands for all front vehicles where one policy drives them."""
 
     EGO = EGO
     FRONT = FRONT
@@ -92,6 +100,8 @@ class Params(NamedTuple):
     """A scenario as compiled functions read it; made by `Scenario.compiled()`, never by hand."""
 
     lanes: int
+    vehicles: int
+    """The ego and the front vehicles."""
     frames: int
     """Simulation steps in a policy step."""
     dt_s: float
@@ -118,3 +128,24 @@ class Params(NamedTuple):
     is_clipped: bool
     sees_behind: bool
     perception_m: float
+
+
+@njit(nogil=True, cache=True)
+def opponent_of(side: int) -> int:
+    """Returns whom a vehicle drives against: the ego, or the first front vehicle where it is the ego itself."""
+    return FRONT if side == EGO else EGO
+
+
+@njit(nogil=True, cache=True)
+def everyone(params: Params, action: int) -> int:
+    """Returns the joint action in which every front vehicle takes the same."""
+    joint = 0
+    for _ in range(FRONT, params.vehicles):
+        joint = joint * ACTIONS + action
+    return joint
+
+
+@njit(nogil=True, cache=True)
+def action_of(joint: int, vehicle: int) -> int:
+    """Returns one front vehicle's part of a joint action."""
+    return joint // ACTIONS ** (vehicle - FRONT) % ACTIONS

@@ -10,7 +10,7 @@ from numba import njit
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.highway.asking import ask
+from skidpad.highway.asking import ask_driver
 from skidpad.highway.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of
 from skidpad.highway.dqn import (
     WRITTEN,
@@ -28,13 +28,26 @@ from skidpad.highway.dqn import (
     update,
 )
 from skidpad.highway.engine import new_state, reset, step
-from skidpad.highway.layout import ACTIONS, CRASH, EGO, OVERTAKEN, RUNNING, TIMEOUT, Action, Params, Side
+from skidpad.highway.layout import (
+    ACTIONS,
+    CRASH,
+    EGO,
+    FRONT,
+    OVERTAKEN,
+    RUNNING,
+    TIMEOUT,
+    VEHICLES,
+    Action,
+    Params,
+    Side,
+    action_of,
+)
 from skidpad.highway.lens import Lens, plain_lens
 from skidpad.highway.observation import observe
 from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, RandomActions, aggressive_action, random_action
 from skidpad.highway.policies import LearnedPolicy, Policy
 from skidpad.highway.randomness import LEARNER_STREAM, stream_key, uniform, whole
-from skidpad.highway.rewards import RewardParams, begin_episode, fresh_memory, pay
+from skidpad.highway.rewards import MEMORY_FIELDS, RewardParams, begin_episode, pay
 
 IDM_KIND, RANDOM_KIND, CONSTANT_KIND, NETWORK_KIND, AGGRESSIVE_KIND, SCRIPT_KIND = 0, 1, 2, 3, 4, 5
 _STEPS, _COUNTER = 0, 1
@@ -64,12 +77,12 @@ class Exploration(NamedTuple):
 
 
 class Trainee(NamedTuple):
-    """Everything that changes while a side learns, and its scratch buffers."""
+    """Everything that changes while a side learns, and its scratch buffers; front vehicles learn together, in one network."""
 
     learner: Learner
     replay: ReplayMemory
     earned: FloatArray
-    """What Eq. 4 remembers."""
+    """What Eq. 4 remembers, a row for each vehicle that learns."""
     counts: IntArray
     """Steps driven so far, and random numbers used within the episode."""
     batch: Batch
@@ -102,19 +115,20 @@ class Game(NamedTuple):
     lens: Lens
 
 
-def new_trainee(weights: Vector, shape: Shape, settings: DqnSettings) -> Trainee:
-    """Returns a side that has not learned yet and starts from the weights."""
+def new_trainee(weights: Vector, shape: Shape, settings: DqnSettings, learners: int = 1, vehicles: int = VEHICLES) -> Trainee:
+    """Returns a side of so many vehicles that has not learned yet and starts from the weights."""
+    rows = max(learners + learners % 2, 2)
     return Trainee(
         learner=learner_from(weights, shape, settings.batch),
         replay=new_memory(shape, settings.memory),
-        earned=fresh_memory(),
+        earned=np.zeros((learners, MEMORY_FIELDS)),
         counts=np.zeros(2, np.int64),
         batch=empty_batch(shape, settings.batch),
         rows=np.zeros(settings.batch, np.int64),
-        x=np.zeros((2, shape.padded().inputs), np.float32),
-        room=activations_for(shape, 2),
-        then=np.zeros((1, shape.padded().inputs), np.float32),
-        state=new_state(),
+        x=np.zeros((rows, shape.padded().inputs), np.float32),
+        room=activations_for(shape, rows),
+        then=np.zeros((learners, shape.padded().inputs), np.float32),
+        state=new_state(vehicles),
     )
 
 
@@ -175,22 +189,32 @@ def _greedy(weights: Vector, shape: Shape, params: Params, state: FloatArray, si
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _spar(game: Game, sparring: Sparring, state: FloatArray, episode: int, index: int) -> int:
-    other = 1 - game.side
-    if sparring.kind == NETWORK_KIND:
-        return _greedy(sparring.weights, sparring.shape, game.params, state, other, sparring.x, sparring.room)
-    if sparring.kind == RANDOM_KIND:
-        return random_action(game.seed, episode, other, index)
-    if sparring.kind == AGGRESSIVE_KIND:
-        return aggressive_action(state, other)
+    """Returns the opponent's action; that of front vehicles is joint."""
     if sparring.kind == SCRIPT_KIND and index < len(sparring.script):
         return int(sparring.script[index])
+    if game.side == FRONT:
+        return _spar_one(game, sparring, state, EGO, episode, index)
+    joint = 0
+    for vehicle in range(game.params.vehicles - 1, EGO, -1):
+        joint = joint * ACTIONS + _spar_one(game, sparring, state, vehicle, episode, index)
+    return joint
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _spar_one(game: Game, sparring: Sparring, state: FloatArray, vehicle: int, episode: int, index: int) -> int:
+    if sparring.kind == NETWORK_KIND:
+        return _greedy(sparring.weights, sparring.shape, game.params, state, vehicle, sparring.x, sparring.room)
+    if sparring.kind == RANDOM_KIND:
+        return random_action(game.seed, episode, vehicle, index)
+    if sparring.kind == AGGRESSIVE_KIND:
+        return aggressive_action(state, vehicle)
     return sparring.action
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _look(game: Game, trainee: Trainee, out: Vector) -> None:
-    """Writes what the learner's network sees; `out` is padded."""
-    observe(game.params, trainee.state, game.side, out)
+def _look(game: Game, trainee: Trainee, vehicle: int, out: Vector) -> None:
+    """Writes what the learner's network sees from one vehicle; `out` is padded."""
+    observe(game.params, trainee.state, vehicle, out)
     if not game.lens.is_plain:
         raw = out.copy()
         for column in range(len(game.lens.offset)):
@@ -210,36 +234,47 @@ def begin(game: Game, trainee: Trainee, episode: int) -> None:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def choose(game: Game, trainee: Trainee, episode: int) -> int:
-    """Returns the learner's next action, by chance with probability epsilon."""
+    """Returns the learner's next action, by chance with probability epsilon; that of front vehicles is joint."""
     key = stream_key(game.seed, episode, LEARNER_STREAM)
-    counter = trainee.counts[_COUNTER]
-    trainee.counts[_COUNTER] += 2
-    _look(game, trainee, trainee.x[0])
+    learners = len(trainee.earned)
+    for place in range(learners):
+        _look(game, trainee, game.side + place, trainee.x[place])
     forward(layers_of(trainee.learner.online, trainee.learner.shape), trainee.x, trainee.room)
-    best = best_output(trainee.room.q[0], ACTIONS)
-    if uniform(key, counter) < epsilon_after(game.exploration, trainee.counts[_STEPS]):
-        return whole(key, counter + 1, ACTIONS)
-    return best
+    joint, unit = 0, 1
+    for place in range(learners):
+        counter = trainee.counts[_COUNTER]
+        trainee.counts[_COUNTER] += 2
+        action = best_output(trainee.room.q[place], ACTIONS)
+        if uniform(key, counter) < epsilon_after(game.exploration, trainee.counts[_STEPS]):
+            action = whole(key, counter + 1, ACTIONS)
+        joint += unit * action
+        unit *= ACTIONS
+    return joint
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, other: int) -> int:
     """Drives the step that both have chosen, learns from it and returns the outcome's code.
 
-    Running out of time does not end the episode for the learner: it still bootstraps from the next state.
+    Running out of time does not end the episode for the learner: it still bootstraps from the next state. Front vehicles learn from
+    what each of them saw, did and earned; the crash that counts for all of them is the ego's.
     """
     ego, front = (own, other) if game.side == EGO else (other, own)
     code = step(game.params, trainee.state, ego, front)
-    reward = pay(game.reward, game.params.lanes, trainee.state, game.side, code == CRASH, trainee.earned)
-    _look(game, trainee, trainee.then[0])
     goes_on = 1.0 if code in {RUNNING, TIMEOUT} or (code == OVERTAKEN and not game.is_overtaking_an_end) else 0.0
-    remember(trainee.replay, trainee.x[0], own, reward, trainee.then[0], goes_on)
-    if trainee.replay.counts[WRITTEN] >= len(trainee.rows):
-        key = stream_key(game.seed, episode, LEARNER_STREAM)
-        trainee.counts[_COUNTER] = draw(trainee.replay, key, trainee.counts[_COUNTER], trainee.rows, trainee.batch)
-        update(trainee.learner, game.rates, trainee.batch, ACTIONS)
+    learners = len(trainee.earned)
+    for place in range(learners):
+        vehicle = game.side + place
+        reward = pay(game.reward, game.params.lanes, trainee.state, vehicle, code == CRASH, trainee.earned[place])
+        _look(game, trainee, vehicle, trainee.then[place])
+        action = own if game.side == EGO else action_of(own, vehicle)
+        remember(trainee.replay, trainee.x[place], action, reward, trainee.then[place], goes_on)
+        if trainee.replay.counts[WRITTEN] >= len(trainee.rows):
+            key = stream_key(game.seed, episode, LEARNER_STREAM)
+            trainee.counts[_COUNTER] = draw(trainee.replay, key, trainee.counts[_COUNTER], trainee.rows, trainee.batch)
+            update(trainee.learner, game.rates, trainee.batch, ACTIONS)
+        curve.returns[episode] += reward / learners
     trainee.counts[_STEPS] += 1
-    curve.returns[episode] += reward
     curve.outcomes[episode] = code
     curve.steps[episode] += 1
     curve.epsilons[episode] = epsilon_after(game.exploration, trainee.counts[_STEPS])
@@ -260,14 +295,13 @@ def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: Curve, first:
 
 def learn_from_policy(game: Game, trainee: Trainee, opponent: Policy, curve: Curve, first: int, last: int) -> None:
     """Trains as `learn` does, against any policy; a policy that fails stops the training."""
-    seen = np.empty((1, game.params.observed_vehicles * len(game.params.feature_codes)), np.float32)
     for episode in range(first, last):
         begin(game, trainee, episode)
         code = RUNNING
         while code == RUNNING:
             own = choose(game, trainee, episode)
-            observe(game.params, trainee.state, 1 - game.side, seen[0])
-            answers = ask(opponent, seen)
+            number, step_index = np.array([episode]), int(curve.steps[episode])
+            answers = ask_driver(opponent, game.params, trainee.state[None], Side(game.side).other, game.seed, number, step_index)
             if answers.complaints:
                 raise BadSubjectError(f"training stopped in episode {episode}: {answers.complaints[0].message}")
             code = absorb(game, trainee, curve, episode, own, int(answers.actions[0]))

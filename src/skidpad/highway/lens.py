@@ -14,7 +14,7 @@ from skidpad.core.images import FloatArray
 from skidpad.highway.dense import Shape, Vector, layers_of
 from skidpad.highway.observation import ObservationSpec, Quantity
 
-_GAP_M, _SPEED_MPS, _MEAN_MPS, _SIDEWAYS_MPS, _PLACE_M = 15.0, 5.0, 25.0, 2.0, 400.0
+_GAP_M, _SPEED_MPS, _MEAN_MPS, _SIDEWAYS_MPS, _PLACE_M = 15.0, 2.5, 25.0, 2.0, 400.0
 _LANE_M = 2.0
 
 
@@ -32,9 +32,9 @@ def plain_lens(inputs: int) -> Lens:
 
 
 def lens_for(spec: ObservationSpec) -> Lens:
-    """Returns the view for two vehicles: own row centred and scaled, the other's row relative to it."""
-    if not spec.is_absolute or spec.vehicles != 2:
-        raise BadParametersError("the view of gap and speeds needs absolute observations of two vehicles")
+    """Returns the view: own row centred and scaled, the others' rows relative to it."""
+    if not spec.is_absolute or spec.vehicles < 2:
+        raise BadParametersError("the view of gap and speeds needs absolute observations of two vehicles or more")
     width = len(spec.features)
     matrix, offset = np.zeros((spec.size, spec.size)), np.zeros(spec.size)
     scales = {
@@ -49,8 +49,9 @@ def lens_for(spec: ObservationSpec) -> Lens:
         unit, zero = (1.0, 0.0) if low is None or high is None else ((high - low) / 2.0, (high + low) / 2.0)
         matrix[column, column] = unit / own
         offset[column] = (zero - middle) / own
-        matrix[width + column, width + column] = unit / apart
-        matrix[column, width + column] = -unit / apart
+        for other in range(width + column, spec.size, width):
+            matrix[other, other] = unit / apart
+            matrix[column, other] = -unit / apart
     return Lens(matrix, offset, is_plain=False)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
 from skidpad.core.settings import Count, Positive, check, plain, read
-from skidpad.highway.layout import HEADING, SPEED, Params, X, Y
+from skidpad.highway.layout import EGO, HEADING, SPEED, Params, X, Y
 
 PRESENCE_CODE, X_CODE, Y_CODE, VX_CODE, VY_CODE, HEADING_CODE, COS_CODE, SIN_CODE = range(8)
 _OWN_ROW = 0
@@ -101,7 +101,9 @@ _RELEASED_FEATURES = (Feature(Quantity.X, -1200.0, 1200.0), Feature(Quantity.Y),
 
 @dataclass(frozen=True, slots=True)
 class ObservationSpec:
-    """The features of the observer's own row and of the rows of the others, nearest first; missing rows are zero.
+    """The features of the observer's own row and of the rows of the others, nearest along the road first; missing rows are zero.
+
+    A front vehicle sees the ego before all others, since it has to know whom it meets.
 
     Others count while nearer than `perception_m` and, unless `sees_behind`, not more than two vehicle lengths behind.
     Reference: adversarial testing, section III; only x is scaled there, by 1200 m.
@@ -169,23 +171,41 @@ def _value(code: int, state: FloatArray, vehicle: int) -> float:
     return float(value)
 
 
+_NOBODY = -1
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _next_seen(params: Params, state: FloatArray, side: int, last: int, last_nearness: float) -> tuple[int, float]:
+    """Returns who comes after the vehicle shown last, and how near it is along the road, where the ego is the nearest to all others."""
+    best, nearest = _NOBODY, np.inf
+    for other in range(params.vehicles):
+        ahead_m = state[other, X] - state[side, X]
+        distance_m = np.sqrt(ahead_m * ahead_m + (state[other, Y] - state[side, Y]) ** 2)
+        if other == side or not distance_m < params.perception_m or not (params.sees_behind or ahead_m > -10.0):
+            continue
+        nearness = -1.0 if other == EGO else abs(ahead_m)
+        is_left = nearness > last_nearness or (nearness == last_nearness and other > last)
+        if is_left and nearness < nearest:
+            best, nearest = other, nearness
+    return best, nearest
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
 def observe(params: Params, state: FloatArray, side: int, out: NDArray[np.float32]) -> None:
     """Writes what `side` sees into `out`, of shape (vehicles x features,)."""
     features = len(params.feature_codes)
-    other = 1 - side
-    ahead_m = state[other, X] - state[side, X]
-    distance_m = np.sqrt(ahead_m * ahead_m + (state[other, Y] - state[side, Y]) ** 2)
-    is_seen = distance_m < params.perception_m and (params.sees_behind or ahead_m > -10.0)
+    shown, nearness = side, -np.inf
     for row in range(params.observed_vehicles):
+        if row > _OWN_ROW and shown != _NOBODY:
+            shown, nearness = _next_seen(params, state, side, shown, nearness)
         for column in range(features):
             index = row * features + column
-            if row > 1 or (row == 1 and not is_seen):
+            if shown == _NOBODY:
                 out[index] = 0.0
                 continue
             code = params.feature_codes[column]
-            value = _value(code, state, side if row == _OWN_ROW else other)
-            if row == 1 and not params.is_absolute and X_CODE <= code <= VY_CODE:
+            value = _value(code, state, shown)
+            if row > _OWN_ROW and not params.is_absolute and X_CODE <= code <= VY_CODE:
                 value -= _value(code, state, side)
             low, high = params.feature_lows[column], params.feature_highs[column]
             if not np.isnan(low):

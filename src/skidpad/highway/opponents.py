@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.highway.layout import ACTIONS, EGO, LANE, TARGET_LANE, Action
+from skidpad.highway.layout import ACTIONS, LANE, TARGET_LANE, Action, opponent_of
 from skidpad.highway.policies import Policy
-from skidpad.highway.randomness import EGO_STREAM, FRONT_STREAM, stream_key, whole
+from skidpad.highway.randomness import driver_stream, stream_key, whole
 
 _LEFT, _RIGHT, _SLOWER = int(Action.LEFT), int(Action.RIGHT), int(Action.SLOWER)
 
@@ -56,6 +56,14 @@ class SearchedActions:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedActions:
+    """An ego that knows its opponent: the fastest sequence without a crash that a search finds beforehand; a bound, not a driver."""
+
+    width: int = 12
+    """Ways that are followed for each lane and wanted speed."""
+
+
 Driver: TypeAlias = Policy | RandomActions | AggressiveActions
 """Who can drive the ego."""
 Opponent: TypeAlias = Driver | Idm | SearchedActions
@@ -72,13 +80,13 @@ def name_of(driver: Opponent) -> str:
 @njit(nogil=True, cache=True, error_model="numpy")
 def random_action(seed: int, episode: int, side: int, step: int) -> int:
     """Returns the random action at one step of one episode; it depends on the arguments alone."""
-    return whole(stream_key(seed, episode, EGO_STREAM if side == EGO else FRONT_STREAM), step, ACTIONS)
+    return whole(stream_key(seed, episode, driver_stream(side)), step, ACTIONS)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def aggressive_action(state: FloatArray, side: int) -> int:
-    """Returns the action of `AggressiveActions` in a state, (2, FIELDS)."""
-    wanted = state[1 - side, LANE]
+    """Returns the action of `AggressiveActions` in a state, (vehicles, FIELDS)."""
+    wanted = state[opponent_of(side), LANE]
     if wanted == state[side, TARGET_LANE]:
         return _SLOWER
     return _LEFT if wanted < state[side, TARGET_LANE] else _RIGHT
@@ -86,7 +94,7 @@ def aggressive_action(state: FloatArray, side: int) -> int:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def aggressive_actions(states: FloatArray, side: int) -> IntArray:
-    """Returns the actions of `AggressiveActions` in many states, (N, 2, FIELDS) to (N,)."""
+    """Returns the actions of `AggressiveActions` in many states, (N, vehicles, FIELDS) to (N,)."""
     actions = np.empty(len(states), np.int64)
     for index in range(len(states)):
         actions[index] = aggressive_action(states[index], side)

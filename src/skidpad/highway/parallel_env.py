@@ -1,4 +1,4 @@
-"""PettingZoo's parallel environment: both sides of a duel, both played from outside.
+"""PettingZoo's parallel environment: all vehicles of a duel, all played from outside.
 
 Importing this module needs PettingZoo and Gymnasium, from the extra `duel`.
 """
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError, MissingExtraError
 from skidpad.highway.backend import EngineBackend
 from skidpad.highway.gym_env import action_space, observation_space
-from skidpad.highway.layout import ACTIONS, CRASH, Outcome, Side
+from skidpad.highway.layout import ACTIONS, CRASH, FRONT, Outcome
 from skidpad.highway.rewards import Reward, begin_episode, fresh_memory, pay
 from skidpad.highway.scenario import FrontDriver, Scenario
 
@@ -23,27 +23,31 @@ except ModuleNotFoundError as error:
     raise MissingExtraError.of("pettingzoo", "duel", "a PettingZoo environment of duels") from error
 
 Seen = dict[str, NDArray[np.float32]]
-AGENTS = {"ego": Side.EGO, "front": Side.FRONT}
+_AGENTS = ("ego", "front", "front 2", "front 3")
 
 
 class DuelParallelEnv(ParallelEnv):  # type: ignore[misc]  # PettingZoo is untyped
-    """Two agents, `ego` and `front`, in one duel. Both leave when the episode ends; their infos then name the outcome."""
+    """The agents `ego` and `front` in one duel, `front 2` and `front 3` where the scenario has them.
+
+    All leave when the episode ends; their infos then name the outcome. All front vehicles earn the same kind of reward.
+    """
 
     metadata: dict[str, Any] = {"name": "skidpad_duel_v0", "render_modes": []}  # noqa: RUF012 - PettingZoo's own shape
 
     def __init__(self, scenario: Scenario, ego_reward: Reward, front_reward: Reward, seed: int = 0) -> None:
         if scenario.front is not FrontDriver.POLICY:
             raise BadParametersError(
-                f"both sides are played here, but scenario {scenario.name!r} has {scenario.front.value!r} in front; set it to 'policy'"
+                f"all vehicles are played here, but scenario {scenario.name!r} has {scenario.front.value!r} in front; set it to 'policy'"
             )
-        self.possible_agents = list(AGENTS)
+        self.possible_agents = list(_AGENTS[: 1 + scenario.fronts])
         self.agents: list[str] = []
-        self.observation_spaces = {agent: observation_space(scenario.observation) for agent in AGENTS}
-        self.action_spaces = {agent: action_space() for agent in AGENTS}
+        self.observation_spaces = {agent: observation_space(scenario.observation) for agent in self.possible_agents}
+        self.action_spaces = {agent: action_space() for agent in self.possible_agents}
         self.render_mode = None
         self._backend = EngineBackend(scenario)
-        self._rewards = {"ego": ego_reward.compiled(), "front": front_reward.compiled()}
-        self._memories = {agent: fresh_memory() for agent in AGENTS}
+        rewards = ego_reward.compiled(), front_reward.compiled()
+        self._rewards = {agent: rewards[min(place, FRONT)] for place, agent in enumerate(self.possible_agents)}
+        self._memories = {agent: fresh_memory() for agent in self.possible_agents}
         self._seed = seed
         self._episode = -1
 
@@ -63,11 +67,11 @@ class DuelParallelEnv(ParallelEnv):  # type: ignore[misc]  # PettingZoo is untyp
         self._backend.reset(self._seed, self._episode)
         for agent, reward in self._rewards.items():
             begin_episode(reward, self._memories[agent])
-        self.agents = list(AGENTS)
+        self.agents = list(self.possible_agents)
         return self._seen(), {agent: {} for agent in self.agents}
 
     def step(self, actions: dict[str, int]) -> tuple[Seen, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Drives one policy step with the actions of both."""
+        """Drives one policy step with the actions of all."""
         if self._episode < 0:
             raise ResetNeeded("call reset() before the first step()")
         if not self.agents:
@@ -75,12 +79,13 @@ class DuelParallelEnv(ParallelEnv):  # type: ignore[misc]  # PettingZoo is untyp
         for agent in self.agents:
             if not self.action_spaces[agent].contains(actions.get(agent)):
                 raise InvalidAction(f"the action of {agent!r} is a whole number within 0 .. {ACTIONS - 1}; got {actions.get(agent)!r}")
-        outcome = self._backend.step(int(actions["ego"]), int(actions["front"]))
+        ego, *fronts = (int(actions[agent]) for agent in self.possible_agents)
+        outcome = self._backend.step(ego, sum(action * ACTIONS**place for place, action in enumerate(fronts)))
         state, lanes, agents = self._backend.state, self._backend.scenario.lanes, self.agents
         code = outcome.code if outcome else 0
         rewards = {
-            agent: float(pay(self._rewards[agent], lanes, state, int(AGENTS[agent]), code == CRASH, self._memories[agent]))
-            for agent in agents
+            agent: float(pay(self._rewards[agent], lanes, state, place, code == CRASH, self._memories[agent]))
+            for place, agent in enumerate(agents)
         }
         is_over, is_late = outcome not in {None, Outcome.TIMEOUT}, outcome is Outcome.TIMEOUT
         infos = {agent: {"outcome": outcome.value if outcome else ""} for agent in agents}
@@ -95,4 +100,4 @@ class DuelParallelEnv(ParallelEnv):  # type: ignore[misc]  # PettingZoo is untyp
         """Does nothing: there is nothing to free."""
 
     def _seen(self) -> Seen:
-        return {agent: self._backend.observe(side) for agent, side in AGENTS.items()}
+        return {agent: self._backend.observe(side) for side, agent in enumerate(self.possible_agents)}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from skidpad.core.files import write_atomically
 from skidpad.core.images import IntArray
 from skidpad.core.trust import Code, require
 from skidpad.highway.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of, size_of
-from skidpad.highway.layout import ACTIONS, Side
+from skidpad.highway.layout import ACTIONS, VEHICLES, Side
 from skidpad.highway.observation import ObservationSpec
 from skidpad.highway.scenes import place_of
 
@@ -194,6 +194,7 @@ def save_policy(policy: LearnedPolicy, path: Path) -> None:
 def load_policy(path: Path, role: Side, spec: ObservationSpec, scenario: str = "") -> LearnedPolicy:
     """Reads a policy that drives as `role` and sees `spec`; any other file is refused with the reason.
 
+    A policy that was trained with one front vehicle can drive among several; it ignores all but the nearest, or all but the ego.
     scenario: the name of where it will drive, for error messages; "" if there is none.
     """
     tensors, about = _read(path)
@@ -201,16 +202,19 @@ def load_policy(path: Path, role: Side, spec: ObservationSpec, scenario: str = "
         raise BadSubjectError(
             f"{path} was trained to drive the {about.get('role')} vehicle; a policy for the {role.name.lower()} is needed"
         )
-    if about.get("observation") != spec.hash:
+    narrow = replace(spec, vehicles=min(spec.vehicles, VEHICLES))
+    seen = narrow if about.get("observation") == narrow.hash else spec
+    if about.get("observation") != seen.hash:
         raise BadSubjectError(
             f"{path} was trained {place_of(_trained_in(about), str(about.get('observation')))}, but should drive "
             f"{place_of(scenario, spec.hash)}; use the scenario that it was trained in, or train a new one"
         )
     shape = _shape_of(path, tensors)
-    if shape.inputs != spec.size or shape.outputs != ACTIONS:
+    if shape.inputs != seen.size or shape.outputs != ACTIONS:
         raise BadSubjectError(
-            f"{path} maps {shape.inputs} numbers to {shape.outputs} actions; this scenario shows {spec.size} and has {ACTIONS}"
+            f"{path} maps {shape.inputs} numbers to {shape.outputs} actions; this scenario shows {seen.size} and has {ACTIONS}"
         )
+    shape = shape._replace(inputs=spec.size)
     weights = np.zeros(size_of(shape), np.float32)
     views = layers_of(weights, shape.padded())
     for index in range(3):

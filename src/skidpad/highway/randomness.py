@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 
 START_STREAM, EGO_STREAM, FRONT_STREAM, LEARNER_STREAM = 0, 1, 2, 3
-"""Streams of one episode that do not touch: the start, the chance in either side's policy, and the learner's own."""
+"""Streams of one episode that do not touch: the start, the chance in either side's policy, and the learner's own; those of further
+front vehicles follow."""
 
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
@@ -43,3 +44,9 @@ def uniform(key: np.uint64, counter: int) -> float:
 def whole(key: np.uint64, counter: int, count: int) -> int:
     """Returns the number at `counter` of a stream as one of 0 .. count - 1."""
     return int(uniform(key, counter) * count)
+
+
+@njit(nogil=True, cache=True)
+def driver_stream(vehicle: int) -> int:
+    """Returns the stream of the chance in a vehicle's policy."""
+    return vehicle + EGO_STREAM if vehicle < LEARNER_STREAM - EGO_STREAM else vehicle + EGO_STREAM + 1

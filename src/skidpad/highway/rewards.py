@@ -13,7 +13,7 @@ from numba import njit
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
 from skidpad.core.registry import Registry
-from skidpad.highway.layout import CRASHED, HEADING, SPEED, TARGET_LANE, X, Y
+from skidpad.highway.layout import CRASHED, HEADING, SPEED, TARGET_LANE, X, Y, opponent_of
 
 SUM_QUALITY, SUM_APPROACH, EVER_BACKED_OFF = 0, 1, 2
 MEMORY_FIELDS = 3
@@ -201,7 +201,7 @@ def quality_of(params: RewardParams, lanes: int, state: FloatArray, side: int) -
 @njit(nogil=True, cache=True, error_model="numpy")
 def approach_of(params: RewardParams, state: FloatArray, side: int) -> float:
     """Returns R_diff of `side` against the other in the state after a step, (2, FIELDS)."""
-    other = 1 - side
+    other = opponent_of(side)
     away_mps: float = state[side, SPEED] * np.cos(state[side, HEADING]) - state[other, SPEED] * np.cos(state[other, HEADING])
     if away_mps >= 0.0:
         return -away_mps - params.margin

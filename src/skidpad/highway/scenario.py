@@ -3,16 +3,16 @@
 import json
 import math
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 
 from skidpad.core import toml
 from skidpad.core.errors import BadParametersError
-from skidpad.core.settings import Count, Positive, check, plain, read
-from skidpad.highway.layout import Params
+from skidpad.core.settings import Count, Positive, Within, check, plain, read
+from skidpad.highway.layout import MAX_FRONTS, Params
 from skidpad.highway.observation import ObservationSpec
 
 Range = tuple[Positive, Positive]
@@ -38,7 +38,7 @@ class FrontDriver(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A frozen two-vehicle highway; ranges are (low, high), drawn uniformly at the start of each episode.
+    """A frozen highway of an ego and one to three front vehicles; ranges are (low, high), drawn uniformly at the start of each episode.
 
     Reference: adversarial testing, section III. See `presets` for the paper's case study and the published snapshot's.
     """
@@ -60,6 +60,8 @@ class Scenario:
     episode_steps: Count = 30
     """Policy steps until timeout."""
     front: FrontDriver = FrontDriver.POLICY
+    fronts: Annotated[int, Within(least=1, most=MAX_FRONTS)] = 1
+    """How many front vehicles there are; one policy drives all."""
     observation: ObservationSpec = field(default_factory=ObservationSpec)
 
     def __post_init__(self) -> None:
@@ -90,6 +92,7 @@ class Scenario:
         spec = self.observation
         return Params(
             lanes=self.lanes,
+            vehicles=1 + self.fronts,
             frames=self.frames,
             dt_s=1 / self.simulation_hz,
             episode_steps=self.episode_steps,
@@ -114,9 +117,15 @@ class Scenario:
             perception_m=float(spec.perception_m),
         )
 
+    def crowded(self, fronts: int) -> Self:
+        """Returns the same with so many front vehicles, all of which a driver sees."""
+        return replace(self, fronts=fronts, observation=replace(self.observation, vehicles=1 + fronts)) if fronts > 1 else self
+
     def to_table(self) -> dict[str, object]:
         """Returns the plain table that TOML and JSON hold; what is off is left out."""
         table: dict[str, object] = plain(self)
+        if self.fronts == 1:
+            table.pop("fronts")
         return table | {"observation": self.observation.to_table()}
 
     @classmethod

@@ -31,11 +31,10 @@ from skidpad.highway.layout import (
     STRUCK,
     TARGET_LANE,
     TARGET_SPEED,
-    VEHICLES,
     Outcome,
-    Side,
     X,
     Y,
+    action_of,
 )
 from skidpad.highway.observation import ObservationSpec, Quantity
 from skidpad.highway.scenario import FrontDriver, Scenario
@@ -101,13 +100,15 @@ def _row(vehicle: Vehicle) -> dict[Quantity, float]:
     }
 
 
-def plain_observation(spec: ObservationSpec, environment: AbstractEnv, observer: Vehicle) -> NDArray[np.float32]:
-    """Returns what highway-env's Kinematics would, without pandas, of shape (spec.size,)."""
+def plain_observation(
+    spec: ObservationSpec, environment: AbstractEnv, observer: Vehicle, first: Vehicle | None = None
+) -> NDArray[np.float32]:
+    """Returns what highway-env's Kinematics would, without pandas, of shape (spec.size,); `first` is shown before all others."""
     own = _row(observer)
     rows = [own]
     if spec.vehicles > 1:
-        near = environment.road.close_objects_to(observer, spec.perception_m, count=spec.vehicles - 1, see_behind=spec.sees_behind)
-        rows += [_row(other) for other in near]
+        near = environment.road.close_objects_to(observer, spec.perception_m, see_behind=spec.sees_behind)
+        rows += [_row(other) for other in sorted(near, key=lambda other: other is not first)[: spec.vehicles - 1]]
     seen = np.zeros((spec.vehicles, len(spec.features)))
     for place, row in enumerate(rows):
         for column, feature in enumerate(spec.features):
@@ -123,13 +124,14 @@ def plain_observation(spec: ObservationSpec, environment: AbstractEnv, observer:
 
 @dataclass(frozen=True, slots=True)
 class _Cast:
-    """The two vehicles of a duel among all on the road."""
+    """The vehicles of a duel among all on the road."""
 
     ego: ControlledVehicle
-    front: ControlledVehicle
+    fronts: tuple[ControlledVehicle, ...]
 
-    def of(self, side: Side) -> ControlledVehicle:
-        return self.ego if side is Side.EGO else self.front
+    @property
+    def all(self) -> tuple[ControlledVehicle, ...]:
+        return self.ego, *self.fronts
 
 
 class HighwayBackend:
@@ -197,23 +199,23 @@ class HighwayBackend:
         self._environment.reset(seed=child_seed(seed, self._scene.name, episode) % 2**32)
         ego = self._environment.controlled_vehicles[0]
         front = self._environment.controlled_vehicles[1] if self._scene.has_two_drivers else self._ahead_of(ego)
-        self._begin(ego, self._manned(front))
+        self._begin(ego, (self._manned(front),))
 
     def place(self, start: Start) -> None:
-        """Begins an episode on the two-vehicle highway from a start that was kept."""
+        """Begins an episode on the highway from a start that was kept."""
         environment = self._environment
         environment.reset(seed=0)  # makes the road; its vehicle is replaced, and nothing random is left after this
         road, make = environment.road, environment.action_type.vehicle_class
         ego = make(road, [start.ego_x_m, start.ego_lane * LANE_WIDTH_M], 0.0, start.ego_speed_mps)
-        place, speed = [start.front_x_m, start.front_lane * LANE_WIDTH_M], start.front_speed_mps
-        if self._scenario.front is FrontDriver.IDM:
-            front = IDMVehicle(road, place, 0.0, speed)
-            front.DELTA = start.idm_exponent
-        else:
-            front = make(road, place, 0.0, speed)
-        road.vehicles = [ego, front]
+        fronts = []
+        for lane, x_m, speed, exponent in ((start.front_lane, start.front_x_m, start.front_speed_mps, start.idm_exponent), *start.further):
+            is_idm = self._scenario.front is FrontDriver.IDM
+            fronts.append((IDMVehicle if is_idm else make)(road, [x_m, lane * LANE_WIDTH_M], 0.0, speed))
+            if is_idm:
+                fronts[-1].DELTA = exponent
+        road.vehicles = [ego, *fronts]
         self._start = start
-        self._begin(ego, front)
+        self._begin(ego, tuple(fronts))
 
     def _ahead_of(self, ego: ControlledVehicle) -> ControlledVehicle:
         """Returns the vehicle of the traffic that is nearest ahead, or nearest at all where none is ahead."""
@@ -244,49 +246,51 @@ class HighwayBackend:
         environment.road.vehicles[environment.road.vehicles.index(front)] = driven
         return driven
 
-    def _begin(self, ego: ControlledVehicle, front: ControlledVehicle) -> None:
+    def _begin(self, ego: ControlledVehicle, fronts: tuple[ControlledVehicle, ...]) -> None:
         environment = self._environment
-        environment.controlled_vehicles = [ego] if isinstance(front, IDMVehicle) else [ego, front]
+        environment.controlled_vehicles = [ego] if isinstance(fronts[0], IDMVehicle) else [ego, *fronts]
         environment.define_spaces()  # links the actions to these vehicles
         environment.observation_type = _Unseen(environment)
-        self._cast = _Cast(ego, front)
+        self._cast = _Cast(ego, fronts)
         self._steps = 0
         self._outcome = None
 
     def step(self, ego_action: int, front_action: int) -> Outcome | None:
         """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
-        check_actions(ego_action, front_action)
-        self._environment.step((ego_action, front_action))  # IDM in front is not controlled: the second is left over
+        check_actions(self._scenario.fronts, ego_action, front_action)
+        fronts = range(1, 1 + self._scenario.fronts)
+        # IDM in front is not controlled: all but the first are left over
+        self._environment.step((ego_action, *(action_of(front_action, vehicle) for vehicle in fronts)))
         self._steps += 1
         self._outcome = self._judged()
         return self._outcome
 
     def _judged(self) -> Outcome | None:
-        ego, front = self._vehicles.ego, self._vehicles.front
-        if ego.crashed or (self._scene is None and front.crashed):
+        ego, fronts = self._vehicles.ego, self._vehicles.fronts
+        if ego.crashed:
             return Outcome.CRASH
         end_m = self._scenario.overtake_end_m
-        if end_m is not None and front.position[0] - ego.position[0] <= end_m:
+        if end_m is not None and max(front.position[0] for front in fronts) - ego.position[0] <= end_m:
             return Outcome.OVERTAKEN
         is_over = self._scene is not None and self._scene.end_x_m is not None and ego.position[0] > self._scene.end_x_m
         return Outcome.TIMEOUT if is_over or self._steps >= self._scenario.episode_steps else None
 
-    def observe(self, side: Side) -> NDArray[np.float32]:
-        """Returns what one side sees, of shape (size,)."""
-        vehicle = self._vehicles.of(side)
+    def observe(self, side: int) -> NDArray[np.float32]:
+        """Returns what one vehicle sees, of shape (size,)."""
+        vehicle = self._vehicles.all[side]
         if not self._is_stock_observed:
-            return plain_observation(self._scenario.observation, self._environment, vehicle)
+            first = self._vehicles.ego if self._scene is None else None  # as on the engine, where a front vehicle knows the ego
+            return plain_observation(self._scenario.observation, self._environment, vehicle, first)
         stock = KinematicObservation(self._environment, **kinematics_settings(self._scenario.observation))
         stock.observer_vehicle = vehicle
         return np.asarray(stock.observe(), np.float32).ravel()
 
     @property
     def state(self) -> FloatArray:
-        """The state in the engine's layout, (2, FIELDS); lanes are numbered within their road."""
-        state = np.zeros((VEHICLES, FIELDS))
-        for side in Side:
-            vehicle = self._vehicles.of(side)
-            row = state[side]
+        """The state in the engine's layout, (vehicles, FIELDS); lanes are numbered within their road."""
+        vehicles = self._vehicles.all
+        state = np.zeros((len(vehicles), FIELDS))
+        for row, vehicle in zip(state, vehicles, strict=True):
             row[X], row[Y] = vehicle.position
             row[HEADING], row[SPEED] = vehicle.heading, vehicle.speed
             row[LANE], row[TARGET_LANE], row[TARGET_SPEED] = vehicle.lane_index[2], vehicle.target_lane_index[2] or 0, vehicle.target_speed

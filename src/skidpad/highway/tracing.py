@@ -8,7 +8,7 @@ from numba import njit
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.engine import place, step
-from skidpad.highway.layout import CRASHED, EGO, FIELDS, FRONT, SPEED, STEPS, STRUCK, VEHICLES, Action, Params, X
+from skidpad.highway.layout import CRASHED, EGO, FIELDS, FRONT, SPEED, STEPS, STRUCK, Action, Params, X, Y, everyone
 from skidpad.highway.scenario import Scenario
 
 _IDLE = int(Action.IDLE)
@@ -16,7 +16,7 @@ _IDLE = int(Action.IDLE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """The states of one episode, (simulation steps + 1, 2, FIELDS), the first before anything moved."""
+    """The states of one episode, (simulation steps + 1, vehicles, FIELDS), the first before anything moved."""
 
     states: FloatArray
     simulation_hz: int
@@ -29,9 +29,8 @@ class Trace:
 
     @property
     def impact_frame(self) -> int | None:
-        """The first simulation step at which the two touch or are pushed apart; None where they never do."""
-        touched = (self.states[:, :, CRASHED] != 0.0) | (self.states[:, :, STRUCK] != 0.0)
-        hits = np.flatnonzero(touched.any(axis=1))
+        """The first simulation step at which the ego touches another or is pushed away from it; None where it never does."""
+        hits = np.flatnonzero((self.states[:, EGO, CRASHED] != 0.0) | (self.states[:, EGO, STRUCK] != 0.0))
         return int(hits[0]) if len(hits) else None
 
     @property
@@ -46,35 +45,41 @@ class Trace:
         frame = self.impact_frame
         if frame is None:
             return float("nan")
-        rear = EGO if self.states[frame, EGO, X] <= self.states[frame, FRONT, X] else FRONT
+        struck = self.struck(frame)
+        rear, ahead = (EGO, struck) if self.states[frame, EGO, X] <= self.states[frame, struck, X] else (struck, EGO)
         # one step earlier, because the shove of the collision itself may already have changed a speed
         before = self.states[max(frame - 1, 0)]
-        return max(float(before[rear, SPEED] - before[1 - rear, SPEED]), 0.0)
+        return max(float(before[rear, SPEED] - before[ahead, SPEED]), 0.0)
+
+    def struck(self, frame: int) -> int:
+        """Returns the front vehicle that is nearest to the ego."""
+        apart = self.states[frame, FRONT:, :][:, [X, Y]] - self.states[frame, EGO, [X, Y]]
+        return FRONT + int(np.argmin((apart**2).sum(axis=1)))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _trace(params: Params, one: Params, start: FloatArray, ego_actions: IntArray, front_actions: IntArray, states: FloatArray) -> None:
     """Fills `states`; `one` is `params` with one simulation step a policy step, so that the engine itself moves every single step."""
     place(params, start, states[0])
-    frame = 0
+    frame, idle = 0, everyone(params, _IDLE)
     for decision in range(len(ego_actions)):
         for part in range(params.frames):
             states[frame + 1] = states[frame]
             frame += 1
             # IDLE decides nothing, so that only the first simulation step of a policy step hears the decision
             is_first = part == 0
-            step(one, states[frame], ego_actions[decision] if is_first else _IDLE, front_actions[decision] if is_first else _IDLE)
-            for vehicle in range(VEHICLES):
+            step(one, states[frame], ego_actions[decision] if is_first else _IDLE, front_actions[decision] if is_first else idle)
+            for vehicle in range(params.vehicles):
                 states[frame, vehicle, STEPS] = decision + 1 if part == params.frames - 1 else decision
 
 
 def trace(scenario: Scenario, start: FloatArray, ego_actions: IntArray, front_actions: IntArray) -> Trace:
-    """Drives an episode again; start: (START_FIELDS,), actions: (policy steps,) each, 0 .. 4 (an IDM front ignores its actions)."""
+    """Drives an episode again; start: (start_fields,), actions: (policy steps,) each, the front's joint (IDM ignores its actions)."""
     ego = np.ascontiguousarray(ego_actions, np.int64)
     front = np.ascontiguousarray(front_actions, np.int64)
     if ego.shape != front.shape or ego.ndim != 1:
         raise BadParametersError(f"an episode needs as many actions of the ego as of the front; got {ego.shape} and {front.shape}")
     params = scenario.compiled()
-    states = np.empty((len(ego) * params.frames + 1, VEHICLES, FIELDS))
+    states = np.empty((len(ego) * params.frames + 1, params.vehicles, FIELDS))
     _trace(params, params._replace(frames=1), np.ascontiguousarray(start, np.float64), ego, front, states)
     return Trace(states, scenario.simulation_hz, scenario.policy_hz)

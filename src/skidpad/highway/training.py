@@ -221,7 +221,10 @@ def _train(
         check_fit(match.opponent, side.other, match.scenario)
     scenario = fitted[0].scenario
     lens = lens_for(scenario.observation) if settings.dqn.is_conditioned else plain_lens(start.shape.inputs)
-    trainee, curve = new_trainee(unfolded(start.weights, start.shape, lens), start.shape, settings.dqn), new_curve(settings.episodes)
+    learners = scenario.fronts if side is Side.FRONT else 1
+    weights = unfolded(start.weights, start.shape, lens)
+    trainee = new_trainee(weights, start.shape, settings.dqn, learners, 1 + scenario.fronts)
+    curve = new_curve(settings.episodes)
     session = _Session(fitted, start, lens, trainee, curve, settings, reward, seed)
     candidates: list[Candidate] = []
     rule, is_window = RunningMean(), settings.selection is Selection.WINDOW

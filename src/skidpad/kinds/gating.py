@@ -40,25 +40,29 @@ def judged_cases(run: Run) -> Cases:
     return _judged_cases(run)[0]
 
 
-def _judged_cases(run: Run) -> tuple[Cases, int]:
-    """Returns the cases, and how many records of the run are of a case that counts already."""
+def _judged_cases(run: Run) -> tuple[Cases, int, int]:
+    """Returns the cases, how many records of the run are of a case that counts already, and how many failures nobody could avoid."""
     columns = columns_of(run)
     tags = Tags.of(run.path).current()
     wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
     wanted += [columns.group] if columns.group else []
-    wanted += [columns.only[0]] if columns.only else []
-    parts = []
+    wanted += [said[0] for said in (columns.only, columns.excused) if said]
+    parts, excused = [], 0
     for phase in _counted(run, columns):
         for table in run.iter_records(phase, list(dict.fromkeys(wanted))):
             judged = table.filter(pc.invert(pc.is_nan(table["excess"])))
             if columns.only:
                 judged = judged.filter(pc.equal(judged[columns.only[0]], columns.only[1]))
+            if columns.excused:
+                avoidable = judged.filter(pc.not_equal(judged[columns.excused[0]], columns.excused[1]))
+                excused += judged.num_rows - avoidable.num_rows
+                judged = avoidable
             parts.append(_cases(judged, columns, phase, tags))
     if not any(len(part) for part in parts):
         raise BadRunError(f"the run {run.path} has no case that could be judged, and a gate that looks at nothing must not pass")
     whole = Cases.joined(parts)
     kept = whole.take(_worst_of_each(whole))
-    return kept, len(whole) - len(kept)
+    return kept, len(whole) - len(kept), excused
 
 
 def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict:
@@ -75,7 +79,7 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         reasons = differences(run, baseline)
         if reasons:
             raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
-    cases, repeated = _judged_cases(run)
+    cases, repeated, excused = _judged_cases(run)
     changes = () if baseline is None else baseline.manifest.changes_to(run.manifest)
     rounding = [change for change in changes if change.part in ROUNDING]
     verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline), NEAR if rounding else 0.0)
@@ -87,6 +91,10 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
     if repeated:
         times = "1 case was drawn again and counts" if repeated == 1 else f"{repeated} cases were drawn again and count"
         notes.append(f"{times} once here; `skidpad test` counts every time, so that it says more")
+    if excused:
+        notes.append(
+            f"{excused} failure{'' if excused == 1 else 's'} that nobody could avoid {'counts' if excused == 1 else 'count'} in no rate"
+        )
     if len(_counted(run, columns_of(run))) < len(run.phases()):
         first, *others = _searches(run)
         notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")

@@ -14,7 +14,7 @@ from skidpad.highway.backend import Backend, highway_backend, play_on
 from skidpad.highway.backend_training import retrain_ego_on, train_ego_on, train_front_on
 from skidpad.highway.episodes import Episodes
 from skidpad.highway.evaluation import evaluate
-from skidpad.highway.opponents import Driver, Idm, Opponent, SearchedActions
+from skidpad.highway.opponents import Driver, Idm, Opponent, PlannedActions, SearchedActions
 from skidpad.highway.policies import LearnedPolicy
 from skidpad.highway.rewards import Reward
 from skidpad.highway.scenario import FrontDriver, Scenario
@@ -40,7 +40,7 @@ class Arena(Protocol):
         """Whether avoidability and safe distances can be said here, and sequences searched."""
         ...
 
-    def drive(self, ego: Driver, front: Opponent, episodes: int, seed: int, first: int = 0) -> Episodes:
+    def drive(self, ego: Driver | PlannedActions, front: Opponent, episodes: int, seed: int, first: int = 0) -> Episodes:
         """Drives episodes of a seed; IDM in front is met in `pretraining`, everyone else in `scenario`."""
         ...
 
@@ -61,13 +61,13 @@ class Arena(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineArena:
-    """The compiled two-vehicle highway."""
+    """The compiled highway."""
 
     scenario: Scenario
     pretraining: Scenario
     is_judged: bool = True
 
-    def drive(self, ego: Driver, front: Opponent, episodes: int, seed: int, first: int = 0) -> Episodes:
+    def drive(self, ego: Driver | PlannedActions, front: Opponent, episodes: int, seed: int, first: int = 0) -> Episodes:
         """Drives episodes of a seed."""
         scenario = self.pretraining if isinstance(front, Idm) else self.scenario
         return evaluate(scenario, ego, front, episodes, seed, first_episode=first)
@@ -104,9 +104,9 @@ class SceneArena:
         """The same scene, with IDM in front."""
         return replace(self.scene.scenario, front=FrontDriver.IDM)
 
-    def drive(self, ego: Driver, front: Opponent, episodes: int, seed: int, first: int = 0) -> Episodes:
+    def drive(self, ego: Driver | PlannedActions, front: Opponent, episodes: int, seed: int, first: int = 0) -> Episodes:
         """Drives episodes of a seed, one after the other."""
-        if isinstance(front, SearchedActions):
+        if isinstance(front, SearchedActions) or isinstance(ego, PlannedActions):
             raise BadParametersError(f"the search works only on the built-in highway; leave it out in the scene {self.scene.name!r}")
         scenario = self.pretraining if isinstance(front, Idm) else self.scenario
         return play_on(self._backend(scenario), ego, front, seed, np.arange(first, first + episodes))

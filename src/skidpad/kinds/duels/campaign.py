@@ -48,7 +48,8 @@ class Duel:
         if settings.env:
             arena = SceneArena(scene(settings.env))
         else:
-            arena = EngineArena(scenario_named(settings.scenario), scenario_named(settings.pretraining))
+            scenarios = (scenario_named(name).crowded(settings.adversaries_at_once) for name in (settings.scenario, settings.pretraining))
+            arena = EngineArena(*scenarios)
         campaign = cls(settings, arena, Drivers(settings, arena.scenario), seen)
         if seen is not None:
             return campaign

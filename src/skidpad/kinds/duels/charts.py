@@ -15,8 +15,21 @@ from skidpad.highway.evaluation import evaluate
 from skidpad.highway.layout import EGO as EGO_ROW
 from skidpad.highway.layout import FRONT, Outcome
 from skidpad.highway.opponents import Idm
-from skidpad.kinds.duels.drivers import IDM, RANDOM, SLOW, trained_name
-from skidpad.kinds.duels.phases import EGO, OWN, POPULATION, TRAIN_EGO, front_name, repair_family, repair_phase, round_phase
+from skidpad.kinds.duels.drivers import IDM, ORACLE, RANDOM, SLOW, trained_name
+from skidpad.kinds.duels.figures import frontier
+from skidpad.kinds.duels.names import (
+    AFTERWARDS,
+    EGO,
+    OWN,
+    POOL,
+    POPULATION,
+    TRAIN_EGO,
+    front_name,
+    populations,
+    repair_family,
+    repair_phase,
+    round_phase,
+)
 from skidpad.kinds.duels.summary import WINDOW
 from skidpad.page.charts import Curve, curve_chart
 from skidpad.page.model import Chart
@@ -50,7 +63,7 @@ def duel_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
     charts += _training_charts(work, summary)
     charts += speed_plots(work, summary)
     charts += _notice_chart(summary)
-    return charts + _sweep_charts(work, summary)
+    return charts + _sweep_charts(work, summary) + _frontier_chart(work, summary)
 
 
 def _training_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
@@ -118,6 +131,29 @@ def _sweep_charts(work: DuelWork, summary: DuelSummary) -> list[Chart]:
         said = "; ".join(f"{line.label}: {', '.join(f'{y:.3g}' for y in line.y)}" for line in lines)
         charts.append(curve_chart(f"sweep-{plain(group, 30)}", title, caption, ("w_col", "share"), lines, said))
     return charts
+
+
+def _frontier_chart(work: DuelWork, summary: DuelSummary) -> list[Chart]:
+    """Returns failure rate over speed, where the repair against everybody was made with more than one cost of a crash."""
+    trades = frontier(summary, work.settings)
+    if len(trades) < 2:
+        return []
+    lines = []
+    for front in (IDM, RANDOM, POOL, AFTERWARDS):
+        columns = [column for trade in trades if (column := trade.with_front(front))]
+        rates, errors = ([100.0 * value for value in part] for part in zip(*(_mean_and_sem(column) for column in columns), strict=True))
+        lines.append(Curve(front_words(front), tuple(column.speed.mean for column in columns), tuple(rates), tuple(errors)))
+    title, costs = "Crash rate and speed of the ego repaired against everybody", ", ".join(f"{trade.cost:g}" for trade in trades)
+    caption = f"One point for each cost of a crash, in this order: {costs}. Shaded: SEM over trainings."
+    said = "; ".join(
+        f"{line.label}: {', '.join(f'{y:.2f} % at {x:.1f} m/s' for x, y in zip(line.x, line.y, strict=True))}" for line in lines
+    )
+    return [curve_chart("frontier", title, caption, ("ego's mean speed, m/s", "failure rate, %"), lines, said, reach=(0.0,))]
+
+
+def _mean_and_sem(column: Column) -> tuple[float, float]:
+    error = column.across_trainings
+    return error.mean, error.sem if isfinite(error.sem) else 0.0
 
 
 _ROW, _GUTTER = 24.0, 226.0
@@ -232,8 +268,11 @@ def ego_words(settings: DuelSettings, family: str) -> str:
     """Returns what a family of egos is called."""
     if family == SLOW:
         return "always slower"
-    if family == POPULATION:
-        return "repaired against everybody"
+    if family in populations(settings):
+        cost = settings.crash_cost[populations(settings).index(family)]
+        return "repaired against everybody" + (f", a crash costs {cost:g}" if len(settings.crash_cost) > 1 else "")
+    if family == ORACLE:
+        return "knows its opponent"
     return dict(repairs_of(settings).values()).get(family, family)
 
 

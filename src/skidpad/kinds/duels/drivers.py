@@ -19,7 +19,16 @@ from skidpad.core.errors import BadRunError, BadSubjectError
 from skidpad.core.files import write_atomically
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.layout import CRASH, Action, Side
-from skidpad.highway.opponents import AggressiveActions, ConstantActions, Driver, Idm, Opponent, RandomActions, SearchedActions
+from skidpad.highway.opponents import (
+    AggressiveActions,
+    ConstantActions,
+    Driver,
+    Idm,
+    Opponent,
+    PlannedActions,
+    RandomActions,
+    SearchedActions,
+)
 from skidpad.highway.policies import LearnedPolicy, load_policy, policy_bytes, policy_named
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
 from skidpad.runs.folder import Run
@@ -73,6 +82,8 @@ class KeptShards:
 
 
 IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE = "idm", "random", "search", "slow", "aggressive"
+ORACLE = "oracle"
+"""The ego that knows what the front vehicle will do."""
 POLICIES = "policies"
 """The folder of a run in which its trained policies lie as files of their own."""
 
@@ -160,9 +171,13 @@ class Drivers:
             raise BadRunError(f"{name!r} can drive only the front vehicle, not the ego")
         return driver
 
+    def tested_ego(self, name: str) -> Driver | PlannedActions:
+        """Returns who drives the ego in a test: a driver, or the plan of one that knows its opponent."""
+        return PlannedActions() if name == ORACLE else self.ego(name)
+
     def hash(self, name: str, side: Side) -> str:
         """Returns what tells two drivers of one name apart: of a policy its file's hash, of a built-in its settings."""
-        return self._get(name, side)[1]
+        return f"{ORACLE}{json.dumps(asdict(PlannedActions()))}" if name == ORACLE else self._get(name, side)[1]
 
     def given_hashes(self) -> dict[str, str]:
         """Returns the hashes of what the user brought, by name."""
@@ -200,6 +215,8 @@ class Drivers:
         return self._loaded[name]
 
     def _find(self, name: str, side: Side) -> tuple[Opponent, str]:
+        if name == ORACLE:
+            raise BadRunError(f"{name!r} plans against one opponent; nobody else can meet it")
         built_in: Mapping[str, Idm | RandomActions | SearchedActions | ConstantActions | AggressiveActions] = {
             IDM: Idm(),
             RANDOM: RandomActions(),

@@ -15,15 +15,15 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.files import write_atomically
 from skidpad.highway.episodes import Episodes
 from skidpad.highway.evaluation import scenario_against
-from skidpad.highway.layout import CRASH, EGO, ERROR, FRONT, HEADING, SPEED, Side, X, Y
+from skidpad.highway.layout import CRASH, ERROR, HEADING, SPEED, Side, X, Y
 from skidpad.highway.opponents import ConstantActions, Idm
 from skidpad.highway.scenario import Scenario as Highway
 from skidpad.highway.tracing import Trace, trace
 from skidpad.kinds.bundles import Evidence, Judgement
 from skidpad.kinds.duels.drivers import open_policy
-from skidpad.kinds.duels.film import Film, animation, film_strip
+from skidpad.kinds.duels.film import Film, animation, film_strip, vehicle_name
 from skidpad.kinds.duels.films import film_of
-from skidpad.kinds.duels.records import LETTERS
+from skidpad.kinds.duels.records import joint_actions
 from skidpad.kinds.duels.replaying import trace_of
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.shrinking import play_scripts
@@ -65,7 +65,7 @@ class JudgedDuel:
 
 @dataclass(frozen=True, slots=True)
 class DuelCheck:
-    """A start and the front vehicle's actions, one letter a policy step; the ego is a policy file or `module:function`."""
+    """A start and the front vehicles' actions, one letter each a policy step; the ego is a policy file or `module:function`."""
 
     kind: ClassVar[str] = "duel"
 
@@ -82,7 +82,7 @@ class DuelCheck:
         highway = Highway.from_json((folder / self.scenario).read_text(encoding="utf-8"))
         beside = folder / subject
         ego, _ = open_policy(str(beside if beside.is_file() else subject), Side.EGO, highway)
-        script = tuple(LETTERS.index(letter) for letter in self.front_actions)
+        script = tuple(joint_actions(self.front_actions, highway.fronts).tolist())
         driven = play_scripts(highway, ego, np.array(self.start), [script], self.seed, self.episode)
         if driven.outcomes[0] == ERROR:
             return Judgement(holds=False, said=f"the ego failed: {driven.failures[0].message}")
@@ -120,7 +120,7 @@ class DuelExporter:
             "strip.svg": "moments of the episode",
             "strip.moving.svg": "the episode, moving",
             _SCENARIO: "the highway and its traffic",
-            _COURSE: "both vehicles at every simulation step",
+            _COURSE: "all vehicles at every simulation step",
         }
         subject = self.campaign.settings.ego if row["ego"] == GIVEN else ""
         if not subject and row["ego"] in self._trained():
@@ -159,6 +159,7 @@ def _write_course(trace: Trace, path: Path) -> None:
     columns = {"x_m": X, "y_m": Y, "speed_mps": SPEED, "heading_rad": HEADING}
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
-        table.writerow(("time_s", *(f"{who}_{name}" for who in ("ego", "front") for name in columns)))
+        vehicles = range(trace.states.shape[1])
+        table.writerow(("time_s", *(f"{vehicle_name(side)}_{name}" for side in vehicles for name in columns)))
         for time_s, state in zip(trace.times_s.tolist(), trace.states, strict=True):
-            table.writerow((f"{time_s:.3f}", *(repr(float(state[side, at])) for side in (EGO, FRONT) for at in columns.values())))
+            table.writerow((f"{time_s:.3f}", *(repr(float(state[side, at])) for side in vehicles for at in columns.values())))

@@ -47,7 +47,8 @@ class DuelExhibit(Exhibit):
         from skidpad.kinds.duels.arena import scenario_named  # noqa: PLC0415  the engine is loaded for the first film only
 
         settings = (str(self.config.get(name, default)) for name, default in (("scenario", "released"), ("pretraining", "pretraining")))
-        meeting, behind_idm = (scenario_named(name) for name in settings)
+        fronts = int(str(self.config.get("adversaries_at_once", 1)))
+        meeting, behind_idm = (scenario_named(name).crowded(fronts) for name in settings)
         return meeting, behind_idm
 
     def title(self, row: Row) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, RANDOM, SEARCH, SLOW
-from skidpad.kinds.duels.phases import AFTERWARDS, OWN, POOL, POPULATION, repair_family
+from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW
+from skidpad.kinds.duels.names import AFTERWARDS, OWN, POOL, POPULATION, populations, repair_family
 from skidpad.kinds.duels.summary import Column, can_decide, summarise
 from skidpad.statistics.effects import Effect, a12
 from skidpad.statistics.ranks import mann_whitney
@@ -29,6 +29,8 @@ class Comparison:
     population: Column
     unavoidable: int
     """Crashes of the last that no sequence of the ego's actions avoids; among those that the run keeps."""
+    oracle: Column | None
+    """The ego that knows what this front vehicle will do: about what is possible with it."""
     over_ego: Effect | None
     """A12 over all tests of all trainings: how likely the repaired ego crashes more often; None where the tests are too few."""
     over_paper: Effect | None
@@ -45,8 +47,40 @@ def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Compariso
             continue
         before = summary.before(front)
         retrained = summary.column(paper, OWN if front == group else front)
-        kept = next((crashes.never for crashes in summary.crashes if (crashes.family, crashes.column) == (POPULATION, front)), 0)
-        found.append(Comparison(front, before, retrained, ours, kept, _effect(ours, before), _effect(ours, retrained)))
+        bound, kept = summary.column(ORACLE, front), summary.unavoidable(POPULATION, front)
+        found.append(Comparison(front, before, retrained, ours, kept, bound, _effect(ours, before), _effect(ours, retrained)))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """What one cost of a crash buys: the columns of the egos that were repaired with it."""
+
+    cost: float
+    columns: tuple[Column, ...]
+
+    @property
+    def worst_rate(self) -> float:
+        """The greatest failure rate with any front vehicle."""
+        return max(column.across_trainings.mean for column in self.columns)
+
+    @property
+    def speed_mps(self) -> float:
+        """The mean speed, every front vehicle counting the same."""
+        return sum(column.speed.mean for column in self.columns) / len(self.columns)
+
+    def with_front(self, front: str) -> Column | None:
+        """Returns the column of one kind of front vehicle."""
+        return next((column for column in self.columns if column.column == front), None)
+
+
+def frontier(summary: DuelSummary, settings: DuelSettings) -> tuple[Trade, ...]:
+    """Returns what each cost of a crash buys, the cheapest first; empty where nothing was repaired in rounds."""
+    found = []
+    for cost, family in sorted(zip(settings.crash_cost, populations(settings), strict=False)):
+        columns = tuple(column for column in summary.columns if column.family == family and column.judged)
+        if columns:
+            found.append(Trade(cost, columns))
     return tuple(found)
 
 
@@ -63,7 +97,9 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
     return {
         "unmeasured": summary.unmeasured,
         "ego": summary.best_ego,
-        "columns": [_column_json(column) for column in summary.columns],
+        "columns": [
+            _column_json(column) | {"unavoidable": summary.unavoidable(column.family, column.column)} for column in summary.columns
+        ],
         "each_given": [_column_json(column) for column in summary.each_given],
         "versus_random": [
             {
@@ -97,13 +133,22 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
                 "paper": _column_json(found.paper) if found.paper else None,
                 "population": _column_json(found.population),
                 "unavoidable": found.unavoidable,
+                "oracle": _column_json(found.oracle) if found.oracle else None,
                 "a12_over_ego": found.over_ego.size if found.over_ego else None,
                 "a12_over_paper": found.over_paper.size if found.over_paper else None,
             }
             for found in comparisons(summary, campaign.settings)
         ],
+        "frontier": [
+            {"crash_cost": trade.cost, "worst_rate": trade.worst_rate, "ego_mps": trade.speed_mps, "columns": _named(trade.columns)}
+            for trade in frontier(summary, campaign.settings)
+        ],
         "policies": str(run.path / "policies"),
     }
+
+
+def _named(columns: Sequence[Column]) -> dict[str, object]:
+    return {column.column: _column_json(column) for column in columns}
 
 
 def _column_json(column: Column) -> dict[str, object]:
@@ -115,6 +160,7 @@ def _column_json(column: Column) -> dict[str, object]:
         "low": column.interval.low,
         "high": column.interval.high,
         "ego_mps": column.ego_mps,
+        "ego_mps_sem": column.speed.sem,
         "front_mps": column.front_mps,
         "trainings": len(column.rates),
         "episodes": column.episodes,

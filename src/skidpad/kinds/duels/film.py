@@ -1,6 +1,7 @@
 """Episodes of a duel as pictures: a film strip to read, and an animation to watch; SVG that needs neither script nor network.
 
-Colours are the paper's: the ego green, the front vehicle magenta, the ego orange once it has crashed (Figures 2 and 5).
+Colours are the paper's: the ego green, the front vehicle magenta, the ego orange once it has crashed (Figures 2 and 5); further front
+vehicles are purple and blue.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 from math import cos, degrees, isfinite, nan, sin
 from typing import TYPE_CHECKING
 
-from skidpad.highway.layout import EGO, FRONT, HEADING, LANE_WIDTH_M, SPEED, VEHICLE_LENGTH_M, VEHICLE_WIDTH_M, Action, X, Y
+import numpy as np
+
+from skidpad.highway.layout import EGO, FRONT, HEADING, LANE_WIDTH_M, SPEED, VEHICLE_LENGTH_M, VEHICLE_WIDTH_M, Action, X, Y, action_of
 from skidpad.page.svg import add, drawing, write
 
 if TYPE_CHECKING:
@@ -27,15 +30,14 @@ _PANELS = 7
 _HOLD_S = 1.4
 
 ROAD, EDGE, DASH = "#3a414b", "#cfd5dc", "#aeb6c0"
-COLOURS = ("#1f9d57", "#c2399c")
+COLOURS = ("#1f9d57", "#c2399c", "#7a4fc9", "#2f74c0")
 CRASHED = "#f08a24"
-_NAMES = ("ego", "front")
 _DASHES_M = (3.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Film:
-    """An episode to draw: its states, what both decided, (policy steps,) each, and the last moment to escape, NaN where there is none."""
+    """An episode to draw: its states, what all decided, (policy steps,) each, and the last moment to escape, NaN where there is none."""
 
     trace: Trace
     lanes: int
@@ -49,9 +51,14 @@ class Film:
         impact = self.trace.impact_frame
         return len(self.trace.states) - 1 if impact is None else impact
 
+    @property
+    def vehicles(self) -> range:
+        """The ego's row of a state, and those of the front vehicles."""
+        return range(self.trace.states.shape[1])
+
     def scale(self, width_px: float) -> float:
-        """Pixels a metre: both vehicles fit with some road around them, as long as they are within 110 m."""
-        apart_m = max(abs(float(self.trace.states[frame, FRONT, X] - self.trace.states[frame, EGO, X])) for frame in range(self.frames + 1))
+        """Pixels a metre: all vehicles fit with some road around them, as long as they are within 110 m."""
+        apart_m = max(float(np.ptp(self.trace.states[frame, :, X])) for frame in range(self.frames + 1))
         return width_px / min(max(apart_m + 22.0, 56.0), 132.0)
 
     def camera_m(self, frame: int) -> float:
@@ -61,10 +68,15 @@ class Film:
     def action(self, side: int, frame: int) -> str:
         """The decision that holds from this moment on, in a word; "" at the end and for a driver that takes none."""
         decision = frame * self.trace.policy_hz // self.trace.simulation_hz
-        actions = self.front_actions if side == FRONT else self.ego_actions
+        actions = self.ego_actions if side == EGO else self.front_actions
         if decision >= len(actions) or actions[decision] < 0:
             return ""
-        return Action(actions[decision]).name.lower()
+        return Action(actions[decision] if side == EGO else action_of(actions[decision], side)).name.lower()
+
+
+def vehicle_name(side: int) -> str:
+    """Returns what a vehicle is called in films and files."""
+    return "ego" if side == EGO else "front" if side == FRONT else f"front {side}"
 
 
 def film_strip(key: str, title: str, film: Film) -> str:
@@ -82,9 +94,9 @@ def film_strip(key: str, title: str, film: Film) -> str:
         offset = -film.camera_m(frame) * scale + _ROAD_PX / 2.0
         _road(view, film, scale, (film.camera_m(frame) - 0.5 * _ROAD_PX / scale, _ROAD_PX / scale), offset)
         is_impact = frame == film.trace.impact_frame
-        for side in (EGO, FRONT):
+        for side in film.vehicles:
             _trail(view, film, side, frame, scale, offset)
-        for side in (FRONT, EGO):
+        for side in reversed(film.vehicles):
             _, x, y, turn = _placed(film, side, frame, scale, offset)
             group = add(view, "g", transform=f"translate({x:.2f} {y:.2f}) rotate({turn:.2f})")
             _car(group, side, scale, CRASHED if is_impact and side == EGO else COLOURS[side])
@@ -110,7 +122,7 @@ def animation(key: str, title: str, film: Film) -> str:
     ground = add(view, "g")
     _road(ground, film, scale, (first - 0.6 * WIDTH / scale, last - first + 1.2 * WIDTH / scale), -first * scale + WIDTH / 2.0)
     _moved(ground, "translate", times, [f"{(first - camera) * scale:.1f} 0" for camera in [*cameras, last]], whole_s)
-    for side in (FRONT, EGO):
+    for side in reversed(film.vehicles):
         places = [_placed(film, side, frame, scale, -cameras[frame] * scale + WIDTH / 2.0) for frame in range(film.frames + 1)]
         outer = add(view, "g", transform=f"translate({places[0][1]:.1f} {places[0][2]:.1f})")
         _moved(outer, "translate", times, [f"{x:.1f} {y:.1f}" for _, x, y, _ in [*places, places[-1]]], whole_s)
@@ -144,7 +156,7 @@ def _caption(panel: ET.Element, film: Film, frame: int, height: float) -> None:
     states = film.trace.states[frame]
     middle = height / 2.0
     add(panel, "text", f"{time_s:.1f} s", x=0.0, y=middle - 4.0, font_size="17", font_weight="650")
-    gap_m = abs(float(states[FRONT, X] - states[EGO, X])) - VEHICLE_LENGTH_M
+    gap_m = abs(float(states[film.trace.struck(frame), X] - states[EGO, X])) - VEHICLE_LENGTH_M
     if frame == film.trace.impact_frame:
         note, kind = "impact", "chance"
     elif isfinite(film.last_chance_s) and frame == round(film.last_chance_s * film.trace.simulation_hz):
@@ -152,10 +164,11 @@ def _caption(panel: ET.Element, film: Film, frame: int, height: float) -> None:
     else:
         note, kind = f"gap {max(gap_m, 0.0):.1f} m", "muted"
     add(panel, "text", note, x=0.0, y=middle + 15.0, font_size="13", class_=kind)
-    for side, y in ((EGO, middle - 9.0), (FRONT, middle + 13.0)):
+    for side in film.vehicles:
+        y = middle - 9.0 + 22.0 * side - 11.0 * (len(film.vehicles) - 2)
         left = WIDTH - _SIDE + 14.0
         add(panel, "rect", x=left, y=y - 9.0, width=11.0, height=11.0, rx=3.0, fill=COLOURS[side])
-        words = f"{_NAMES[side]} {float(states[side, SPEED]):.1f} m/s"
+        words = f"{vehicle_name(side)} {float(states[side, SPEED]):.1f} m/s"
         add(panel, "text", words, x=left + 18.0, y=y + 1.0, font_size="13")
         action = film.action(side, frame) if frame != film.trace.impact_frame else ""
         add(panel, "text", action, x=WIDTH - 2.0, y=y + 1.0, font_size="13", class_="muted", text_anchor="end")
@@ -175,11 +188,11 @@ def _ticker(root: ET.Element, film: Film, whole_s: float) -> None:
         last = frame == film.frames
         note = ("impact" if film.trace.impact_frame is not None else "the end") if last else ""
         add(line, "text", f"{frame / hz:.1f} s  {note}".rstrip(), x=0.0, y=18.0, font_size="18", font_weight="650")
-        for side, x in ((EGO, 300.0), (FRONT, 640.0)):
+        for side in film.vehicles:
+            x = 300.0 + 340.0 * side if len(film.vehicles) == 2 else 170.0 + 790.0 / len(film.vehicles) * side
             add(line, "rect", x=x, y=7.0, width=12.0, height=12.0, rx=3.0, fill=COLOURS[side])
-            words = (
-                f"{_NAMES[side]} {float(film.trace.states[frame, side, SPEED]):.1f} m/s {'' if last else film.action(side, frame)}".rstrip()
-            )
+            speed_mps, action = float(film.trace.states[frame, side, SPEED]), "" if last else film.action(side, frame)
+            words = f"{vehicle_name(side)} {speed_mps:.1f} m/s {action}".rstrip()
             add(line, "text", words, x=x + 20.0, y=18.0, font_size="16")
 
 
@@ -218,7 +231,7 @@ def _car(group: ET.Element, side: int, scale: float, colour: str) -> ET.Element:
     add(
         group,
         "text",
-        _NAMES[side],
+        vehicle_name(side),
         class_="car-name",
         x=-length * 0.1,
         y=0.36 * size,
@@ -247,8 +260,9 @@ def _trail(view: ET.Element, film: Film, side: int, frame: int, scale: float, of
 
 
 def _burst(view: ET.Element, film: Film, frame: int, scale: float, offset: float) -> None:
-    """Marks where the two meet."""
-    (_, ego_x, ego_y, _), (_, front_x, front_y, _) = (_placed(film, side, frame, scale, offset) for side in (EGO, FRONT))
+    """Marks where the ego meets another."""
+    both = EGO, film.trace.struck(frame)
+    (_, ego_x, ego_y, _), (_, front_x, front_y, _) = (_placed(film, side, frame, scale, offset) for side in both)
     x, y = (ego_x + front_x) / 2.0, (ego_y + front_y) / 2.0
     outer, inner = 1.1 * scale, 0.45 * scale
     spikes = [(outer if index % 2 == 0 else inner, index * 3.14159265 / 8.0) for index in range(16)]
@@ -288,6 +302,8 @@ def _told(film: Film) -> str:
     impact = film.trace.impact_frame
     end = f"They collide after {film.trace.impact_s:.1f} seconds." if impact is not None else "They do not collide."
     moves = [
-        f"ego {film.action(EGO, frame) or 'by itself'}, front {film.action(FRONT, frame) or 'by itself'}" for frame in _moments(film)[:-1]
+        ", ".join(f"{vehicle_name(side)} {film.action(side, frame) or 'by itself'}" for side in film.vehicles)
+        for frame in _moments(film)[:-1]
     ]
-    return f"Seen from above, the ego behind the front vehicle on {film.lanes} lanes: {'; '.join(moves)}. {end}"
+    fronts = "the front vehicle" if len(film.vehicles) == 2 else f"{len(film.vehicles) - 1} front vehicles"
+    return f"Seen from above, the ego behind {fronts} on {film.lanes} lanes: {'; '.join(moves)}. {end}"

@@ -13,7 +13,7 @@ from skidpad.highway.layout import FRONT, LANE, Action
 from skidpad.highway.opponents import Idm, RandomActions
 from skidpad.kinds.duels import film as duel_film
 from skidpad.kinds.duels.drivers import IDM
-from skidpad.kinds.duels.phases import OWN
+from skidpad.kinds.duels.names import OWN
 from skidpad.kinds.duels.records import LETTERS, actions_of
 from skidpad.kinds.duels.replaying import trace_of
 from skidpad.page.model import Film

@@ -3,198 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.highway.avoidability import SafeDistance
-from skidpad.kinds.duels.charts import duel_charts, ego_words, front_words, left_out, phase_words, repairs_of, slow_words, speed
+from skidpad.kinds.duels.charts import duel_charts, front_words, left_out, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
-from skidpad.kinds.duels.figures import comparisons
 from skidpad.kinds.duels.films import films
-from skidpad.kinds.duels.phases import EGO, OWN, TRAIN_EGO, repair_family
-from skidpad.kinds.duels.settings import GIVEN
-from skidpad.kinds.duels.summary import Column, DuelSummary, can_decide, summarise
-from skidpad.page.model import Headline, Page, Table, Tone, run_page
-from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
+from skidpad.kinds.duels.names import EGO, OWN, repair_family
+from skidpad.kinds.duels.summary import Column, DuelSummary, summarise
+from skidpad.kinds.duels.tables import duel_tables
+from skidpad.page.model import Headline, Page, Tone, run_page
+from skidpad.page.wording import NOTHING, count, counted, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
-    from skidpad.kinds.duels.settings import DuelSettings
-    from skidpad.kinds.duels.summary import Column, Crashes, DuelSummary
+    from skidpad.kinds.duels.summary import Column, DuelSummary
     from skidpad.runs.folder import Run
-    from skidpad.statistics.effects import Effect
-    from skidpad.statistics.ranks import RankTest
-
-
-_LEFT_OUT = (
-    "Rates leave out episodes that ended because a policy failed. The others may be the easier or the harder ones; fix the policy before "
-    "relying on such a rate."
-)
-_NOTICE_S = (0.5, 1.0, 1.5, 2.0, 3.0)
-
-
-def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
-    """Returns the tables: failure rates, trainings, comparisons with chance, crashes."""
-    rates = [
-        (
-            _label(settings, column.family, column.column),
-            _rate(column),
-            _sem(column.across_trainings.sem),
-            interval(column.interval.low, column.interval.high),
-            speed(column.ego_mps),
-            speed(column.front_mps),
-            count(len(column.rates)),
-            count(column.episodes),
-            count(column.errors),
-        )
-        for found in summary.columns
-        for column in (found, *(summary.each_given if (found.family, found.column) == (EGO, GIVEN) else ()))
-    ]
-    names = (
-        "Ego against front",
-        "Failure rate",
-        "SEM over trainings",
-        "95 % interval",
-        "Ego m/s",
-        "Front m/s",
-        "Trainings",
-        "Episodes",
-        "Errors",
-    )
-    trainings = [
-        (
-            phase_words(settings, found.phase),
-            f"{index + 1}",
-            percent(record.failure_rate),
-            *_tested(summary, settings, found.phase, index),
-            count(record.updates),
-        )
-        for found in summary.trainings
-        for index, record in enumerate(found.records)
-    ]
-    versus = [
-        (f"{against.group}, training {index + 1}", *_compared(test, effect, "tests"))
-        for against in summary.versus
-        for index, (test, effect) in enumerate(against.by_training)
-    ] + [
-        (f"{against.group}, a training as the unit", *_compared(test, effect, "trainings"))
-        for against in summary.versus
-        for test, effect in (against.over_trainings,)
-    ]
-    crashes = [_crash_row(settings, found) for found in summary.crashes]
-    seconds = tuple(f"{second:g} s before" for second in _NOTICE_S)
-    repairs = [
-        (
-            front_words(found.front),
-            *_rate_and_speed(found.ego),
-            *_rate_and_speed(found.paper),
-            *_rate_and_speed(found.population),
-            _sem(found.population.across_trainings.sem),
-            count(found.unavoidable),
-            f"{found.over_ego.size:.2f}" if found.over_ego else NOTHING,
-            f"{found.over_paper.size:.2f}" if found.over_paper else NOTHING,
-        )
-        for found in comparisons(summary, settings)
-    ]
-    return [
-        Table(
-            "repairs",
-            "Before the repair, the paper's repair, and the repair against everybody",
-            (
-                "Front",
-                "Ego",
-                "m/s",
-                "Paper's repair",
-                "m/s",
-                "Against everybody",
-                "m/s",
-                "SEM",
-                "Unavoidable",
-                "A12 to ego",
-                "A12 to paper's",
-            ),
-            tuple(repairs),
-            1,
-            _REPAIRS,
-        ),
-        Table("rates", "Failure rates", names, tuple(rates), 1, _LEFT_OUT if summary.errors else ""),
-        Table(
-            "trainings",
-            "Trainings",
-            ("Who learns", "Training", "Train failure rate", "Test failure rate", "SEM over tests", "Updates"),
-            tuple(trainings),
-            1,
-        ),
-        Table(
-            "versus", "Adversary against random (exact Mann-Whitney U, A12)", ("Adversary", "p-value", "A12", "Effect"), tuple(versus), 1
-        ),
-        Table(
-            "crashes",
-            "Crashes: still avoidable, and who broke the safe distance first",
-            ("Ego against front", "Crashes kept", *seconds, "Never", "Undecided", "Start", "Ego", "Front"),
-            tuple(crashes),
-            1,
-        ),
-    ]
-
-
-_REPAIRS = (
-    "“Trained afterwards” are adversaries trained against the repaired ego itself; for the ego before the repair these are the adversaries "
-    "named by their reward. “Unavoidable” counts the kept crashes that no sequence of actions from the start on avoids. A12 is the "
-    "probability that a test of the ego repaired against everybody has the greater failure rate; it needs four tests or more of each."
-)
-
-
-def _rate_and_speed(column: Column | None) -> tuple[str, str]:
-    return (_rate(column), speed(column.ego_mps)) if column else (NOTHING, NOTHING)
-
-
-def _rate(column: Column) -> str:
-    if not column.judged:
-        return "not measured"
-    beside = f" ({count(column.errors)} of {count(column.episodes)} left out)" if column.errors else ""
-    return percent(column.across_trainings.mean) + beside
-
-
-def _compared(test: RankTest, effect: Effect, units: str) -> tuple[str, str, str]:
-    """Words a comparison; leaves the figures out if even complete separation would not be significant."""
-    if not can_decide(test):
-        return NOTHING, NOTHING, f"too few {units}"
-    return f"{test.p_value:.2g}", f"{effect.size:.2f}", effect.magnitude.value
-
-
-def _tested(summary: DuelSummary, settings: DuelSettings, phase: str, index: int) -> tuple[str, str]:
-    """Words the tests of one training: an ego's against IDM, an adversary's against the ego, a repaired ego's against its adversary."""
-    of_ego = EGO, IDM if phase == TRAIN_EGO else phase.removeprefix("train-")
-    family, name = (repairs_of(settings)[phase][0], OWN) if phase in repairs_of(settings) else of_ego
-    column = summary.column(family, name)
-    if column is None or index >= len(column.rates):
-        return NOTHING, NOTHING
-    tested = column.by_training[index]
-    return percent(tested.mean), _sem(tested.sem)
-
-
-def _crash_row(settings: DuelSettings, crashes: Crashes) -> tuple[str, ...]:
-    who = dict(crashes.broken_by)
-    shares = tuple(percent(crashes.avoidable_before(second)) for second in _NOTICE_S)
-    broke = tuple(count(who.get(name, 0)) for name in ("start", "ego", "front"))
-    return (
-        _label(settings, crashes.family, crashes.column),
-        count(crashes.count),
-        *shares,
-        count(crashes.never),
-        count(crashes.undecided),
-        *broke,
-    )
-
-
-def _sem(value: float) -> str:
-    return f"{100.0 * value:.2f} %" if isfinite(value) else NOTHING
-
-
-def _label(settings: DuelSettings, family: str, column: str) -> str:
-    return f"{ego_words(settings, family)} against {front_words(column)}"
 
 
 def campaign_page(campaign: Duel, run: Run) -> Page:
@@ -297,7 +122,7 @@ def _repaired(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> tu
 
 def _notes(work: DuelWork, summary: DuelSummary) -> tuple[str, ...]:
     failure = (
-        "A failure is a crash of the two vehicles."
+        ("A failure is a crash of the two vehicles." if work.arena.scenario.fronts == 1 else "A failure is a crash of the ego.")
         if work.arena.is_judged
         else "A failure is a crash of the ego, with the front vehicle or with other traffic."
     )
@@ -363,5 +188,6 @@ def _scene(work: DuelWork) -> str:
     scenario = work.arena.scenario
     if not work.arena.is_judged:
         return f"{scenario.name} of highway-env, {scenario.episode_steps} policy steps at most"
-    size = f"{scenario.lanes} lanes, two vehicles, {scenario.episode_steps} policy steps at most, {scenario.simulation_hz} Hz"
+    others = "one front vehicle" if scenario.fronts == 1 else f"{scenario.fronts} front vehicles at once"
+    size = f"{scenario.lanes} lanes, {others}, {scenario.episode_steps} policy steps at most, {scenario.simulation_hz} Hz"
     return f"{size} (scenario {scenario.name!r})"

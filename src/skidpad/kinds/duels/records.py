@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import nan
@@ -14,7 +14,7 @@ import pyarrow as pa
 from skidpad.core.images import IntArray
 from skidpad.highway.avoidability import avoidable_until_s, first_break, last_escapes
 from skidpad.highway.episodes import NO_ACTION, Episodes
-from skidpad.highway.layout import EGO, FRONT, Outcome
+from skidpad.highway.layout import ACTIONS, EGO, FRONT, Outcome
 from skidpad.highway.tracing import trace
 from skidpad.runs.records import CASE_ID_DIGITS
 
@@ -51,7 +51,8 @@ SCHEMA = pa.schema(
     ]
 )
 """family: which ego (`ego`, `slow`, `repaired-...`). column: against whom. ego, front: names within the run. start: as in `duels.start`,
-NaN where a scene places its own traffic. Actions are one letter a policy step (LIRFS: left, idle, right, faster, slower); "" for IDM.
+NaN where a scene places its own traffic. Actions are one letter a policy step (LIRFS: left, idle, right, faster, slower), one for each
+front vehicle where there are several; "" for IDM.
 Speeds are means over the steps. What only a crash has is NaN or "" without one. excess: 1 for a crash and its closing speed in m/s
 on top, 0 without one, NaN where a policy failed (`problem` says how). violated: whether the ego crashed."""
 
@@ -176,7 +177,7 @@ def build_records(bout: Bout, episodes: Episodes, ego_hash: str, front_hash: str
         "episode": episodes.numbers,
         "start": episodes.starts.tolist(),
         "ego_actions": _letters(episodes.ego_actions, episodes.steps),
-        "front_actions": _letters(episodes.front_actions, episodes.steps),
+        "front_actions": _letters(episodes.front_actions, episodes.steps, episodes.scenario.fronts),
         "outcome": [outcome.value if outcome else "" for outcome in outcomes],
         "steps": episodes.steps.astype(np.int32),
         "ego_mps": speeds[:, EGO],
@@ -199,14 +200,26 @@ def case_id(scenario: str, ego_hash: str, front_hash: str, seed: int, episode: i
 
 
 def actions_of(letters: str, steps: int) -> IntArray:
-    """Reads a column of letters, (steps,); NO_ACTION for a driver that took none."""
-    if not letters:
+    """Reads a column of letters, (steps,), joint where there are several a step; NO_ACTION for a driver that took none."""
+    if not letters or not steps:
         return np.full(steps, NO_ACTION, np.int64)
-    return np.array([LETTERS.find(letter) for letter in letters], np.int64)
+    return joint_actions(letters, len(letters) // steps)
 
 
-def _letters(actions: np.ndarray[Any, Any], steps: IntArray) -> list[str]:
+def joint_actions(letters: str, fronts: int) -> IntArray:
+    """Reads letters, as many for each step as there are front vehicles, as joint actions; NO_ACTION where one is missing."""
+    each = np.array([LETTERS.find(letter) for letter in letters], np.int64).reshape(-1, fronts)
+    return np.where((each < 0).any(axis=1), NO_ACTION, each @ ACTIONS ** np.arange(fronts))
+
+
+def letters_of(actions: Iterable[int], fronts: int = 1) -> str:
+    """Writes actions that were taken, joint ones of so many front vehicles, as letters."""
+    return "".join(LETTERS[action // ACTIONS**place % ACTIONS] for action in actions for place in range(fronts))
+
+
+def _letters(actions: np.ndarray[Any, Any], steps: IntArray, fronts: int = 1) -> list[str]:
     """Writes actions, (N, T), as one text a row."""
-    signs = _TABLE[actions.astype(np.int64) + 1]
-    texts = [row[:count].tobytes().decode("ascii") for row, count in zip(signs, steps.tolist(), strict=True)]
+    whole = actions.astype(np.int64)[..., np.newaxis]
+    signs = _TABLE[np.where(whole < 0, 0, whole // ACTIONS ** np.arange(fronts) % ACTIONS + 1)].reshape(len(actions), -1)
+    texts = [row[: count * fronts].tobytes().decode("ascii") for row, count in zip(signs, steps.tolist(), strict=True)]
     return ["" if text.strip(_NO_LETTER) == "" else text for text in texts]

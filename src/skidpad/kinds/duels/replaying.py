@@ -64,7 +64,7 @@ class DuelReplay:
 def replay_episode(work: DuelWork, prefix: str) -> DuelReplay:
     """Drives the episode whose case id begins with `prefix` again."""
     row = work.run.find_row(prefix)
-    ego, front = work.drivers.ego(row["ego"]), work.drivers.front(row["front"])
+    ego, front = work.drivers.tested_ego(row["ego"]), work.drivers.front(row["front"])
     hashes = work.drivers.hash(row["ego"], Side.EGO), work.drivers.hash(row["front"], Side.FRONT)
     episodes = work.arena.drive(ego, front, 1, row["seed"], row["episode"])
     bout = Bout(row["family"], row["column"], row["ego"], row["front"], row["training"], row["test"], 1, row["seed"], row["episode"])

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
-from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
+from skidpad.core.settings import Count, Mark, Natural, OneOf, Positive, Within, check
+from skidpad.highway.layout import MAX_FRONTS
 from skidpad.highway.training import Selection
 from skidpad.kinds.settings import CampaignSettings
 
@@ -30,7 +31,8 @@ class DuelSettings(CampaignSettings):
     test_episodes: tests of every trained policy. cross_episodes: episodes of an ego against each of the other opponents.
     keep_episodes: records kept of each test; counts are of all. rounds: of a repair against a population, 0 for none; it is repeated
     `repairs` times. Each round trains an adversary of every reward in `pool_rewards` against the ego of the moment, adds them to the
-    pool and retrains the ego for `round_episodes`; crash_cost: what a crash costs it, where a slow step costs at most 0.1.
+    pool and retrains the ego for `round_episodes`; crash_cost: what a crash costs it, where a slow step costs at most 0.1; with
+    several costs the whole is done for each. adversaries_at_once: front vehicles in one scene, all of them driven by one policy.
     """
 
     campaign: ClassVar = "duel"
@@ -59,13 +61,16 @@ class DuelSettings(CampaignSettings):
     rounds: Natural = 0
     pool_rewards: tuple[str, ...] = ("released", "sound", "paper")
     round_episodes: Count = 6000
-    crash_cost: Positive = 10.0
+    crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (10.0,)
+    adversaries_at_once: Annotated[int, Within(least=1, most=MAX_FRONTS)] = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
         check(self)
         if not self.ego and self.egos < 1:
             raise SkidpadError("a duel needs an ego; pass one with --ego, or train at least one with --egos")
+        if not self.crash_cost or len(set(self.crash_cost)) != len(self.crash_cost):
+            raise SkidpadError(f"--crash-cost takes one or more costs, each once, e.g. 10 or 1,3,10; got {list(self.crash_cost)}")
         if not self.w_col:
             raise SkidpadError("w_col takes at least one weight, e.g. -1 (the paper's) or -0.1; got none")
         self._check_names()
@@ -89,6 +94,10 @@ class DuelSettings(CampaignSettings):
             raise SkidpadError("a repair needs an adversary; train one (--rewards) or pass one (--front)")
         if self.rounds and (not self.repairs or not self.pool_rewards):
             raise SkidpadError(f"a repair in rounds needs --repairs of at least 1 and a reward in pool_rewards; got {self.repairs} repairs")
+        if self.adversaries_at_once > 1 and self.env:
+            raise SkidpadError(
+                f"several adversaries at once drive on the built-in highway only; drop --adversaries-at-once or --env; got {self.env!r}"
+            )
         if self.rounds and self.env:
             raise SkidpadError(f"a repair in rounds works on the built-in highway only; drop --rounds or --env; got {self.env!r}")
 

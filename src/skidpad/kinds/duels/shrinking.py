@@ -16,9 +16,9 @@ from skidpad.highway.asking import ask_driver
 from skidpad.highway.engine import new_states, place, step_many
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.evaluation import scenario_against
-from skidpad.highway.layout import CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Side
+from skidpad.highway.layout import CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Side, everyone
 from skidpad.highway.opponents import ConstantActions, Driver
-from skidpad.kinds.duels.records import LETTERS, Bout, actions_of, build_records
+from skidpad.kinds.duels.records import Bout, actions_of, build_records, letters_of
 from skidpad.kinds.shrinking import Change, Dial, Shrunk, minimise
 
 if TYPE_CHECKING:
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 Script = tuple[int, ...]
-"""One action a policy step; IDLE after its end."""
+"""One action a policy step, joint where there are several front vehicles; IDLE after its end."""
 
 _IDLE = int(Action.IDLE)
 _WIDTH = 64
 
 
 def play_scripts(scenario: Scenario, ego: Driver, start: FloatArray, scripts: Sequence[Script], seed: int, episode: int) -> Episodes:
-    """Drives one start, (START_FIELDS,), against front vehicles that play scripts; the ego is asked at every step."""
+    """Drives one start, (start_fields,), against front vehicles that play scripts; the ego is asked at every step."""
     scenario = scenario_against(scenario, ConstantActions())
     params, count, limit = scenario.compiled(), len(scripts), scenario.episode_steps
-    front = np.full((count, limit), _IDLE, np.int64)
+    front = np.full((count, limit), everyone(params, _IDLE), np.int64)
     for row, script in enumerate(scripts):
         front[row, : min(len(script), limit)] = script[:limit]
-    states, outcomes, numbers = new_states(count), np.full(count, RUNNING), np.full(count, episode)
+    states, outcomes, numbers = new_states(count, params.vehicles), np.full(count, RUNNING), np.full(count, episode)
     for state in states:
         place(params, start, state)
     ego_log, front_log = (np.full((count, limit), NO_ACTION, np.int8) for _ in range(2))
@@ -83,6 +83,11 @@ class ScriptProblem:
     episode: int
     width: int = _WIDTH
 
+    @property
+    def idle(self) -> int:
+        """The action of front vehicles that all keep lane and speed."""
+        return int(everyone(self.scenario.compiled(), _IDLE))
+
     def first_tries(self, stimulus: Script) -> Sequence[Script]:
         """None: an episode takes microseconds."""
         del stimulus
@@ -90,7 +95,7 @@ class ScriptProblem:
 
     def pieces(self, stimulus: Script) -> int:
         """The actions that do something."""
-        return len(_busy(stimulus))
+        return len(_busy(stimulus, self.idle))
 
     def dials(self, stimulus: Script) -> Sequence[Dial[Script]]:
         """None: an action is taken or not."""
@@ -100,9 +105,9 @@ class ScriptProblem:
     def without(self, stimulus: Script, pieces: AbstractSet[int], dials: AbstractSet[int]) -> Script:
         """Puts IDLE in the place of actions, and leaves out those at the end."""
         del dials
-        busy = _busy(stimulus)
+        busy = _busy(stimulus, self.idle)
         idle = {busy[piece] for piece in pieces}
-        return _trimmed([_IDLE if at in idle else action for at, action in enumerate(stimulus)])
+        return _trimmed([self.idle if at in idle else action for at, action in enumerate(stimulus)], self.idle)
 
     def fails(self, stimuli: Sequence[Script]) -> Sequence[bool]:
         """Drives the episodes."""
@@ -114,12 +119,12 @@ class ScriptProblem:
         return play_scripts(self.scenario, self.ego, self.start, stimuli, self.seed, self.episode)
 
 
-def _busy(script: Script) -> list[int]:
-    return [at for at, action in enumerate(script) if action != _IDLE]
+def _busy(script: Script, idle: int) -> list[int]:
+    return [at for at, action in enumerate(script) if action != idle]
 
 
-def _trimmed(actions: Sequence[int]) -> Script:
-    last = max((at for at, action in enumerate(actions) if action != _IDLE), default=-1)
+def _trimmed(actions: Sequence[int], idle: int) -> Script:
+    last = max((at for at, action in enumerate(actions) if action != idle), default=-1)
     return tuple(actions[: last + 1])
 
 
@@ -131,12 +136,12 @@ def shrink_duel(campaign: Duel, run: Run, row: Mapping[str, Any], progress: Prog
     start = np.array(row["start"], np.float64)
     if not np.isfinite(start).all():
         raise SkidpadError("this episode was driven in a scene of highway-env, which cannot be driven again with other actions")
-    script = _trimmed(actions_of(row["front_actions"], row["steps"]).tolist())
     problem = ScriptProblem(work.arena.scenario, work.drivers.ego(row["ego"]), start, row["seed"], row["episode"])
+    script, fronts = _trimmed(actions_of(row["front_actions"], row["steps"]).tolist(), problem.idle), work.arena.scenario.fronts
     found = minimise(problem, script, progress)
-    letters = "".join(LETTERS[action] for action in found.stimulus)
+    letters = letters_of(found.stimulus, fronts)
     bout = Bout(row["family"], row["column"], row["ego"], f"script {letters}", row["training"], row["test"], 1, row["seed"], row["episode"])
     records = build_records(bout, problem.drive([found.stimulus]), work.drivers.hash(row["ego"], Side.EGO), f"script {letters}")
-    before = "".join(LETTERS[action] for action in script)
+    before = letters_of(script, fronts)
     changes = (Change("front actions", before, letters or "none"),) if letters != before else ()
     return Shrunk(row, records.to_pylist()[0], changes, found.judged, found.batches)

@@ -16,8 +16,8 @@ import numpy as np
 from skidpad.core.images import FloatArray
 from skidpad.highway.avoidability import Avoidable, FirstBreak
 from skidpad.highway.layout import CRASH
-from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
-from skidpad.kinds.duels.phases import (
+from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
+from skidpad.kinds.duels.names import (
     AFTERWARDS,
     EGO,
     EVERY_EGO,
@@ -25,8 +25,8 @@ from skidpad.kinds.duels.phases import (
     OTHER_SEEDS,
     OWN,
     POOL,
-    POPULATION,
     front_name,
+    populations,
     read_counts,
     repair_family,
 )
@@ -63,6 +63,13 @@ class Column:
     ego_mps: float
     front_mps: float
     problem: str = ""
+    speeds_mps: tuple[float, ...] = ()
+    """The ego's mean speed in each training."""
+
+    @property
+    def speed(self) -> MeanError:
+        """The mean over trainings of the ego's mean speed, with the SEM across them."""
+        return mean_error(self.speeds_mps)
 
     @property
     def judged(self) -> int:
@@ -163,6 +170,10 @@ class DuelSummary:
         """Returns what the ego that is retrained did against a front, or the best adversary of a group; None where it was not tested."""
         return next((found for found in self.unrepaired if found.column == column), None) or self.column(EGO, column)
 
+    def unavoidable(self, family: str, column: str) -> int:
+        """Returns how many of the kept crashes of a column no sequence of the ego's actions avoids."""
+        return next((found.never for found in self.crashes if (found.family, found.column) == (family, column)), 0)
+
     def training(self, phase: str) -> Trainings | None:
         """Returns the trainings of a phase; None where there are none."""
         return next((found for found in self.trainings if found.phase == phase), None)
@@ -230,7 +241,14 @@ def _duels(counts: Sequence[BoutCounts], column: str, ego: str, front: str) -> l
 
 def _families(work: DuelWork) -> list[str]:
     s = work.settings
-    return [EGO, EVERY_EGO, *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))), POPULATION, SLOW]
+    return [
+        EGO,
+        EVERY_EGO,
+        *(repair_family(s, group, weight) for group in s.repaired for weight in range(len(s.w_col))),
+        *populations(s),
+        SLOW,
+        ORACLE,
+    ]
 
 
 def _columns(work: DuelWork) -> list[str]:
@@ -255,7 +273,12 @@ def _column(counts: Sequence[BoutCounts]) -> Column:
         ego_mps=_weighted([(count.ego_mps, count.steps) for count in counts], steps),
         front_mps=_weighted([(count.front_mps, count.steps) for count in counts], steps),
         problem=next((count.problem for count in counts if count.problem), ""),
+        speeds_mps=tuple(_speed([count for part in tests[training].values() for count in part]) for training in sorted(tests)),
     )
+
+
+def _speed(counts: Sequence[BoutCounts]) -> float:
+    return _weighted([(count.ego_mps, count.steps) for count in counts], sum(count.steps for count in counts))
 
 
 def _rate(parts: Sequence[BoutCounts]) -> float:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def duel_cases(_campaign: Any, run: Run) -> Cases:
     """Reads the episodes of a run; each is a cluster of its own."""
     rows = judged_rows(run, ("case_id", "family", "column", "start"))
-    starts = np.array([row["start"] for row in rows], np.float64).reshape(len(rows), START_FIELDS)
+    starts = np.array([row["start"][:START_FIELDS] for row in rows], np.float64).reshape(len(rows), START_FIELDS)
     same = starts[:, START_EGO_LANE] == starts[:, START_FRONT_LANE]
     traits = (
         Trait("the ego", [row["family"] for row in rows]),

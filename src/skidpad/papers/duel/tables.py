@@ -6,7 +6,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.duels.drivers import IDM, RANDOM
-from skidpad.kinds.duels.phases import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, TRAIN_EGO, repair_family, repair_phase
+from skidpad.kinds.duels.names import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, TRAIN_EGO, repair_family, repair_phase
 from skidpad.kinds.duels.summary import ALPHA, can_decide
 from skidpad.papers.duel import paper
 from skidpad.papers.scoreboard import Figure, Row, Sheet

@@ -27,7 +27,6 @@ from skidpad.kinds.pictures.styles.fitness import FitnessWeights, diversity, fit
 from skidpad.kinds.pictures.styles.scenes import chosen_runs
 from skidpad.runs.workers.here import Here
 from skidpad.search.evolution import StyleTask
-from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.translation import Weather
 
 STYLE = np.array([0.4, -1.2, 0.9])
@@ -278,10 +277,10 @@ def test_a_condition_survives_being_written() -> None:
 def test_a_style_is_looked_at_like_any_other_whatever_the_decoder_batch() -> None:
     weights = toy_weights()
     campaign = toy_campaign(toy_drive(20))
-    small = FoldedDecoder(CARD, weights)
-    small.batch_size = 3
+    small = Weather(CARD, weights)
+    small.decoder.batch_size = 3
     results: list[Looked] = []
-    for decoder in (campaign.decoder, small):
-        with evaluating(Tactic(campaign.settings, campaign.subject, campaign.drive, Weather(CARD, weights), decoder)) as evaluator:
+    for weather in (campaign.weather, small):
+        with evaluating(Tactic(campaign.settings, campaign.subject, campaign.drive, weather)) as evaluator:
             results.append(evaluator.look([STYLE], blank_goal(evaluator))[0])
     assert results[0].value == pytest.approx(results[1].value, abs=1e-3)

@@ -22,6 +22,7 @@ from skidpad.referee.word import Reason, Word
 from skidpad.runs.records import build_records
 from skidpad.runs.replay import ReplayResult, Reproduction, replay
 from skidpad.runs.workers.performing import patiently
+from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,10 +141,6 @@ def hashes(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: fl
     return found
 
 
-TOLERANCE_RAD = {"cpu": 2e-3, "cuda": 5e-2}
-"""One scene alone is rounded otherwise than in a batch: by a level of 255 here and there, in bfloat16 by a few."""
-
-
 def replay_scene(campaign: Tactic, run: Run, prefix: str) -> ReplayResult:
     """Translates the scene whose case id begins with `prefix`, asks the subject again and judges again."""
     record = run.find(prefix)
@@ -163,4 +160,5 @@ def replay_scene(campaign: Tactic, run: Run, prefix: str) -> ReplayResult:
 
 def reproduction(campaign: Tactic, result: ReplayResult) -> Reproduction:
     """Compares picture, answers and verdict, within the rounding of one scene against a batch."""
-    return result.reproduction(TOLERANCE_RAD.get(campaign.decoder.device.type, 2e-3))
+    kind = campaign.decoder.device.type
+    return result.reproduction(TOLERANCE_RAD.get(kind, 2e-3), REDRAWN.get(kind, ""))

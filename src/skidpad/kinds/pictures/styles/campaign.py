@@ -42,7 +42,8 @@ from skidpad.runs.workers.performing import patiently
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.evolution import StyleTask
 from skidpad.stimuli.weather.decoding import FoldedDecoder
-from skidpad.stimuli.weather.files import load_weather
+from skidpad.stimuli.weather.files import BadWeatherError, load_weather
+from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.translation import Weather
 
 if TYPE_CHECKING:
@@ -76,13 +77,18 @@ class Tactic:
     subject: Subject
     drive: Drive
     weather: Weather
-    decoder: FoldedDecoder
+
+    @property
+    def decoder(self) -> FoldedDecoder:
+        """The weather's."""
+        return self.weather.decoder
 
     @classmethod
     def load(cls, settings: TacticSettings, seen: Manifest | None = None) -> Self:
         """Loads subject and weather and opens the drive, so that a wrong one ends the work at once."""
         card, weights = load_weather(Path(settings.weather))
-        decoder = FoldedDecoder(card, weights, settings.device)
+        if card.method is not Method.MUNIT:
+            raise BadWeatherError(f"the weather {card.name!r} was learned by {card.method.value}, which knows no styles; use one by munit")
         subject = _load_subject(settings, seen)
         judged = JudgedOutput.of(subject.description, settings.output)
         if not judged.output.is_angle:
@@ -93,7 +99,7 @@ class Tactic:
                 "test it with `skidpad weather test`"
             )
         filter_of(settings.validity, card)
-        return cls(settings, subject, drive_of(seen, settings.drive), Weather(card, weights, settings.device), decoder)
+        return cls(settings, subject, drive_of(seen, settings.drive), Weather(card, weights, settings.device))
 
     @cached_property
     def column(self) -> int:

@@ -35,8 +35,20 @@ _PADDING = 3
 _OUTPUTS = 16
 """Twelve are needed; a multiple of eight lets a GPU use its matrix units."""
 
-BATCH = {"cpu": 8, "cuda": 64}
-"""Frames that are encoded or decoded at a time."""
+_CPU_BATCH = 8
+_GPU_BATCH, _LARGEST_GPU_BATCH = 64, 256
+_FULL = 256 * 256 * 64
+"""Pixels times filters of the paper's size, of which _GPU_BATCH frames keep a GPU busy."""
+
+
+def batch_frames(card: WeatherCard, device: torch.device) -> int:
+    """Returns how many frames are decoded at a time: of a smaller weather more, or beginning the work takes longer than doing it."""
+    if device.type == "cpu":
+        return _CPU_BATCH
+    fitting = _GPU_BATCH
+    while fitting < _LARGEST_GPU_BATCH and 2 * fitting * card.size_px**2 * card.sizes.filters <= _GPU_BATCH * _FULL:
+        fitting *= 2
+    return fitting
 
 
 def working_type(device: torch.device) -> torch.dtype:
@@ -85,7 +97,7 @@ class FoldedDecoder:
         self.card = card
         self.device = torch.device(device)
         self.dtype = dtype or working_type(self.device)
-        self.batch_size = BATCH.get(self.device.type, 8)
+        self.batch_size = batch_frames(card, self.device)
         self.compiled = self.device.type == "cuda" if compiled is None else compiled
         self._on_halved = on_halved
         if isinstance(model, Munit):

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from skidpad.core.images import Frames
 from skidpad.core.stimuli import Params, Real, Space
-from skidpad.stimuli.weather.decoding import FoldedDecoder, Prepared, working_type
+from skidpad.stimuli.weather.decoding import FoldedDecoder, Prepared, batch_frames, working_type
 from skidpad.stimuli.weather.encoding import LeanEncoder
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard, load_weather
 from skidpad.stimuli.weather.munit import Munit
@@ -36,7 +36,7 @@ and there; in bfloat16, on a GPU, by a few."""
 REDRAWN = {"cuda": "translated by kernels that this process measured anew"}
 """Why the same machine may draw another picture: which kernels are the fastest is measured, and others round otherwise."""
 
-_DEFAULT_BATCH = {"cpu": 4, "cuda": 64}
+_CPU_BATCH = 4
 
 
 def model_of(card: WeatherCard, weights: Mapping[str, torch.Tensor]) -> Munit | Unit:
@@ -65,7 +65,7 @@ class Weather:
         self.card = card
         self.device = torch.device(device)
         self.dtype = working_type(self.device)
-        self.batch_size = _DEFAULT_BATCH.get(self.device.type, 4)
+        self.batch_size = _CPU_BATCH if self.device.type == "cpu" else batch_frames(card, self.device)
         self._on_halved = on_halved
         model = model_of(card, weights)
         self.encoder = LeanEncoder(card.sizes, model, device)

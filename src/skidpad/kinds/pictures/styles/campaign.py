@@ -31,7 +31,7 @@ from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, rec
 from skidpad.kinds.pictures.styles.condition import Condition, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, ShowAll
 from skidpad.kinds.pictures.styles.fitness import filter_of
-from skidpad.kinds.pictures.styles.scenes import BLOCK, SceneSet, read_scenes
+from skidpad.kinds.pictures.styles.scenes import SceneSet, block_scenes, read_scenes
 from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
@@ -151,7 +151,7 @@ class Tactic:
         drive = open_drive(self.settings.profile_drive) if self.settings.profile_drive else self.drive
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
-            size, lead = BLOCK.get(self.decoder.device.type, 16), self.subject.lead
+            size, lead = block_scenes(self.decoder), self.subject.lead
             patiently(lambda: profile_of(self.subject, drive.batches(size, lead=lead), drive.sha256, len(drive), progress)).save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
 
@@ -234,7 +234,7 @@ class _Conditions:
 
         found = find(self.search, task, self.evaluator, goal, s.at_once, told)
         tracker = self.tracker.fresh()
-        applied = apply(self.evaluator, found.best.style, tracker)
+        applied = apply(self.evaluator, found.best.style, tracker, s.bounds_deg[0])
         recipe = recipe_of(campaign.weather.card.name, found.best.style.tolist())
         pictures = hashes(applied, self.evaluator, recipe, s.bounds_deg[0], campaign.drive, campaign.weather)
         condition = Condition(
@@ -251,6 +251,7 @@ class _Conditions:
             found.tries,
             found.frames,
             round(found.seconds, 3),
+            applied.refused,
         )
         table = records_of(applied, self.evaluator, recipe, s.bounds_deg[0], pictures)
         result = ShardResult(self.phase, index, table, {COVERED: tracker.pack()}, self.evaluator.scenes.problems)

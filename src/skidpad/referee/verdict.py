@@ -40,7 +40,7 @@ STEADY_OVERLAP = 0.9
 sees, as between hard shadows of trees, its word alone loses no road: the edges must have changed as well."""
 _CHANGED_LIKENESS = 0.65
 """Below it the edges say that something was painted over; where nothing is left of the road, a little above it too."""
-_EDGES_PX = 192
+EDGES_PX = 192
 """Side of the square in which edges are compared."""
 _VISIBLE = 0.3
 """Squared strength at which an edge counts for half."""
@@ -271,15 +271,15 @@ def _evenness(pixels: NumpyFrames) -> float:
 
 def _edges_kept(before: NumpyFrames, after: NumpyFrames, device: str) -> tuple[FloatArray, FloatArray]:
     """Returns how like the edges are in the part that is least so, (N,), and how much more one half now mirrors the other, (N,)."""
-    greys = [_grey(frames) for frames in (before, after)]
+    greys = [grey_levels(frames) for frames in (before, after)]
     with torch.inference_mode():
         there = [torch.from_numpy(grey).to(device) for grey in greys]
-        found = torch.stack([_alike(*(edges(averaged(grey, scale))[0] for grey in there)) for scale in SCALES]).mean(dim=0)
+        found = torch.stack([edges_alike(*(edges(averaged(grey, scale))[0] for grey in there)) for scale in SCALES]).mean(dim=0)
     was, now = (_symmetry(grey) for grey in greys)
     return np.asarray(found.amin(dim=0).double().cpu().numpy(), np.float64), np.where(now >= 0.95, now - was, 0.0)
 
 
-def _alike(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+def edges_alike(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     """Returns the correlation of edges (2, N, h, w) in the left, the right and the lower half, (3, N).
 
     Asked is whether the edges of the changed picture are those of the original: what fog or the dark has swallowed is none of them.
@@ -296,15 +296,15 @@ def _alike(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     return torch.stack(found)
 
 
-def _grey(frames: NumpyFrames) -> NDArray[np.float32]:
-    """Returns grey levels at the size at which edges are compared, (N, _EDGES_PX, _EDGES_PX)."""
-    small = [cv2.resize(frame, (_EDGES_PX, _EDGES_PX), interpolation=cv2.INTER_AREA) for frame in frames]
+def grey_levels(frames: NumpyFrames) -> NDArray[np.float32]:
+    """Returns grey levels at the size at which edges are compared, (N, EDGES_PX, EDGES_PX)."""
+    small = [cv2.resize(frame, (EDGES_PX, EDGES_PX), interpolation=cv2.INTER_AREA) for frame in frames]
     return np.stack([cv2.transform(frame, np.full((1, 3), 1 / 3)) for frame in small]).astype(np.float32)
 
 
 def _symmetry(grey: NDArray[np.float32]) -> FloatArray:
     """Returns the correlation of the left halves with the mirrored right ones, rows' own light left out, (N,)."""
-    own = grey.reshape(len(grey), _EDGES_PX // 2, 2, _EDGES_PX // 2, 2).mean(axis=(2, 4))
+    own = grey.reshape(len(grey), EDGES_PX // 2, 2, EDGES_PX // 2, 2).mean(axis=(2, 4))
     own -= own.mean(axis=2, keepdims=True)
     half = own.shape[2] // 2
     left, right = own[:, :, :half].reshape(len(own), -1), own[:, :, : half - 1 : -1].reshape(len(own), -1)

@@ -61,6 +61,7 @@ from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS, SCHEMA
+from skidpad.runs.replay import DEFAULT_TOLERANCE
 from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
@@ -141,6 +142,11 @@ class DeepTest:
         if frames == 1:
             return ""
         return f"on the last of {frames} frames alone" if self._last_alone else f"on all {frames} frames that the subject sees"
+
+    @property
+    def rounding(self) -> tuple[float, str]:
+        """How far an answer may be from the run's when it is asked for again, and why pictures may differ ("" where they may not)."""
+        return DEFAULT_TOLERANCE, ""
 
     @property
     def hashes(self) -> Mapping[str, str]:

@@ -64,7 +64,7 @@ def replay_finding(campaign: DeepTest, run: Run, finding: str, picture: Path | N
         title=f"{record.case_id}: {record.recipe} on frame {record.frame_id}{output}",
         rows=tuple(rows),
         figures=_figures(result, campaign),
-        reproduction=result.reproduction(),
+        reproduction=result.reproduction(*campaign.rounding),
         remarks=tuple(remarks),
         pictures=() if picture is None else (_write_pair(campaign, result, picture),),
     )

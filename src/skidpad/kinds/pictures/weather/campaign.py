@@ -25,10 +25,11 @@ from skidpad.kinds.pictures.work import default_shard_frames
 from skidpad.oracles.relations import SteersAlike
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
+from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard, load_weather
 from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.stimulus import WeatherLooks, style_params
-from skidpad.stimuli.weather.translation import Weather
+from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD, Weather
 from skidpad.subjects.base import Observation
 from skidpad.subjects.network import usable_device
 
@@ -49,7 +50,7 @@ class InWeathers:
     def __init__(self, frames: Frames, weathers: Mapping[str, Stimulus]) -> None:
         self._frames = frames
         self._weathers = weathers
-        self._kept: tuple[str, list[torch.Tensor]] = ("", [])
+        self._kept: tuple[str, list[Prepared]] = ("", [])
 
     def under(self, recipe: Recipe) -> Frames:
         """Returns the frames under a recipe, as `recipe.apply` does."""
@@ -162,6 +163,12 @@ class DeepRoad(DeepTest):
     def has_coverage(self) -> bool:
         """DeepRoad asks for answers alone."""
         return False
+
+    @property
+    def rounding(self) -> tuple[float, str]:
+        """As for any picture on a CPU, where groups of one size are rounded alike; on a GPU within the bound of weathers."""
+        kind = torch.device(self.road.device).type
+        return (TOLERANCE_RAD[kind], REDRAWN[kind]) if kind in REDRAWN else super().rounding
 
     @property
     def hashes(self) -> Mapping[str, str]:

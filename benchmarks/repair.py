@@ -145,7 +145,11 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", required=True)
     parser.add_argument("--one", type=int)
+    parser.add_argument("--gather", action="store_true", help="only write the table of what is there")
     args = parser.parse_args()
+    if args.gather:
+        gathered(args)
+        return
     if args.one is not None:
         one(args, args.one)
         return

@@ -21,7 +21,7 @@ AVERAGING = 0.995
 """Of the weights at each step: noise of single steps costs clean accuracy, and their mean over some 200 does not have it."""
 
 _COST = 10.0
-"""How much worse a rise of the clean error by a share is than a fall of the stressed one by the same share is good."""
+"""How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good."""
 
 _LEAST = 1e-9
 """Radians: the error of a network that never errs, which others are divided by."""
@@ -79,16 +79,17 @@ class RepairLesson(Lesson):
         diet: Diet,
         validation: Validation,
         *,
+        most_cost: float = 0.0,
         is_control: bool = False,
         loss: Loss | None = None,
         step: OwnStep | None = None,
     ) -> None:
         self._clean, self._mutants, self._diet = clean, mutants, diet
-        self._validation = validation
+        self._validation, self._most_cost = validation, most_cost
         self._is_control = is_control
         self._loss = loss or nn.functional.mse_loss
         self._step = step
-        self.key = repr((clean, mutants, diet, is_control, _named(loss), _named(step)))
+        self.key = repr((clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
         """Returns each clean picture once and as many mutants as the diet asks for, shuffled."""
@@ -134,10 +135,10 @@ class RepairLesson(Lesson):
         return Batch(asking.inputs(chosen, mirrored), labels, is_mutant, asking.inputs(partner, mirrored), moved)
 
     def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - it knows its labels
-        """Returns the stressed error over the start's, and many times the share by which the clean error rose."""
+        """Returns the stressed error over the start's, and many times the share by which the clean error rose beyond what it may."""
         clean, stressed = self._validation.errors_rad(answers_rad)
         clean_first, stressed_first = self._validation.errors_rad(first_rad)
-        return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0)
+        return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
 
 
 def _named(given: object) -> str:

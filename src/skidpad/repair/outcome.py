@@ -53,6 +53,24 @@ class Reached:
     holds_after: bool
     accepted_share: float
 
+    @property
+    def said(self) -> str:
+        """Says whether it was reached."""
+        before, after = (f"{each.estimate:.1%} fail, at most {each.high:.1%}" for each in (self.failing_before, self.failing_after))
+        word = "reached" if self.holds_after else "not reached"
+        held = "it held before" if self.holds_before else "it did not hold before"
+        return f"Aim, {self.aim}: {word} ({after}; accepted is {self.accepted_share:.0%}); {held} ({before})."
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """How many drives failed in a closed loop under one stimulus, before and after."""
+
+    stimulus: str
+    drives: int
+    failures_before: int
+    failures_after: int
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -72,6 +90,7 @@ class Outcome:
     rows: tuple[JudgedRow, ...]
     notes: tuple[str, ...]
     reached: Reached | None = None
+    driven: tuple[Driven, ...] = ()
 
     def row(self, pictures: str) -> JudgedRow | None:
         """Returns the row of one set of pictures, or None."""
@@ -93,6 +112,11 @@ class Outcome:
         clean = self.row(CLEAN)
         if clean is not None:
             said.append(f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f}.")
+        if self.driven:
+            drives, first, after = (sum(getattr(each, name) for each in self.driven) for name in ("drives", "failures_before", "failures_after"))
+            said.append(f"In the closed loop {after} of {drives} drives fail instead of {first}.")
+        if self.reached is not None:
+            said.append(self.reached.said)
         return " ".join(said)
 
     def to_json(self) -> str:

@@ -35,7 +35,7 @@ def repair_page(outcome: Outcome) -> Page:
             Fact("trained on", plain(", ".join(outcome.seen), 600)),
             Fact("never trained on", plain(", ".join(outcome.unseen), 600)),
         ),
-        remarks=outcome.notes,
+        remarks=(*outcome.notes, *((outcome.reached.said,) if outcome.reached is not None else ())),
         notes=(
             "A failure is a mutant that the referee keeps and that breaks the relation of the run; frames that the first network gets wrong "
             "as they are count for no network.",
@@ -43,8 +43,14 @@ def repair_page(outcome: Outcome) -> Page:
         ),
         lead_charts=(tradeoff_chart(outcome),),
         lead_tables=(judged_table(outcome),) if outcome.rows else (),
-        tables=(candidate_table(outcome),),
+        tables=(candidate_table(outcome), *((driven_table(outcome),) if outcome.driven else ())),
     )
+
+
+def driven_table(outcome: Outcome) -> Table:
+    """Returns the table of the drives in a closed loop."""
+    rows = tuple((each.stimulus, str(each.drives), str(each.failures_before), str(each.failures_after)) for each in outcome.driven)
+    return Table("driven", "In a closed loop", ("Stimulus", "Drives", "Failures before", "after"), rows)
 
 
 def judged_table(outcome: Outcome) -> Table:

@@ -58,7 +58,14 @@ _BEYOND = 1.15
 """How far beyond the limit that is aimed at the pool reaches, as a share of the way from harmless to worst."""
 
 _LOWEST, _HIGHEST = 1 / 15, 15.0
-"""Labels over answers: no network that was ever trained on these labels is so far away, and degrees taken for radians are 57 times."""
+"""Labels over answers: where answers follow labels, only another unit is so far away: degrees taken for radians are 57 times."""
+
+
+_FOLLOWS = 0.8
+"""Correlation from which on a network is taken to answer what the labels say, in whatever unit."""
+
+_MOST_RAD = 12.0
+"""Steering wheels turn by less than two rounds to each side."""
 
 
 class Way(Enum):
@@ -83,8 +90,8 @@ class Way(Enum):
 class SearchSettings:
     """One search for a repair.
 
-    families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. weathers: learned
-    ones that it is judged by. train_share: of the drive by time; the last validation_share of that chooses, the rest of the drive judges.
+    families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged:
+    conditions that it is judged by; empty: all of them, seen or not. weathers: learned ones that it is judged by. train_share: of the drive by time; the last validation_share of that chooses, the rest of the drive judges.
     ways, strengths: each way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture.
     pictures: mutants of the pool, about. judged_frames: frames under each severity that judges. most_cost: the share by which the clean
     error may rise. seeds: how often the recommended one and the control are trained in all.
@@ -92,6 +99,7 @@ class SearchSettings:
 
     families: tuple[str, ...] = ()
     unseen: tuple[str, ...] = UNSEEN
+    judged: tuple[str, ...] = ()
     weathers: tuple[str, ...] = ("night", "rain")
     train_share: Annotated[float, Within(above=0, below=1)] = 0.6
     validation_share: Annotated[float, Within(above=0, below=1)] = 0.15
@@ -301,7 +309,8 @@ class Repairs:
         """The pairs of that stretch: seen families, each unseen group, and learned weathers."""
         groups = self.families.groups
         by_set: dict[str, list[Recipe]] = {SEEN: []}
-        for name in (*self.families.seen, *self.families.unseen):
+        judged = self.settings.judged or (*self.families.seen, *self.families.unseen)
+        for name in judged:
             key = SEEN if name in self.families.seen else f"unseen: {groups[name]}"
             by_set.setdefault(key, []).extend(self.families.ladder(name))
         for weather in self.settings.weathers:
@@ -367,7 +376,14 @@ class Repairs:
         labels, consistency = (1.0, 0.0) if is_control else Way(candidate.way).weights
         diet = Diet(candidate.strength, labels, consistency)
         lesson = RepairLesson(
-            len(self.clean), len(pairs), diet, self.validation, is_control=is_control, loss=self.task.loss, step=self.task.step
+            len(self.clean),
+            len(pairs),
+            diet,
+            self.validation,
+            most_cost=self.settings.most_cost,
+            is_control=is_control,
+            loss=self.task.loss,
+            step=self.task.step,
         )
         module, description = copied(self.task.subject.module), self.task.subject.description
         checkpoint = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}.checkpoint.pt"
@@ -454,7 +470,7 @@ def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], mos
 
 
 def check_labels(subject: NetworkSubject, drive: Drive) -> None:
-    """Refuses labels in another unit than the network's, and a network that always answers the same."""
+    """Refuses labels that are hardly in the network's unit."""
     known = np.flatnonzero(np.isfinite(drive.steering_rad))
     places = known[np.linspace(0, len(known) - 1, min(64, len(known))).round().astype(np.int64)]
     lead = subject.lead
@@ -465,16 +481,17 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> None:
     wide, said = (float(np.quantile(np.abs(each - np.median(each)), 0.9)) for each in (labels, answers))
     if wide == 0.0:
         raise BadDriveError(f"every label of the frames to train on is {labels[0]:g} rad, so that there is nothing to learn; check the drive")
-    if said < 1e-6:
-        return  # a network that answers nothing may learn; that it does not is said afterwards
-    ratio = wide / said
-    if not _LOWEST <= ratio <= _HIGHEST:
-        degrees = "degrees read as radians are 57 times too large: open the drive with ?unit=deg" if ratio > 1 else (
-            "radians read as degrees are 57 times too small: open the drive with ?unit=rad"
+    ratio = wide / max(said, 1e-9)
+    follows = said > 0.0 and float(np.corrcoef(labels, answers)[0, 1]) > _FOLLOWS
+    if float(np.quantile(np.abs(labels), 0.9)) > _MOST_RAD or (follows and not _LOWEST <= ratio <= _HIGHEST):
+        way_out = (
+            "degrees read as radians are 57 times too large: open the drive with ?unit=deg"
+            if ratio > 1.0
+            else "radians read as degrees are 57 times too small: open the drive with ?unit=rad"
         )
         raise BadDriveError(
             f"the labels of {drive.name!r} vary {ratio:.3g} times as much as the answers of {subject.description.name!r}, so that they are "
-            f"hardly in its unit; {degrees}"
+            f"hardly in its unit; {way_out}"
         )
 
 

@@ -15,7 +15,6 @@ from skidpad.kinds.limits.curve import Standing
 from skidpad.kinds.limits.holding import read_hold, tested
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.referee.verdict import judge as referee_judge
 from skidpad.repair.families import at_share
 from skidpad.repair.outcome import Reached
 from skidpad.repair.search import Aim, Task
@@ -23,6 +22,7 @@ from skidpad.subjects.description import STEERING
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
+    from skidpad.kinds.limits.probes import Judge
     from skidpad.repair.lessons import Loss, OwnStep
     from skidpad.runs.folder import Run
     from skidpad.subjects.base import Subject
@@ -58,28 +58,42 @@ def task_of(
         raise BadRunError(f"{run.path} holds a campaign {kind!r}, which a repair cannot read")
     if campaign.settings.output != STEERING:
         raise BadRunError(f"{run.path} judges the output {campaign.settings.output!r}; a repair trains steering, for which drives have labels")
-    drive = open_drive(campaign.settings.drive)
-    then = run.manifest.hashes.get("drive")
-    if drive.sha256 != then:
-        raise BadRunError(f"the drive {campaign.settings.drive!r} has changed since the run {run.path}; put it back as it was")
+    drive = unchanged_drive(run, campaign.settings.drive)
     aim = Aim(*read_hold(hold, campaign.rows)) if isinstance(campaign, Limits) else None
-    findings: tuple[tuple[int, Recipe], ...] = ()
-    if aim is None:
-        table = run.findings(columns=("frame_index", "recipe"))
-        texts = table["recipe"].to_pylist()
-        known = {text: Recipe.from_json(text) for text in set(texts)}
-        findings = tuple((frame, known[text]) for frame, text in zip(table["frame_index"].to_pylist(), texts, strict=True))
     return Task(
         subject=subject,
         drive=drive,
         relation=campaign.relation(Originals.of(run, len(drive))),
-        findings=findings,
+        findings=findings_of(run) if aim is None else (),
         wanted=() if aim is not None else tuple(campaign.stimuli),
-        judge=partial(referee_judge, device=device) if referee else None,
+        judge=referee_of(device) if referee else None,
         aim=aim,
         loss=loss,
         step=step,
     )
+
+
+def referee_of(device: str) -> Judge:
+    """Returns the referee on a device."""
+    from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
+
+    return partial(judge, device=device)
+
+
+def unchanged_drive(run: Run, text: str) -> Drive:
+    """Opens the drive of a run; refuses one that has changed since."""
+    drive = open_drive(text)
+    if drive.sha256 != run.manifest.hashes.get("drive"):
+        raise BadRunError(f"the drive {text!r} has changed since the run {run.path}; put it back as it was")
+    return drive
+
+
+def findings_of(run: Run) -> tuple[tuple[int, Recipe], ...]:
+    """Returns the findings that the referee kept, as frames and recipes, worst first."""
+    table = run.findings(columns=("frame_index", "recipe"))
+    texts = table["recipe"].to_pylist()
+    known = {text: Recipe.from_json(text) for text in set(texts)}
+    return tuple((frame, known[text]) for frame, text in zip(table["frame_index"].to_pylist(), texts, strict=True))
 
 
 def reached(run: Run, aim: Aim, before: Subject, after: Subject, drive: Drive) -> Reached:

@@ -8,7 +8,7 @@ leaves the road where it was. Plain counting finds what no camera takes: borders
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -214,18 +214,24 @@ def _clipped(frame: NumpyFrames) -> float:
 
 def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
     """Tells whether a corner of the changed picture is cut off: one even colour with a hard edge, which light alone does not explain."""
-    return any(_is_cut_off(before, after, _corners(after, spread)) for spread in (0, 2))
+    return any(_is_cut_off(before, after, region) for spread in (0, 2) for region in _corners(after, spread))
 
 
-def _corners(frame: NumpyFrames, spread: int) -> NumpyFrames:
-    """Returns 1 where a corner's colour reaches, within `spread` levels, (height, width); a compressed border is not quite even."""
+def _corners(frame: NumpyFrames, spread: int) -> Iterator[NumpyFrames]:
+    """Yields, for each corner that no other reaches, 1 where its colour reaches within `spread` levels, (height, width).
+
+    A compressed border is not quite even, hence the spread. Corners are apart, since an even sky must not be blamed for a dark road.
+    """
     height, width = frame.shape[:2]
-    found = np.zeros((height + 2, width + 2), np.uint8)
+    known = np.zeros((height + 2, width + 2), np.uint8)
     flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (1 << 8)
     for corner in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
-        if not found[corner[1] + 1, corner[0] + 1]:
-            cv2.floodFill(frame, found, corner, 0, (spread,) * 3, (spread,) * 3, flags)
-    return found[1:-1, 1:-1]
+        if known[corner[1] + 1, corner[0] + 1]:
+            continue
+        found = np.zeros_like(known)
+        cv2.floodFill(frame, found, corner, 0, (spread,) * 3, (spread,) * 3, flags)
+        known |= found
+        yield found[1:-1, 1:-1]
 
 
 def _is_cut_off(before: NumpyFrames, after: NumpyFrames, found: NumpyFrames) -> bool:

@@ -18,7 +18,8 @@ from skidpad.stimuli.conditions.depth import FAR_M, depth_m, horizon_row
 from skidpad.stimuli.pictures.veils import clouds
 
 KOSCHMIEDER = 3.912
-"""-ln 0.02: at the visibility, 2 % of the contrast are left (Koschmieder 1924; meteorological optical range in WMO guide no. 8)."""
+"""-ln 0.02: at the visibility, 2 % of the contrast are left (Koschmieder 1924). WMO's meteorological optical range leaves 5 %, and is 0.77
+times the visibility."""
 
 CLEAR_M = 10_000.0
 """Air that the frames already have: beyond 10 km, weather services report no mist or haze."""

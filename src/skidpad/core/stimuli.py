@@ -407,6 +407,13 @@ class Recipe:
                 steering_rad = stimulus.moved_rad(steering_rad, step.params)
         return steering_rad
 
+    def unmoved_rad(self, steering_rad: FloatArray, stimuli: Mapping[str, Stimulus]) -> FloatArray:
+        """Returns what `moved_rad` turns into `steering_rad`, (N,): what was right before the camera moved."""
+        found = steering_rad
+        for _ in range(12):  # a move adds nearly the same to every angle, so that each step leaves a small part of the error
+            found = found + (steering_rad - self.moved_rad(found, stimuli))
+        return found
+
     def pixel_map(self, stimuli: Mapping[str, Stimulus], camera: Camera) -> FloatArray:
         """Returns the (3, 3) homography from a pixel of `reference` to its place in the mutant."""
         moved: FloatArray = np.eye(3)

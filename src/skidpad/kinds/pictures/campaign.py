@@ -205,6 +205,13 @@ class DeepTest:
         answers = np.array([self.answer(frame_index, Recipe())])
         return float(self.held_against(Answers(answers, answers, batch.steering_rad), batch.clip, recipe, times_s).original[0])
 
+    def moved_by(self, recipe: Recipe, compared: float) -> float:
+        """Returns by how much a recipe moved the right answer, which is now `compared`, as it is shown; 0 where it did not."""
+        if not self.judged.is_steering or not recipe.moves_camera(self.stimuli):
+            return 0.0
+        before = float(recipe.unmoved_rad(np.array([compared]), self.stimuli)[0])
+        return self.judged.shown(compared) - self.judged.shown(before)
+
     def answer(self, frame_index: int, recipe: Recipe) -> float:
         """Asks the subject about one frame under a recipe, with the frames before it that it looks back at."""
         batch = self.drive.read([frame_index], lead=self.subject.lead)

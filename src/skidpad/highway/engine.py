@@ -38,7 +38,7 @@ from skidpad.highway.layout import (
     Y,
 )
 from skidpad.highway.observation import observe
-from skidpad.highway.randomness import START_STREAM, stream_key, uniform, whole
+from skidpad.highway.randomness import START_STREAM, stream_key, uniform
 from skidpad.highway.vehicles import control, decide, move, nearest_lane, speed_index
 
 _DIAGONAL_M = np.sqrt(VEHICLE_LENGTH_M**2 + VEHICLE_WIDTH_M**2)
@@ -133,6 +133,8 @@ START_FRONT_LANE, START_FRONT_X, START_FRONT_SPEED = 3, 4, 5
 START_EXPONENT = 6
 START_FIELDS = 7
 """A start is float64 of shape (7,): all that differs between the first states of two episodes of a scenario."""
+START_DRAWS = 8
+"""How many random numbers a start is made of."""
 
 
 def new_state() -> FloatArray:
@@ -147,31 +149,37 @@ def new_states(episodes: int) -> FloatArray:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def draw_start(params: Params, seed: int, episode: int, start: FloatArray) -> None:
-    """Draws how an episode starts into `start`, of shape (START_FIELDS,).
+    """Draws how an episode starts into `start`, of shape (START_FIELDS,)."""
+    key = stream_key(seed, episode, START_STREAM)
+    drawn = np.empty(START_DRAWS)
+    for place in range(START_DRAWS):
+        drawn[place] = uniform(key, place)
+    start_from(params, drawn, start)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def start_from(params: Params, drawn: FloatArray, start: FloatArray) -> None:
+    """Makes a start, (START_FIELDS,), of numbers within [0, 1), (START_DRAWS,); even numbers give the scenario's distribution.
 
     The ego stands at 3.9 to 4.1 times its own spacing, as the first vehicle that highway-env puts on an empty road.
     """
-    key = stream_key(seed, episode, START_STREAM)
-    ego_mps = params.ego_speed_low + (params.ego_speed_high - params.ego_speed_low) * uniform(key, 0)
-    front_mps = params.front_speed_low + (params.front_speed_high - params.front_speed_low) * uniform(key, 1)
-    spacing = params.spacing_low + (params.spacing_high - params.spacing_low) * uniform(key, 2)
+    ego_mps = params.ego_speed_low + (params.ego_speed_high - params.ego_speed_low) * drawn[0]
+    front_mps = params.front_speed_low + (params.front_speed_high - params.front_speed_low) * drawn[1]
+    spacing = params.spacing_low + (params.spacing_high - params.spacing_low) * drawn[2]
     crowding = np.exp(-5 / 40 * params.lanes)
     ego_ratio = params.ego_start_ratio
     if np.isnan(ego_ratio):
         ego_ratio = 1.0 if params.spacing_in_metres else spacing
     ego_spacing_m = ego_ratio * (12 + ego_mps) * crowding
-    ego_m = 3 * ego_spacing_m + ego_spacing_m * (0.9 + 0.2 * uniform(key, 3))
-    if params.spacing_in_metres:
-        gap_m = VEHICLE_LENGTH_M + spacing
-    else:
-        gap_m = spacing * (12 + front_mps) * crowding * (0.9 + 0.2 * uniform(key, 4))
-    start[START_EGO_LANE] = whole(key, 5, params.lanes)
+    ego_m = 3 * ego_spacing_m + ego_spacing_m * (0.9 + 0.2 * drawn[3])
+    gap_m = VEHICLE_LENGTH_M + spacing if params.spacing_in_metres else spacing * (12 + front_mps) * crowding * (0.9 + 0.2 * drawn[4])
+    start[START_EGO_LANE] = int(drawn[5] * params.lanes)
     start[START_EGO_X] = ego_m
     start[START_EGO_SPEED] = ego_mps
-    start[START_FRONT_LANE] = whole(key, 6, params.lanes)
+    start[START_FRONT_LANE] = int(drawn[6] * params.lanes)
     start[START_FRONT_X] = ego_m + gap_m
     start[START_FRONT_SPEED] = front_mps
-    start[START_EXPONENT] = 3.5 + uniform(key, 7)
+    start[START_EXPONENT] = 3.5 + drawn[7]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

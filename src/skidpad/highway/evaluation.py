@@ -10,7 +10,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.highway.asking import Answers, ask_driver, check_fit
-from skidpad.highway.engine import START_FIELDS, draw_start, new_states, place, step_many
+from skidpad.highway.engine import START_FIELDS, draw_start, new_states, place, start_from, step_many
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import ACTIONS, CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Params, Side
 from skidpad.highway.opponents import Driver, Idm, Opponent, SearchedActions
@@ -131,17 +131,35 @@ def scenario_against(scenario: Scenario, front: Opponent) -> Scenario:
     return replace(scenario, front=FrontDriver.IDM if isinstance(front, Idm) else FrontDriver.POLICY)
 
 
+def starts_from(scenario: Scenario, drawn: FloatArray) -> FloatArray:
+    """Returns the starts, (N, START_FIELDS), that numbers within [0, 1), (N, START_DRAWS), make in a scenario."""
+    starts = np.empty((len(drawn), START_FIELDS))
+    _starts_from(scenario.compiled(), np.ascontiguousarray(drawn, np.float64), starts)
+    return starts
+
+
 def evaluate_starts(
-    scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray, *, progress: Progress = silent
+    scenario: Scenario,
+    ego: Driver,
+    front: Opponent,
+    starts: FloatArray,
+    seed: int,
+    numbers: IntArray,
+    *,
+    progress: Progress = silent,
+    played: NDArray[np.int8] | None = None,
 ) -> Episodes:
-    """Drives episodes from given starts, (N, START_FIELDS); seed and numbers, (N,), feed the drivers that act by chance."""
+    """Drives episodes from given starts, (N, START_FIELDS); seed and numbers, (N,), feed the drivers that act by chance.
+
+    played: (N, steps), the front's actions, which are then not asked for; NO_ACTION, and what is beyond them, is IDLE.
+    """
     scenario = scenario_against(scenario, front)
     check_fit(ego, Side.EGO, scenario)
     check_fit(front, Side.FRONT, scenario)
     parts = []
     for first in range(0, len(starts), _CHUNK):
         rows = slice(first, first + _CHUNK)
-        parts.append(_drive(scenario, ego, front, starts[rows], seed, numbers[rows]))
+        parts.append(_drive(scenario, ego, front, starts[rows], seed, numbers[rows], None if played is None else played[rows]))
         progress(min(first + _CHUNK, len(starts)), len(starts), "episodes")
     return Episodes.joined(parts)
 
@@ -157,9 +175,18 @@ class _Log:
     failures: list[PolicyFailure] = field(default_factory=list)
 
 
-def _drive(scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray) -> Episodes:
+def _drive(
+    scenario: Scenario,
+    ego: Driver,
+    front: Opponent,
+    starts: FloatArray,
+    seed: int,
+    numbers: IntArray,
+    played: NDArray[np.int8] | None = None,
+) -> Episodes:
     params, count, limit = scenario.compiled(), len(starts), scenario.episode_steps
-    played = find_sequences(scenario, ego, starts, front.depth, seed, numbers).actions if isinstance(front, SearchedActions) else None
+    if isinstance(front, SearchedActions):
+        played = find_sequences(scenario, ego, starts, front.depth, seed, numbers).actions
     states, outcomes = new_states(count), np.full(count, RUNNING)
     _place_many_evaluation(params, starts, states)
     none = np.full((count, limit), NO_ACTION, np.int8)
@@ -171,7 +198,7 @@ def _drive(scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray,
         if len(running) == 0:
             break
         if not isinstance(front, Idm):
-            if isinstance(front, SearchedActions):
+            if played is not None:
                 answers = _played(played, running, step)
             else:
                 answers = ask_driver(front, params, states[running], Side.FRONT, seed, numbers[running], step)
@@ -192,9 +219,9 @@ def _drive(scenario: Scenario, ego: Driver, front: Opponent, starts: FloatArray,
     )
 
 
-def _played(table: NDArray[np.int8] | None, running: IntArray, step: int) -> Answers:
+def _played(table: NDArray[np.int8], running: IntArray, step: int) -> Answers:
     actions = np.full(len(running), int(Action.IDLE))
-    if table is not None and step < table.shape[1]:
+    if step < table.shape[1]:
         actions = np.where(table[running, step] == NO_ACTION, actions, table[running, step])
     return Answers(actions)
 
@@ -218,6 +245,12 @@ def _forward_mps(states: FloatArray) -> FloatArray:
 def _draw_starts(params: Params, seed: int, numbers: IntArray, starts: FloatArray) -> None:
     for index in range(len(numbers)):
         draw_start(params, seed, numbers[index], starts[index])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _starts_from(params: Params, drawn: FloatArray, starts: FloatArray) -> None:
+    for index in range(len(drawn)):
+        start_from(params, drawn[index], starts[index])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -7,6 +7,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
 from skidpad.highway.training import Selection
 from skidpad.kinds.settings import CampaignSettings
+from skidpad.statistics.rare import Method
 
 GIVEN = "given"
 """The group of the adversaries that the user passes."""
@@ -31,6 +32,9 @@ class DuelSettings(CampaignSettings):
     keep_episodes: records kept of each test; counts are of all. rounds: of a repair against a population, 0 for none; it is repeated
     `repairs` times. Each round trains an adversary of every reward in `pool_rewards` against the ego of the moment, adds them to the
     pool and retrains the ego for `round_episodes`; crash_cost: what a crash costs it, where a slow step costs at most 0.1.
+    estimate: a method of `statistics.rare`, which tells how likely a crash is, from at most `budget` duels from the scenario's starts with
+    the opponents in `against`, each as likely as the others (none: the given ones, else a random front), instead of tests; stop_below,
+    within: when it may stop earlier (see `rare.Goal`); "" for no estimate.
     """
 
     campaign: ClassVar = "duel"
@@ -60,6 +64,11 @@ class DuelSettings(CampaignSettings):
     pool_rewards: tuple[str, ...] = ("released", "sound", "paper")
     round_episodes: Count = 6000
     crash_cost: Positive = 10.0
+    estimate: Annotated[str, OneOf("method of estimating", ("", *(method.value for method in Method)))] = ""
+    against: tuple[str, ...] = ()
+    budget: Count = 100_000
+    stop_below: Annotated[float, Within(least=0)] = 0.0
+    within: Annotated[float, Within(least=0)] = 0.3
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,6 +77,8 @@ class DuelSettings(CampaignSettings):
             raise SkidpadError("a duel needs an ego; pass one with --ego, or train at least one with --egos")
         if not self.w_col:
             raise SkidpadError("w_col takes at least one weight, e.g. -1 (the paper's) or -0.1; got none")
+        if self.estimate and (self.env or self.rewards or self.repairs or self.is_tested):
+            raise SkidpadError("an estimate drives on the built-in highway and neither trains adversaries nor repairs nor tests")
         self._check_names()
 
     def _check_names(self) -> None:

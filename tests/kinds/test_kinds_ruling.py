@@ -72,7 +72,7 @@ def test_parameters_of_a_recipe_are_traits():
     texts = [Recipe.of("fog", Params(visibility_m=80.0)).to_json(), Recipe().to_json()]
     names, visibility = recipe_traits(texts)
     assert list(names.values) == ["fog", "original"]
-    assert visibility.name == "fog's visibility_m"
+    assert (visibility.name, visibility.unit) == ("the visibility of fog", "m")
     np.testing.assert_array_equal(visibility.values, [80.0, np.nan])
 
 
@@ -83,5 +83,5 @@ def test_rows_are_thinned_evenly(planted, monkeypatch):
     assert len(judged_rows(run, ("case_id",))) == 100
 
 
-def test_three_kinds_have_traits():
-    assert {name for name in KINDS.names() if KINDS.get(name).traits is not None} >= {"online", "deeptest", "duel"}
+def test_four_kinds_have_traits():
+    assert {name for name in KINDS.names() if KINDS.get(name).traits is not None} >= {"online", "deeptest", "duel", "limits"}

@@ -74,9 +74,7 @@ def drive(
     stimulus: Stimuli = None,
     search: Annotated[
         str,
-        typer.Option(
-            help="Comma-separated: random, es, map-elites, cma-es, cma-me; each tries --scenarios of its own, instead of drawn ones."
-        ),
+        typer.Option(help="Comma-separated: random, es, map-elites, surrogate, cma-es, cma-me; each tries --scenarios of its own."),
     ] = "",
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Estimate how likely a failure is in the domain, with an interval; see --budget.")

@@ -52,14 +52,38 @@ def recipe_traits(recipes: Sequence[str]) -> tuple[Trait, ...]:
     """Returns what a recipe says of each case: which stimulus, and its parameters, as numbers in their own units."""
     read: dict[str, Recipe] = {}
     made = [read.setdefault(text, Recipe.from_json(text)) if text not in read else read[text] for text in recipes]
-    numbers: dict[str, list[float]] = {}
+    numbers: dict[tuple[str, str], list[float]] = {}
     for place, recipe in enumerate(made):
         for step in recipe.steps:
             for name, value in step.params.items():
-                if isinstance(value, int | float):
-                    numbers.setdefault(f"{step.stimulus}'s {name}", [float("nan")] * len(made))[place] = float(value)
+                if isinstance(value, int | float) and name != "seed":
+                    numbers.setdefault((step.stimulus, name), [float("nan")] * len(made))[place] = float(value)
     names = Trait("the stimulus", [recipe.name for recipe in made])
-    return (names, *(Trait(name, np.array(values, np.float64)) for name, values in numbers.items()))
+    worded = ((*_worded(*key), np.array(values, np.float64)) for key, values in numbers.items())
+    return (names, *(Trait(name, values, unit) for name, unit, values in worded))
+
+
+_UNITS = {
+    "m": "m",
+    "deg": "degrees",
+    "deg_s": "degrees/s",
+    "px": "px",
+    "s": "s",
+    "ms": "ms",
+    "lx": "lx",
+    "kmh": "km/h",
+    "per_min": "a minute",
+}
+"""What endings of parameters mean."""
+_WHOLE = {"mm_per_h": ("rate", "mm/h"), "kelvin": ("temperature", "K"), "ev": ("step", "EV"), "percent": ("strength", "%")}
+"""Parameters that are named after their unit alone."""
+
+
+def _worded(stimulus: str, name: str) -> tuple[str, str]:
+    """Words a parameter and its unit: `visibility_m` of fog is the visibility of fog, in m."""
+    ending = max((each for each in _UNITS if name.endswith(f"_{each}")), key=len, default="")
+    said, unit = _WHOLE.get(name, (name.removesuffix(f"_{ending}") if ending else name, _UNITS.get(ending, "")))
+    return f"the {said.replace('_', ' ')} of {stimulus}", unit
 
 
 def rules_table(cases: Cases) -> Table:

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from skidpad.core.images import FloatArray, IntArray
+from skidpad.worlds.render.compiling import compiled
 from skidpad.worlds.scenario.road import NODE_STEP_M, CrossSection, Projection, Road, RoadPoints
 from skidpad.worlds.vehicle import Driver
 
@@ -68,8 +69,7 @@ class Lanes:
 
     def project(self, points_m: FloatArray) -> Projection:
         """Projects point k of (N, 2) on road k; `lateral_m` is the distance from the middle of its lane, positive to the left."""
-        near = [int(road.nearest_node(points_m[k : k + 1])[1][0]) for k, road in enumerate(self.roads)]
-        s_m = self._s_m[self._first[:-1] + near]
+        s_m = self._s_m[_nearest(self._nodes, self._first, points_m)]
         for _ in range(_NEWTON_STEPS):
             along, left, curvature = self._offsets(points_m, s_m)
             s_m = s_m + np.clip(along / np.maximum(1.0 - curvature * left, 0.1), -NODE_STEP_M, NODE_STEP_M)
@@ -90,6 +90,19 @@ class Lanes:
         dx, dy = points_m[:, 0] - here.x_m, points_m[:, 1] - here.y_m
         cos, sin = np.cos(here.heading_rad), np.sin(here.heading_rad)
         return dx * cos + dy * sin, dy * cos - dx * sin, here.curvature_per_m
+
+
+@compiled
+def _nearest(nodes: FloatArray, first: IntArray, points_m: FloatArray) -> IntArray:
+    """Returns the row of the node of road k that is nearest to point k, (N,); a tree for each road would be asked N times from Python."""
+    found = np.empty(len(points_m), np.int64)
+    for k in range(len(points_m)):
+        least, found[k] = np.inf, first[k]
+        for row in range(first[k], first[k + 1]):
+            dx, dy = nodes[row, 0] - points_m[k, 0], nodes[row, 1] - points_m[k, 1]
+            if dx * dx + dy * dy < least:
+                least, found[k] = dx * dx + dy * dy, row
+    return found
 
 
 def _table(road: Road) -> FloatArray:

@@ -14,12 +14,13 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
-from skidpad.kinds.drives.estimate import PHASE, FailureEstimate
+from skidpad.kinds.drives.estimate import drive_estimate
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
+from skidpad.kinds.estimating import PHASE, FailureEstimate
 from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
@@ -168,7 +169,7 @@ class Online:
     def estimate(self) -> FailureEstimate:
         """How likely the subject fails in the domain; for settings that ask for it."""
         s = self.settings
-        return FailureEstimate(s, domain_lasting(s.domain, s.seconds), self.runner)
+        return drive_estimate(s, domain_lasting(s.domain, s.seconds), self.runner)
 
 
 def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:

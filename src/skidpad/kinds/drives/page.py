@@ -11,11 +11,11 @@ from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
 
 from skidpad.kinds.drives.campaign import features_of
-from skidpad.kinds.drives.estimate import facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
 from skidpad.kinds.drives.traits import drive_cases
+from skidpad.kinds.estimating import ESTIMATED, facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.ruling import rules_table
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.charts import Point, bar_chart, scatter
@@ -48,7 +48,9 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
         run,
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
         tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
-        verdict=_verdict(summary, name, failed, judged) if found is None else verdict_of(found, name, campaign.settings.domain),
+        verdict=_verdict(summary, name, failed, judged)
+        if found is None
+        else verdict_of(found, name, f"in the domain {campaign.settings.domain}"),
         headlines=_headlines(summary, failed, judged) if found is None else headlines_of(found),
         context={
             **({} if found is None else {fact.name: fact.value for fact in facts_of(found)}),
@@ -63,7 +65,7 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
             f"Every case was driven {campaign.settings.repeats} times, and is FLAKY where the drives differ; intervals are Wilson's."
             if campaign.settings.repeats > 1
             else "Every case was driven once; intervals are Wilson's, over cases.",
-            *([] if found is None else [_ESTIMATED]),
+            *([] if found is None else [ESTIMATED]),
         ),
         pictures_note=(
             "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
@@ -99,12 +101,6 @@ def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
             for case in summary.cases
         ],
     }
-
-
-_ESTIMATED = (
-    "An estimate chooses its drives, so that shares of the drives below say nothing of the domain. The interval of plain Monte Carlo holds "
-    "whatever the failures look like; those of importance sampling and splitting hold unless a whole kind of failure was never met."
-)
 
 
 def _estimate(campaign: Online | Served, run: Run) -> Estimate | None:

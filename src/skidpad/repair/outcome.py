@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING, Any
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.repair.report import finite
-from skidpad.repair.search import BEFORE, CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, Repairs, SearchSettings, Task, Trained, chosen
+from skidpad.repair.search import (
+    BEFORE,
+    CLEAN,
+    CONTROL,
+    SEEN,
+    UNSEEN_SET,
+    Candidate,
+    Rate,
+    Repairs,
+    SearchSettings,
+    Task,
+    Trained,
+    chosen,
+    write_network,
+)
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description_toml import write_atomically
-from skidpad.subjects.training.training import save_subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,11 +194,8 @@ def written(outcome: Outcome, out: Path) -> None:
 
 
 def _save(repairs: Repairs, best: Trained, out: Path) -> None:
-    description, module = repairs.task.subject.description, repairs.module_of(best)
-    if description.architecture is not None:
-        save_subject(module, replace(description, name=f"{description.name}-repaired"), out / RECOMMENDED)
-    else:
-        write_atomically(out / f"{RECOMMENDED}.safetensors", (out / best.weights).read_bytes())
+    description = repairs.task.subject.description
+    write_network(repairs.module_of(best), replace(description, name=f"{description.name}-repaired"), out / f"{RECOMMENDED}.safetensors")
 
 
 def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:

@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import cached_property, partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.kinds.limits.probes import Judge
     from skidpad.kinds.limits.rows import LimitRow
+    from skidpad.subjects.description import Description
     from skidpad.subjects.network_subject import NetworkSubject
 
 UNSEEN = ("atmosphere", "lens", "shadows")
@@ -400,7 +399,7 @@ class Repairs:
             lesson=lesson,
         )
         weights = record.with_suffix(".safetensors")
-        write_weights(module, weights)
+        write_network(module, replace(description, name=candidate.name), weights)
         found = self.validated(module, candidate, str(weights.relative_to(self.out)), fitted.best_epoch, len(fitted.curve))
         write_atomically(record, json.dumps(asdict(found), indent=2).encode())
         discard(checkpoint)
@@ -495,11 +494,12 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> None:
         )
 
 
-def write_weights(module: nn.Module, path: Path) -> str:
-    """Writes the weights of a network and returns their hash."""
-    data: bytes = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()})
-    write_atomically(path, data)
-    return sha256(data).hexdigest()
+def write_network(module: nn.Module, description: Description, weights: Path) -> None:
+    """Writes a network's weights and, where it is one of the zoo, the description beside them."""
+    if description.architecture is not None:
+        save_subject(module, description, weights)
+        return
+    write_atomically(weights, save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}))
 
 
 def _steering(subject: NetworkSubject) -> int:

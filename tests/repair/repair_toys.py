@@ -38,7 +38,14 @@ TOY = Architecture("toy", network, SPEC)
 
 def wide_network(channels: int, height_px: int, width_px: int) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(channels, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 5, 48), nn.ReLU(), nn.Linear(48, 1)
+        nn.Conv2d(channels, 16, 3, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 5, 48),
+        nn.ReLU(),
+        nn.Linear(48, 1),
     )
 
 

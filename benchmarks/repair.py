@@ -19,7 +19,19 @@ from pathlib import Path
 
 import numpy as np
 
+import skidpad as sp
+from skidpad.drives import open_drive
+from skidpad.repair.families import families
+from skidpad.repair.outcome import written
+from skidpad.repair.runs import repair_run
+from skidpad.repair.search import SearchSettings
+from skidpad.runs.folder import Run
 from skidpad.statistics.intervals import student_mean
+from skidpad.subjects.description import Crop, History, HistoryKind
+from skidpad.subjects.loading import load_network
+from skidpad.subjects.training.fitting import TrainingSettings
+from skidpad.subjects.training.training import train
+from skidpad.subjects.zoo import ARCHITECTURES
 
 FOLDS = {
     "without-air": ("atmosphere", "precipitation", "shadows", "lens"),
@@ -41,19 +53,6 @@ TESTED = (
 
 def one(args: argparse.Namespace, seed: int) -> None:
     """Trains, tests and repairs the network of one seed."""
-    import skidpad as sp
-    from skidpad.drives import open_drive
-    from skidpad.repair.families import families
-    from skidpad.repair.outcome import written
-    from skidpad.repair.runs import repair_run
-    from skidpad.repair.search import SearchSettings
-    from skidpad.runs.folder import Run
-    from skidpad.subjects.description import Crop, History, HistoryKind
-    from skidpad.subjects.loading import load_network
-    from skidpad.subjects.training.fitting import TrainingSettings
-    from skidpad.subjects.training.training import train
-    from skidpad.subjects.zoo import ARCHITECTURES
-
     begun = time.monotonic()
 
     def said(what: str) -> None:
@@ -118,7 +117,10 @@ def gathered(args: argparse.Namespace) -> None:
             rows = [row for each in mine for row in each["rows"] if row["pictures"] == name]
             if not rows:
                 continue
-            values = [np.array([row[column] if column == "before" else row[column]["estimate"] for row in rows], float) for column in ("before", "control", "repaired")]
+            values = [
+                np.array([row[column] if column == "before" else row[column]["estimate"] for row in rows], float)
+                for column in ("before", "control", "repaired")
+            ]
             change = student_mean(values[2] / values[1] - 1.0)
             cells = [f"{mean.estimate:.4f} ({mean.low:.4f} to {mean.high:.4f})" for mean in map(student_mean, values)]
             lines.append(f"| {name} | {' | '.join(cells)} | {change.estimate:+.1%} ({change.low:+.1%} to {change.high:+.1%}) |")

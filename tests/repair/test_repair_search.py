@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repair_toys import Garage, run_of, write_drive
+from repair_toys import WIDE, Garage, run_of, trained_subject, write_drive
 
 from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, UnknownNameError
 from skidpad.drives.memory import drive_from_arrays
@@ -24,19 +24,19 @@ from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.loading import load_subject
 
 QUICK = SearchSettings(
-    families=("exposure", "gamma", "black-level"),
+    families=("gamma", "black-level"),
     unseen=("atmosphere", "contrast-loss"),
-    judged=("exposure", "gamma", "fog", "haze", "contrast-loss"),
+    judged=("gamma", "contrast-loss", "haze"),
     weathers=(),
     ways=("random", "consistency"),
-    strengths=(2.0,),
+    strengths=(3.0,),
     pictures=400,
     judged_frames=4,
-    epochs=20,
-    patience=20,
-    most_cost=0.5,
-    learning_rate=5e-3,
-    batch_size=32,
+    epochs=8,
+    patience=8,
+    most_cost=1.0,
+    learning_rate=2e-3,
+    batch_size=16,
     mirror=False,
     seeds=2,
     referee=False,
@@ -112,9 +112,11 @@ def test_a_moved_camera_moves_the_label_and_cuts_the_original(garage: Garage, tm
 
 @pytest.fixture(scope="module")
 def task(garage: Garage, tmp_path_factory: pytest.TempPathFactory) -> Task:
-    drive = write_drive(tmp_path_factory.mktemp("long") / "drive", 160)
-    run = run_of(garage.toml, drive, tmp_path_factory.mktemp("long") / "run", ("exposure(ev=2)", "gamma(gamma=2)", "black-level(share=0.4)"))
-    return replace(task_of(run, garage.subject, referee=False), relation=SteersAlike(within_deg=3.0))
+    folder = tmp_path_factory.mktemp("long")
+    drive = write_drive(folder / "drive", 240)
+    subject = trained_subject(garage.train_drive, folder / "wide", architecture=WIDE)
+    run = run_of(folder / "wide.toml", drive, folder / "run", ("gamma(gamma=2)", "black-level(share=0.4)"))
+    return replace(task_of(run, subject, referee=False), relation=SteersAlike(within_deg=3.0))
 
 
 @pytest.fixture(scope="module")
@@ -142,14 +144,14 @@ def test_a_planted_fault_is_mended_also_under_families_that_no_training_saw(outc
     assert "fog" in found.unseen
 
 
-def test_everything_is_kept_and_the_recommended_one_can_be_tested(garage: Garage, outcome: tuple[Outcome, Path]) -> None:
+def test_everything_is_kept_and_the_recommended_one_can_be_tested(task: Task, outcome: tuple[Outcome, Path]) -> None:
     found, out = outcome
     stored = json.loads((out / "repair.json").read_text())
     assert stored["recommended"] == found.recommended
     assert len(list((out / "candidates").glob("*.safetensors"))) >= 1 + 2 + 1
     assert "tradeoff" in (out / "report.html").read_text()
     again = load_subject(out / "recommended.toml")
-    assert again.sha256 != garage.subject.sha256
+    assert again.sha256 != task.subject.sha256
     assert (out / "recommended.safetensors").read_bytes() == (out / "candidates" / f"{found.recommended}.safetensors").read_bytes()
     assert not list((out / "work").glob("*.checkpoint.pt"))
 
@@ -162,7 +164,7 @@ def kill_at(words: str) -> Callable[..., None]:
     return progress
 
 
-@pytest.mark.parametrize("killed", ["rendering random", "random-2-seed0, epoch 3", "consistency-2-seed0, epoch 1", "control-2-seed1"])
+@pytest.mark.parametrize("killed", ["rendering random", "random-3-seed0, epoch 3", "consistency-3-seed0, epoch 1", "control-3-seed1"])
 def test_killed_anywhere_it_goes_on_to_the_same_network(task: Task, outcome: tuple[Outcome, Path], tmp_path: Path, killed: str) -> None:
     found, whole = outcome
     out = tmp_path / "out"
@@ -192,7 +194,7 @@ def test_a_run_without_findings_is_said_and_repaired_without_them(task: Task, tm
         search(bare, tmp_path / "alone", replace(settings, ways=("findings",)))
 
 
-def test_a_network_that_learns_nothing_is_said_to(garage: Garage, task: Task, tmp_path: Path) -> None:
+def test_a_network_that_learns_nothing_is_said_to(task: Task, tmp_path: Path) -> None:
     settings = replace(QUICK, learning_rate=1e-12, ways=("random",), epochs=1, seeds=1)
     found = search(task, tmp_path / "out", settings)
     assert found.recommended == ""
@@ -202,11 +204,11 @@ def test_a_network_that_learns_nothing_is_said_to(garage: Garage, task: Task, tm
 
 
 @pytest.mark.parametrize(("factor", "word"), [(180 / np.pi, "unit=deg"), (np.pi / 180, "unit=rad")])
-def test_labels_in_a_wrong_unit_are_a_sentence(garage: Garage, task: Task, tmp_path: Path, factor: float, word: str) -> None:
+def test_labels_in_a_wrong_unit_are_a_sentence(task: Task, tmp_path: Path, factor: float, word: str) -> None:
     whole = task.drive
     frames = whole.read(range(len(whole))).frames
     drive = drive_from_arrays(frames, whole.steering_rad * factor)
-    with pytest.raises(BadDriveError, match=word.replace("?", r"\?")):
+    with pytest.raises(BadDriveError, match=word):
         search(replace(task, drive=drive), tmp_path / "out", QUICK)
 
 

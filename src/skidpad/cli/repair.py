@@ -31,12 +31,19 @@ def repair(
     out: Annotated[Path | None, typer.Option(help="A new folder: candidates, the recommended subject, figures and report.")] = None,
     source: Annotated[str, typer.Option("--from", help="limits: RUN is a run of `skidpad limits`, and --hold says what to reach.")] = "",
     hold: Annotated[str, typer.Option(help="The limit to reach, as fog.visibility_m=100; with a run of `skidpad limits`.")] = "",
-    export: Annotated[Path | None, typer.Option(help="Write mutants and labels into this new folder instead, for your own training.")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write mutants and labels into this new folder instead, for your own training.")
+    ] = None,
+    families: Annotated[
+        str, typer.Option(help="Conditions to train on, as fog,dusk; by default those that the run tried, `all` for every one.")
+    ] = "",
     unseen: Annotated[
         str, typer.Option(help="Groups or conditions that no training sees, so that it is judged by them; `none` trains on all.")
     ] = "atmosphere,lens,shadows",
     weathers: Annotated[str, typer.Option(help="Learned weathers that it is judged by; never trained on. `none` for none.")] = "night,rain",
-    ways: Annotated[str, typer.Option(help="Which repairs to try: findings, random, consistency, mix.")] = "findings,random,consistency,mix",
+    ways: Annotated[
+        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix.")
+    ] = "findings,random,consistency,mix",
     strengths: Annotated[str, typer.Option(help="Mutants for each clean picture of an epoch; every way is tried with each.")] = "1,3",
     train_share: Annotated[float, typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges.")] = 0.6,
     pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
@@ -105,6 +112,7 @@ def repair(
             json=json,
         )
         return
+    from skidpad.repair.families import families as every_family
     from skidpad.repair.outcome import written as write_outcome
     from skidpad.repair.runs import ClosedLoop, repair_run
     from skidpad.repair.search import SearchSettings
@@ -113,6 +121,7 @@ def repair(
 
     given = {"epochs": epochs, "learning_rate": learning_rate}
     settings = SearchSettings(
+        families=tuple(every_family()) if families.strip() == "all" else _listed(families),
         unseen=_listed(unseen),
         weathers=_listed(weathers),
         ways=_listed(ways),

@@ -83,7 +83,13 @@ class Families:
 
 def aimed(row_stimulus: str, severity: Severity, share: float, made: Mapping[str, Stimulus], rng: np.random.Generator) -> Recipe:
     """Draws one severity up to a share of the way, for a repair that aims at a limit."""
-    return Recipe((at_share(row_stimulus, made[row_stimulus], severity, float(rng.uniform(0.2 * share, share)), _free(made, row_stimulus, severity, rng)),))
+    return Recipe(
+        (
+            at_share(
+                row_stimulus, made[row_stimulus], severity, float(rng.uniform(0.2 * share, share)), _free(made, row_stimulus, severity, rng)
+            ),
+        )
+    )
 
 
 def _free(made: Mapping[str, Stimulus], name: str, severity: Severity, rng: np.random.Generator) -> dict[str, Value]:

@@ -55,7 +55,7 @@ class OwnStep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Diet:
-    """What one candidate is trained on. share: mutants for each clean picture of an epoch. labels, consistency: weights of the two losses."""
+    """What a candidate is trained on. share: mutants for each clean picture of an epoch. labels, consistency: weights of the losses."""
 
     share: float
     labels: float

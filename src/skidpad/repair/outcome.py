@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING, Any
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.repair.report import finite
-from skidpad.repair.search import BEFORE, CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, Repairs, SearchSettings, Task, Trained, chosen
+from skidpad.repair.search import (
+    BEFORE,
+    CLEAN,
+    CONTROL,
+    SEEN,
+    UNSEEN_SET,
+    Candidate,
+    Rate,
+    Repairs,
+    SearchSettings,
+    Task,
+    Trained,
+    chosen,
+    write_network,
+)
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description_toml import write_atomically
-from skidpad.subjects.training.training import save_subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,18 +115,22 @@ class Outcome:
         if not self.recommended:
             return (
                 "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
-                f"trained as long without mutants, at a clean error at most {self.settings.most_cost:.0%} higher. The network stays as it is."
+                f"trained as long without mutants, at a clean error at most {self.settings.most_cost:.0%} higher. The network is unchanged."
             )
         said = [f"Recommended: {self.recommended}."]
         for name, words in ((UNSEEN_SET, "conditions of families that no training saw"), (SEEN, "families that it was trained on")):
             row = self.row(name)
             if row is not None and row.cases:
-                said.append(f"On {words} it fails on {row.repaired.estimate:.1%} instead of {row.before:.1%} (control {row.control.estimate:.1%}).")
+                said.append(
+                    f"On {words} it fails on {row.repaired.estimate:.1%} instead of {row.before:.1%} (control {row.control.estimate:.1%})."
+                )
         clean = self.row(CLEAN)
         if clean is not None:
             said.append(f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f}.")
         if self.driven:
-            drives, first, after = (sum(getattr(each, name) for each in self.driven) for name in ("drives", "failures_before", "failures_after"))
+            drives, first, after = (
+                sum(getattr(each, name) for each in self.driven) for name in ("drives", "failures_before", "failures_after")
+            )
             said.append(f"In the closed loop {after} of {drives} drives fail instead of {first}.")
         if self.reached is not None:
             said.append(self.reached.said)
@@ -181,11 +198,8 @@ def written(outcome: Outcome, out: Path) -> None:
 
 
 def _save(repairs: Repairs, best: Trained, out: Path) -> None:
-    description, module = repairs.task.subject.description, repairs.module_of(best)
-    if description.architecture is not None:
-        save_subject(module, replace(description, name=f"{description.name}-repaired"), out / RECOMMENDED)
-    else:
-        write_atomically(out / f"{RECOMMENDED}.safetensors", (out / best.weights).read_bytes())
+    description = repairs.task.subject.description
+    write_network(repairs.module_of(best), replace(description, name=f"{description.name}-repaired"), out / f"{RECOMMENDED}.safetensors")
 
 
 def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
@@ -193,7 +207,12 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
     if (out / "repair.json").exists():
         raise BadSubjectError(f"{out} holds a finished repair, and none is written over; choose another --out")
     aim = "" if task.aim is None else str(task.aim)
-    begun = {"subject": task.subject.sha256, "drive": task.drive.sha256, "aim": aim, "settings": asdict(replace(settings, device="", threads=1))}
+    begun = {
+        "subject": task.subject.sha256,
+        "drive": task.drive.sha256,
+        "aim": aim,
+        "settings": asdict(replace(settings, device="", threads=1)),
+    }
     text = json.dumps(begun, indent=2)
     path = out / "begun.json"
     if path.exists() and path.read_text() != text:

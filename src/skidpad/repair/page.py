@@ -37,8 +37,8 @@ def repair_page(outcome: Outcome) -> Page:
         ),
         remarks=(*outcome.notes, *((outcome.reached.said,) if outcome.reached is not None else ())),
         notes=(
-            "A failure is a mutant that the referee keeps and that breaks the relation of the run; frames that the first network gets wrong "
-            "as they are count for no network.",
+            "A failure is a mutant that the referee keeps and that breaks the relation of the run.",
+            "Frames that the first network gets wrong as they are count for no network.",
             "The control is trained from the same weights for as many steps without mutants. Intervals are Student's t over seeds, 95 %.",
         ),
         lead_charts=(tradeoff_chart(outcome),),

@@ -178,9 +178,7 @@ def _joined(parts: Sequence[Mapping[str, np.ndarray]], spec: InputSpec, recipes:
 
     def side(name: str) -> Labelled:
         made = [
-            Labelled(
-                torch.from_numpy(part[f"{name}.pictures"]), part[f"{name}.labels"], None if single else part[f"{name}.windows"]
-            )
+            Labelled(torch.from_numpy(part[f"{name}.pictures"]), part[f"{name}.labels"], None if single else part[f"{name}.windows"])
             for part in whole
         ]
         if not made:

@@ -132,6 +132,7 @@ class RepairReport:
 
 
 def finite(value: object) -> object:
+    """Returns plain values with None for every number that is not finite, which JSON does not have."""
     if isinstance(value, Mapping):
         return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

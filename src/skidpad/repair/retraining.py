@@ -19,15 +19,13 @@ from skidpad.repair.mutants import Pool, campaign_of, gather
 from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
 from skidpad.repair.settings import RepairSettings, Split
 from skidpad.subjects.description_toml import discard
-from skidpad.subjects.network import steering_answer
-from skidpad.subjects.preprocess import Preprocessor
 from skidpad.subjects.training.data import Labelled, collect
 from skidpad.subjects.training.fitting import FitReport, answers_rad, copied, fit
 from skidpad.subjects.training.training import beside, save_subject
 from skidpad.subjects.zoo import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from skidpad.core.images import BoolArray, FloatArray
+    from skidpad.core.images import BoolArray
     from skidpad.drives.drive import Drive
     from skidpad.runs.folder import Run
     from skidpad.subjects.description import Description

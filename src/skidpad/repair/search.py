@@ -1,4 +1,4 @@
-"""The repair that helps most at the least cost: candidates trained side by side, chosen on a stretch of the drive that none was trained on."""
+"""The repair that helps most at the least cost: candidates trained alike, and chosen on a stretch of the drive that none saw."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import cached_property, partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.kinds.limits.probes import Judge
     from skidpad.kinds.limits.rows import LimitRow
+    from skidpad.subjects.description import Description
     from skidpad.subjects.network_subject import NetworkSubject
 
 UNSEEN = ("atmosphere", "lens", "shadows")
@@ -90,11 +89,11 @@ class Way(Enum):
 class SearchSettings:
     """One search for a repair.
 
-    families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged:
-    conditions that it is judged by; empty: all of them, seen or not. weathers: learned ones that it is judged by. train_share: of the drive by time; the last validation_share of that chooses, the rest of the drive judges.
-    ways, strengths: each way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture.
-    pictures: mutants of the pool, about. judged_frames: frames under each severity that judges. most_cost: the share by which the clean
-    error may rise. seeds: how often the recommended one and the control are trained in all.
+    families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged: conditions
+    that judge; empty: all, seen or not. weathers: learned ones that judge. train_share: of the drive by time; the last validation_share
+    of that chooses, the rest of the drive judges. ways, strengths: each way with each strength is a candidate; a strength is how many
+    mutants an epoch takes for each clean picture. pictures: mutants of the pool, about. judged_frames: frames under each severity that
+    judges. most_cost: the share by which the clean error may rise. seeds: how often the recommended one and the control are trained.
     """
 
     families: tuple[str, ...] = ()
@@ -352,7 +351,9 @@ class Repairs:
                 "so that the way `findings` was left out"
             )
             if not ways:
-                raise BadParametersError(f"{said}; nothing is left to train on: use --ways random,consistency or a run that found something")
+                raise BadParametersError(
+                    f"{said}; nothing is left to train on: use --ways random,consistency or a run that found something"
+                )
             self.notes.append(said)
         return [Candidate(way, strength, self.settings.seed) for way in ways for strength in self.settings.strengths]
 
@@ -400,7 +401,7 @@ class Repairs:
             lesson=lesson,
         )
         weights = record.with_suffix(".safetensors")
-        write_weights(module, weights)
+        write_network(module, replace(description, name=candidate.name), weights)
         found = self.validated(module, candidate, str(weights.relative_to(self.out)), fitted.best_epoch, len(fitted.curve))
         write_atomically(record, json.dumps(asdict(found), indent=2).encode())
         discard(checkpoint)
@@ -480,7 +481,9 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> None:
         raise BadSubjectError(f"{subject.description.name!r} has no finite steering on some unchanged frames; see `skidpad inspect`")
     wide, said = (float(np.quantile(np.abs(each - np.median(each)), 0.9)) for each in (labels, answers))
     if wide == 0.0:
-        raise BadDriveError(f"every label of the frames to train on is {labels[0]:g} rad, so that there is nothing to learn; check the drive")
+        raise BadDriveError(
+            f"every label of the frames to train on is {labels[0]:g} rad, so that there is nothing to learn; check the drive"
+        )
     ratio = wide / max(said, 1e-9)
     follows = said > 0.0 and float(np.corrcoef(labels, answers)[0, 1]) > _FOLLOWS
     if float(np.quantile(np.abs(labels), 0.9)) > _MOST_RAD or (follows and not _LOWEST <= ratio <= _HIGHEST):
@@ -495,11 +498,12 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> None:
         )
 
 
-def write_weights(module: nn.Module, path: Path) -> str:
-    """Writes the weights of a network and returns their hash."""
-    data: bytes = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()})
-    write_atomically(path, data)
-    return sha256(data).hexdigest()
+def write_network(module: nn.Module, description: Description, weights: Path) -> None:
+    """Writes a network's weights and, where it is one of the zoo, the description beside them."""
+    if description.architecture is not None:
+        save_subject(module, description, weights)
+        return
+    write_atomically(weights, save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}))
 
 
 def _steering(subject: NetworkSubject) -> int:
@@ -524,5 +528,3 @@ def _named(name: str, progress: Progress) -> Progress:
         progress(done, total, f"{name}, {note}")
 
     return report
-
-

@@ -43,7 +43,7 @@ def task_of(
     loss: Loss | None = None,
     step: OwnStep | None = None,
 ) -> Task:
-    """Reads a run. hold: a limit to aim at, as fog.visibility_m=100, of a run of `skidpad limits`. source: `limits` where RUN must be one."""
+    """Reads a run. hold: a limit to aim at, as fog.visibility_m=100, of a run of `skidpad limits`. source: `limits` if it must be one."""
     kind = str(run.config.get("campaign"))
     if kind not in KINDS:
         raise BadRunError(f"{run.path} holds a campaign {kind!r}; a repair takes runs of `skidpad test` and of `skidpad limits`")
@@ -57,7 +57,9 @@ def task_of(
     if not isinstance(campaign, DeepTest | Limits):
         raise BadRunError(f"{run.path} holds a campaign {kind!r}, which a repair cannot read")
     if campaign.settings.output != STEERING:
-        raise BadRunError(f"{run.path} judges the output {campaign.settings.output!r}; a repair trains steering, for which drives have labels")
+        raise BadRunError(
+            f"{run.path} judges the output {campaign.settings.output!r}; a repair trains steering, for which drives have labels"
+        )
     drive = unchanged_drive(run, campaign.settings.drive)
     aim = Aim(*read_hold(hold, campaign.rows)) if isinstance(campaign, Limits) else None
     return Task(

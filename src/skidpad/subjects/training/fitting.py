@@ -104,7 +104,7 @@ class Lesson:
         return nn.functional.mse_loss(asking.answers(chosen, mirrored), asking.labels(chosen, mirrored))
 
     def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - for other lessons
-        """Returns how bad the answers to the validation are. first_rad: those of the weights that a stage began with, where they are kept."""
+        """Returns how bad the answers to the validation are. first_rad: those of the weights that a stage began with, if it keeps them."""
         return float(np.mean((answers_rad - labels_rad) ** 2))
 
 

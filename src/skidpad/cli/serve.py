@@ -11,6 +11,8 @@ from skidpad.cli.subjects import Json
 from skidpad.cli.trust import may_trust
 from skidpad.page.terminal import tell
 
+COMPETITION = "sdc-competition"
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the application."""
@@ -18,8 +20,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def serve(
-    simulator: Annotated[str, typer.Option("--as", metavar="udacity|donkey", help="Which simulator to play.")],
-    port: Annotated[int, typer.Option(help="Where the client is met; 0 is the simulator's own port, 4567 or 9091.")] = 0,
+    simulator: Annotated[
+        str, typer.Option("--as", metavar="udacity|donkey|sdc-competition", help="Which simulator to play, or which tool to be.")
+    ],
+    port: Annotated[int, typer.Option(help="Where the client is met; 0 is the usual one, 4567, 9091 or 4545.")] = 0,
     host: Annotated[
         str, typer.Option(help="Where the client is met. Only programs of this machine are, unless you name another address.")
     ] = "127.0.0.1",
@@ -40,11 +44,14 @@ def serve(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Play the Udacity or the Donkey simulator for an unmodified client, and judge how it drives through scenarios."""
+    """Play the Udacity or the Donkey simulator for an unmodified client, and judge how it drives; or order a competition's tests."""
     from skidpad.core.errors import SkidpadError, UnknownNameError
     from skidpad.kinds.drives.served.settings import ServedSettings
     from skidpad.worlds.serve.simulators import SIMULATORS
 
+    if simulator == COMPETITION:
+        _prioritise(host, port)
+        return
     if simulator not in SIMULATORS:
         raise UnknownNameError.among("simulator", simulator, SIMULATORS)
     if connect and simulator != "donkey":
@@ -74,3 +81,14 @@ def serve(
     else:
         tell(f"Playing the {simulator} simulator at {where}; start {played.client} once the run has begun.")
     run_campaign(settings, out or next_free(Path("runs"), f"serve-{simulator}"), json)
+
+
+def _prioritise(host: str, port: int) -> None:
+    """Orders tests for whoever asks, until it is interrupted."""
+    from threading import Event
+
+    from skidpad.kinds.competition import PORT, serving
+
+    with serving(host, port or PORT) as bound:
+        tell(f"Ordering tests of the self-driving-car test prioritisation competition at {host}:{bound}; end it with Ctrl-C.")
+        Event().wait()

@@ -10,7 +10,7 @@ import numpy as np
 from skidpad.core.stimuli import Recipe
 from skidpad.page.model import Table
 from skidpad.page.wording import counted, plain
-from skidpad.statistics.rules import Cases, Ruled, Trait, learn_rules
+from skidpad.statistics.rules import Cases, Ruled, Trait, learn_rules, percent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,8 @@ def _worded(stimulus: str, name: str) -> tuple[str, str]:
     """Words a parameter and its unit: `visibility_m` of fog is the visibility of fog, in m."""
     ending = max((each for each in _UNITS if name.endswith(f"_{each}")), key=len, default="")
     said, unit = _WHOLE.get(name, (name.removesuffix(f"_{ending}") if ending else name, _UNITS.get(ending, "")))
-    return f"the {said.replace('_', ' ')} of {stimulus}", unit
+    said = said.replace("_", " ")
+    return stimulus if said in stimulus.split("-") else f"the {said} of {stimulus}", unit
 
 
 def rules_table(cases: Cases) -> Table:
@@ -92,9 +93,9 @@ def rules_table(cases: Cases) -> Table:
     rows = tuple(
         (
             plain(rule.where, 300),
-            f"{100 * rule.kept_apart.rate:.0f} %",
+            percent_of(rule.kept_apart),
             str(rule.kept_apart),
-            f"{100 * rule.rest.rate:.0f} %",
+            percent_of(rule.rest),
             str(rule.rest),
         )
         for rule in ruled.rules

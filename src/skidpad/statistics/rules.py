@@ -105,7 +105,9 @@ class Rule:
         return " and ".join(condition.words for condition in self.conditions)
 
     def __str__(self) -> str:
-        return f"fails in {_percent(self.kept_apart)} where {self.where} ({self.kept_apart}), else in {_percent(self.rest)} ({self.rest})"
+        return (
+            f"fails in {percent_of(self.kept_apart)} where {self.where} ({self.kept_apart}), else in {percent_of(self.rest)} ({self.rest})"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,8 +120,12 @@ class Ruled:
     counted_on: int
 
 
-def _percent(counted: Counted) -> str:
-    return f"{100 * counted.rate:.0f} %" if counted.cases else "none"
+def percent_of(counted: Counted) -> str:
+    """Words a share: two digits below ten percent, since 33 of 8,528 are not none."""
+    if not counted.cases:
+        return "none"
+    share = 100 * counted.rate
+    return f"{share:.2g} %" if 0 < share < 10 else f"{share:.0f} %"
 
 
 def learn_rules(cases: Cases, alpha: float = 0.05) -> Ruled:

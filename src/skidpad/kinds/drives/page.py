@@ -105,8 +105,8 @@ def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
 
 def _estimate(campaign: Online | Served, run: Run) -> Estimate | None:
     """Returns what an estimate found; None for runs that made none, as those of a client are."""
-    estimate = getattr(campaign, "estimate", None)
-    return estimate.read(run) if estimate is not None and getattr(campaign.settings, "estimate", False) else None
+    found: Estimate | None = campaign.estimate.read(run) if getattr(campaign.settings, "estimate", "") else None  # type: ignore[union-attr]  # a client's settings have none
+    return found
 
 
 def _rate(found: Interval) -> dict[str, float]:

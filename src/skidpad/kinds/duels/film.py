@@ -195,7 +195,7 @@ def _ticker(root: ET.Element, film: Film, whole_s: float) -> None:
             add(line, "rect", x=x, y=7.0, width=12.0, height=12.0, rx=3.0, fill=COLOURS[side])
             speed_mps, action = float(film.trace.states[frame, side, SPEED]), "" if last else film.action(side, frame)
             words = f"{vehicle_name(side)} {speed_mps:.1f} m/s {action}".rstrip()
-            add(line, "text", words, x=x + 20.0, y=18.0, font_size="16")
+            add(line, "text", words, x=x + 20.0, y=18.0, font_size="16" if len(film.vehicles) == 2 else "14")
 
 
 def _road(view: ET.Element, film: Film, scale: float, stretch_m: tuple[float, float], offset: float) -> None:
@@ -233,7 +233,7 @@ def _car(group: ET.Element, side: int, scale: float, colour: str) -> ET.Element:
     add(
         group,
         "text",
-        vehicle_name(side),
+        vehicle_name(side).removeprefix("front "),
         class_="car-name",
         x=-length * 0.1,
         y=0.36 * size,

@@ -1,24 +1,26 @@
 """Several front vehicles at once: joint actions, who is seen, what ends an episode, one network for all, against plain Python."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from skidpad.core.errors import BadParametersError, BadSubjectError
-from skidpad.highway.avoidability import NEVER, can_overtake, first_break, last_escapes
+from skidpad.highway.avoidability import NEVER, EscapeSettings, can_overtake, first_break, last_escapes
 from skidpad.highway.backend import EngineBackend, Start
 from skidpad.highway.dense import Shape
 from skidpad.highway.dqn import WRITTEN, DqnSettings, update
 from skidpad.highway.dqn import draw as draw_batch
 from skidpad.highway.dqn import remember as remember_step
-from skidpad.highway.engine import reset, start_fields, step
+from skidpad.highway.engine import new_state, place, reset, start_fields, step
 from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences
 from skidpad.highway.layout import (
     ACTIONS,
     CRASH,
     CRASHED,
     RUNNING,
+    STRUCK,
     TARGET_LANE,
     TIMEOUT,
     Action,
@@ -125,20 +127,20 @@ def in_plain_python(game, trainee, sparring_actions, episodes: int) -> None:
         while code == RUNNING:
             net = LearnedPolicy(Side.FRONT, "", Shape(size, *SMALL.hidden, ACTIONS), trainee.learner.online)
             before, chosen = np.zeros((learners, trainee.then.shape[1]), np.float32), []
-            for place in range(learners):
-                observe(params, trainee.state, 1 + place, before[place])
-                action = int(net.act(before[place : place + 1, :size])[0])
+            for each in range(learners):
+                observe(params, trainee.state, 1 + each, before[each])
+                action = int(net.act(before[each : each + 1, :size])[0])
                 epsilon = game.exploration.end + (game.exploration.start - game.exploration.end) * np.exp(-total / game.exploration.steps)
                 if uniform(np.uint64(key), counter) < epsilon:
                     action = int(whole(np.uint64(key), counter + 1, ACTIONS))
                 counter += 2
                 chosen.append(action)
-            joint = sum(action * ACTIONS**place for place, action in enumerate(chosen))
+            joint = sum(action * ACTIONS**each for each, action in enumerate(chosen))
             code = step(params, trainee.state, sparring_actions, joint)
-            for place, action in enumerate(chosen):
-                reward = pay(game.reward, params.lanes, trainee.state, 1 + place, code == CRASH, trainee.earned[place])
-                observe(params, trainee.state, 1 + place, trainee.then[place])
-                remember_step(trainee.replay, before[place], action, reward, trainee.then[place], float(code in {RUNNING, TIMEOUT}))
+            for each, action in enumerate(chosen):
+                reward = pay(game.reward, params.lanes, trainee.state, 1 + each, code == CRASH, trainee.earned[each])
+                observe(params, trainee.state, 1 + each, trainee.then[each])
+                remember_step(trainee.replay, before[each], action, reward, trainee.then[each], float(code in {RUNNING, TIMEOUT}))
                 if trainee.replay.counts[WRITTEN] >= len(trainee.rows):
                     counter = draw_batch(trainee.replay, np.uint64(key), counter, trainee.rows, trainee.batch)
                     update(trainee.learner, game.rates, trainee.batch, ACTIONS)
@@ -218,3 +220,33 @@ def test_several_adversaries_train_to_the_same_bits_and_more_than_three_are_refu
     assert np.array_equal(first.curve.returns, again.curve.returns)
     with pytest.raises(BadParametersError, match="at most 3"):
         replace(RELEASED, fronts=4)
+
+
+def last_escape_of_all(scenario: Scenario, start: np.ndarray, ego: list[int], front: list[int], follow_on: int) -> int:
+    """The last step from which one of all sequences avoids the crash, by trying them all."""
+    params, idle = scenario.compiled(), everyone(scenario.compiled(), int(Action.IDLE))
+    horizon = [*front, *[idle] * follow_on]
+    for index in range(len(ego) - 1, -1, -1):
+        for sequence in product(range(ACTIONS), repeat=len(horizon) - index):
+            state, code = new_state(params.vehicles), RUNNING
+            place(params, start, state)
+            for action, joint in zip([*ego[:index], *sequence], horizon, strict=True):
+                code = step(params, state, action, joint)
+                if code != RUNNING:
+                    break
+            if code != CRASH and state[0, STRUCK] == 0.0:
+                return index
+    return NEVER
+
+
+def test_the_last_chance_among_two_is_that_of_all_sequences() -> None:
+    two = replace(RELEASED, name="two", simulation_hz=5, spacing=(0.3, 0.6)).crowded(2)
+    driven = evaluate(two, ConstantActions(Action.FASTER), AggressiveActions(), 30, 2)
+    rows = [row for row in np.flatnonzero(driven.outcomes == CRASH) if driven.steps[row] <= 4][:6]
+    assert len(rows) >= 3
+    actions = driven.ego_actions[rows].astype(np.int64), driven.front_actions[rows].astype(np.int64)
+    found = last_escapes(two, driven.starts[rows], *actions, driven.steps[rows], EscapeSettings(follow_on_steps=1))
+    for row, last in zip(rows, found.tolist(), strict=True):
+        steps = driven.steps[row]
+        done = driven.ego_actions[row, :steps].tolist(), driven.front_actions[row, :steps].tolist()
+        assert last == last_escape_of_all(two, driven.starts[row], *done, 1)

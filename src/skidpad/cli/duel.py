@@ -17,7 +17,7 @@ TRAIN_EPISODES, SCENE_TRAIN_EPISODES = 2000, 100
 TEST_EPISODES, SCENE_TEST_EPISODES = 2000, 50
 CROSS_EPISODES, SCENE_CROSS_EPISODES = 500, 20
 SEARCH_EPISODES = 50
-CRASH_COST = "10"
+CRASH_COST = "5"
 SCENE_VALIDATION_EPISODES = 10
 """A scene of highway-env takes a thousand times as long as the engine, so its budgets are small."""
 
@@ -283,7 +283,7 @@ def _budgets(env: str, train_episodes: int | None, test_episodes: int | None) ->
     trainings = (SCENE_TRAIN_EPISODES if is_scene else TRAIN_EPISODES) if train_episodes is None else train_episodes
     budgets = {
         "train_episodes": trainings,
-        "round_episodes": 3 * trainings,
+        "round_episodes": 4 * trainings,
         "test_episodes": tests,
         "cross_episodes": min(tests, SCENE_CROSS_EPISODES if is_scene else CROSS_EPISODES),
         "search_episodes": min(tests, SEARCH_EPISODES),

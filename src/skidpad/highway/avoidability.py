@@ -24,6 +24,7 @@ from skidpad.highway.layout import (
     OVERTAKEN,
     RUNNING,
     SPEED,
+    STEPS,
     STRUCK,
     TARGET_LANE,
     TARGET_SPEED,
@@ -193,15 +194,48 @@ class EscapeSettings:
     """Policy steps after the recorded crash that must pass without one, the front keeping lane and speed: delayed is not avoided."""
     max_tries: int = 5_000_000
     """Policy steps tried for one crash before it is left undecided."""
+    max_tries_among_several: int = 100_000
+    """The same with several front vehicles, where wrecks can leave no way out for long."""
 
     def __post_init__(self) -> None:
-        if self.follow_on_steps < 0 or self.max_tries < 1:
+        if self.follow_on_steps < 0 or min(self.max_tries, self.max_tries_among_several) < 1:
             raise BadParametersError(f"an escape needs follow_on_steps of at least 0 and max_tries of at least 1; got {self}")
 
 
+_GRID = 4.0
+"""Egos within 1 / 4 m, m/s and 1 / 40 rad of each other at the same time come to the same end, near enough."""
+_TABLE = 1 << 17
+_STRIDE = np.int64(-7046029254386353131)
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def _escape(params: Params, state: FloatArray, front_actions: IntArray, follow_on: int, budget: IntArray) -> int:
-    """Searches from `state` on, (vehicles, FIELDS), against the fronts' remaining actions; `budget` (1,) counts down."""
+def _is_refuted(state: FloatArray, dead: IntArray) -> bool:
+    """Tells whether about the same ego was searched at the same time, and notes it in `dead`, an open table of hashes.
+
+    The front vehicles do what they did, so all that differs is the ego.
+    """
+    ego = state[EGO]
+    key = np.int64(ego[STEPS])
+    for part in (ego[X] * _GRID, ego[Y] * _GRID, ego[HEADING] * 10.0 * _GRID, ego[SPEED] * _GRID, ego[TARGET_LANE], ego[TARGET_SPEED]):
+        key = (key ^ np.int64(np.rint(part))) * _STRIDE
+        key ^= key >> 29
+    place = key & (_TABLE - 1)
+    for _ in range(64):
+        if dead[place] == key:
+            return True
+        if dead[place] == 0:
+            dead[place] = key
+            return False
+        place = (place + 1) & (_TABLE - 1)
+    return False
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _escape(params: Params, state: FloatArray, front_actions: IntArray, follow_on: int, budget: IntArray, dead: IntArray) -> int:
+    """Searches from `state` on, (vehicles, FIELDS), against the fronts' remaining actions; `budget` (1,) counts down.
+
+    With several front vehicles, egos that come about together are followed once.
+    """
     depth_end = len(front_actions) + follow_on
     states, idle = np.empty((depth_end + 1, params.vehicles, FIELDS)), everyone(params, _IDLE)
     tried = np.zeros(depth_end + 1, np.int64)
@@ -234,6 +268,8 @@ def _escape(params: Params, state: FloatArray, front_actions: IntArray, follow_o
             continue
         if outcome != RUNNING or depth + 1 == depth_end:
             return _ESCAPES
+        if params.vehicles > VEHICLES and not params.front_is_idm and _is_refuted(child, dead):
+            continue
         depth += 1
         tried[depth] = 0
     return _CRASHES
@@ -249,8 +285,9 @@ def _last_escape(params: Params, start: FloatArray, ego_actions: IntArray, front
         states[index + 1] = states[index]
         step(params, states[index + 1], ego_actions[index], front_actions[index])
     budget = np.array([max_tries])
+    dead = np.zeros(_TABLE if params.vehicles > VEHICLES else 1, np.int64)  # what leads to the crash later does so from earlier on, too
     for index in range(steps - 1, -1, -1):
-        answer = _escape(params, states[index], front_actions[index:], follow_on, budget)
+        answer = _escape(params, states[index], front_actions[index:], follow_on, budget, dead)
         if answer == _ESCAPES:
             return index
         if answer == _GAVE_UP:
@@ -299,7 +336,8 @@ def last_escapes(
     if count:
         beginnings = np.ascontiguousarray(starts, np.float64)
         lasts = np.ascontiguousarray(lengths, np.int64)
-        _last_escapes(scenario.compiled(), beginnings, ego, front, lasts, rules.follow_on_steps, rules.max_tries, out)
+        tries = rules.max_tries if scenario.fronts == 1 else rules.max_tries_among_several
+        _last_escapes(scenario.compiled(), beginnings, ego, front, lasts, rules.follow_on_steps, tries, out)
     return out
 
 

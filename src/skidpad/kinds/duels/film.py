@@ -164,14 +164,16 @@ def _caption(panel: ET.Element, film: Film, frame: int, height: float) -> None:
     else:
         note, kind = f"gap {max(gap_m, 0.0):.1f} m", "muted"
     add(panel, "text", note, x=0.0, y=middle + 15.0, font_size="13", class_=kind)
+    is_pair = len(film.vehicles) == 2
+    line_px, size = (22.0, "13") if is_pair else (15.5, "11")
     for side in film.vehicles:
-        y = middle - 9.0 + 22.0 * side - 11.0 * (len(film.vehicles) - 2)
+        y = middle + 2.0 + line_px * (side - (len(film.vehicles) - 1) / 2.0)
         left = WIDTH - _SIDE + 14.0
         add(panel, "rect", x=left, y=y - 9.0, width=11.0, height=11.0, rx=3.0, fill=COLOURS[side])
         words = f"{vehicle_name(side)} {float(states[side, SPEED]):.1f} m/s"
-        add(panel, "text", words, x=left + 18.0, y=y + 1.0, font_size="13")
+        add(panel, "text", words, x=left + 18.0, y=y + 1.0, font_size=size)
         action = film.action(side, frame) if frame != film.trace.impact_frame else ""
-        add(panel, "text", action, x=WIDTH - 2.0, y=y + 1.0, font_size="13", class_="muted", text_anchor="end")
+        add(panel, "text", action, x=WIDTH - 2.0, y=y + 1.0, font_size=size, class_="muted", text_anchor="end")
 
 
 def _ticker(root: ET.Element, film: Film, whole_s: float) -> None:
@@ -193,7 +195,7 @@ def _ticker(root: ET.Element, film: Film, whole_s: float) -> None:
             add(line, "rect", x=x, y=7.0, width=12.0, height=12.0, rx=3.0, fill=COLOURS[side])
             speed_mps, action = float(film.trace.states[frame, side, SPEED]), "" if last else film.action(side, frame)
             words = f"{vehicle_name(side)} {speed_mps:.1f} m/s {action}".rstrip()
-            add(line, "text", words, x=x + 20.0, y=18.0, font_size="16")
+            add(line, "text", words, x=x + 20.0, y=18.0, font_size="16" if len(film.vehicles) == 2 else "14")
 
 
 def _road(view: ET.Element, film: Film, scale: float, stretch_m: tuple[float, float], offset: float) -> None:
@@ -231,7 +233,7 @@ def _car(group: ET.Element, side: int, scale: float, colour: str) -> ET.Element:
     add(
         group,
         "text",
-        vehicle_name(side),
+        vehicle_name(side).removeprefix("front "),
         class_="car-name",
         x=-length * 0.1,
         y=0.36 * size,

@@ -64,8 +64,8 @@ class DuelSettings(CampaignSettings):
     keep_episodes: Natural = 2000
     rounds: Natural = 0
     pool_rewards: tuple[str, ...] = ("released", "sound", "paper")
-    round_episodes: Count = 6000
-    crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (10.0,)
+    round_episodes: Count = 8000
+    crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (5.0,)
     adversaries_at_once: Annotated[int, Within(least=1, most=MAX_FRONTS)] = 1
     estimate: Annotated[str, OneOf("method of estimating", ("", *(method.value for method in Method)))] = ""
     against: tuple[str, ...] = ()

@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--cars", default="", help="how many cars side by side; several with commas")
     given = parser.parse_args()
     steps, rounds = (4, 1) if given.quick else (200, given.rounds)
-    fleets = [int(number) for number in (given.cars or ("16" if given.device == "cpu" else "16,256,1024,4096")).split(",")]
+    fleets = [int(number) for number in (given.cars or ("16" if given.device == "cpu" else "16,256,1024")).split(",")]
     entries: list[Entry] = []
     if find_spec("gymnasium") is not None:
         import gymnasium  # noqa: PLC0415 - not needed for a vector alone

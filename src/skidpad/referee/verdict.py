@@ -211,8 +211,8 @@ def _of_all(each: Verdicts, views: int) -> Verdicts:
     overlap, likeness = (np.fmin.reduce(values.reshape(-1, views), axis=1) for values in (each.overlap, each.likeness))
     reasons: list[Reason] = []
     for first in range(0, len(each), views):
-        told = [reason for reason in each.reasons[first : first + views] if reason is not Reason.NO_ROAD] or [Reason.NO_ROAD]
-        reasons.append(min(told, key=lambda reason: (Word.REFUSED, Word.UNCLEAR, Word.KEPT).index(reason.word)))
+        told: list[Reason] = [reason for reason in each.reasons[first : first + views] if reason != Reason.NO_ROAD]
+        reasons.append(min(told or [Reason.NO_ROAD], key=lambda reason: (Word.REFUSED, Word.UNCLEAR, Word.KEPT).index(reason.word)))
     return Verdicts(tuple(reasons), overlap, likeness)
 
 

@@ -74,7 +74,8 @@ class Preprocessor:
             return self._shrunk(frames)
         if frames.shape[2] % views:
             raise BadSubjectError(f"{frames.shape[2]} columns do not hold {views} cameras side by side; open the drive with all of them")
-        small = self._shrunk(split_views(frames, views)).unflatten(0, (len(frames), views))
+        small = self._shrunk(split_views(frames, views))
+        small = small.reshape(len(frames), views, *small.shape[1:])
         if self.spec.cameras is not None and self.spec.cameras.join is Join.WIDTH:
             return small.transpose(1, 2).flatten(2, 3)
         return small.permute(0, 2, 3, 1, 4).flatten(3)

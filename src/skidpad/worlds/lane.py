@@ -93,6 +93,7 @@ class LaneBatch:
         self._scenes: list[Scene | None] = [None] * len(self.scenarios)
         self._casters: list[RayCaster | None] = [None] * len(self.scenarios)
         self._obstacles: list[Obstacles | None] = [None] * len(self.scenarios)
+        self._pool_lanes: Lanes | None = None
         self._gpu: GpuRayCaster | None = None
         self._lasts = np.array([steps_of(scenario) for scenario in self.scenarios])
 
@@ -126,9 +127,11 @@ class LaneBatch:
         self.episodes[rows] += 1
         for row in rows.tolist():
             self.chosen[row] = child_rng(self.seeds[row], "lane", int(self.episodes[row])).integers(len(self.scenarios))
-        scenes = [self._scene(number) for number in self.chosen.tolist()]
-        self._lanes = Lanes.of([scene.road for scene in scenes], [scene.section for scene in scenes])
-        fresh = self._started(scenes)
+        if self._pool_lanes is None:
+            scenes = [self._scene(number) for number in range(len(self.scenarios))]
+            self._pool_lanes = Lanes.of([scene.road for scene in scenes], [scene.section for scene in scenes])
+        self._lanes = self._pool_lanes.on(self.chosen)
+        fresh = self._started([self._scene(number) for number in self.chosen.tolist()])
         self._motion = fresh if len(rows) == self.count else _merged(self._motion, fresh, places)
         self.steps[rows] = 0
         self.terminated[rows] = self.truncated[rows] = self.collided[rows] = False
@@ -146,8 +149,9 @@ class LaneBatch:
         self.steps += 1
         poses = self._motion.state.poses
         self._here = self._lanes.project(poses[:, :2])
-        for place, number in enumerate(self.chosen.tolist()):
-            self.collided[place] |= self._touching(number).touched(poses[place : place + 1], int(self.steps[place]))[0]
+        for number in set(self.chosen.tolist()):
+            egos = np.flatnonzero(self.chosen == number)
+            self.collided[egos] |= self._touching(number).touched_at(poses[egos], self.steps[egos])
         away = np.abs(self._here.lateral_m) / DEPARTED_M
         self.terminated = (away >= 1.0) | self.collided
         self.truncated = ~self.terminated & (self.steps >= self._lasts[self.chosen])

@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_refused() -> None:
         DuelEnv(PRETRAINING, Side.FRONT, Idm(), sound_reward())
     with pytest.raises(BadParametersError, match="at least 1; got 0"):
         DuelVectorEnv(FAST, Side.EGO, FASTER, driving_reward(), 0)
-    with pytest.raises(BadParametersError, match="both sides are played"):
+    with pytest.raises(BadParametersError, match="all vehicles are played"):
         DuelParallelEnv(PRETRAINING, driving_reward(), sound_reward())
     with pytest.raises(BadSubjectError, match="trained to drive the front"):
         DuelEnv(FAST, Side.FRONT, network(Side.FRONT), sound_reward())

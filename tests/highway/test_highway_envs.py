@@ -68,7 +68,7 @@ def test_several_front_vehicles_are_agents_of_their_own_in_parallel_and_one_driv
     assert rewards["front"] > rewards["front 3"]  # the slower one pays more for every step
     assert after["front 2"].shape == (4 * width,)
     ego = DuelEnv(crowd, Side.EGO, RandomActions(), driving_reward())
-    assert played(ego, 4, seed=1)[2] in {"crash", "timeout"}
+    assert played(ego, 4, seed=1)[2] == "overtaken"  # the three crash with each other, and the slowest ego passes their wrecks
     with pytest.raises(BadParametersError, match="DuelParallelEnv"):
         DuelEnv(crowd, Side.FRONT, FASTER, sound_reward())
 
@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_refused() -> None:
         DuelEnv(PRETRAINING, Side.FRONT, Idm(), sound_reward())
     with pytest.raises(BadParametersError, match="at least 1; got 0"):
         DuelVectorEnv(FAST, Side.EGO, FASTER, driving_reward(), 0)
-    with pytest.raises(BadParametersError, match="both sides are played"):
+    with pytest.raises(BadParametersError, match="all vehicles are played"):
         DuelParallelEnv(PRETRAINING, driving_reward(), sound_reward())
     with pytest.raises(BadSubjectError, match="trained to drive the front"):
         DuelEnv(FAST, Side.FRONT, network(Side.FRONT), sound_reward())

@@ -86,7 +86,7 @@ def test_returns_are_the_sums_of_the_rewards_of_the_steps(reward: object) -> Non
         states = driven.trajectory(row)[1:]
         is_crash = [index == len(states) - 1 and driven.outcomes[row] == CRASH for index in range(len(states))]
         expected.append(sum(pay(reward.compiled(), 2, state, side, crash, memory) for state, crash in zip(states, is_crash, strict=True)))
-    np.testing.assert_allclose(driven.returns(reward, side, given_memory), expected)
+    np.testing.assert_allclose(driven.returns(reward, side, given_memory[np.newaxis]), expected)
     assert (given_memory == 2.0).all()
 
 

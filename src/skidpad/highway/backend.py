@@ -53,7 +53,8 @@ class Start:
     def from_array(cls, values: FloatArray) -> Self:
         """Reads an array of shape (start_fields,)."""
         ego_lane, ego_x, ego_speed, front_lane, front_x, front_speed, exponent = values[:START_FIELDS].tolist()
-        further = tuple(map(tuple, values[START_FIELDS:].reshape(-1, START_EACH_FURTHER).tolist()))
+        rows = values[START_FIELDS:].reshape(-1, START_EACH_FURTHER).tolist()
+        further = tuple((lane, x_m, mps, sharpness) for lane, x_m, mps, sharpness in rows)
         return cls(int(ego_lane), ego_x, ego_speed, int(front_lane), front_x, front_speed, exponent, further)
 
     def to_array(self) -> FloatArray:

@@ -148,4 +148,5 @@ def everyone(params: Params, action: int) -> int:
 @njit(nogil=True, cache=True)
 def action_of(joint: int, vehicle: int) -> int:
     """Returns one front vehicle's part of a joint action."""
-    return joint // ACTIONS ** (vehicle - FRONT) % ACTIONS
+    part: int = joint // ACTIONS ** (vehicle - FRONT) % ACTIONS
+    return part

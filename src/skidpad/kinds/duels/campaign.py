@@ -50,8 +50,8 @@ class Duel:
         if settings.env:
             arena = SceneArena(scene(settings.env))
         else:
-            scenarios = (scenario_named(name).crowded(settings.adversaries_at_once) for name in (settings.scenario, settings.pretraining))
-            arena = EngineArena(*scenarios)
+            meeting, behind_idm = scenario_named(settings.scenario), scenario_named(settings.pretraining)
+            arena = EngineArena(meeting.crowded(settings.adversaries_at_once), behind_idm.crowded(settings.adversaries_at_once))
         campaign = cls(settings, arena, Drivers(settings, arena.scenario), seen)
         if seen is not None:
             return campaign

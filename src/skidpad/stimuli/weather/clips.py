@@ -49,7 +49,8 @@ def _followed(now: NumpyFrames, later: NumpyFrames) -> tuple[FloatArray, FloatAr
     """Returns where in the later picture each pixel went, as maps for OpenCV, and where that can be relied on, (height, width) each."""
     search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     height, width = now.shape
-    forth, back = (np.asarray(search.calc(*pair, np.zeros((height, width, 2), np.float32))) for pair in ((now, later), (later, now)))
+    # without a first guess, which a given field would be; OpenCV's stubs leave that out
+    forth, back = (np.asarray(search.calc(*pair, None)) for pair in ((now, later), (later, now)))  # type: ignore[call-overload]
     columns, rows = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
     to_columns, to_rows = columns + forth[..., 0], rows + forth[..., 1]
     returned = forth + cv2.remap(back, to_columns, to_rows, cv2.INTER_LINEAR)

@@ -163,8 +163,8 @@ def _show_realism(found: Realism) -> None:
     columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
     table("realism", columns, [_cells(line) for line in found.lines])
     say("told from real: 50 % is not at all; nearer: how much of the way from the scenes as they were to real ones (MMD)")
-    columns = ("class", "scenes", "road IoU", f"below {LEAST_IOU:g}", "contrast near", "far", "flicker", "recorded")
-    table("the same drive", columns, [_drive_cells(line) for line in found.lines if line.drive is not None])
+    names = ("class", "scenes", "road IoU", f"below {LEAST_IOU:g}", "contrast near", "far", "flicker", "recorded")
+    table("the same drive", names, [_drive_cells(line) for line in found.lines if line.drive is not None])
     say("road IoU: the drivable area before and after; contrast: the share that is left; flicker: grey levels between neighbouring frames")
     for note in found.notes:
         say(f"note: {note}")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import NumpyFrames
 from skidpad.core.structure import SCALES, averaged, edges
 from skidpad.referee.network import Class, classes_of, load_road_net
 from skidpad.referee.verdict import EDGES_PX, LEAST_ROAD, SURE_LIKENESS, SURE_OVERLAP, edges_alike, grey_levels
@@ -54,10 +55,10 @@ class QuickReferee:
         return rows_of @ frames.float().mean(dim=-1) @ columns_of.T
 
 
-def _resizing(height_px: int, width_px: int) -> tuple[FloatArray, FloatArray]:
+def _resizing(height_px: int, width_px: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Returns what OpenCV's resizing to a square of EDGES_PX does to rows and to columns, as matrices (EDGES_PX, height or width)."""
 
-    def resized(picture: FloatArray) -> FloatArray:
+    def resized(picture: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(cv2.resize(picture, (EDGES_PX, EDGES_PX), interpolation=cv2.INTER_AREA), np.float32)
 
     rows, columns = np.zeros((EDGES_PX, height_px), np.float32), np.zeros((EDGES_PX, width_px), np.float32)

@@ -48,8 +48,9 @@ def flicker(recorded: NumpyFrames, made: NumpyFrames) -> tuple[float, float] | N
 def _followed(now: NumpyFrames, later: NumpyFrames) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Returns where in the later picture each pixel went, as maps for OpenCV, and where that can be relied on, (height, width) each."""
     search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
-    forth, back = search.calc(now, later, None), search.calc(later, now, None)
     height, width = now.shape
+    # without a first guess, which a given field would be; OpenCV's stubs leave that out
+    forth, back = (np.asarray(search.calc(*pair, None)) for pair in ((now, later), (later, now)))  # type: ignore[call-overload]
     columns, rows = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
     to_columns, to_rows = columns + forth[..., 0], rows + forth[..., 1]
     returned = forth + cv2.remap(back, to_columns, to_rows, cv2.INTER_LINEAR)

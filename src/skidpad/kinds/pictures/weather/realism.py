@@ -164,11 +164,10 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
         if truth is not None:
             # Real against real: one half stands for the synthesised scenes, and nothing should tell it from the other.
             half = truth.features[::2] if len(truth.features) >= 16 else None
-            name = f"real {target}"
-            shown = truth.pictures[1::2]
-            rows.append(
-                (measure(name, "real", target, shown, classifier, real_features=half, bandwidth=bandwidth, seed=seed), None),
+            others = measure(
+                f"real {target}", "real", target, truth.pictures[1::2], classifier, real_features=half, bandwidth=bandwidth, seed=seed
             )
+            rows.append((others, None))
         parts = [_Contender("as it was", "untranslated", target, sources, ()), *(each for each in contenders if each.target == target)]
         for each in parts:
             row = measure(

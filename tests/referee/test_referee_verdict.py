@@ -114,8 +114,14 @@ UNTUNED = {
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize("count", [pytest.param(8, id="few"), pytest.param(60, id="many", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", list(UNTUNED))
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        pytest.param("dusk", 6, id="few"),
+        pytest.param("dusk", 24, id="dusk", marks=pytest.mark.slow),
+        pytest.param("dashcams", 30, id="dashcams", marks=pytest.mark.slow),
+    ],
+)
 def test_on_pictures_it_was_not_made_with_it_refuses_ruin_and_nothing_else(shared_data: Path, name: str, count: int) -> None:
     folder, group, masks = UNTUNED[name]
     files = bench.chosen(shared_data / folder, count, group, 0, shared_data / masks if masks else None)

@@ -158,8 +158,8 @@ def _remembered(frames: NumpyFrames, device: str) -> tuple[BoolArray, BoolArray,
         seen, lit = _classes(unknown, device), drivable(_BRIGHTER[unknown], device)
         steady = overlap_of(seen <= Class.MARKING, lit) >= STEADY_OVERLAP
         for key, classes, is_steady in zip(new, seen, steady.tolist(), strict=True):
-            road, own = (np.packbits(area).tobytes() for area in (classes <= Class.MARKING, classes == Class.OWN_CAR))
-            found[key] = _Road(road, own, is_steady)
+            bits, own_bits = (np.packbits(area).tobytes() for area in (classes <= Class.MARKING, classes == Class.OWN_CAR))
+            found[key] = _Road(bits, own_bits, is_steady)
             _memory.put(key, found[key])
     roads, own_cars = (_unpacked(b"".join(getattr(found[key], name) for key in keys)) for name in ("bits", "own_bits"))
     return roads, own_cars, np.array([found[key].is_steady for key in keys], np.bool_)
@@ -358,8 +358,8 @@ def _edges_kept(
     likeness = np.asarray(found.amin(dim=0).double().cpu().numpy(), np.float64)
     # where hardly a block has edges, nothing is told
     nothing = torch.isnan(gap)
-    told = (torch.where(nothing, value, each).double().cpu().numpy() for value, each in ((1.0, places), (0.0, gap)))
-    return likeness, np.where(is_now >= 0.95, is_now - was, 0.0), *told
+    alike, more = (np.asarray(torch.where(nothing, value, each).double().cpu()) for value, each in ((1.0, places), (0.0, gap)))
+    return likeness, np.where(is_now >= 0.95, is_now - was, 0.0), alike, more
 
 
 def _median_alike(one: torch.Tensor, other: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

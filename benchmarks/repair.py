@@ -21,10 +21,10 @@ import numpy as np
 
 import skidpad as sp
 from skidpad.drives import open_drive
-from skidpad.repair.families import families
-from skidpad.repair.outcome import written
-from skidpad.repair.runs import repair_run
-from skidpad.repair.search import SearchSettings
+from skidpad.repairs.families import families
+from skidpad.repairs.outcome import written
+from skidpad.repairs.runs import repair_run
+from skidpad.repairs.search import SearchSettings
 from skidpad.runs.folder import Run
 from skidpad.statistics.intervals import student_mean
 from skidpad.subjects.description import Crop, History, HistoryKind

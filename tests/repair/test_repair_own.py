@@ -18,11 +18,11 @@ from skidpad.cli.main import app
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
-from skidpad.repair.lessons import Batch
-from skidpad.repair.source import reached, task_of
+from skidpad.repairs.lessons import Batch
+from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.description import History, HistoryKind
+from skidpad.subjects.description import Format, History, HistoryKind
 from skidpad.subjects.network_subject import NetworkSubject
 
 SMALL = {
@@ -77,7 +77,7 @@ def test_a_network_with_memory_is_repaired(tmp_path: Path, garage: Garage) -> No
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         module = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 16, 8), nn.ReLU(), nn.Linear(8, 1))
-    subject = NetworkSubject.of_module(module, replace(garage.subject.description, architecture=None, input=spec))
+    subject = NetworkSubject.of_module(module, replace(garage.subject.description, format=Format.EXPORT, architecture=None, input=spec))
     drive = open_drive(write_drive(tmp_path / "drive", 160))
     mended = sp.repair(subject, drive, out=tmp_path / "out", **SMALL)
     assert subject.lead == 2
@@ -128,7 +128,7 @@ def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, 
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
             return inputs.new_zeros((len(inputs), 1))
 
-    steady = NetworkSubject.of_module(Steady(), replace(garage.subject.description, architecture=None))
+    steady = NetworkSubject.of_module(Steady(), replace(garage.subject.description, format=Format.EXPORT, architecture=None))
     _, judged = task.drive.split(0.5)
     found = reached(limits_run, task.aim, garage.subject, steady, judged)
     assert found.holds_after

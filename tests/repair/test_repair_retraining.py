@@ -11,9 +11,9 @@ from repair_toys import SPEC, TOY, Garage
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, RepairReport
-from skidpad.repair.retraining import check_repairable, repair, training_frames
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.report import ALL_MUTANTS, ORIGINALS, RepairReport
+from skidpad.repairs.retraining import check_repairable, repair, training_frames
+from skidpad.repairs.settings import RepairSettings, Split
 from skidpad.subjects.description import Format, History, HistoryKind
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject

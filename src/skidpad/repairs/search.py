@@ -20,9 +20,9 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.settings import Count, Natural, Positive, Within, check
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.relations import Answers, Relation, fails_unchanged
-from skidpad.repair.families import Families, aimed
-from skidpad.repair.lessons import Diet, Loss, OwnStep, RepairLesson, Validation
-from skidpad.repair.pairs import Clip, Pairs, clips_of, render
+from skidpad.repairs.families import Families, aimed
+from skidpad.repairs.lessons import Diet, Loss, OwnStep, RepairLesson, Validation
+from skidpad.repairs.pairs import Clip, Pairs, clips_of, render
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description_toml import discard, write_atomically
 from skidpad.subjects.training.data import Labelled, collect

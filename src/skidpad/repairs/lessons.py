@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.repair.pairs import Pairs
+from skidpad.repairs.pairs import Pairs
 from skidpad.subjects.training.data import Labelled
 from skidpad.subjects.training.fitting import Asking, Lesson
 

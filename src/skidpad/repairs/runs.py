@@ -9,16 +9,16 @@ from skidpad.core.given import MEMORY, giving
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.drives.summary import Verdict, summarise
 from skidpad.kinds.kind import load_campaign
-from skidpad.repair.outcome import RECOMMENDED, Driven, Outcome, search
-from skidpad.repair.retraining import check_trainable
-from skidpad.repair.source import reached, task_of
+from skidpad.repairs.outcome import RECOMMENDED, Driven, Outcome, search
+from skidpad.repairs.retraining import check_trainable
+from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.subjects.loading import load_subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skidpad.repair.search import SearchSettings
+    from skidpad.repairs.search import SearchSettings
     from skidpad.subjects.network_subject import NetworkSubject
 
 

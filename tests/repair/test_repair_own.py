@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from typer.testing import CliRunner
 import skidpad as sp
 from skidpad.cli.main import app
 from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.progress import silent
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.repairs.lessons import Batch
+from skidpad.repairs.runs import ClosedLoop, driven
+from skidpad.repairs.search import SearchSettings
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
@@ -151,3 +155,21 @@ def test_a_run_of_another_kind_has_no_limit_to_aim_at(garage: Garage) -> None:
         task_of(garage.run, garage.subject, source="limits")
     with pytest.raises(BadParametersError, match="--hold aims"):
         task_of(garage.run, garage.subject, hold="fog.visibility_m=100")
+
+
+def test_the_command_aims_at_a_limit_and_drives(garage: Garage, limits_run: Run, tmp_path: Path) -> None:
+    words = ["repair", str(garage.toml), str(limits_run.path), "--from", "limits", "--hold", "contrast-loss.share=0.45"]
+    quick = "--ways random --strengths 2 --pictures 64 --judged-frames 1 --epochs 3 --learning-rate 0.003 --seeds 1 --weathers none"
+    answer = CliRunner().invoke(
+        app, [*words, *quick.split(), "--most-cost", "100", "--no-mirror", "--referee", "off", "--out", str(tmp_path / "out"), "--json"]
+    )
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)
+    assert found["recommended"].startswith("random-2")
+    assert found["reached"]["aim"].startswith("contrast loss to 0.45")
+    assert "reached" in found["verdict"]
+    assert {row["pictures"] for row in found["rows"]} >= {"clean", "seen families", "unseen families"}
+    loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)
+    first, again = (driven(garage.subject, tmp_path / "out", SearchSettings(), loop, silent) for _ in range(2))
+    assert [each.drives for each in first] == [1]
+    assert first == again

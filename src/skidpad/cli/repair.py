@@ -53,6 +53,7 @@ def repair(
     closed_loop: Annotated[int, typer.Option(help="Scenarios to drive before and after, 0 for none.")] = 0,
     stimulus: Annotated[list[str] | None, typer.Option(help="What sits before the camera in these drives; may be repeated.")] = None,
     domain: Annotated[str, typer.Option(help="Which domain the scenarios of --closed-loop are drawn from.")] = "extended",
+    referee: Annotated[str, typer.Option(help="on: mutants that are no longer the same scene count for nothing; off: all count.")] = "on",
     preset: Annotated[str, typer.Option(help="search, or deeptest: the paper's retraining, which takes the options below.")] = "search",
     epochs: Annotated[int | None, typer.Option(help="Default: 12; deeptest 10, from scratch 30.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Default: 3e-4, from scratch 1e-3.")] = None,
@@ -77,6 +78,8 @@ def repair(
     """
     from skidpad.runs.folder import Run
 
+    if referee not in {"on", "off"}:
+        raise UnknownNameError.among("setting of the referee", referee, ["on", "off"])
     if preset not in {PAPER, SEARCH}:
         raise UnknownNameError.among("preset", preset, [SEARCH, PAPER])
     opened = Run.open(run)
@@ -131,6 +134,7 @@ def repair(
         judged_frames=judged_frames,
         most_cost=most_cost,
         seeds=seeds,
+        referee=referee == "on",
         mirror=mirror,
         seed=seed,
         device=device,

@@ -82,7 +82,7 @@ def test_a_network_with_memory_is_repaired(tmp_path: Path, garage: Garage) -> No
         torch.manual_seed(0)
         module = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 16, 8), nn.ReLU(), nn.Linear(8, 1))
     subject = NetworkSubject.of_module(module, replace(garage.subject.description, format=Format.EXPORT, architecture=None, input=spec))
-    drive = open_drive(write_drive(tmp_path / "drive", 160))
+    drive = open_drive(write_drive(tmp_path / "drive", 200))
     mended = sp.repair(subject, drive, out=tmp_path / "out", **SMALL)
     assert subject.lead == 2
     assert {each.epochs for each in mended.outcome.candidates} == {2}
@@ -128,11 +128,12 @@ def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, 
     assert task.aim.share == pytest.approx(0.5)
     assert task.findings == ()
 
-    class Steady(nn.Module):
-        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            return inputs.new_zeros((len(inputs), 1))
-
-    steady = NetworkSubject.of_module(Steady(), replace(garage.subject.description, format=Format.EXPORT, architecture=None))
+    always_zero = nn.Linear(8 * 16, 1)
+    nn.init.zeros_(always_zero.weight)
+    nn.init.zeros_(always_zero.bias)
+    steady = NetworkSubject.of_module(
+        nn.Sequential(nn.Flatten(), always_zero), replace(garage.subject.description, format=Format.EXPORT, architecture=None)
+    )
     _, judged = task.drive.split(0.5)
     found = reached(limits_run, task.aim, garage.subject, steady, judged)
     assert found.holds_after

@@ -139,7 +139,7 @@ def test_a_planted_fault_is_mended_also_under_families_that_no_training_saw(outc
         assert row.change_beyond_control.estimate < -0.3
     clean = found.row(CLEAN)
     assert clean is not None
-    assert clean.repaired.estimate < 1.3 * clean.before
+    assert clean.repaired.estimate < 0.1  # a third of what the labels vary by
     assert not set(found.seen) & set(found.unseen)
     assert "fog" in found.unseen
 

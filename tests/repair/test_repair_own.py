@@ -17,17 +17,20 @@ from typer.testing import CliRunner
 import skidpad as sp
 from skidpad.cli.main import app
 from skidpad.core.errors import BadParametersError, BadRunError
-from skidpad.core.progress import silent
+from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
+from skidpad.repairs import runs
 from skidpad.repairs.lessons import Batch
-from skidpad.repairs.runs import ClosedLoop, driven
-from skidpad.repairs.search import SearchSettings
+from skidpad.repairs.outcome import Outcome
+from skidpad.repairs.runs import ClosedLoop
+from skidpad.repairs.search import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import Format, History, HistoryKind
 from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.training.training import save_subject
 
 SMALL = {
     "families": ("gamma", "black-level"),
@@ -158,19 +161,29 @@ def test_a_run_of_another_kind_has_no_limit_to_aim_at(garage: Garage) -> None:
         task_of(garage.run, garage.subject, hold="fog.visibility_m=100")
 
 
-def test_the_command_aims_at_a_limit_and_drives(garage: Garage, limits_run: Run, tmp_path: Path) -> None:
-    words = ["repair", str(garage.toml), str(limits_run.path), "--from", "limits", "--hold", "contrast-loss.share=0.45"]
-    quick = "--ways random --strengths 2 --pictures 64 --judged-frames 1 --epochs 3 --learning-rate 0.003 --seeds 1 --weathers none"
-    answer = CliRunner().invoke(
-        app, [*words, *quick.split(), "--most-cost", "100", "--no-mirror", "--referee", "off", "--out", str(tmp_path / "out"), "--json"]
-    )
+def test_the_command_says_whether_the_limit_is_reached_and_drives(
+    garage: Garage, limits_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def found(task: Task, folder: Path, settings: SearchSettings, _: Progress) -> Outcome:
+        assert task.aim is not None
+        save_subject(garage.subject.module, garage.subject.description, folder / "recommended")
+        before = Trained(Candidate("before", 0.0, 0), 0.1, 0.1, 0.5, 0, 0, "")
+        after = Trained(Candidate("random", 2.0, 0), 0.1, 0.05, 0.2, 3, 3, "")
+        return Outcome("toy", "", "drive", "", settings, ("gamma",), ("fog",), (1, 1, 1), before, (after,), after.candidate.name, (), ())
+
+    out.mkdir()
+    monkeypatch.setattr(runs, "search", found)
+    words = ["repair", str(garage.toml), str(limits_run.path), "--from", "limits", "--hold", "contrast-loss.share=0.45", "--out", str(out)]
+    answer = CliRunner().invoke(app, [*words, "--referee", "off", "--json"])
     assert answer.exit_code == 0, answer.output
-    found = json.loads(answer.stdout)
-    assert found["recommended"].startswith("random-2")
-    assert found["reached"]["aim"].startswith("contrast loss to 0.45")
-    assert "reached" in found["verdict"]
-    assert {row["pictures"] for row in found["rows"]} >= {"clean", "seen families", "unseen families"}
+    told = json.loads(answer.stdout)
+    assert told["reached"]["aim"].startswith("contrast loss to 0.45")
+    assert told["reached"]["failing_before"] == told["reached"]["failing_after"]  # the same network
+    assert "not reached" in told["verdict"]
+    assert "not reached" in (out / "report.html").read_text()
     loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)
-    first, again = (driven(garage.subject, tmp_path / "out", SearchSettings(), loop, silent) for _ in range(2))
+    first, again = (runs.driven(garage.subject, out, SearchSettings(), loop, silent) for _ in range(2))
     assert [each.drives for each in first] == [1]
     assert first == again

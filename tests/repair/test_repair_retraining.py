@@ -146,11 +146,11 @@ def test_a_network_that_cannot_be_trained_is_refused(garage: Garage) -> None:
         check_repairable(script)
 
 
-def test_a_network_with_memory_is_refused() -> None:
+def test_a_network_with_memory_is_refused_by_the_papers_way() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(16 * 8 * 2, 1))
     spec = replace(SPEC, history=History(2, HistoryKind.STACK))
     stacked = NetworkSubject.of_module(module, TOY.describe("stacked", "stacked.safetensors", spec))
-    with pytest.raises(BadSubjectError, match="'stacked' looks at 2 frames at once, and a repair retrains on single pictures"):
+    with pytest.raises(BadSubjectError, match="'stacked' looks at 2 frames at once, and the paper's retraining knows single pictures"):
         check_repairable(stacked)
 
 

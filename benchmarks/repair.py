@@ -2,9 +2,10 @@
 
 python benchmarks/repair.py DRIVE --network pilotnet --seeds 0,1,2 --out FOLDER --device cuda
 
-For each seed a network is trained and tested, and repaired twice: once without any condition of the air, precipitation, shadows and the
+For each seed a network is trained and repaired twice: once without any condition of the air, precipitation, shadows and the
 lens, and once without any of tone, sensor, glass and light. Every family but a moved camera is so judged by a network that never saw its
-group. All seeds run side by side as processes; FOLDER/repair.json has every outcome, FOLDER/table.md the table over seeds.
+group. Pictures are rendered once, and all seeds run side by side as processes; FOLDER/repair.json has every outcome, FOLDER/table.md the
+table over seeds.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import numpy as np
 
 import skidpad as sp
 from skidpad.drives import open_drive
-from skidpad.repair.families import families
-from skidpad.repair.outcome import written
-from skidpad.repair.runs import repair_run
-from skidpad.repair.search import SearchSettings
-from skidpad.runs.folder import Run
+from skidpad.repairs.families import families
+from skidpad.repairs.outcome import search, written
+from skidpad.repairs.search import Repairs, SearchSettings, Task
+from skidpad.repairs.source import referee_of
 from skidpad.statistics.intervals import student_mean
-from skidpad.subjects.description import Crop, History, HistoryKind
+from skidpad.subjects.description import Crop, History, HistoryKind, InputSpec
 from skidpad.subjects.loading import load_network
+from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.training.fitting import TrainingSettings
 from skidpad.subjects.training.training import train
 from skidpad.subjects.zoo import ARCHITECTURES
@@ -37,66 +38,78 @@ FOLDS = {
     "without-air": ("atmosphere", "precipitation", "shadows", "lens"),
     "without-camera": ("tone", "sensor", "glass", "light"),
 }
-TESTED = (
-    "exposure(ev=-2.5)",
-    "exposure(ev=2)",
-    "dusk(illuminance_lx=20)",
-    "sensor-noise(iso=12800)",
-    "lens-dirt(share=0.4)",
-    "fog(visibility_m=80)",
-    "rain(mm_per_h=30)",
-    "motion-blur(shutter_ms=60)",
-    "cast-shadows(share=0.5)",
-)
-"""What each network is tested under before its repair, so that there are findings."""
 
 
-def one(args: argparse.Namespace, seed: int) -> None:
-    """Trains, tests and repairs the network of one seed."""
-    begun = time.monotonic()
+def net_folder(args: argparse.Namespace, seed: int) -> Path:
+    """Where the network of a seed is."""
+    return Path(args.out) / f"{args.network}-{seed}"
 
-    def said(what: str) -> None:
-        print(f"{args.network} {seed}: {what} after {time.monotonic() - begun:.0f} s", flush=True)
 
-    out = Path(args.out) / f"{args.network}-{seed}"
+def spec_of(args: argparse.Namespace) -> InputSpec | None:
+    """Returns the input of the network; a recurrent one sees half the size and two seconds, so that three fit beside one another."""
+    if args.network != "chauffeur":
+        return None
+    usual = ARCHITECTURES.get("chauffeur").input
+    return replace(usual, width_px=160, height_px=60, crop=Crop(top=0.5), history=History(20, HistoryKind.RECURRENT))
+
+
+def train_one(args: argparse.Namespace, seed: int) -> None:
+    """Trains the network of one seed on the first 60 % of the drive."""
+    out = net_folder(args, seed)
     out.mkdir(parents=True, exist_ok=True)
-    drive = open_drive(args.drive)
-    spec = None
-    if args.network == "chauffeur":  # of half the size, and two seconds of memory
-        spec = replace(
-            ARCHITECTURES.get("chauffeur").input, width_px=160, height_px=60, crop=Crop(top=0.5), history=History(20, HistoryKind.RECURRENT)
-        )
     if not (out / "net.toml").exists():
         settings = TrainingSettings(epochs=args.train_epochs, patience=10, seed=seed, device=args.device)
-        train(args.network, open_drive(f"{args.drive}?to=0.6"), out / "net", settings, spec=spec)
-    said("trained")
-    if not (out / "run").exists():
-        sp.test(out / "net.toml", drive, list(TESTED), sp.SteersAlike(within_deg=10), out=out / "run", device=args.device, criteria=())
-    said("tested")
-    for fold, unseen in FOLDS.items():
-        if fold not in args.folds.split(","):
-            continue
-        settings = SearchSettings(
-            families=tuple(families()),
-            unseen=unseen,
-            ways=tuple(args.ways.split(",")),
-            strengths=tuple(float(each) for each in args.strengths.split(",")),
-            pictures=args.pictures,
-            judged_frames=args.judged_frames,
-            epochs=args.epochs,
-            patience=args.epochs,
-            learning_rate=args.learning_rate,
-            batch_size=args.batch_size,
-            weathers=tuple(filter(None, args.weathers.split(","))),
-            seeds=1,
-            seed=seed,
-            device=args.device,
-        )
-        if not (out / fold / "repair.json").exists():
-            network = load_network(out / "net.toml", args.device)
-            outcome = repair_run(network, Run.open(out / "run"), out / fold, settings)
-            written(outcome, out / fold)
-        said(f"repaired {fold}")
+        train(args.network, open_drive(f"{args.drive}?to=0.6"), out / "net", settings, spec=spec_of(args))
+
+
+def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, device: str) -> tuple[Task, SearchSettings]:
+    """Returns what is repaired and how; all seeds are shown the same pictures."""
+    settings = SearchSettings(
+        families=tuple(families()),
+        unseen=FOLDS[fold],
+        ways=tuple(args.ways.split(",")),
+        strengths=tuple(float(each) for each in args.strengths.split(",")),
+        pictures=args.pictures,
+        judged_frames=args.judged_frames,
+        epochs=args.epochs,
+        patience=args.epochs,
+        learning_rate=args.learning_rate,
+        batch_size=args.batch_size,
+        weathers=tuple(filter(None, args.weathers.split(","))),
+        seeds=1,
+        device=device,
+    )
+    pool = Path(args.out) / "pools" / f"{args.network}-{fold}"
+    task = Task(subject=subject, drive=open_drive(args.drive), relation=sp.SteersAlike(within_deg=10), judge=referee_of("cpu"), pool=pool)
+    return task, settings
+
+
+def render_one(args: argparse.Namespace, fold: str, name: str) -> None:
+    """Renders one set of pictures; a network that was never trained stands in, since nobody asks it."""
+    zoo = ARCHITECTURES.get(args.network)
+    description = zoo.describe("stand-in", "none", spec_of(args))
+    subject = NetworkSubject.of_module(zoo.build(description.input), description)
+    task, settings = repairs_of(args, subject, fold, "cpu")
+    repairs = Repairs(task, Path(args.out) / "none", settings)
+    if name in {"random", "validation"}:
+        getattr(repairs, name)
+    else:
+        repairs.judged_set(name, repairs.judged_recipes[name])
+
+
+def repair_one(args: argparse.Namespace, seed: int, fold: str) -> None:
+    """Repairs the network of one seed in one fold."""
+    out = net_folder(args, seed) / fold
+    if not (out / "repair.json").exists():
+        subject = load_network(net_folder(args, seed) / "net.toml", args.device)
+        task, settings = repairs_of(args, subject, fold, args.device)
+        written(search(task, out, settings), out)
+
+
+def sets_of(args: argparse.Namespace, fold: str) -> list[str]:
+    """Names the sets of pictures of a fold."""
+    weathers = [f"weather:{each}" for each in args.weathers.split(",") if each]
+    return ["random", "seen families", *weathers, "validation", *(f"unseen: {group}" for group in FOLDS[fold])]
 
 
 def gathered(args: argparse.Namespace) -> None:
@@ -135,7 +148,7 @@ def main() -> None:
     parser.add_argument("--network", default="pilotnet")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--folds", default=",".join(FOLDS))
-    parser.add_argument("--ways", default="findings,random,consistency,mix")
+    parser.add_argument("--ways", default="random,consistency,mix")
     parser.add_argument("--strengths", default="1,3")
     parser.add_argument("--pictures", type=int, default=8000)
     parser.add_argument("--judged-frames", type=int, default=12)
@@ -146,24 +159,28 @@ def main() -> None:
     parser.add_argument("--weathers", default="night,rain")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--one", type=int)
-    parser.add_argument("--gather", action="store_true", help="only write the table of what is there")
+    parser.add_argument("--part", default="", help="train/SEED, render/FOLD/SET, repair/SEED/FOLD or gather: one part of the work")
     args = parser.parse_args()
-    if args.gather:
-        gathered(args)
+    kind, *words = args.part.split("/")
+    parts = {"train": lambda seed: train_one(args, int(seed)), "render": lambda fold, name: render_one(args, fold, name)}
+    parts |= {"repair": lambda seed, fold: repair_one(args, int(seed), fold), "gather": lambda: gathered(args)}
+    if kind:
+        begun = time.monotonic()
+        parts[kind](*words)
+        print(f"{args.network} {args.part}: {time.monotonic() - begun:.0f} s", flush=True)
         return
-    if args.one is not None:
-        one(args, args.one)
-        return
-    tasks = [(seed, fold) for seed in args.seeds.split(",") for fold in args.folds.split(",")]
+    seeds, folds = args.seeds.split(","), args.folds.split(",")
+    rounds = [
+        [*(f"train/{seed}" for seed in seeds), *(f"render/{fold}/{name}" for fold in folds for name in sets_of(args, fold))],
+        [f"repair/{seed}/{fold}" for seed in seeds for fold in folds],
+        ["gather"],
+    ]
     Path(args.out).mkdir(parents=True, exist_ok=True)
-    # The first fold of a seed trains and tests its network; the second begins when that is there.
-    firsts = [[sys.executable, __file__, *sys.argv[1:], "--one", seed, "--folds", "none"] for seed in args.seeds.split(",")]
-    for batch in (firsts, [[sys.executable, __file__, *sys.argv[1:], "--one", seed, "--folds", fold] for seed, fold in tasks]):
-        running = [subprocess.Popen(command) for command in batch]
-        if any(process.wait() for process in running):
-            print("a seed failed", flush=True)
-    gathered(args)
+    for names in rounds:
+        running = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--part", name]) for name in names]
+        failed = [name for name, process in zip(names, running, strict=True) if process.wait()]
+        if failed:
+            print(f"failed: {', '.join(failed)}", flush=True)
 
 
 if __name__ == "__main__":

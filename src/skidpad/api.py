@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
     from skidpad.kinds.exhibits import Exhibit
     from skidpad.oracles.doubts import Doubt
-    from skidpad.repair.lessons import Loss, OwnStep
-    from skidpad.repair.outcome import Outcome
+    from skidpad.repairs.lessons import Loss, OwnStep
+    from skidpad.repairs.outcome import Outcome
     from skidpad.subjects.base import Subject
 
     SubjectLike: TypeAlias = "str | Path | Subject"
@@ -277,11 +277,11 @@ def repair(
 
     source: a run of `test` or `limits`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own, of
     answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. settings: see
-    `skidpad.repair.search.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
+    `skidpad.repairs.search.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
     """
-    from skidpad.repair.outcome import search, written  # noqa: PLC0415  most programs repair nothing
-    from skidpad.repair.search import SearchSettings, Task  # noqa: PLC0415  see above
-    from skidpad.repair.source import referee_of, task_of  # noqa: PLC0415  see above
+    from skidpad.repairs.outcome import search, written  # noqa: PLC0415  most programs repair nothing
+    from skidpad.repairs.search import SearchSettings, Task  # noqa: PLC0415  see above
+    from skidpad.repairs.source import referee_of, task_of  # noqa: PLC0415  see above
 
     asked = load(subject) if isinstance(subject, str | Path) else subject
     if not isinstance(asked, NetworkSubject):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +17,20 @@ from typer.testing import CliRunner
 import skidpad as sp
 from skidpad.cli.main import app
 from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
-from skidpad.repair.lessons import Batch
-from skidpad.repair.source import reached, task_of
+from skidpad.repairs import runs
+from skidpad.repairs.lessons import Batch
+from skidpad.repairs.outcome import Outcome
+from skidpad.repairs.runs import ClosedLoop
+from skidpad.repairs.search import Candidate, SearchSettings, Task, Trained
+from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.description import History, HistoryKind
+from skidpad.subjects.description import Format, History, HistoryKind
 from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.training.training import save_subject
 
 SMALL = {
     "families": ("gamma", "black-level"),
@@ -77,8 +84,8 @@ def test_a_network_with_memory_is_repaired(tmp_path: Path, garage: Garage) -> No
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         module = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 16, 8), nn.ReLU(), nn.Linear(8, 1))
-    subject = NetworkSubject.of_module(module, replace(garage.subject.description, architecture=None, input=spec))
-    drive = open_drive(write_drive(tmp_path / "drive", 160))
+    subject = NetworkSubject.of_module(module, replace(garage.subject.description, format=Format.EXPORT, architecture=None, input=spec))
+    drive = open_drive(write_drive(tmp_path / "drive", 200))
     mended = sp.repair(subject, drive, out=tmp_path / "out", **SMALL)
     assert subject.lead == 2
     assert {each.epochs for each in mended.outcome.candidates} == {2}
@@ -124,11 +131,12 @@ def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, 
     assert task.aim.share == pytest.approx(0.5)
     assert task.findings == ()
 
-    class Steady(nn.Module):
-        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            return inputs.new_zeros((len(inputs), 1))
-
-    steady = NetworkSubject.of_module(Steady(), replace(garage.subject.description, architecture=None))
+    always_zero = nn.Linear(8 * 16, 1)
+    nn.init.zeros_(always_zero.weight)
+    nn.init.zeros_(always_zero.bias)
+    steady = NetworkSubject.of_module(
+        nn.Sequential(nn.Flatten(), always_zero), replace(garage.subject.description, format=Format.EXPORT, architecture=None)
+    )
     _, judged = task.drive.split(0.5)
     found = reached(limits_run, task.aim, garage.subject, steady, judged)
     assert found.holds_after
@@ -151,3 +159,31 @@ def test_a_run_of_another_kind_has_no_limit_to_aim_at(garage: Garage) -> None:
         task_of(garage.run, garage.subject, source="limits")
     with pytest.raises(BadParametersError, match="--hold aims"):
         task_of(garage.run, garage.subject, hold="fog.visibility_m=100")
+
+
+def test_the_command_says_whether_the_limit_is_reached_and_drives(
+    garage: Garage, limits_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def found(task: Task, folder: Path, settings: SearchSettings, _: Progress) -> Outcome:
+        assert task.aim is not None
+        save_subject(garage.subject.module, garage.subject.description, folder / "recommended")
+        before = Trained(Candidate("before", 0.0, 0), 0.1, 0.1, 0.5, 0, 0, "")
+        after = Trained(Candidate("random", 2.0, 0), 0.1, 0.05, 0.2, 3, 3, "")
+        return Outcome("toy", "", "drive", "", settings, ("gamma",), ("fog",), (1, 1, 1), before, (after,), after.candidate.name, (), ())
+
+    out.mkdir()
+    monkeypatch.setattr(runs, "search", found)
+    words = ["repair", str(garage.toml), str(limits_run.path), "--from", "limits", "--hold", "contrast-loss.share=0.45", "--out", str(out)]
+    answer = CliRunner().invoke(app, [*words, "--referee", "off", "--json"])
+    assert answer.exit_code == 0, answer.output
+    told = json.loads(answer.stdout)
+    assert told["reached"]["aim"].startswith("contrast loss to 0.45")
+    assert told["reached"]["failing_before"] == told["reached"]["failing_after"]  # the same network
+    assert "not reached" in told["verdict"]
+    assert "not reached" in (out / "report.html").read_text()
+    loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)
+    first, again = (runs.driven(garage.subject, out, SearchSettings(), loop, silent) for _ in range(2))
+    assert [each.drives for each in first] == [1]
+    assert first == again

@@ -15,11 +15,11 @@ from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectErr
 from skidpad.drives.memory import drive_from_arrays
 from skidpad.drives.opening import open_drive
 from skidpad.oracles.relations import SteersAlike
-from skidpad.repair.families import Families, families
-from skidpad.repair.outcome import Outcome, search, written
-from skidpad.repair.pairs import Clip, render
-from skidpad.repair.search import CLEAN, SEEN, UNSEEN_SET, Candidate, SearchSettings, Task, Trained, chosen
-from skidpad.repair.source import task_of
+from skidpad.repairs.families import Families, families
+from skidpad.repairs.outcome import Outcome, search, written
+from skidpad.repairs.pairs import Clip, render
+from skidpad.repairs.search import CLEAN, SEEN, UNSEEN_SET, Candidate, SearchSettings, Task, Trained, chosen
+from skidpad.repairs.source import task_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.loading import load_subject
 
@@ -32,8 +32,8 @@ QUICK = SearchSettings(
     strengths=(3.0,),
     pictures=400,
     judged_frames=4,
-    epochs=8,
-    patience=8,
+    epochs=10,
+    patience=10,
     most_cost=1.0,
     learning_rate=2e-3,
     batch_size=16,
@@ -116,7 +116,7 @@ def task(garage: Garage, tmp_path_factory: pytest.TempPathFactory) -> Task:
     drive = write_drive(folder / "drive", 240)
     subject = trained_subject(garage.train_drive, folder / "wide", architecture=WIDE)
     run = run_of(folder / "wide.toml", drive, folder / "run", ("gamma(gamma=2)", "black-level(share=0.4)"))
-    return replace(task_of(run, subject, referee=False), relation=SteersAlike(within_deg=3.0))
+    return replace(task_of(run, subject, referee=False), relation=SteersAlike(within_deg=6.0))
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_a_planted_fault_is_mended_also_under_families_that_no_training_saw(outc
         assert row.change_beyond_control.estimate < -0.3
     clean = found.row(CLEAN)
     assert clean is not None
-    assert clean.repaired.estimate < 1.3 * clean.before
+    assert clean.repaired.estimate < 0.1  # a third of what the labels vary by
     assert not set(found.seen) & set(found.unseen)
     assert "fog" in found.unseen
 

@@ -14,7 +14,7 @@ from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
-    from skidpad.repair.report import RepairReport
+    from skidpad.repairs.report import RepairReport
     from skidpad.runs.folder import Run
 
 PAPER, SEARCH = "deeptest", "search"
@@ -53,6 +53,7 @@ def repair(
     closed_loop: Annotated[int, typer.Option(help="Scenarios to drive before and after, 0 for none.")] = 0,
     stimulus: Annotated[list[str] | None, typer.Option(help="What sits before the camera in these drives; may be repeated.")] = None,
     domain: Annotated[str, typer.Option(help="Which domain the scenarios of --closed-loop are drawn from.")] = "extended",
+    referee: Annotated[str, typer.Option(help="on: mutants that are no longer the same scene count for nothing; off: all count.")] = "on",
     preset: Annotated[str, typer.Option(help="search, or deeptest: the paper's retraining, which takes the options below.")] = "search",
     epochs: Annotated[int | None, typer.Option(help="Default: 12; deeptest 10, from scratch 30.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Default: 3e-4, from scratch 1e-3.")] = None,
@@ -77,11 +78,13 @@ def repair(
     """
     from skidpad.runs.folder import Run
 
+    if referee not in {"on", "off"}:
+        raise UnknownNameError.among("setting of the referee", referee, ["on", "off"])
     if preset not in {PAPER, SEARCH}:
         raise UnknownNameError.among("preset", preset, [SEARCH, PAPER])
     opened = Run.open(run)
     if export is not None:
-        from skidpad.repair.export import export_mutants
+        from skidpad.repairs.export import export_mutants
 
         with progress_bar("exporting", "start again with the same command") as progress:
             written = export_mutants(opened, export, held_back=_listed(unseen), pictures=pictures, seed=seed, progress=progress)
@@ -112,10 +115,10 @@ def repair(
             json=json,
         )
         return
-    from skidpad.repair.families import families as every_family
-    from skidpad.repair.outcome import written as write_outcome
-    from skidpad.repair.runs import ClosedLoop, repair_run
-    from skidpad.repair.search import SearchSettings
+    from skidpad.repairs.families import families as every_family
+    from skidpad.repairs.outcome import written as write_outcome
+    from skidpad.repairs.runs import ClosedLoop, repair_run
+    from skidpad.repairs.search import SearchSettings
     from skidpad.subjects.loading import load_network
     from skidpad.subjects.pretrained import subject_path
 
@@ -131,6 +134,7 @@ def repair(
         judged_frames=judged_frames,
         most_cost=most_cost,
         seeds=seeds,
+        referee=referee == "on",
         mirror=mirror,
         seed=seed,
         device=device,
@@ -145,7 +149,7 @@ def repair(
     if json:
         print_json(json_module.loads(outcome.to_json()))
     else:
-        from skidpad.repair.page import candidate_table, judged_table
+        from skidpad.repairs.page import candidate_table, judged_table
 
         for shown in (candidate_table(outcome), *((judged_table(outcome),) if outcome.rows else ())):
             table(shown.title, shown.columns, shown.rows)
@@ -169,9 +173,9 @@ def _number(text: str) -> float:
 def _paper(subject: str, run: "Run", out: Path, given: "dict[str, Any]", train_drive: str, *, json: bool) -> None:
     """Retrains as the paper does (DeepTest, RQ5)."""
     from skidpad.drives import open_drive
-    from skidpad.repair.retraining import check_free, check_repairable
-    from skidpad.repair.retraining import repair as repair_subject
-    from skidpad.repair.settings import RepairSettings, Split
+    from skidpad.repairs.retraining import check_free, check_repairable
+    from skidpad.repairs.retraining import repair as repair_subject
+    from skidpad.repairs.settings import RepairSettings, Split
     from skidpad.stimuli.pictures import TRANSFORMS
     from skidpad.subjects.loading import load_network
     from skidpad.subjects.pretrained import subject_path

@@ -102,7 +102,7 @@ class Lanes:
 
 @compiled
 def _nearest(nodes: FloatArray, first: IntArray, last: IntArray, points_m: FloatArray) -> IntArray:
-    """Returns the row, from first to last, of the node that is nearest to point k, (N,); a tree for each road would be asked from Python."""
+    """Returns the row, from first to last, of the node that is nearest to point k, (N,); trees would be asked from Python."""
     found = np.empty(len(points_m), np.int64)
     for k in range(len(points_m)):
         least, found[k] = np.inf, first[k]

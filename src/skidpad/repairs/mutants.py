@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from skidpad.core.images import BoolArray, IntArray
     from skidpad.drives.drive import FrameBatch
-    from skidpad.repair.settings import RepairSettings
+    from skidpad.repairs.settings import RepairSettings
     from skidpad.runs.folder import Run
     from skidpad.subjects.network_subject import NetworkSubject
 

@@ -15,9 +15,9 @@ from skidpad.core.images import BoolArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.oracles.error import PredictionError, prediction_error
-from skidpad.repair.mutants import Pool, campaign_of, gather
-from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.mutants import Pool, campaign_of, gather
+from skidpad.repairs.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
+from skidpad.repairs.settings import RepairSettings, Split
 from skidpad.subjects.description_toml import discard
 from skidpad.subjects.training.data import Labelled, collect
 from skidpad.subjects.training.fitting import FitReport, answers_rad, copied, fit

@@ -9,7 +9,7 @@ from math import isfinite, nan
 from typing import Any, Self
 
 from skidpad.oracles.error import PredictionError
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.settings import RepairSettings, Split
 
 ORIGINALS = "originals"
 """The row of the held-out frames as they are."""

@@ -9,16 +9,16 @@ from skidpad.core.given import MEMORY, giving
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.drives.summary import Verdict, summarise
 from skidpad.kinds.kind import load_campaign
-from skidpad.repair.outcome import RECOMMENDED, Driven, Outcome, search
-from skidpad.repair.retraining import check_trainable
-from skidpad.repair.source import reached, task_of
+from skidpad.repairs.outcome import RECOMMENDED, Driven, Outcome, search
+from skidpad.repairs.retraining import check_trainable
+from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.subjects.loading import load_subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skidpad.repair.search import SearchSettings
+    from skidpad.repairs.search import SearchSettings
     from skidpad.subjects.network_subject import NetworkSubject
 
 
@@ -29,6 +29,7 @@ class ClosedLoop:
     scenarios: int
     stimuli: tuple[str, ...]
     domain: str = "extended"
+    seconds: float = 20.0
 
 
 def repair_run(
@@ -50,15 +51,15 @@ def repair_run(
         return outcome
     after = load_subject(out / f"{RECOMMENDED}.toml", settings.device)
     if loop is not None:
-        outcome = replace(outcome, driven=_driven(subject, out, settings, loop, progress))
+        outcome = replace(outcome, driven=driven(subject, out, settings, loop, progress))
     if task.aim is not None:
         _, judged = task.drive.split(settings.train_share)
         outcome = replace(outcome, reached=reached(run, task.aim, subject, after, judged))
     return outcome
 
 
-def _driven(subject: NetworkSubject, out: Path, settings: SearchSettings, loop: ClosedLoop, progress: Progress) -> tuple[Driven, ...]:
-    """Drives the same scenarios with the first, the control's and the repaired network; a drive that is there is not made again."""
+def driven(subject: NetworkSubject, out: Path, settings: SearchSettings, loop: ClosedLoop, progress: Progress) -> tuple[Driven, ...]:
+    """Drives the same scenarios with the first and the recommended network; drives that are there are not made again."""
     counts: dict[str, dict[str, tuple[int, int]]] = {}
     text = f"{MEMORY}{subject.description.name}@{subject.sha256[:12]}"
     for name, asked in (("before", text), ("after", str((out / f"{RECOMMENDED}.toml").absolute()))):
@@ -68,6 +69,7 @@ def _driven(subject: NetworkSubject, out: Path, settings: SearchSettings, loop: 
             "domain": loop.domain,
             "scenarios": loop.scenarios,
             "stimuli": list(loop.stimuli),
+            "seconds": loop.seconds,
             "seed": settings.seed,
             "device": settings.device,
         }

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.repair.pairs import Pairs
+from skidpad.repairs.pairs import Pairs
 from skidpad.subjects.training.data import Labelled
 from skidpad.subjects.training.fitting import Asking, Lesson
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AVERAGING = 0.995
 """Of the weights at each step: noise of single steps costs clean accuracy, and their mean over some 200 does not have it."""
 
-_COST = 10.0
+_COST = 50.0
 """How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good."""
 
 _LEAST = 1e-9

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
 from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, round_up, tip, write
 from skidpad.page.wording import percent, plain
-from skidpad.repair.search import BEFORE, CLEAN, CONTROL, UNSEEN_SET
+from skidpad.repairs.search import BEFORE, CLEAN, CONTROL, UNSEEN_SET
 
 if TYPE_CHECKING:
-    from skidpad.repair.outcome import JudgedRow, Outcome
-    from skidpad.repair.search import Trained
+    from skidpad.repairs.outcome import JudgedRow, Outcome
+    from skidpad.repairs.search import Trained
     from skidpad.statistics.intervals import Interval
 
-_LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 60.0, WIDTH - 20.0, 18.0, 300.0, 344.0
+_LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 60.0, WIDTH - 20.0, 24.0, 300.0, 344.0
 
 
 def repair_page(outcome: Outcome) -> Page:
@@ -119,6 +119,7 @@ def tradeoff_chart(outcome: Outcome) -> Chart:
         add(root, "line", class_="limit", x1=x.at(limit), x2=x.at(limit), y1=_TOP, y2=_BOTTOM)
     for each in marks:
         _mark(root, x, y, each, is_best=each.candidate.name == outcome.recommended)
+    add(root, "text", "failures", class_="name", x=4.0, y=_TOP - 6.0)
     add(root, "text", "clean RMSE (rad)", class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
     caption = "Each mark is a network, on the validation stretch; down and to the left is better. "
     caption += f"Dashed: a clean error {percent(outcome.settings.most_cost)} above the first network's. Ringed: recommended."
@@ -136,7 +137,9 @@ def _mark(root: object, x: Axis, y: Axis, each: Trained, *, is_best: bool) -> No
     elif each.candidate.way == CONTROL:
         mark.set("style", "fill:none;stroke:currentColor")
     tip(mark, f"{_label(each)}: {each.clean_rmse_rad:.4f} rad clean, {percent(each.failure_rate)} fail")
-    add(root, "text", _label(each), class_="tick", x=at["cx"] + 9.0, y=at["cy"] - 7.0)  # type: ignore[arg-type] # an element
+    leans_left = at["cx"] > 0.7 * _RIGHT
+    aside = {"x": at["cx"] + (-9.0 if leans_left else 9.0), "text_anchor": "end" if leans_left else "start"}
+    add(root, "text", _label(each), class_="tick", y=at["cy"] - 7.0, **aside)  # type: ignore[arg-type] # an element, and its attributes
 
 
 def _label(each: Trained) -> str:

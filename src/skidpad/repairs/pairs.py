@@ -16,6 +16,7 @@ import torch
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.capturing import capture_of
+from skidpad.referee.word import Reason, Word
 from skidpad.subjects.description_toml import write_atomically
 from skidpad.subjects.training.data import Labelled
 
@@ -153,8 +154,11 @@ def _rendered(
         pixel_map = clip.recipe.pixel_map(made, capture.camera) if moves else None
         verdict = np.ones(len(batch), np.bool_)
         if judge is not None:
-            words = judge(shown[lead:], changed[lead:], pixel_map).words
-            verdict = np.array([word.value == "kept" for word in words], np.bool_)
+            said = judge(shown[lead:], changed[lead:], pixel_map)
+            # as in a campaign: a referee that sees no road in the original must not hide what fails
+            verdict = np.array(
+                [word is Word.KEPT or reason is Reason.NO_ROAD for word, reason in zip(said.words, said.reasons, strict=True)]
+            )
         labels = batch.steering_rad
         places = np.flatnonzero(np.isfinite(labels))
         mutants.append(Labelled.of(changed, clip.recipe.moved_rad(labels, made), spec).select(places))

@@ -20,9 +20,9 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.settings import Count, Natural, Positive, Within, check
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.relations import Answers, Relation, fails_unchanged
-from skidpad.repair.families import Families, aimed
-from skidpad.repair.lessons import Diet, Loss, OwnStep, RepairLesson, Validation
-from skidpad.repair.pairs import Clip, Pairs, clips_of, render
+from skidpad.repairs.families import Families, aimed
+from skidpad.repairs.lessons import Diet, Loss, OwnStep, RepairLesson, Validation
+from skidpad.repairs.pairs import Clip, Pairs, clips_of, render
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description_toml import discard, write_atomically
 from skidpad.subjects.training.data import Labelled, collect
@@ -161,7 +161,8 @@ class Aim:
 class Task:
     """What is repaired, on what, and what counts as a failure. findings: frames of the drive with the recipes that failed on them.
 
-    wanted: the conditions that a run tried; empty for all. judge: the referee, None where it is not asked.
+    wanted: the conditions that a run tried; empty for all. judge: the referee, None where it is not asked. pool: a folder of rendered
+    pictures that several repairs share; None for one of its own.
     """
 
     subject: NetworkSubject
@@ -173,6 +174,7 @@ class Task:
     aim: Aim | None = None
     loss: Loss | None = None
     step: OwnStep | None = None
+    pool: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,11 @@ class Repairs:
         return int(self.spec.history.frames) - 1
 
     @property
+    def pool_folder(self) -> Path:
+        """Where rendered pictures are kept."""
+        return self.task.pool or self.out / "work"
+
+    @property
     def run_frames(self) -> int:
         """Frames that share a recipe."""
         return max(_LEAST_RUN, self.lead) if self.lead else _FRAMES_PER_RECIPE
@@ -296,7 +303,7 @@ class Repairs:
             clips = [Clip(np.unique(frames), recipe) for recipe, frames in by_recipe.items()]
         else:
             clips = [Clip(np.array([frame]), recipe) for frame, recipe in usable]
-        return render(self.train_drive, clips, self.spec, self.made, self.out / "work", "findings", self.progress)
+        return render(self.train_drive, clips, self.spec, self.made, self.pool_folder, "findings", self.progress)
 
     @cached_property
     def judged_clean(self) -> Labelled:
@@ -306,6 +313,11 @@ class Repairs:
     @cached_property
     def judged(self) -> Mapping[str, Pairs]:
         """The pairs of that stretch: seen families, each unseen group, and learned weathers."""
+        return {name: self.judged_set(name, recipes) for name, recipes in self.judged_recipes.items()}
+
+    @cached_property
+    def judged_recipes(self) -> Mapping[str, Sequence[Recipe]]:
+        """What judges, by set."""
         groups = self.families.groups
         by_set: dict[str, list[Recipe]] = {SEEN: []}
         judged = self.settings.judged or (*self.families.seen, *self.families.unseen)
@@ -315,17 +327,13 @@ class Repairs:
         for weather in self.settings.weathers:
             name = f"weather:{weather}"
             by_set[name] = [Recipe.of(name, params) for params in self.made[name].space.grid[:4]]
-        frames = self.settings.judged_frames
-        return {
-            name: self._render(
-                name.replace(": ", "-").replace(":", "-").replace(" ", "-"),
-                self.judged_drive,
-                recipes,
-                frames * (4 if name.startswith("weather:") else 1),
-                judge=self.task.judge,
-            )
-            for name, recipes in by_set.items()
-        }
+        return by_set
+
+    def judged_set(self, name: str, recipes: Sequence[Recipe]) -> Pairs:
+        """Renders one set that judges; a learned weather has few looks, and so more frames under each."""
+        frames = self.settings.judged_frames * (4 if name.startswith("weather:") else 1)
+        file = name.replace(": ", "-").replace(":", "-").replace(" ", "-")
+        return self._render(file, self.judged_drive, recipes, frames, judge=self.task.judge)
 
     def _drawn(self, name: str, count: int) -> list[Recipe]:
         rng, aim = child_rng(self.settings.seed, "repair", name), self.task.aim
@@ -337,7 +345,7 @@ class Repairs:
 
     def _render(self, name: str, drive: Drive, recipes: Sequence[Recipe], frames: int, judge: Judge | None = None) -> Pairs:
         clips = clips_of(drive, recipes, frames, self.lead, child_rng(self.settings.seed, "repair", "frames", name))
-        return render(drive, clips, self.spec, self.made, self.out / "work", name, self.progress, judge)
+        return render(drive, clips, self.spec, self.made, self.pool_folder, name, self.progress, judge)
 
     # Training.
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
-from skidpad.repair.report import finite
-from skidpad.repair.search import (
+from skidpad.repairs.report import finite
+from skidpad.repairs.search import (
     BEFORE,
     CLEAN,
     CONTROL,
@@ -189,7 +189,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
 def written(outcome: Outcome, out: Path) -> None:
     """Writes the figures and the page; the figures last, since they say that the repair is finished."""
     from skidpad.page.html import write_page  # noqa: PLC0415  templates are for those who write a page
-    from skidpad.repair.page import repair_page  # noqa: PLC0415  see above
+    from skidpad.repairs.page import repair_page  # noqa: PLC0415  see above
 
     page = repair_page(outcome)
     write_page(out / "report.html", page)

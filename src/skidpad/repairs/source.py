@@ -15,15 +15,15 @@ from skidpad.kinds.limits.curve import Standing
 from skidpad.kinds.limits.holding import read_hold, tested
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.repair.families import at_share
-from skidpad.repair.outcome import Reached
-from skidpad.repair.search import Aim, Task
+from skidpad.repairs.families import at_share
+from skidpad.repairs.outcome import Reached
+from skidpad.repairs.search import Aim, Task
 from skidpad.subjects.description import STEERING
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.kinds.limits.probes import Judge
-    from skidpad.repair.lessons import Loss, OwnStep
+    from skidpad.repairs.lessons import Loss, OwnStep
     from skidpad.runs.folder import Run
     from skidpad.subjects.base import Subject
     from skidpad.subjects.network_subject import NetworkSubject

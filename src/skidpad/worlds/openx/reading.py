@@ -207,7 +207,7 @@ class _Reader:
                     raise BadScenarioError(f"{name!r} begins with a {told.tag}")
             elif action.tag in {"RoutingAction", "SynchronizeAction", "LateralAction", "TrailerAction"}:
                 raise BadScenarioError(
-                    f"{name!r} begins with a {next((each.tag for each in action), action.tag)}; cars of the built-in world follow the road"
+                    f"{name!r} begins with a {next((each.tag for each in action), action.tag)}; everybody here follows the road"
                 )
         if actor is None:
             raise BadScenarioError(f"{name!r} is put nowhere at first")

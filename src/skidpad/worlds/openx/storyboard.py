@@ -330,5 +330,5 @@ def way_of(turned_rad: float, name: str) -> int:
     """Returns 1 for who looks along the road, -1 for who looks against it; who stands across is refused."""
     along = cos(turned_rad)
     if abs(along) < cos(pi / 6.0):
-        raise BadScenarioError(f"{name!r} stands across the road; cars of the built-in world follow it")
+        raise BadScenarioError(f"{name!r} stands or moves across the road; everybody in the built-in world follows it")
     return 1 if along > 0.0 else -1

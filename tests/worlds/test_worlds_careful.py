@@ -125,6 +125,20 @@ def test_what_is_in_plain_sight_is_approached_gently_and_not_touched() -> None:
         assert 1.0 < outcome.nearest_m < 5.0
 
 
+def test_a_person_who_walks_into_the_lane_in_time_is_braked_for() -> None:
+    """UN R157, 5.2.5.3: at 60 km/h, somebody who crosses with 5 km/h and would be hit by the front's middle."""
+
+    def crossing(offset_m: float) -> Scenario:
+        ttc_s = abs(offset_m) / (5.0 / 3.6)
+        walks = Move(2.0, 2.0 * ttc_s, lane=1, offset_m=-offset_m)
+        person = OtherVehicle(1, BUMPER_M + 60.0 / 3.6 * (2.0 + ttc_s), 0.0, offset_m=offset_m, moves=(walks,), figure=Figure.PERSON)
+        return Scenario(ego=Ego(60.0 / 3.6, pace=Pace.CAREFUL), vehicles=(person,), duration_s=15.0)
+
+    assert drive_carefully(crossing(-5.0)).avoided
+    assert drive_carefully(crossing(5.0)).avoided
+    assert not drive_carefully(crossing(-2.0)).avoided
+
+
 def test_snow_makes_a_preventable_cut_in_unpreventable() -> None:
     dry = cut_in(20.0 / 3.6 * 1.15 + braking_m(20.0 / 3.6) + 0.5, 20.0 / 3.6)
     assert drive_carefully(dry).avoided
@@ -142,7 +156,7 @@ def test_in_the_world_the_driver_holds_the_pedals_while_somebody_else_steers(gap
         state = world.step(world.truth_rad())
     assert world.collided().tolist() == [True, not avoided, False]
     assert state.speed_m_s[0] == state.speed_m_s[2] == 60.0 / 3.6
-    assert (state.speed_m_s[1] < 13.0) is avoided  # who was touched is driven through, and the road is free again
+    assert bool(state.speed_m_s[1] < 13.0) is avoided  # who was touched is driven through, and the road is free again
 
 
 def test_beside_a_careful_ego_another_one_drives_as_it_does_alone() -> None:

@@ -108,6 +108,33 @@ def test_triggers_by_the_time_to_a_collision_and_by_headway(tmp_path: Path, tag:
     assert move.start_s == pytest.approx((100.0 - 4.5 - gap_m) / (20.0 / 3.6), abs=0.04)
 
 
+def test_a_person_crosses_the_road_by_lanes_and_times(tmp_path: Path) -> None:
+    spot = '<Position><LanePosition roadId="0" laneId="-3" s="220" offset="{offset}"><Orientation h="1.57"/></LanePosition></Position>'
+    vertices = "".join(f'<Vertex time="{time}">{spot.format(offset=offset)}</Vertex>' for time, offset in ((0, -5), (3.5, 0), (7, 5)))
+    shape = (
+        f'<TrajectoryRef><Trajectory name="t" closed="false"><Shape><Polyline>{vertices}</Polyline></Shape></Trajectory></TrajectoryRef>'
+    )
+    timing = '<TimeReference><Timing domainAbsoluteRelative="relative" scale="1" offset="0"/></TimeReference>'
+    walk = f"<RoutingAction><FollowTrajectoryAction>{shape}{timing}</FollowTrajectoryAction></RoutingAction>"
+    when = files.NEAR.format(tag="TimeHeadwayCondition", how="", value=3.5)
+    place = spot.format(offset=-5).removeprefix("<Position>").removesuffix("</Position>")
+    path = files.write(tmp_path, place, '<AbsoluteTargetSpeed value="0"/>', files.event("Cross", walk, when))
+    path.write_text(
+        path.read_text()
+        .replace('<Vehicle name="other" vehicleCategory="car">', '<Pedestrian name="other">', 1)
+        .replace("</Vehicle></ScenarioObject></Entities>", "</Pedestrian></ScenarioObject></Entities>")
+    )
+    scenario = read(path).scenario
+    (person,) = scenario.vehicles
+    assert (person.figure, person.lane, person.offset_m, person.ahead_m) == (Figure.PERSON, 1, -5.0, 200.0)
+    one, two = person.moves
+    assert (one.lane, one.offset_m, one.lasts_s) == (1, 0.0, 3.5)
+    assert (two.offset_m, two.start_s) == (5.0, pytest.approx(one.start_s + 3.5))
+    assert drive_carefully(scenario).avoided
+    path.write_text(path.read_text().replace('s="220" offset="5"', 's="240" offset="5"'))
+    assert "does not lead straight across the road" in reason(path)
+
+
 def test_a_road_of_lines_clothoids_and_arcs_is_laid_as_the_file_says(tmp_path: Path) -> None:
     place = '<RelativeLanePosition entityRef="Ego" dLane="0" ds="200" offset="0"/>'
     path = files.write(tmp_path, place, files.RELATIVE.format(delta=0), geometry=files.BENDS)

@@ -50,6 +50,9 @@ class CarefulDriver:
     """Ours: as far from what is in plain sight the driver means to stop."""
     behind_s: float = 1.0
     """Ours: as far behind who drives on the driver means to stay, besides."""
+    person_m: float = 6.0
+    """Ours, since the guidance speaks of cars: a person who walks towards the lane's middle from so near is a risk from the first step, and
+    braked for at once if that takes more than the above."""
     regain_m_s2: float = 1.0
     """Ours: to be as fast as before once there is room for it."""
 
@@ -77,6 +80,7 @@ class _Threat:
     speed_m_s: float
     other_m_s: float
     slowing_m_s2: float
+    is_person: bool
     noticed: _Noticed
 
     @property
@@ -149,7 +153,8 @@ class Pedals:
         if is_plain:
             # Who slows down in time for what is in plain sight comes near to it, slowly.
             return threat.ttc_s < driver.critical_ttc_s and needed_m_s2 > 2.0 * driver.comfortable_m_s2
-        return threat.ttc_s < driver.critical_ttc_s or (threat.noticed.was_hidden and needed_m_s2 > driver.comfortable_m_s2)
+        is_sudden = threat.noticed.was_hidden or threat.is_person
+        return threat.ttc_s < driver.critical_ttc_s or (is_sudden and needed_m_s2 > driver.comfortable_m_s2)
 
     def _pressed(self, speed_m_s: float, wanted_m_s2: float, step_s: float, *, has_room: bool) -> float:
         before = self.braking_m_s2
@@ -177,16 +182,21 @@ class Pedals:
                 continue
             if self._is_first:
                 noticed.in_way_s = inf
-            yield _Threat(gap_m, speed_m_s, other.way * other.speed_m_s, -other.acceleration_m_s2, noticed)
+            yield _Threat(gap_m, speed_m_s, other.way * other.speed_m_s, -other.acceleration_m_s2, _is_person(other), noticed)
             noticed.in_way_s += step_s
             noticed.slowing_s = noticed.slowing_s + step_s if -other.acceleration_m_s2 > _SLOWING_M_S2 else 0.0
-            is_hidden = abs(off_m) <= self._driver.wander_m and other.size_m == Figure.CAR.size_m
+            is_hidden = abs(off_m) <= self._driver.wander_m and not _is_person(other)
 
     def _in_way(self, off_m: float, other: Moment) -> bool:
         """Tells whether a car so far left of the lane's middle is before the driver's own, or is on its way there."""
         if abs(off_m) < 0.5 * (self._body.width_m + other.size_m[1]):
             return True
-        return abs(off_m) < self._section.lane_width_m - self._driver.wander_m and off_m * other.aside_m_s < 0.0
+        reach_m = self._driver.person_m if _is_person(other) else self._section.lane_width_m - self._driver.wander_m
+        return abs(off_m) < reach_m and off_m * other.aside_m_s < 0.0
+
+
+def _is_person(other: Moment) -> bool:
+    return other.size_m == Figure.PERSON.size_m
 
 
 @dataclass(frozen=True, slots=True)

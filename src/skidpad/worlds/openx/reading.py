@@ -225,7 +225,7 @@ class _Reader:
             way = way_of(turned_rad - float(road.road.at(s_m).heading_rad) - road.heading_rad, name)
             return road.beside(s_m - way * middle_m, left_m), way
         turned = told.find("Orientation")
-        turned_rad = 0.0 if turned is None else parameters.number(turned, "h", 0.0)
+        turned_rad = 0.0 if turned is None or self.bodies[name].tag == "Pedestrian" else parameters.number(turned, "h", 0.0)
         if told.tag == "LanePosition":
             self._check_road(parameters.text(told, "roadId"), road, name)
             lane = road.lane(int(parameters.number(told, "laneId")))

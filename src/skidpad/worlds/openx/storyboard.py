@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import cos, inf, isfinite, pi, sqrt
 from xml.etree.ElementTree import Element
 
@@ -24,6 +25,8 @@ _AT_FIRST_S = 0.1
 _SHAPES = {"linear": Shape.LINEAR, "sinusoidal": Shape.SINUSOIDAL, "cubic": Shape.CUBIC}
 _INERT = frozenset({"ControllerAction", "ActivateControllerAction", "AppearanceAction", "VisibilityAction"})
 """What changes nothing about where anybody is: the subject steers the ego, whatever a file would let do it."""
+_STRAIGHT_M = 1.0
+"""Who crosses the road goes no further along it."""
 _DIGITS = 9
 
 
@@ -201,13 +204,16 @@ class Rehearsal:
             raise BadScenarioError(f"it drives the ego itself ({inner.tag}); here the subject does")
         if name not in self.actors:
             raise BadScenarioError(f"{name!r} is to act, and nobody has placed it on the road")
-        told = inner[0] if inner.tag in {"LongitudinalAction", "LateralAction"} and len(inner) else inner
+        told = inner[0] if inner.tag in {"LongitudinalAction", "LateralAction", "RoutingAction"} and len(inner) else inner
         starts: Mapping[str, Callable[[Element, Actor], float]] = {
             "SpeedAction": self._speed,
             "LaneChangeAction": self._lane_change,
             "LaneOffsetAction": self._lane_offset,
             "LongitudinalDistanceAction": self._distance,
         }
+        if told.tag == "FollowTrajectoryAction" and self.actors[name].figure is Figure.PERSON:
+            walk = self._walk(told, self.actors[name])
+            return _Node(element.get("name", ""), None, lambda: self._cross(walk, self.actors[name]))
         if told.tag not in starts:
             raise BadScenarioError(
                 f"{name!r} does a {told.tag}; cars of the built-in world change their speed, their lane and their place in it"
@@ -250,6 +256,25 @@ class Rehearsal:
         if isfinite(lasts_s):
             self._move(actor, Move(self._now, lasts_s, lane=lane, offset_m=round(offset_m, _DIGITS), shape=shape))
         return lasts_s
+
+    def _walk(self, told: Element, person: Actor) -> list[tuple[float, LanePlace]]:
+        """Reads a way straight across the road: places and when somebody is there, from when it begins."""
+        walk = []
+        for vertex in told.iterfind("TrajectoryRef/Trajectory/Shape/Polyline/Vertex"):
+            place = vertex.find("Position/LanePosition")
+            s_m, lane = self.parameters.number(place, "s"), self.road.lane(int(self.parameters.number(place, "laneId")))
+            walk.append((self.parameters.number(vertex, "time"), LanePlace(s_m, lane, self.parameters.number(place, "offset", 0.0))))
+        timing = told.find("TimeReference/Timing")
+        is_relative = timing is not None and timing.get("domainAbsoluteRelative") == "relative"
+        if len(walk) < 2 or not is_relative or any(abs(place.s_m - person.place.s_m) > _STRAIGHT_M for _, place in walk):
+            raise BadScenarioError(f"{person.name!r} follows a trajectory that does not lead straight across the road, by lanes and times")
+        return walk
+
+    def _cross(self, walk: Sequence[tuple[float, LanePlace]], person: Actor) -> float:
+        for (before_s, _), (after_s, place) in pairwise(walk):
+            lasts_s = round(max(after_s - before_s, 0.0), _DIGITS)
+            self._move(person, Move(round(self.time_s + before_s, _DIGITS), lasts_s, lane=place.lane, offset_m=place.offset_m))
+        return walk[-1][0]
 
     def _distance(self, told: Element, actor: Actor) -> float:
         if self.parameters.text(told, "continuous", "false") == "true" or self.time_s > _AT_FIRST_S:

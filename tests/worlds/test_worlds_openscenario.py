@@ -1,8 +1,10 @@
 """Reading OpenSCENARIO: storyboards, triggers, parameters, roads, variations, and what is refused with a sentence."""
 
+import re
 from dataclasses import replace
 from math import pi
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import openx_files as files
@@ -11,7 +13,7 @@ import pytest
 from skidpad.worlds.careful import drive_carefully
 from skidpad.worlds.openx.documents import MAX_BYTES, Parameters, read_document
 from skidpad.worlds.openx.reading import NotPlayable, ReadScenario, read_openscenario
-from skidpad.worlds.openx.variations import MOST
+from skidpad.worlds.openx.variations import MOST, varied
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.files import read_scenario, read_scenarios, write_scenario
@@ -159,7 +161,7 @@ def test_our_own_export_is_read_back_as_it_was(tmp_path: Path) -> None:
         OtherVehicle(2, 250.0, 0.0, figure=Figure.PERSON),
     )
     moving = Scenario(RoadPlan(RoadKind.CURVED, 250.0, lanes=3), ego=Ego(16.0, 2, pace=Pace.CAREFUL), vehicles=cars)
-    drawn = [*sample(DOMAINS.get("extended"), 3, 4).scenarios, *sample(DOMAINS.get("restricted"), 3, 2).scenarios]
+    drawn = [*sample(DOMAINS.get("extended"), 3, 2).scenarios, *sample(DOMAINS.get("restricted"), 4, 1).scenarios]
     for number, scenario in enumerate([moving, *drawn]):
         exported = openscenario.export_scenario(scenario, tmp_path, f"s{number}")
         assert read(exported.openscenario).scenario == scenario
@@ -200,12 +202,15 @@ def test_variations_play_each_value_with_each_and_obey_the_constraints(tmp_path:
 
 
 def test_of_very_many_variations_some_are_read_evenly_spread(tmp_path: Path) -> None:
-    files.cut_in(tmp_path, "0")
-    (tmp_path / "many.xosc").write_text(VARIATION.format(step=0.1).replace('upperLimit="70"', 'upperLimit="30.05"').replace("0.1", "0.001"))
-    found = read_openscenario(tmp_path / "many.xosc")
-    assert len(found) == MOST
-    assert isinstance(found[0], ReadScenario)
-    assert f"{MOST} of 102 combinations are read" in found[0].notes
+    path = tmp_path / "many.xosc"
+    path.write_text(VARIATION.format(step=0.5))
+    base, sets, total = varied(read_document(path), path)
+    assert (base.name, len(sets), total) == ("cut_in.xosc", MOST, 162)
+    assert len({each["Speed_kph"] for each in sets}) > MOST // 2
+    assert [sum(each["Gap_m"] == gap for each in sets) for gap in ("10", "40")] == [pytest.approx(MOST / 2, abs=4)] * 2
+    path.write_text(VARIATION.format(step=0.0001))
+    with pytest.raises(BadScenarioError, match="has no usable step"):
+        varied(read_document(path), path)
 
 
 def _trajectory(text: str) -> str:
@@ -238,6 +243,56 @@ def test_what_cannot_be_played_is_said_in_a_sentence(tmp_path: Path, change: obj
     assert callable(change)
     path.write_text(change(path.read_text().replace('name="other" vehicleCategory="car"', 'name="other" vehicleCategory="van"')))
     assert words in reason(path)
+
+
+VALUES = (
+    "",
+    "-1",
+    "0",
+    "nan",
+    "inf",
+    "1e308",
+    "-1e308",
+    "1e9",
+    "abc",
+    "$Lane",
+    "${1/0}",
+    "$Nope",
+    "Ego",
+    "999999999999",
+    "-3",
+    "linear",
+    "rate",
+)
+
+
+def damaged(text: str, rng: Random) -> str:
+    """Returns a text with some values, attributes or elements changed or gone."""
+    for _ in range(rng.randint(1, 3)):
+        how = rng.choice((r'="([^"]*)"', r"(<\w+[^<>]*/>)", r'( \w+="[^"]*")', r"<(\w+)"))
+        found = rng.choice(list(re.finditer(how, text)))
+        change = rng.choice(VALUES) if how.startswith("=") else "X" if how == r"<(\w+)" else ""
+        text = text[: found.start(1)] + change + text[found.end(1) :]
+    return text
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_damaged_files_end_in_a_scenario_or_in_a_sentence(tmp_path: Path, count: int) -> None:
+    path, rng = files.cut_in(tmp_path), Random(count)
+    whole = {each: each.read_text() for each in (path, tmp_path / "road.xodr")}
+    for _ in range(count):
+        file = rng.choice(list(whole))
+        file.write_text(damaged(whole[file], rng))
+        for found in read_openscenario(path):
+            assert isinstance(found, ReadScenario) or found.reason
+        file.write_text(whole[file])
+
+
+def test_a_crowd_is_not_rehearsed(tmp_path: Path) -> None:
+    path = files.cut_in(tmp_path)
+    crowd = "".join(f'<ScenarioObject name="Car{number}"/>' for number in range(30))
+    path.write_text(path.read_text().replace("</Entities>", f"{crowd}</Entities>"))
+    assert "it has 32 actors and 1 events" in reason(path)
 
 
 def test_files_that_are_too_large_are_not_read(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ RULES: Mapping[str, Callable[[float, float], bool]] = {
     "notEqualTo": operator.ne,
 }
 _STANDING_M_S = 0.01
+_LONGEST_DELAY_S = 3600.0
 
 
 class Scene(Protocol):
@@ -105,6 +106,8 @@ class Trigger:
 
 def _condition(element: Element, parameters: Parameters) -> _Condition:
     edge, delay_s = parameters.text(element, "conditionEdge", "none"), parameters.number(element, "delay", 0.0)
+    if not 0.0 <= delay_s <= _LONGEST_DELAY_S:
+        raise CannotTellError(f"a condition of it has a delay of {delay_s:g} s")
     by_value, by_entity = element.find("ByValueCondition"), element.find("ByEntityCondition")
     if by_value is not None and len(by_value):
         return _Condition(_by_value(by_value[0], parameters), edge, delay_s)

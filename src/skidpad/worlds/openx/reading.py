@@ -32,6 +32,8 @@ SHORTEST_S = 20.0
 AFTERWARDS_S = 3.0
 """How long a scenario goes on after the careful driver has touched somebody, or all have done what they do."""
 
+MOST_ACTORS, MOST_EVENTS = 20, 200
+
 _STEP_S = STEP_S / 2.5
 _FOG_BELOW_M = 1000.0
 _DARK_LUX = 100.0
@@ -95,6 +97,9 @@ class _Reader:
             raise BadScenarioError(f"its own constraints forbid the value of {', '.join(broken)}")
         self.catalogs = Catalogs.of(root, path, self.parameters)
         self.notes: list[str] = []
+        crowd, deeds = sum(1 for _ in root.iterfind("Entities/ScenarioObject")), sum(1 for _ in root.iter("Event"))
+        if crowd > MOST_ACTORS or deeds > MOST_EVENTS:
+            raise BadScenarioError(f"it has {crowd} actors and {deeds} events; {MOST_ACTORS} and {MOST_EVENTS} are read at most")
         self.bodies = {each.get("name", ""): self._body(each) for each in root.iterfind("Entities/ScenarioObject")}
         self.ego = next((name for name in self.bodies if name.lower() in _EGO_NAMES), next(iter(self.bodies), ""))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, product
-from math import floor, prod
+from math import floor, gcd, prod
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
@@ -16,6 +15,8 @@ MOST = 64
 """Of one file; of more combinations so many are read, evenly spread."""
 
 _TRIED = 1_000_000
+_VALUES = 10_000
+"""Of one parameter."""
 _NONE = Parameters({})
 
 
@@ -30,10 +31,25 @@ def varied(root: Element, path: Path) -> tuple[Path, list[dict[str, str]], int]:
     total = prod(len(each) for each in choices)
     if total > _TRIED:
         raise BadScenarioError(f"it names {total:,} combinations of values, more than anybody plays")
-    apart = max(total // MOST, 1)
-    chosen = islice(product(*choices), 0, apart * MOST, apart)
-    sets = [{name: value for part in parts for name, value in part.items()} for parts in chosen]
+    sets = [_combination(choices, number) for number in _spread(total)]
     return beside(path, _NONE.text(scenario, "filepath")), sets, total
+
+
+def _spread(total: int) -> list[int]:
+    """Returns at most MOST numbers below a total, spread so that they are in step with no parameter: by the golden ratio."""
+    if total <= MOST:
+        return list(range(total))
+    step = next(each for each in range(int(total * 0.618), total) if gcd(each, total) == 1)
+    return sorted(number * step % total for number in range(MOST))
+
+
+def _combination(choices: list[list[dict[str, str]]], number: int) -> dict[str, str]:
+    """Returns the combination of a number; the last choice changes first."""
+    told: dict[str, str] = {}
+    for options in reversed(choices):
+        number, place = divmod(number, len(options))
+        told |= options[place]
+    return told
 
 
 def _choices(element: Element) -> list[dict[str, str]]:
@@ -45,7 +61,7 @@ def _choices(element: Element) -> list[dict[str, str]]:
     for span in element.iterfind("DistributionRange"):
         step, limits = _NONE.number(span, "stepWidth"), span.find("Range")
         low, high = _NONE.number(limits, "lowerLimit"), _NONE.number(limits, "upperLimit")
-        if step <= 0.0 or (high - low) / step > _TRIED:
+        if step <= 0.0 or (high - low) / step > _VALUES:
             raise BadScenarioError(f"the range of {name!r} has no usable step; got {step:g}")
         values += [repr(low + number * step) for number in range(floor((high - low) / step + 1e-9) + 1)]
     if not values:

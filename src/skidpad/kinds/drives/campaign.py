@@ -76,6 +76,8 @@ def features_of(table: Mapping[str, Any]) -> str:
     time = " at night" if conditions["night"] else ""
     counts = [(len(table.get(group, ())), group) for group in ("vehicles", "pedestrians")]
     others = "".join(f", {count} {group if count > 1 else group[:-1]}" for count, group in counts if count)
+    moves = sum(len(vehicle.get("moves", ())) for vehicle in table.get("vehicles", ()))
+    others += f" with {moves} {'moves' if moves > 1 else 'move'}" if moves else ""
     return f"{road['kind']}{bend}{lane}, {ego['speed_m_s']:.0f} m/s, {weather}{time}{others}"
 
 

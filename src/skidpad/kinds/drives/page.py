@@ -23,6 +23,9 @@ from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_pag
 from skidpad.page.svg import Bar, Cell, HeatRow, heat_map
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
+from skidpad.worlds.careful import drive_carefully
+from skidpad.worlds.scenario.scenario import Pace
+from skidpad.worlds.scenario.tables import scenario_of
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
@@ -73,7 +76,7 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
         ),
         films=films(campaign.runner, run, [case.case_id for case in _shown(summary)]),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
-        tables=(_reach(summary, campaign.settings.searches), *_tables(summary)),
+        tables=(_reach(summary, campaign.settings.searches), _beside_careful(summary), *_tables(summary)),
         lead_tables=[table for table in (rules_table(drive_cases(campaign, run)),) if table.rows],
     )
 
@@ -97,6 +100,7 @@ def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
                 "verdict": case.verdict.value,
                 **values_of(case, f"case_id condition {measured}"),
                 **values_of(case.failures, "low high"),
+                **({"careful_driver": word} if (word := careful_word(case.scenario)) else {}),
             }
             for case in summary.cases
         ],
@@ -241,6 +245,28 @@ def _feature(case: CaseVerdict, key: str) -> float:
         return float(scenario["ego"]["speed_m_s"])
     road = scenario["road"]
     return 1000.0 / float(road["radius_m"]) if road["kind"] == "curved" else 0.0
+
+
+def _beside_careful(summary: OnlineSummary) -> Table:
+    """Says of scenarios whose ego goes at a careful pace whether the driver who holds its pedals, steering well, would have avoided it."""
+    rows = [
+        (plain(case.scenario_name, 60), plain(case.condition, 60), case.verdict.value, word)
+        for case in summary.cases
+        if (word := careful_word(case.scenario))
+    ]
+    note = (
+        "The subject steers, and the careful and competent driver of UN R157 holds the pedals. Where that driver collides and keeps "
+        "the middle of its lane, the collision is not the subject's."
+    )
+    return Table(
+        "careful", "Beside a careful and competent driver", ("Scenario", "Condition", "Verdict", "The driver"), tuple(rows), 3, note
+    )
+
+
+def careful_word(scenario: str) -> str:
+    """Returns what a careful driver does in a recorded scenario, "" where nobody holds the pedals."""
+    table = json.loads(scenario)
+    return str(drive_carefully(scenario_of(table))) if table["ego"].get("pace") == Pace.CAREFUL.value else ""
 
 
 def _tables(summary: OnlineSummary) -> list[Table]:

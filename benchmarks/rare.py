@@ -6,7 +6,10 @@ How rare the crash is, is set by a rule that looks at plain duels alone, never a
 with at most RARE crashes a duel. The rule, the truth and each repeat have seeds of their own. Coverage is the share of intervals that
 hold the truth.
 
+With --ego, the duels are those of `skidpad duel --estimate`: a policy file against a random front, from the scenario's starts.
+
 Run: python benchmarks/rare.py [--quick] [--repeats 20] [--truth 2000000] [--seed 50000]
+     python benchmarks/rare.py --ego runs/duel-001/policies/repair-released-w0-000.safetensors --truth 1000000 --repeats 10 --seed 61000
 """
 
 from __future__ import annotations
@@ -24,6 +27,10 @@ from skidpad.core.images import FloatArray
 from skidpad.highway.engine import START_FIELDS, place, step
 from skidpad.highway.layout import CRASH, EGO, FIELDS, FRONT, LANE, SPEED, TARGET_LANE, VEHICLES, Action, Params, X, Y
 from skidpad.highway.scenario import Scenario
+from skidpad.kinds.duels.campaign import Duel
+from skidpad.kinds.duels.drivers import KeptShards
+from skidpad.kinds.duels.estimate import DuelSimulation, nearness
+from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.statistics.rare import Estimate, Goal, Method, estimate
 
@@ -75,10 +82,17 @@ def duels(gap_m: float) -> Callable[[FloatArray], FloatArray]:
     return lambda points: _duels(params, gap_m, ndtri(points))
 
 
-def plain(drive: Callable[[FloatArray], FloatArray], count: int, seed: int) -> Interval:
+def ego_duels(path: str) -> tuple[Callable[[FloatArray], FloatArray], int]:
+    """Returns the duels of a policy with a random front, and how many numbers decide one."""
+    settings = DuelSettings(ego=path, rewards=(), repairs=0, is_tested=False, estimate=Method.MONTE_CARLO.value)
+    simulation = DuelSimulation(Duel.load(settings).work(KeptShards({})), ("random",))
+    return lambda points: nearness(simulation.driven(points)[0][1]), simulation.dimensions
+
+
+def plain(drive: Callable[[FloatArray], FloatArray], count: int, seed: int, dimensions: int = DIMENSIONS) -> Interval:
     """Drives plain duels, in blocks of 10,000."""
     rng, blocks = np.random.default_rng(seed), max(count // 10_000, 1)
-    return wilson(sum(int((drive(rng.random((10_000, DIMENSIONS))) >= 1.0).sum()) for _ in range(blocks)), blocks * 10_000)
+    return wilson(sum(int((drive(rng.random((10_000, dimensions))) >= 1.0).sum()) for _ in range(blocks)), blocks * 10_000)
 
 
 def tail(dimensions: int, probability: float) -> Callable[[FloatArray], FloatArray]:
@@ -102,27 +116,7 @@ def row(name: str, method: Method, truth: float, found: list[Estimate]) -> dict[
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Simulations for an estimate of a rare failure, beside plain Monte Carlo.")
-    parser.add_argument("--quick", action="store_true", help="few repeats: does it run?")
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--truth", type=int, default=2_000_000, help="duels that are driven to know the truth")
-    parser.add_argument("--seed", type=int, default=50_000, help="of the first repeat; the rule and the truth have the two before it")
-    chosen = parser.parse_args()
-    repeats, many, few = (2, 20_000, 20_000) if chosen.quick else (chosen.repeats, chosen.truth, 200_000)
-    gap_m = next((gap for gap in GAPS_M if plain(duels(gap), few, chosen.seed - 2).estimate <= RARE), GAPS_M[-1])
-    drive = duels(gap_m)
-    known = plain(drive, many, chosen.seed - 1)
-    print(f"duels, median gap {gap_m} m: {known.n:,} plain, {known.estimate:.3g} crash ({known.low:.3g} to {known.high:.3g})", flush=True)
-    seeds = range(chosen.seed, chosen.seed + repeats)
-    rows = []
-    for dimensions, probability in ((5, 1e-3), (5, 1e-4), (5, 1e-6)):
-        for method, budget in ((Method.IMPORTANCE, 20_000), (Method.SPLITTING, 60_000)):
-            found = [estimate(tail(dimensions, probability), method, dimensions, Goal(budget), seed) for seed in seeds]
-            rows.append(row(f"tail of {probability:g}", method, probability, found))
-    for method, budget in ((Method.AUTO, 20_000), (Method.IMPORTANCE, 20_000), (Method.SPLITTING, 120_000)):
-        found = [estimate(drive, method, DIMENSIONS, Goal(budget), seed) for seed in seeds]
-        rows.append(row("duels", method, known.estimate, found))
+def show(rows: list[dict[str, object]], known: Interval) -> None:
     print(f"{'problem':16}{'method':14}{'truth':>10}{'estimate':>10}{'holds':>8}{'made':>10}{'plain':>12}{'factor':>9}{'within':>8}  took")
     for each in rows:
         print(
@@ -130,6 +124,38 @@ def main() -> None:
             f"{each['simulations']:10,.0f}{each['plain']:12,.0f}{each['factor']:9.2f}{each['stopped']:8}  {each['took']}"
         )
     print(json.dumps({"duel_truth": known.estimate, "rows": rows}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Simulations for an estimate of a rare failure, beside plain Monte Carlo.")
+    parser.add_argument("--quick", action="store_true", help="few repeats: does it run?")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--truth", type=int, default=2_000_000, help="duels that are driven to know the truth")
+    parser.add_argument("--seed", type=int, default=50_000, help="of the first repeat; the rule and the truth have the two before it")
+    parser.add_argument("--ego", default="", help="a policy file, whose duels with a random front are estimated instead")
+    chosen = parser.parse_args()
+    rows: list[dict[str, object]] = []
+    repeats, many, few = (2, 20_000, 20_000) if chosen.quick else (chosen.repeats, chosen.truth, 200_000)
+    seeds = range(chosen.seed, chosen.seed + repeats)
+    if chosen.ego:
+        drive, dimensions = ego_duels(chosen.ego)
+        known = plain(drive, many, chosen.seed - 1, dimensions)
+        print(f"{known.n:,} plain, {known.estimate:.3g} crash ({known.low:.3g} to {known.high:.3g})", flush=True)
+        found = [estimate(drive, Method.IMPORTANCE, dimensions, Goal(20_000, batch=500), seed) for seed in seeds]
+        show([row("ego", Method.IMPORTANCE, known.estimate, found)], known)
+        return
+    gap_m = next((gap for gap in GAPS_M if plain(duels(gap), few, chosen.seed - 2).estimate <= RARE), GAPS_M[-1])
+    drive = duels(gap_m)
+    known = plain(drive, many, chosen.seed - 1)
+    print(f"duels, median gap {gap_m} m: {known.n:,} plain, {known.estimate:.3g} crash ({known.low:.3g} to {known.high:.3g})", flush=True)
+    for dimensions, probability in ((5, 1e-3), (5, 1e-4), (5, 1e-6)):
+        for method, budget in ((Method.IMPORTANCE, 20_000), (Method.SPLITTING, 60_000)):
+            found = [estimate(tail(dimensions, probability), method, dimensions, Goal(budget), seed) for seed in seeds]
+            rows.append(row(f"tail of {probability:g}", method, probability, found))
+    for method, budget in ((Method.AUTO, 20_000), (Method.IMPORTANCE, 20_000), (Method.SPLITTING, 120_000)):
+        found = [estimate(drive, method, DIMENSIONS, Goal(budget), seed) for seed in seeds]
+        rows.append(row("duels", method, known.estimate, found))
+    show(rows, known)
 
 
 if __name__ == "__main__":

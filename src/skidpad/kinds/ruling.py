@@ -108,7 +108,7 @@ def how_learned(ruled: Ruled) -> str:
     """Says what the rules rest on."""
     dropped = f" {counted(ruled.dropped, 'rule')} did not hold there." if ruled.dropped else ""
     return (
-        f"Learned on {counted(ruled.learned_on, 'case')} and counted on {ruled.counted_on:,} others, kept apart. "
+        f"Learned on {ruled.learned_on:,} cases and counted on {ruled.counted_on:,} others, kept apart. "
         f"Each rule is about the cases that those before it leave.{dropped}"
     )
 

@@ -24,6 +24,8 @@ _CUTS = 16
 """Thresholds that are tried for a number, at quantiles of its values."""
 _LEAST = 5
 """Cases below which nothing is learned of a region."""
+_SEEN = 3
+"""Failures kept apart that a rule needs: nobody believes one of eight, however small its p-value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +155,7 @@ def learn_rules(cases: Cases, alpha: float = 0.05) -> Ruled:
         )
         open_ = open_ & ~holds
     kept = holm(np.array([rule.p_value for rule in found], np.float64), alpha)
-    rules = tuple(rule for rule, is_kept in zip(found, kept, strict=True) if is_kept)
+    rules = tuple(rule for rule, is_kept in zip(found, kept, strict=True) if is_kept and rule.kept_apart.failed >= _SEEN)
     return Ruled(rules, len(found) - len(rules), int(first.sum()), int((~first).sum()))
 
 

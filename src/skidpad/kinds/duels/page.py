@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skidpad.highway.avoidability import SafeDistance
@@ -34,7 +35,7 @@ def campaign_page(campaign: Duel, run: Run) -> Page:
 
 def _estimate_page(work: DuelWork, found: Estimate) -> Page:
     """Says how likely a crash is, and shows some of those that the estimate met."""
-    name = plain(work.settings.ego or work.best_ego(), 80)
+    name = plain(Path(work.settings.ego).name or work.best_ego(), 80)
     against = ", ".join(front_words(each) for each in work.settings.against) or (
         "the given adversaries" if work.settings.fronts else front_words(RANDOM)
     )

@@ -224,8 +224,10 @@ def ride(
             break
         # Who has ended rolls on: nobody looks any more.
         world.step(np.where(running, answers if wheel is Wheel.SUBJECT else truth, 0.0))
+    logs = (log[: ends[car], :, car].T.copy() for car in range(count))
     courses = [
-        Course(*log[: ends[car], :, car].T.copy(), None if collided[car] < 0 else int(collided[car]), problems[car]) for car in range(count)
+        Course(lateral, said, true, None if collided[car] < 0 else int(collided[car]), problems[car])
+        for car, (lateral, said, true) in enumerate(logs)
     ]
     return [
         course if witness is None or not _failed(course) else replace(course, reason=witness.reason(recipe, stimuli))

@@ -23,7 +23,7 @@ from skidpad.runs.replay import Replayed, Reproduction
 
 if TYPE_CHECKING:
     from skidpad.highway.episodes import Episodes
-    from skidpad.highway.opponents import Driver, Opponent
+    from skidpad.highway.opponents import Driver, Opponent, PlannedActions
     from skidpad.highway.scenario import Scenario
     from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
@@ -79,7 +79,7 @@ def replay_episode(work: DuelWork, prefix: str) -> DuelReplay:
     return DuelReplay(row, again, scenario, trace_of(row, scenario), work.run.manifest.changes())
 
 
-def _from_start(row: Mapping[str, Any], scenario: Scenario, ego: Driver, front: Opponent) -> Episodes:
+def _from_start(row: Mapping[str, Any], scenario: Scenario, ego: Driver | PlannedActions, front: Opponent) -> Episodes:
     """Drives a duel of an estimate, whose start and random front no seed decides."""
     start, number = np.array([row["start"]], np.float64), np.array([row["episode"]])
     played = actions_of(row["front_actions"], row["steps"])[None].astype(np.int8) if isinstance(front, RandomActions) else None

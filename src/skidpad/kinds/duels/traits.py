@@ -17,7 +17,7 @@ from skidpad.highway.engine import (
 )
 from skidpad.highway.layout import VEHICLE_LENGTH_M
 from skidpad.kinds.duels.charts import ego_words, front_words
-from skidpad.kinds.duels.phases import EGO, EVERY_EGO
+from skidpad.kinds.duels.names import EGO, EVERY_EGO
 from skidpad.kinds.ruling import failed_of, judged_rows
 from skidpad.statistics.rules import Cases, Trait
 

@@ -146,7 +146,7 @@ class Rounds:
         return ShardResult(phase, index, SCHEMA.empty_table(), packed_training(name, trained))
 
     def _match(self, front: Opponent, pool: int) -> Match:
-        """Returns where and how often the ego meets one of the pool; IDM in half of the episodes: what it mostly meets, and forgets first."""
+        """Returns where and how often the ego meets one of the pool: IDM, which it forgets first, in half of the episodes."""
         arena = self.work.arena
         if isinstance(front, Idm):
             return Match(arena.pretraining, front, float(pool))

@@ -30,9 +30,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Files side by side, a core each; what a file prepares is prepared once.
+# Files side by side, a core each; what a file prepares is prepared once. conftest.py says which files begin.
 test: check
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

@@ -1,17 +1,19 @@
 """How often the referee is right: pictures changed in ways that keep the scene by construction, and pictures that were ruined on purpose.
 
-    python benchmarks/referee.py PICTURES [--masks MASKS --group REGEX] [--frames N]
+    python benchmarks/referee.py PICTURES [--masks MASKS] [--group REGEX --half 0|1] [--frames N]
 
-Prints what it said of every change and how long a mutant took; the last line is one JSON object.
+Prints what it said of every change and how long a mutant took; the last line is one JSON object. Its thresholds were chosen on the groups
+(cameras, or sequences) of half 1; half 0 is for figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import cv2
@@ -175,16 +177,25 @@ RUINING: Mapping[str, Change] = {
 }
 
 
-def read(folder: Path, count: int) -> tuple[NumpyFrames, list[Path]]:
-    """Reads evenly spaced pictures of a folder, all scaled to the first one's size."""
+def chosen(folder: Path, count: int, group: str = "", half: int | None = None, masks: Path | None = None) -> list[Path]:
+    """Returns evenly spaced pictures of a folder; with masks, of cameras that the network never saw. half: every other group, sorted."""
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in {".jpg", ".jpeg", ".png"})
-    chosen = [files[place] for place in np.unique(np.linspace(0, len(files) - 1, min(count, len(files))).round().astype(int))]
-    frames = [decode(file.read_bytes()) for file in chosen]
-    whole = [(frame, file) for frame, file in zip(frames, chosen, strict=True) if frame is not None]
-    size = whole[0][0].shape[1], whole[0][0].shape[0]
-    return np.stack([np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), np.uint8) for frame, _ in whole]), [
-        f for _, f in whole
-    ]
+    if masks is not None and group:
+        from skidpad.cli.referee import _pairs, _split  # noqa: PLC0415  the very split of the shipped network
+
+        files = [file for file, _ in _split(_pairs(folder, masks), group, 0.2)[0]]
+    if half is not None:
+        groups = [found.group(1) if (found := re.search(group, file.stem)) else "" for file in files]
+        mine = set(sorted(set(groups))[half::2])
+        files = [file for file, name in zip(files, groups, strict=True) if name in mine]
+    return [files[place] for place in np.unique(np.linspace(0, len(files) - 1, min(count, len(files))).round().astype(int))]
+
+
+def read(files: Sequence[Path]) -> NumpyFrames:
+    """Reads pictures, all scaled to the first one's size."""
+    frames = [frame for file in files if (frame := decode(file.read_bytes())) is not None]
+    size = frames[0].shape[1], frames[0].shape[0]
+    return np.stack([np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), np.uint8) for frame in frames])
 
 
 HALF_GRASS = "left half of the road painted as grass"
@@ -245,18 +256,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pictures", type=Path)
     parser.add_argument("--masks", type=Path, help="of comma10k: the road to paint over is then the true one")
-    parser.add_argument("--group", default="", help="with --masks: only cameras that the network never saw, as '_([0-9a-f]{16})_'")
+    parser.add_argument("--group", default="", help="tells cameras apart by name; with --masks: only those never seen")
+    parser.add_argument("--half", type=int, choices=(0, 1), help="every other group: 1 is what thresholds were chosen on, 0 is for figures")
     parser.add_argument("--frames", type=int, default=120)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    frames, files = read(given.pictures, 10**6 if given.group else given.frames)
-    if given.group:
-        from skidpad.cli.referee import _pairs, _split  # noqa: PLC0415  the very split of the shipped network
-
-        unseen = {file for file, _ in _split(_pairs(given.pictures, given.masks), given.group, 0.2)[0]}
-        places = [place for place, file in enumerate(files) if file in unseen]
-        places = [places[k] for k in np.unique(np.linspace(0, len(places) - 1, min(given.frames, len(places))).round().astype(int))]
-        frames, files = frames[places], [files[place] for place in places]
+    files = chosen(given.pictures, given.frames, given.group, given.half, given.masks)
+    frames = read(files)
     roads = roads_of(frames) if given.masks is None else masks_of(files, given.masks, (WIDTH_PX, HEIGHT_PX))
     judge(frames, frames)  # the originals are looked at once
     keeping, ruining = said(frames, kept(frames, 1)), said(frames, ruined(frames, roads, 2))

@@ -12,6 +12,7 @@ import torch
 from skidpad.stimuli.weather.decoding import FoldedDecoder, Prepared
 from skidpad.stimuli.weather.files import WeatherCard
 from skidpad.stimuli.weather.munit import Munit
+from skidpad.stimuli.weather.translation import model_of
 
 Decode = Callable[[int], torch.Tensor]
 """Decodes so many scenes under one style: uint8 frames (N, height, width, 3)."""
@@ -92,7 +93,7 @@ class Decoders:
         return decode, batch, slow
 
     def _folded(self, batch: int, *, compiled: bool) -> tuple[Decode, int, bool]:
-        decoder = FoldedDecoder(self._card, self._weights, self._device, compiled=compiled and self._device == "cuda")
+        decoder = FoldedDecoder(self._card, model_of(self._card, self._weights), self._device, compiled=compiled and self._device == "cuda")
         decoder.batch_size = batch
         parts = [decoder.prepare(self._content[start : start + 64]) for start in range(0, len(self._content), 64)]
         prepared = Prepared(torch.cat([part.content for part in parts]), torch.cat([part.first for part in parts]))

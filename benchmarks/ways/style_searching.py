@@ -19,7 +19,6 @@ from skidpad.kinds.pictures.styles.condition import Found, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.search.evolution import StyleTask
-from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.files import WeatherCard
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.scenes import working_size
@@ -73,7 +72,7 @@ def prepared(
     card: WeatherCard, weights: dict[str, torch.Tensor], drive: Drive, subject: NetworkSubject, device: str, criterion: str
 ) -> Prepared:
     settings = TacticSettings(subject="none", drive="none", weather="none", device=device, criterion=criterion)
-    campaign = Tactic(settings, subject, drive, Weather(card, weights, device), FoldedDecoder(card, weights, device))
+    campaign = Tactic(settings, subject, drive, Weather(card, weights, device))
     begun = time.perf_counter()
     some = drive.select(np.linspace(0, len(drive) - 1, min(512, len(drive))).round().astype(np.int64))
     profile = profile_of(subject, some.batches(64, lead=subject.lead), drive.sha256)

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
     from skidpad.kinds.exhibits import Exhibit
     from skidpad.oracles.doubts import Doubt
+    from skidpad.repairs.lessons import Loss, OwnStep
+    from skidpad.repairs.outcome import Outcome
     from skidpad.subjects.base import Subject
 
     SubjectLike: TypeAlias = "str | Path | Subject"
@@ -257,6 +260,64 @@ def limits(
     return _run(
         "limits", subject, drive, {"conditions": tuple(filter(None, chosen)), **_judged_by(relation), **settings}, out, workers, progress
     )
+
+
+def repair(
+    subject: SubjectLike,
+    source: RunLike | Drive,
+    *,
+    out: str | Path,
+    loss: Loss | None = None,
+    step: OwnStep | None = None,
+    hold: str = "",
+    progress: Progress = silent,
+    **settings: Any,
+) -> Repaired:
+    """Finds the repair that helps most at the least cost, and judges it where no training looked; as `skidpad repair`.
+
+    source: a run of `test` or `limits`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own, of
+    answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. settings: see
+    `skidpad.repairs.search.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
+    """
+    from skidpad.repairs.outcome import search, written  # noqa: PLC0415  most programs repair nothing
+    from skidpad.repairs.search import SearchSettings, Task  # noqa: PLC0415  see above
+    from skidpad.repairs.source import referee_of, task_of  # noqa: PLC0415  see above
+
+    asked = load(subject) if isinstance(subject, str | Path) else subject
+    if not isinstance(asked, NetworkSubject):
+        raise BadSubjectError(f"{asked.description.name!r} is no torch network, so it cannot be trained here; export its mutants instead")
+    chosen = SearchSettings(**{"device": str(asked.network.device), **settings})
+    if isinstance(source, Drive):
+        judge = referee_of(chosen.device) if chosen.referee else None
+        task = Task(subject=asked, drive=source, relation=SteersAlike(), judge=judge, loss=loss, step=step)
+    else:
+        task = task_of(open_run(source).run, asked, hold=hold, referee=chosen.referee, device=chosen.device, loss=loss, step=step)
+    outcome = search(task, Path(out), chosen, progress)
+    written(outcome, Path(out))
+    return Repaired(outcome, Path(out), asked)
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired:
+    """A finished repair. outcome: its figures; path: its folder."""
+
+    outcome: Outcome
+    path: Path
+    _subject: NetworkSubject = field(repr=False)
+
+    @property
+    def module(self) -> nn.Module:
+        """A copy of the network with the recommended weights; with its own where no repair helped."""
+        from safetensors.torch import load_file  # noqa: PLC0415  most programs repair nothing
+
+        module = deepcopy(self._subject.module)
+        weights = self.path / "recommended.safetensors"
+        if weights.exists():
+            module.load_state_dict(load_file(weights))
+        return module
+
+    def __repr__(self) -> str:
+        return self.outcome.verdict
 
 
 def duel(*, out: str | Path | None = None, workers: str = "", progress: Progress = silent, **settings: Any) -> Result:

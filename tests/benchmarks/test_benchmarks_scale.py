@@ -91,6 +91,7 @@ def test_the_repeating_drive_has_as_many_frames_as_asked_for_and_few_pictures(tm
     assert (summary.originals, summary.overall.cases) == (40, 40)
 
 
+@pytest.mark.slow
 def test_the_gpu_benchmark_runs_on_a_cpu_and_finds_no_distance_from_it() -> None:
     found = figures_of("gpu_campaigns.py", "--device", "cpu", "--only", "test")["campaigns"]["test"]
     assert found["images"] == 4 * (1 + 10 + 10)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -24,6 +26,7 @@ def test_the_campaign_benchmark_compares_all_ways() -> None:
         assert (figures[name] is None) == figures["disturbed"], name
 
 
+@pytest.mark.slow
 def test_the_memory_benchmark_compares_two_lengths() -> None:
     figures = figures_of("memory.py")
     assert figures["frames"] == 40

@@ -3,6 +3,7 @@
 import json
 import xml.etree.ElementTree as ET
 
+import openx_files
 import pytest
 
 from skidpad.worlds.scenario.domain import DOMAINS
@@ -92,3 +93,32 @@ def test_what_makes_no_sense_is_refused_in_words(skidpad, tmp_path, monkeypatch,
 def test_worlds_domains_constraints_and_searches_are_listed(skidpad, what, words) -> None:
     assert words in skidpad("list", what).out
     assert words in json.loads(skidpad("list", what, "--json").out)
+
+
+def test_openscenario_files_are_read_and_played_beside_a_careful_driver(skidpad, tmp_path) -> None:
+    openx_files.cut_in(tmp_path)
+    openx_files.cut_in(tmp_path, "4", name="too_near")
+    bike = openx_files.cut_in(tmp_path, name="bike")
+    bike.write_text(bike.read_text().replace('name="other" vehicleCategory="car"', 'name="other" vehicleCategory="bicycle"'))
+    done = skidpad("scenarios", "read", tmp_path, "--out", tmp_path / "toml")
+    assert done.code == 0, done.err
+    for words in ("2 scenarios can be played", "collides at", "is a bicycle", "2 can be played, 1 cannot", "in 1 of 2"):
+        assert words in done.out
+    assert sorted(path.name for path in (tmp_path / "toml").iterdir()) == ["cut_in.toml", "too_near.toml"]
+    told = json.loads(skidpad("scenarios", "read", tmp_path, "--json").out)
+    assert [(each["scenario"], each["careful_driver_avoids"]) for each in told["playable"]] == [("cut_in", True), ("too_near", False)]
+    assert [each["scenario"] for each in told["not_playable"]] == ["bike"]
+    played = skidpad("drive", "demo", "--scenario", tmp_path / "toml" / "too_near.toml", "--out", tmp_path / "run", "--json")
+    assert played.code == 0, played.err
+    (case,) = json.loads(played.out)["cases"]
+    assert case["verdict"] == "FAIL"
+    assert case["careful_driver"] == told["playable"][1]["careful_driver"]
+    page = skidpad("report", tmp_path / "run", "--out", tmp_path / "page.md")
+    assert page.code == 0, page.err
+    assert "Beside a careful and competent driver" in (tmp_path / "page.md").read_text()
+
+
+def test_a_collection_that_is_not_known_is_not_fetched(skidpad, tmp_path) -> None:
+    done = skidpad("scenarios", "fetch", "alsk", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "alks" in done.err

@@ -154,7 +154,7 @@ def test_the_same_profile_has_the_same_bytes_in_every_process(tmp_path):
         "profile.update(torch.arange(10.0).reshape(2, 5))\n"
         "profile.save(Path(sys.argv[1]))\n"
     )
-    paths = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    paths = [tmp_path / f"{number}.safetensors" for number in range(2)]
     for path in paths:
         subprocess.run([sys.executable, "-c", code, path], check=True)
     assert len({path.read_bytes() for path in paths}) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from math import radians
@@ -275,6 +276,26 @@ def test_an_episode_of_lerobot(version: str, episode: int, tmp_path: Path) -> No
     first = 7 * episode if version == "v3.0" else 0  # version 3 has both episodes in one video
     for place in (3, 0, 6):
         assert np.abs(np.asarray(drive.frame(place), int) - smooth_picture(first + place).astype(int)).mean() < 6
+
+
+def test_an_episode_of_lerobot_with_two_cameras(tmp_path: Path) -> None:
+    folder = write_lerobot(tmp_path / "set", ANGLES)
+    videos, info = folder / "videos" / "chunk-000", folder / "meta" / "info.json"
+    front, left = "observation.images.front", "observation.images.left"
+    (videos / left).mkdir()
+    written = json.loads(info.read_text())
+    written["features"][left] = written["features"][front]
+    info.write_text(json.dumps(written))
+    write_video(videos / left / "episode_000000.mp4", 8, rate_hz=20)
+    text = f"{folder}?unit=deg&camera={left},{front}"
+    drive = open_drive(text)
+    assert (drive.cameras, len(drive), drive.frame_shape) == ((left, front), 7, (48, 128, 3))
+    frame = np.asarray(drive.frame(4))
+    assert np.array_equal(frame[:, 64:], open_drive(f"{folder}?unit=deg&camera={front}").frame(4))
+    assert np.abs(frame[:, :64].astype(int) - smooth_picture(4).astype(int)).mean() < 6
+    write_video(videos / left / "episode_000000.mp4", 5, rate_hz=20)
+    with pytest.raises(BadDriveError, match="has other frames in episode 0 than the first camera"):
+        open_drive(f"{folder}?unit=deg&camera={front},{left}")
 
 
 def test_a_lerobot_data_set_that_leaves_a_choice_names_it(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from skidpad.drives.memory import drive_from_arrays
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.stimuli.weather.blocks import start
-from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.files import WeatherCard
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.settings import Method, Sizes
@@ -56,7 +55,7 @@ def toy_subject(frames: int = 1, seed: int = 1) -> NetworkSubject:
 def toy_campaign(drive: Drive | None = None, subject: NetworkSubject | None = None, **changes: object) -> Tactic:
     settings = TacticSettings(**{"subject": "toy", "drive": "toy", "weather": "toy", "patience": 4, "conditions": 2, **changes})  # type: ignore[arg-type]
     weights = toy_weights()
-    return Tactic(settings, subject or toy_subject(), drive or toy_drive(), Weather(CARD, weights), FoldedDecoder(CARD, weights))
+    return Tactic(settings, subject or toy_subject(), drive or toy_drive(), Weather(CARD, weights))
 
 
 def run_of(campaign: Tactic, folder: Path):  # type: ignore[no-untyped-def]

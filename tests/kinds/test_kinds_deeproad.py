@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from bar_world import HEIGHT_PX, WIDTH_PX, BarSubject, bar_drive, column_of, described
+from tactic_toys import toy_drive, toy_subject
+from torch.nn import functional
 
 from skidpad.core.errors import BadRunError, BadSubjectError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.core.images import pixel_hash
@@ -21,13 +23,14 @@ from skidpad.kinds.pictures.weather.page import deeproad_page, style_words, verd
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
 from skidpad.kinds.pictures.weather.summary import BoundCount, Conditions, RoadSummary, check_comparable, ranked, summarise_road
 from skidpad.runs.folder import Run
-from skidpad.runs.replay import PictureMatch
+from skidpad.runs.replay import DEFAULT_TOLERANCE, PictureMatch, ReplayOutcome
 from skidpad.stimuli.weather.blocks import start
-from skidpad.stimuli.weather.files import BadWeatherError, Styles, WeatherCard, save_weather
+from skidpad.stimuli.weather.files import BadWeatherError, Styles, WeatherCard, load_weather, save_weather
 from skidpad.stimuli.weather.samples import fresh_model
+from skidpad.stimuli.weather.scenes import as_frames
 from skidpad.stimuli.weather.settings import Method, Sizes, WeatherSettings
 from skidpad.stimuli.weather.stimulus import WeatherLooks
-from skidpad.stimuli.weather.translation import Weather
+from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD, Weather, model_of
 from skidpad.subjects.description import Output
 
 FAULTY = BarSubject(left_threshold=60)
@@ -330,6 +333,56 @@ def test_a_frame_comes_out_the_same_alone_and_in_company(tmp_path: Path, method:
     assert len(looks.apply(frames[:0], params)) == 0
     looks.weather.batch_size = 0 if looks.group_frames == 1 else 2
     assert looks.is_halved
+
+
+def test_on_a_gpu_another_picture_is_the_same_finding_within_the_bound(tmp_path: Path) -> None:
+    campaign = road(FAULTY, 30.0)
+    run = run_of(campaign, tmp_path / "run")
+    result = replay_case(campaign, run, run.findings().to_pylist()[0]["case_id"])
+    assert campaign.rounding == (DEFAULT_TOLERANCE, "")
+    redrawn = replace(result, picture=PictureMatch.DIFFERENT, mutant=result.mutant + 0.03)
+    assert redrawn.reproduction(*campaign.rounding).outcome is ReplayOutcome.DIFFERENT
+    there = (TOLERANCE_RAD["cuda"], REDRAWN["cuda"])
+    assert redrawn.reproduction(*there).said == f"reproduced within 0.05 of each answer, {REDRAWN['cuda']}"
+    assert not replace(redrawn, mutant=result.mutant + 0.06).reproduction(*there).is_reproduced
+    assert not replace(redrawn, violated=not result.violated).reproduction(*there).is_reproduced
+
+
+class PlainWeather(Weather):
+    """Translates by the networks as they were learned, nothing rewritten."""
+
+    def __init__(self, card: WeatherCard, weights: dict[str, torch.Tensor]) -> None:
+        super().__init__(card, weights)
+        self.model = model_of(card, weights)
+
+    def prepare(self, frames):
+        with torch.inference_mode():
+            return self.model.source.content(self._signed(frames))
+
+    def decode(self, content, style=None, size=None):
+        with torch.inference_mode():
+            made = functional.interpolate(self.model.target.decoder(content, style[None]), size, mode="bilinear", antialias=True)
+        return as_frames(made)
+
+
+def test_findings_are_those_of_the_plain_networks_within_the_bound(tmp_path: Path) -> None:
+    known, weights = load_weather(Path(write_weather(tmp_path / "w")))
+    settings = DeepRoadSettings(
+        subject="toy", drive="toy", weathers=("w",), thresholds_deg=(2.0, 20.0), style="random", styles=3, subject_device="cpu"
+    )
+    records = []
+    for kind in (Weather, PlainWeather):
+        looks = WeatherLooks(kind(known, weights), drawn_styles(known, StyleChoice.RANDOM, 3, 0))
+        campaign = DeepRoad.of(settings, toy_subject(), toy_drive(12), {"w": looks})
+        records.append(run_of(campaign, tmp_path / kind.__name__).records("grid"))
+    ours, plain = (table["mutant"].to_numpy() for table in records)
+    moved = np.abs(plain - records[1]["original"].to_numpy())
+    assert len(ours) == 36
+    assert moved.max() > 0.05  # the weather does something to the answers
+    assert np.abs(ours - plain).max() <= TOLERANCE_RAD["cpu"]
+    sure = np.abs(moved - np.radians(2.0)) > TOLERANCE_RAD["cpu"]
+    found = [np.array(table["violated"].to_pylist()) for table in records]
+    np.testing.assert_array_equal(found[0][sure], found[1][sure])
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subject: BarSubject, **changes: object) -> DeepRoad:

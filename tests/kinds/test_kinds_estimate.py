@@ -8,10 +8,11 @@ from online_toys import DEMO, demo
 
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.drives.campaign import Online
-from skidpad.kinds.drives.estimate import PHASE, FailureEstimate, criticality_of, figures_of, verdict_of
+from skidpad.kinds.drives.estimate import drive_estimate
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.page import online_figures, online_page
 from skidpad.kinds.drives.settings import OnlineSettings
+from skidpad.kinds.estimating import PHASE, FailureEstimate, criticality_of, figures_of, verdict_of
 from skidpad.runs.folder import Run
 from skidpad.statistics.rare import Method
 from skidpad.stimuli.grammar import conditions_of
@@ -41,7 +42,7 @@ def campaign(**changes) -> Online:
 
 
 def estimating(made: Online, driven=None) -> FailureEstimate:
-    return FailureEstimate(made.settings, DOMAINS.get("restricted"), Cornering(subject=demo(), driven=driven))
+    return drive_estimate(made.settings, DOMAINS.get("restricted"), Cornering(subject=demo(), driven=driven))
 
 
 def test_a_stopped_estimate_goes_on_alike(tmp_path):
@@ -81,7 +82,7 @@ def test_the_estimate_is_read_from_the_records_and_holds(tmp_path):
     assert found.interval.low <= truth <= found.interval.high
     assert found.simulations == run.records().num_rows <= 800
     assert figures_of(found)["probability"] == found.interval.estimate
-    said = verdict_of(found, "demo", "restricted")
+    said = verdict_of(found, "demo", "in the domain restricted")
     assert "with 95% confidence" in said
     assert found.method in {Method.MONTE_CARLO, Method.IMPORTANCE}
 

@@ -7,24 +7,28 @@ from math import isnan
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from bar_world import BarSubject, bar_campaign
 from online_toys import LONGER, online, tampered
 
-from skidpad.core.stimuli import Params, Real, Space
-from skidpad.kinds.gating import differences, judged_cases
+from skidpad.core.stimuli import Params, Real, Recipe, Space
+from skidpad.kinds import gating
+from skidpad.kinds.gating import columns_of, differences, judged_cases
+from skidpad.kinds.pictures import guided
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
-from skidpad.referee.word import Word
+from skidpad.referee.verdict import Verdicts
+from skidpad.referee.word import Reason, Word
 from skidpad.runs.folder import Run
 from skidpad.runs.refereed import Refereed
 from skidpad.runs.tags import Tag, Tags
 from skidpad.runs.worst import worst_finding
-from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS
+from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
 from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
 from skidpad.subjects.base import Observation
 
@@ -195,3 +199,47 @@ def test_a_drive_behind_a_ruined_camera_is_no_finding(tmp_path: Path) -> None:
     assert (ruined["referee"], ruined["violated"]) == ("refused", False)
     assert "the referee says" in ruined["problem"]
     assert (fine["referee"], fine["violated"], fine["problem"]) == ("kept", True, "")
+
+
+def test_a_guided_search_takes_no_try_that_shows_another_scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(name: str) -> list[str]:
+        batches = iter(range(100))
+        monkeypatch.setattr(guided, "_raises", lambda *given: [next(batches) < 6] * len(given[2].answers))
+        campaign = bar_campaign(BarSubject(), searches=("greedy",), transforms=("brightness", "translation"), max_failed_tries=2)
+        run = campaign.start(tmp_path / name)
+        campaign.execute(run)
+        return [str(each) for each in run.records("greedy")["stimulus"].to_pylist()]
+
+    freely = taken("free")
+    refused = freely[0].partition("+")[0]
+
+    def words(_campaign: DeepTest, _frames: np.ndarray, recipe: Recipe, _times_s: np.ndarray):
+        reason = Reason.OTHER_SCENE if refused in recipe.name else Reason.SAME_SCENE
+        return lambda places, _mutants: Verdicts((reason,) * len(places), np.ones(len(places)), np.ones(len(places)))
+
+    monkeypatch.setattr(DeepTest, "words", words)
+    assert not any(refused in each for each in taken("refereed"))
+
+
+def test_the_fog_of_former_runs_is_not_the_fog_of_today(tmp_path: Path) -> None:
+    _, run = light_run(tmp_path / "run", referee="off")
+    rows = run.records("grid").slice(0, 3)
+    former = ('[["fog",{"density":0.3}]]', '[["fog",{"visibility_m":100.0,"seed":0}]]', '[["rain",{"intensity":0.5}]]')
+    for name, values in (("stimulus", ("fog", "fog", "rain")), ("recipe", former)):
+        rows = rows.set_column(rows.column_names.index(name), name, pa.array(values))
+    found = gating._cases(rows, columns_of(run), "grid", {})
+    assert found.group.tolist() == [b"deeptest-fog", b"fog", b"deeptest-rain"]
+
+
+def test_a_moved_camera_is_told_in_the_browser(tmp_path: Path) -> None:
+    from skidpad.kinds.pictures.exhibit import DeepTestExhibit
+
+    recipe = Recipe.of("camera-yaw", Params(yaw_deg=3.0))
+    made = stimuli(["camera-yaw"])
+    right = float(recipe.moved_rad(np.array([0.1]), made)[0])
+    row = {"case_id": "a", "recipe": recipe.to_json(), "original": right, "mutant": 0.1, "label": right, "frame_id": "f", "excess": 2.0}
+    exhibit = DeepTestExhibit({"unit": "rad", "drive": str(tmp_path)})
+    said = exhibit.answers(row)
+    assert said.original - said.moved == pytest.approx(np.degrees(0.1), abs=1e-6)
+    assert "the camera moved, and the right answer with it: from 5.7° left to" in exhibit.told(row)
+    assert "moved" not in exhibit.told({**row, "recipe": Recipe.of("camera-pitch", Params(pitch_deg=2.0)).to_json()})

@@ -1,14 +1,16 @@
 """Rules from runs: a fault that was planted is found in words."""
 
 import json
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from bar_world import BarSubject, bar_campaign, bar_drive
 from online_toys import DEMO, demo
 from typer.testing import CliRunner
 
 from skidpad.cli.main import app
-from skidpad.core.stimuli import Params, Recipe
+from skidpad.core.stimuli import Params, Real, Recipe, Space
 from skidpad.kinds.drives.campaign import Online
 from skidpad.kinds.drives.loop import Course, Wheel
 from skidpad.kinds.drives.page import online_page
@@ -16,9 +18,10 @@ from skidpad.kinds.drives.records import Case, build_records
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.traits import drive_cases
 from skidpad.kinds.kind import KINDS
+from skidpad.kinds.pictures.traits import picture_cases
 from skidpad.kinds.ruling import MAX_CASES, judged_rows, recipe_traits
 from skidpad.runs.segments import ShardResult
-from skidpad.statistics.rules import learn_rules
+from skidpad.statistics.rules import Cases, Trait, learn_rules
 from skidpad.stimuli.grammar import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.sampling import sample
@@ -72,7 +75,7 @@ def test_parameters_of_a_recipe_are_traits():
     texts = [Recipe.of("fog", Params(visibility_m=80.0)).to_json(), Recipe().to_json()]
     names, visibility = recipe_traits(texts)
     assert list(names.values) == ["fog", "original"]
-    assert visibility.name == "fog's visibility_m"
+    assert (visibility.name, visibility.unit) == ("the visibility of fog", "m")
     np.testing.assert_array_equal(visibility.values, [80.0, np.nan])
 
 
@@ -83,5 +86,50 @@ def test_rows_are_thinned_evenly(planted, monkeypatch):
     assert len(judged_rows(run, ("case_id",))) == 100
 
 
-def test_three_kinds_have_traits():
-    assert {name for name in KINDS.names() if KINDS.get(name).traits is not None} >= {"online", "deeptest", "duel"}
+def test_four_kinds_have_traits():
+    assert {name for name in KINDS.names() if KINDS.get(name).traits is not None} >= {"online", "deeptest", "duel", "limits"}
+
+
+@dataclass(frozen=True)
+class Rain:
+    """Brightens a picture; its rate is a number in mm/h."""
+
+    space = Space((Real("mm_per_h", 0.0, 99.0, 0.0),), (Params(mm_per_h=5.0), Params(mm_per_h=40.0)))
+
+    def apply(self, frames, params):
+        return frames + np.uint8(params.real("mm_per_h"))
+
+
+class RightOfLeft(BarSubject):
+    """The toy of the bar with positive angles to the left, as everywhere else."""
+
+    def _steering(self, frames):
+        return -super()._steering(frames)
+
+
+def test_a_network_that_is_blind_in_the_left_half_when_it_rains_is_told_so_from_its_pictures(tmp_path):
+    """It runs: pictures are made, the subject answers, and what breaks the relation is learned from. Heavy rain is what blinds it."""
+    drive = bar_drive(160)
+    drive = replace(drive, steering_rad=-drive.steering_rad)
+    plain = bar_campaign(RightOfLeft(left_threshold=60), drive=drive, transforms=("blur",), referee="off")
+    campaign = replace(plain, settings=replace(plain.settings, transforms=("rain", "blur")), stimuli={"rain": Rain(), **plain.stimuli})
+    run = campaign.start(tmp_path / "run")
+    campaign.execute(run)
+    (rule,) = learn_rules(picture_cases(campaign, run)).rules
+    rate, road = sorted(rule.where.split(" and "), key=lambda words: "road" in words)
+    assert rate.startswith("the rate of rain is at least")
+    assert rate.endswith("mm/h")
+    assert road in {"the road is a bend to the left", "the road is not a bend to the right"}
+    assert rule.kept_apart.rate > 0.8
+    assert rule.rest.rate < 0.02
+
+
+def test_a_value_that_is_no_failure_is_said_as_such():
+    """Of four drivers one never fails."""
+    rng = np.random.default_rng(0)
+    who = rng.choice(["IDM", "slow", "random", "released"], 400)
+    (rule,) = learn_rules(
+        Cases((who != "IDM") & (rng.random(400) < 0.9), (Trait("the front", who.tolist()),), [str(k) for k in range(400)])
+    ).rules
+    assert str(rule).startswith("fails in 8") or str(rule).startswith("fails in 9")
+    assert rule.where == "the front is not IDM"

@@ -75,6 +75,8 @@ def test_a_client_that_swerves_is_found_and_one_that_does_not_passes(folder: Pat
     assert "drive.py failed in 1 of 2 cases" in page.verdict
     assert "<svg" in render_page(page)
     assert "begins at rest" in page.notes[-1]
+    ways_m = sorted(unpack(row["speed_m_s"]).sum() * 0.05 for row in (kept, left))
+    assert page.remarks[-1].startswith(f"The car came {sum(ways_m) / 2:.0f} m in the median drive, {ways_m[0]:.0f} m in the shortest")
     assert KINDS.get("served").figures(campaign, run)["failure_rate"] == 0.5
 
 

@@ -20,7 +20,7 @@ from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.kinds.settings import CampaignSettings
-from skidpad.repair.settings import RepairSettings
+from skidpad.repairs.settings import RepairSettings
 from skidpad.stimuli.weather.settings import LossWeights, Sizes, WeatherSettings
 
 KINDS: tuple[type[CampaignSettings], ...] = (

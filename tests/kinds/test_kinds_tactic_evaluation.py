@@ -16,18 +16,21 @@ from hypothesis import strategies as st
 from tactic_toys import CARD, toy_campaign, toy_drive, toy_subject, toy_weights
 
 from skidpad.core.errors import BadDriveError, BadParametersError
+from skidpad.core.images import NumpyFrames
 from skidpad.coverage.criterion import CRITERIA
 from skidpad.coverage.profile import profile_of
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
+from skidpad.kinds.pictures.styles.applying import apply
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.condition import Condition, Try, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, Looked
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights, diversity, fitness, norm
 from skidpad.kinds.pictures.styles.scenes import chosen_runs
+from skidpad.referee.verdict import Verdicts
+from skidpad.referee.word import Reason
 from skidpad.runs.workers.here import Here
 from skidpad.search.evolution import StyleTask
-from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.translation import Weather
 
 STYLE = np.array([0.4, -1.2, 0.9])
@@ -203,6 +206,44 @@ def test_refused_scenes_count_for_nothing() -> None:
         assert looked.newly <= plain.newly
 
 
+class EvenOnly:
+    """A referee that keeps every other scene."""
+
+    def __init__(self, originals: NumpyFrames, device: str) -> None:
+        self.scenes, self.device = len(originals), device
+
+    def kept(self, places: slice, changed: torch.Tensor) -> torch.Tensor:
+        assert len(changed) == places.stop - places.start
+        return torch.arange(places.start, places.stop) % 2 == 0
+
+
+def test_scenes_that_the_referee_does_not_keep_count_for_nothing_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skidpad.kinds.settings.asks_referee", lambda _: True)
+    monkeypatch.setattr("skidpad.kinds.pictures.styles.evaluation.QuickReferee", EvenOnly)
+    asked: list[int] = []
+
+    def refusing(originals: NumpyFrames, changed: NumpyFrames, device: str) -> Verdicts:
+        assert (device, len(originals)) == ("cpu", len(changed))
+        asked.append(len(changed))
+        return Verdicts((Reason.ROAD_LOST,) * len(changed), np.zeros(len(changed)), np.zeros(len(changed)))
+
+    monkeypatch.setattr("skidpad.kinds.pictures.styles.evaluation.judge", refusing)
+    campaign = toy_campaign(toy_drive(20))
+    with evaluating(campaign) as evaluator:
+        scenes = evaluator.scenes
+        looked = evaluator.look([STYLE], blank_goal(evaluator))[0]
+        applied = apply(evaluator, STYLE, campaign.tracker(evaluator.profile), 1e-9)
+        silent = apply(evaluator, STYLE, campaign.tracker(evaluator.profile), 179.0)
+        moved = evaluator.divergence_rad(slice(0, 20), torch.from_numpy(applied.answers)).numpy()
+    assert looked.divergence_rad == pytest.approx(moved[::2].sum() / 20, rel=1e-5)
+    assert applied.refused == len(scenes) // 2
+    assert (applied.active[1::2] == 0).all()  # what is not kept covers nothing
+    assert sum(asked) == 20  # the whole referee is asked about every answer that moved, and about no other
+    assert not applied.kept.any()
+    assert silent.kept.all()
+    assert silent.reasons == (None,) * 20
+
+
 def test_scenes_without_an_original_answer_belong_to_no_figure() -> None:
     campaign = toy_campaign(toy_drive(20))
     with evaluating(campaign) as evaluator:
@@ -278,10 +319,10 @@ def test_a_condition_survives_being_written() -> None:
 def test_a_style_is_looked_at_like_any_other_whatever_the_decoder_batch() -> None:
     weights = toy_weights()
     campaign = toy_campaign(toy_drive(20))
-    small = FoldedDecoder(CARD, weights)
-    small.batch_size = 3
+    small = Weather(CARD, weights)
+    small.decoder.batch_size = 3
     results: list[Looked] = []
-    for decoder in (campaign.decoder, small):
-        with evaluating(Tactic(campaign.settings, campaign.subject, campaign.drive, Weather(CARD, weights), decoder)) as evaluator:
+    for weather in (campaign.weather, small):
+        with evaluating(Tactic(campaign.settings, campaign.subject, campaign.drive, weather)) as evaluator:
             results.append(evaluator.look([STYLE], blank_goal(evaluator))[0])
     assert results[0].value == pytest.approx(results[1].value, abs=1e-3)

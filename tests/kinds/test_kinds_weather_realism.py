@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.errors import BadDriveError, BadParametersError, UnknownNameError
+from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError, UnknownNameError
 from skidpad.core.images import NumpyFrames, encode
 from skidpad.kinds.pictures.weather.realism import Realism, RealismLine, RealismSettings, _sources, measure_realism
+from skidpad.referee import network as road_network
 from skidpad.stimuli.weather.classifier import ClassifierSettings, ClassSet, held_out, learn_classifier, save_classifier
 from skidpad.stimuli.weather.files import Styles, WeatherCard, save_weather
 from skidpad.stimuli.weather.munit import Munit
@@ -18,6 +19,23 @@ from skidpad.stimuli.weather.settings import Method, Sizes
 
 COUNT = 100
 SIZES = Sizes(filters=4, blocks=1, style=2, hidden=8, scales=1)
+
+UNTRAINED = WeatherCard(
+    name="untrained",
+    method=Method.MUNIT,
+    sizes=SIZES,
+    size_px=32,
+    source="clear",
+    source_sha256="",
+    target="sets/fog",
+    target_sha256="",
+    rendered=True,
+    steps=1,
+    batch_size=1,
+    crop_px=32,
+    seed=0,
+    styles=Styles((0.0, 0.0), (0.1, 0.1)),
+)
 
 
 def road(rng: np.random.Generator, haze: float) -> NumpyFrames:
@@ -42,23 +60,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     card, weights = learn_classifier(sets, ClassifierSettings(epochs=2, samples=160, batch_size=16, learning_rate=5e-3))
     save_classifier(root / "judge", card, weights)
     torch.manual_seed(0)
-    untrained = WeatherCard(
-        name="untrained",
-        method=Method.MUNIT,
-        sizes=SIZES,
-        size_px=32,
-        source="clear",
-        source_sha256="",
-        target="sets/fog",
-        target_sha256="",
-        rendered=True,
-        steps=1,
-        batch_size=1,
-        crop_px=32,
-        seed=0,
-        styles=Styles((0.0, 0.0), (0.1, 0.1)),
-    )
-    save_weather(root / "untrained", untrained, dict(Munit(SIZES).state_dict()))
+    save_weather(root / "untrained", UNTRAINED, dict(Munit(SIZES).state_dict()))
     return root
 
 
@@ -114,6 +116,49 @@ def test_a_weather_that_destroys_scenes_is_seen(found: Realism) -> None:
     assert row.against_real is not None
     assert row.against_real.accuracy > 0.8
     assert sum(row.called) == row.total == 16
+
+
+def test_the_road_of_untouched_scenes_is_where_it_was(found: Realism) -> None:
+    plain, real = line(found, "as it was").drive, line(found, "real fog").drive
+    assert real is None
+    assert plain is not None
+    assert (plain.road_iou, plain.road_iou_below) in {(1.0, 0.0), (None, None)}
+    assert (plain.contrast_near, plain.contrast_far) == pytest.approx((1.0, 1.0))
+
+
+class Blinking:
+    """A weather that turns the light up and down from frame to frame."""
+
+    card = replace(UNTRAINED, name="blinking")
+    style_size = 0
+
+    def translate(self, frames: NumpyFrames, style: object) -> NumpyFrames:
+        assert style is None
+        shift = np.where(np.arange(len(frames)) % 2, 30, 0).reshape(-1, 1, 1, 1)
+        return (frames // 2 + 60 + shift).astype(np.uint8)
+
+
+def test_a_planted_flicker_stands_beside_the_recorded_one(settings: RealismSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skidpad.kinds.pictures.weather.realism.Weather.load", lambda *_: Blinking())
+    drive = "rendered?frames=600&width=128&height=96"
+    found = measure_realism(replace(settings, drive=drive, real=(), frames=2, clips=2, transforms=()))
+    plain, blinking = line(found, "as it was").drive, line(found, "blinking").drive
+    assert plain is not None
+    assert blinking is not None
+    assert plain.flicker is not None
+    assert plain.flicker == plain.flicker_recorded == blinking.flicker_recorded
+    assert plain.flicker < 8.0
+    assert blinking.flicker == pytest.approx(30.0, abs=6.0)
+    without = line(measure_realism(replace(settings, drive=drive, real=(), frames=2, clips=0, transforms=())), "blinking").drive
+    assert without is not None
+    assert without.flicker is None
+    assert without.contrast_near == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_network_that_weathers_learn_from_judges_nobody(settings: RealismSettings) -> None:
+    teacher = Path(road_network.__file__).with_name("teacher.safetensors")
+    with pytest.raises(SkidpadError, match="is the network that weathers learn from, which cannot judge them"):
+        measure_realism(replace(settings, judge=str(teacher)))
 
 
 def test_rain_has_no_class_here_and_is_left_out(found: Realism) -> None:

@@ -47,3 +47,14 @@ def test_numbers_that_are_no_angles_have_no_arrow_but_a_missing_one_is_crossed_o
     assert [len(panel.arrows) for card in made for panel in card.panels] == [0, 0, 0, 1]
     assert made[0].panels[1].answer == "-12\N{NO-BREAK SPACE}m/s"
     assert "label 1\N{NO-BREAK SPACE}m/s" in made[0].label
+
+
+def test_a_card_of_a_moved_camera_says_that_the_right_answer_moved_and_shows_both() -> None:
+    moved, still = cards([pair(original_answer=12.0, label_answer=11.0, moved=10.0, mutant_answer=2.0), pair()])
+    assert moved.difference == "10.0° apart"  # from the moved answer, not from the one before
+    assert moved.mark == "the camera moved, and the right answer with it: from 2.0° left to 12.0° left"
+    assert [panel.answer for panel in moved.panels] == ["2.0° left", "2.0° left"]
+    points = [{arrow.kind: arrow.points for arrow in panel.arrows} for panel in moved.panels]
+    assert points[0]["original"] != points[1]["original"]
+    assert points[0]["original"] == points[1]["mutant"]  # the network went on as if nothing had moved
+    assert still.mark == ""

@@ -12,9 +12,12 @@ from typer.testing import CliRunner
 from skidpad.cli.main import app
 from skidpad.core.errors import BadParametersError, SkidpadError
 from skidpad.core.images import NumpyFrames, decode, write_image
+from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.opening import open_drive
+from skidpad.referee.network import HEIGHT_PX, WIDTH_PX
 from skidpad.referee.verdict import Verdicts, judge
 from skidpad.referee.word import Reason, Word
+from skidpad.stimuli.pictures import stimuli
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import referee as bench
@@ -103,13 +106,59 @@ def _rates(frames: NumpyFrames, made: dict[str, NumpyFrames]) -> tuple[float, di
     return float(np.mean(list(refused.values()))), {name: float(share) for name, share in refused.items()}
 
 
+UNTUNED = {
+    "dashcams": ("comma10k/imgs", "_([0-9a-f]{16})_", "comma10k/masks"),
+    "dusk": ("camvid/train/imgs", "^(.{6})", ""),
+}
+"""Pictures that neither the network nor the thresholds were made with: folder, what tells cameras or sequences apart, masks."""
+
+
 @pytest.mark.real_data
-@pytest.mark.parametrize("count", [pytest.param(12, id="few"), pytest.param(150, id="many", marks=pytest.mark.slow)])
-def test_on_a_recorded_drive_it_refuses_ruin_and_nothing_else(shared_data: Path, count: int) -> None:
-    frames, _ = bench.read(shared_data / "udacity-ch2-test" / "center", count)
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        pytest.param("dusk", 6, id="few"),
+        pytest.param("dusk", 24, id="dusk", marks=pytest.mark.slow),
+        pytest.param("dashcams", 30, id="dashcams", marks=pytest.mark.slow),
+    ],
+)
+def test_on_pictures_it_was_not_made_with_it_refuses_ruin_and_nothing_else(shared_data: Path, name: str, count: int) -> None:
+    folder, group, masks = UNTUNED[name]
+    files = bench.chosen(shared_data / folder, count, group, 0, shared_data / masks if masks else None)
+    frames = bench.read(files)
+    wrong, by_change = _rates(frames, bench.kept(frames, 1))
+    assert wrong <= 0.01, by_change
+    roads = bench.masks_of(files, shared_data / masks, (WIDTH_PX, HEIGHT_PX)) if masks else bench.roads_of(frames)
+    ruined = bench.ruined(frames, roads, 2)
+    ruined.pop(bench.HALF_GRASS)
+    right, by_ruin = _rates(frames, ruined)
+    assert right >= 0.99, by_ruin
+
+
+@pytest.mark.real_data
+@pytest.mark.slow
+def test_on_a_recorded_drive_it_refuses_ruin_and_nothing_else(shared_data: Path) -> None:
+    frames = bench.read(bench.chosen(shared_data / "udacity-ch2-test" / "center", 150))
     wrong, by_change = _rates(frames, bench.kept(frames, 1))
     assert wrong <= 0.01, by_change
     ruined = bench.ruined(frames, bench.roads_of(frames), 2)
     ruined.pop(bench.HALF_GRASS)
     right, by_ruin = _rates(frames, ruined)
     assert right >= 0.99, by_ruin
+
+
+def test_a_mirrored_scene_is_refused(road: NumpyFrames) -> None:
+    shear, size = np.array([[1, 0.3, 0], [0, 1, 0]], np.float32), (road.shape[2], road.shape[1])
+    askew = np.stack([cv2.warpAffine(frame, shear, size, borderMode=cv2.BORDER_REFLECT) for frame in road])
+    assert set(judge(askew, np.ascontiguousarray(askew[:, :, ::-1])).reasons) <= {Reason.FLIPPED, Reason.MIRRORED}
+
+
+def test_an_even_wet_sky_is_no_border(road: NumpyFrames) -> None:
+    rain = Recipe.of("rain", Params(mm_per_h=30.0, seed=0)).apply(road, stimuli(["rain"]))
+    assert words(judge(road, rain)) == ["kept"] * 4
+
+
+def test_a_road_that_fog_hides_from_the_network_is_kept_by_its_own_pixels(road: NumpyFrames) -> None:
+    fog = bench.fog(50.0)
+    changed = np.stack([fog(frame, np.random.default_rng(0)) for frame in road])
+    assert words(judge(road, changed)) == ["kept"] * 4

@@ -36,6 +36,23 @@ def network(channels: int, height_px: int, width_px: int) -> nn.Module:
 TOY = Architecture("toy", network, SPEC)
 
 
+def wide_network(channels: int, height_px: int, width_px: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 3, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 5, 48),
+        nn.ReLU(),
+        nn.Linear(48, 1),
+    )
+
+
+WIDE = Architecture("wide", wide_network, SPEC)
+"""Large enough to learn that a bar is a bar in any light."""
+
+
 @dataclass(frozen=True)
 class Garage:
     """A trained toy, the drives it was trained and tested on, and the run of the test."""
@@ -64,12 +81,12 @@ def write_drive(folder: Path, frames: int, *, first: int = 0, labels: bool = Tru
     return f"folder:{folder}" + ("?csv=labels.csv&unit=rad" if labels else "")
 
 
-def trained_subject(drive: Drive, path: Path, epochs: int = 40) -> NetworkSubject:
+def trained_subject(drive: Drive, path: Path, epochs: int = 40, architecture: Architecture = TOY) -> NetworkSubject:
     """Trains on clear frames only, so that fog and brightness are new to it."""
     with torch.random.fork_rng([]):
         torch.manual_seed(1)
-        module = TOY.build()
-    description = TOY.describe(path.name, path.name + ".safetensors")
+        module = architecture.build()
+    description = architecture.describe(path.name, path.name + ".safetensors")
     settings = TrainingSettings(epochs=epochs, batch_size=16, learning_rate=1e-2, patience=epochs, validation_fraction=0.0, mirror=False)
     fit(module, description, collect(drive, SPEC).data, None, settings)
     return load_subject(save_subject(module, description, path).toml)

@@ -12,7 +12,7 @@ from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, U
 
 
 def command(garage: Garage, out: Path, *options: str) -> list[str]:
-    quick = ["--epochs", "1", "--max-mutants", "60", "--no-mirror"]
+    quick = ["--preset", "deeptest", "--epochs", "1", "--max-mutants", "60", "--no-mirror"]
     return ["repair", str(garage.toml), str(garage.run.path), "--out", str(out), *quick, *options]
 
 
@@ -66,6 +66,8 @@ def test_bad_use_is_one_clear_error(garage: Garage, tmp_path: Path, options: lis
 
 def test_a_run_without_labels_is_one_clear_error(garage: Garage, tmp_path: Path) -> None:
     run_of(garage.toml, write_drive(tmp_path / "drive", 4, labels=False), tmp_path / "run", ("deeptest-fog",))
-    answer = CliRunner().invoke(app, ["repair", str(garage.toml), str(tmp_path / "run"), "--out", str(tmp_path / "new")])
+    answer = CliRunner().invoke(
+        app, ["repair", str(garage.toml), str(tmp_path / "run"), "--preset", "deeptest", "--out", str(tmp_path / "new")]
+    )
     assert isinstance(answer.exception, BadRunError)
     assert "has a label to train on" in str(answer.exception)

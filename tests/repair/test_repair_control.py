@@ -16,11 +16,11 @@ from repair_toys import Garage, trained_subject
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.oracles.error import PredictionError, prediction_error
-from skidpad.repair import retraining
-from skidpad.repair.mutants import Pool, campaign_of, gather
-from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
-from skidpad.repair.retraining import repair, repair_on, repeated
-from skidpad.repair.settings import RepairSettings
+from skidpad.repairs import retraining
+from skidpad.repairs.mutants import Pool, campaign_of, gather
+from skidpad.repairs.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
+from skidpad.repairs.retraining import repair, repair_on, repeated
+from skidpad.repairs.settings import RepairSettings
 from skidpad.subjects.training import fitting
 from skidpad.subjects.training.data import Labelled
 

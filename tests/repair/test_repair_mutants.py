@@ -14,9 +14,9 @@ from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Drive, FrameBatch
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.pictures.campaign import DeepTest
-from skidpad.repair import mutants
-from skidpad.repair.mutants import campaign_of, choose_cases, gather
-from skidpad.repair.settings import RepairSettings
+from skidpad.repairs import mutants
+from skidpad.repairs.mutants import campaign_of, choose_cases, gather
+from skidpad.repairs.settings import RepairSettings
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records

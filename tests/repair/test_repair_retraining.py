@@ -11,9 +11,9 @@ from repair_toys import SPEC, TOY, Garage
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, RepairReport
-from skidpad.repair.retraining import check_repairable, repair, training_frames
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.report import ALL_MUTANTS, ORIGINALS, RepairReport
+from skidpad.repairs.retraining import check_repairable, repair, training_frames
+from skidpad.repairs.settings import RepairSettings, Split
 from skidpad.subjects.description import Format, History, HistoryKind
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
@@ -146,11 +146,11 @@ def test_a_network_that_cannot_be_trained_is_refused(garage: Garage) -> None:
         check_repairable(script)
 
 
-def test_a_network_with_memory_is_refused() -> None:
+def test_a_network_with_memory_is_refused_by_the_papers_way() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(16 * 8 * 2, 1))
     spec = replace(SPEC, history=History(2, HistoryKind.STACK))
     stacked = NetworkSubject.of_module(module, TOY.describe("stacked", "stacked.safetensors", spec))
-    with pytest.raises(BadSubjectError, match="'stacked' looks at 2 frames at once, and a repair retrains on single pictures"):
+    with pytest.raises(BadSubjectError, match="'stacked' looks at 2 frames at once, and the paper's retraining knows single pictures"):
         check_repairable(stacked)
 
 

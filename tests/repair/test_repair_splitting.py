@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError
-from skidpad.repair.retraining import STRETCHES, training_frames
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.retraining import STRETCHES, training_frames
+from skidpad.repairs.settings import RepairSettings, Split
 
 
 @given(frames=st.integers(20, 400), share=st.floats(0.2, 0.8), seed=st.integers(0, 5), split=st.sampled_from(Split))

@@ -7,6 +7,7 @@ import pytest
 
 from skidpad.core.errors import BadParametersError, MissingExtraError
 from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, MapElites, OnePlusOne, VectorTask
+from skidpad.statistics.ranks import mann_whitney
 
 NAMES = VECTOR_SEARCHES.names()
 
@@ -29,8 +30,34 @@ def searched(name: str, budget: int = 96, width: int = 8, dimensions: int = 6, s
     return tried
 
 
-def test_there_are_five() -> None:
-    assert set(NAMES) >= {"random", "es", "map-elites", "cma-es", "cma-me"}
+def test_there_are_six() -> None:
+    assert set(NAMES) >= {"random", "es", "map-elites", "surrogate", "cma-es", "cma-me"}
+
+
+def ridge(point: np.ndarray) -> Fitness:
+    """Fails where the first number is very large, in any of twenty cells of the others."""
+    return Fitness(float(point[0]) / 0.97, cell_of_ridge(point))
+
+
+def cell_of_ridge(point: np.ndarray) -> str:
+    return f"{int(point[1] * 4.999)} {int(point[2] * 3.999)}"
+
+
+def test_a_surrogate_finds_failures_in_more_cells_than_chance() -> None:
+    """Ten repeats each at the same budget: 200 points, of which chance makes three in a hundred fail."""
+
+    def cells(name: str, seed: int) -> int:
+        search = VECTOR_SEARCHES.get(name)(VectorTask(12, 200, seed, cell_of_ridge))
+        failed = set()
+        while not search.done:
+            found = [ridge(point) for point in search.ask(8)]
+            search.tell(found)
+            failed |= {fitness.cell for fitness in found if fitness.value >= 1.0}
+        return len(failed)
+
+    guided, chance = ([float(cells(name, seed)) for seed in range(10)] for name in ("surrogate", "random"))
+    assert mann_whitney(guided, chance).p_value < 0.001
+    assert np.mean(guided) > 2 * np.mean(chance)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,3 +1,5 @@
+from hashlib import blake2b
+
 import numpy as np
 import pytest
 
@@ -63,3 +65,21 @@ def test_nothing_fails_nothing_is_said_and_nonsense_is_refused():
     assert not learn_rules(cases).rules
     with pytest.raises(BadParametersError, match="every case has a verdict"):
         Cases(cases.failed[:-1], cases.traits, cases.clusters)
+
+
+def test_a_rule_needs_more_than_one_failure_kept_apart():
+    """One of a few tight bends fails on each side of the split, and nothing else of hundreds: significant, and believed by nobody."""
+    rng = np.random.default_rng(4)
+    count = 320
+    names = [str(number) for number in range(count)]
+    first = np.array([blake2b(name.encode(), digest_size=1).digest()[0] % 2 == 0 for name in names])
+    bend = rng.uniform(60, 300, count)
+    tight = np.concatenate([np.flatnonzero(first)[:8], np.flatnonzero(~first)[:8]])
+    bend[tight] = 45.0
+    failed = np.zeros(count, np.bool_)
+    failed[np.flatnonzero(first)[:4]] = True
+    failed[np.flatnonzero(~first)[0]] = True
+    ruled = learn_rules(Cases(failed, (Trait("the bend", bend, "m"),), names))
+    assert (len(ruled.rules), ruled.dropped) == (0, 1)
+    failed[np.flatnonzero(~first)[:4]] = True
+    assert len(learn_rules(Cases(failed, (Trait("the bend", bend, "m"),), names)).rules) == 1

@@ -123,6 +123,23 @@ def test_transposed_convolutions_spread_every_input(size: int, stride: int, same
     np.testing.assert_allclose(run(tmp_path, [layer], values[None])[0], expected, atol=1e-4)
 
 
+def test_convolutions_over_a_window_of_frames(tmp_path: Path) -> None:
+    """As donkeycar's 3-D pilot has them: frames, rows and columns, the channels last."""
+    clip, kernel, bias = drawn(4, 6, 8, 2), drawn(3, 3, 3, 2, 3), drawn(3)
+    around = np.pad(clip, ((1, 1), (0, 1), (0, 1), (0, 0)))  # what "same" adds for strides of 1, 2 and 2
+    convolved = np.zeros((4, 3, 4, 3))
+    for frame, row, column in np.ndindex(4, 3, 4):
+        seen = around[frame : frame + 3, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
+        convolved[frame, row, column] = np.einsum("tyxc,tyxcf->f", seen, kernel) + bias
+    order = {"padding": "same", "data_format": "channels_last"}
+    layers = [
+        Toy("Conv3D", {"filters": 3, "kernel_size": [3, 3, 3], "strides": [1, 2, 2], **order}, (("kernel", kernel), ("bias", bias))),
+        Toy("MaxPooling3D", {"pool_size": [1, 2, 2], "strides": [1, 2, 2], "padding": "valid", "data_format": None}),
+    ]
+    expected = convolved[:, :2].reshape(4, 1, 2, 2, 2, 3).max(axis=(2, 4))
+    np.testing.assert_allclose(run(tmp_path, layers, clip[None])[0], expected, atol=1e-4)
+
+
 def test_causal_convolutions_do_not_see_the_future(tmp_path: Path) -> None:
     values, kernel = drawn(6, 2), drawn(3, 2, 4)
     expected = [sum(values[t - 2 * (2 - tap)] @ kernel[tap] for tap in range(3) if t - 2 * (2 - tap) >= 0) for t in range(6)]

@@ -87,6 +87,23 @@ def test_the_places_of_the_property_above_do_touch_things(scenes: list[Scene]) -
     assert not hits.all(axis=0)[[0, 2]].any()
 
 
+def test_egos_in_one_scene_at_times_of_their_own_touch_what_each_would_alone(scenes: list[Scene]) -> None:
+    rng = np.random.default_rng(0)
+    touched = 0
+    for scene in scenes:
+        steps = rng.integers(0, 150, 80)
+        boxes = [scene.objects_at(float(step) * STEP_S) for step in steps]
+        near = [places.poses[rng.integers(len(places)), :2] if len(places) else np.zeros(2) for places in boxes]
+        poses = np.column_stack((np.array(near) + rng.normal(0.0, 3.0, (80, 2)), rng.uniform(-3.0, 3.0, 80)))
+        together = Obstacles([scene])
+        for part in (slice(0, 30), slice(30, 80)):
+            found = together.touched_at(poses[part], steps[part])
+            alone = [Obstacles([scene]).touched(pose[None], int(step))[0] for pose, step in zip(poses[part], steps[part], strict=True)]
+            assert found.tolist() == alone
+            touched += int(found.sum())
+    assert touched > 10
+
+
 def test_nothing_touches_nothing(scenes: list[Scene]) -> None:
     assert touches(np.zeros(3), Boxes.none()).shape == (0,)
     assert not Obstacles(scenes[1:2]).touched(np.zeros((1, 3)), 0)[0]

@@ -67,6 +67,18 @@ def test_answers_are_those_of_each_road_alone_to_the_last_bit(seed: int, count: 
         assert Driver().steering_rad(road, SECTION, poses[k : k + 1])[0] == pytest.approx(truth[k], abs=1e-9)
 
 
+def test_cars_may_share_a_road() -> None:
+    roads = [a_road(seed) for seed in range(3)]
+    which = np.array([2, 0, 2, 2, 1, 0])
+    rng = np.random.default_rng(1)
+    points = np.concatenate([beside(roads[road], rng.uniform(0.0, 190.0), rng.uniform(-3.0, 3.0)) for road in which])
+    poses = np.column_stack((points, rng.uniform(-1.0, 1.0, len(points))))
+    shared = Lanes.of(roads, [SECTION] * 3).on(which)
+    own = Lanes.of([roads[road] for road in which], [SECTION] * len(which))
+    assert np.allclose(shared.project(points).lateral_m, own.project(points).lateral_m, rtol=0.0, atol=1e-12)
+    assert np.allclose(shared.truth_rad(Driver(), poses), own.truth_rad(Driver(), poses), rtol=0.0, atol=1e-12)
+
+
 @pytest.mark.parametrize("s_m", [-30.0, -0.5, 100.3, 180.0])
 def test_beyond_its_ends_a_road_goes_straight_on(s_m: float) -> None:
     road = Road((Piece(60.0, 0.0, 0.01), Piece(40.0, 0.01, 0.01)))

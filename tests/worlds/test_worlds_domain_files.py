@@ -134,7 +134,7 @@ def test_files_and_their_errors_carry_the_path(tmp_path: Path) -> None:
     assert read_scenario(path) == parse_scenario(BEND)
     with pytest.raises(BadScenarioError, match=r"cannot read the scenario .*missing.toml"):
         read_scenario(tmp_path / "missing.toml")
-    with pytest.raises(BadScenarioError, match=r"ends in .toml or .json; got '.yaml'"):
+    with pytest.raises(BadScenarioError, match=r"ends in .toml or .json, .* also in .xosc; got '.yaml'"):
         write_scenario(tmp_path / "bend.yaml", Scenario())
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadScenarioError, match="cannot read"):

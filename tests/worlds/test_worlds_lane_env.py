@@ -21,7 +21,8 @@ from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.worlds.builtin import BuiltInWorld
-from skidpad.worlds.lane_env import DEPARTED_M, ENV_ID, LOST, MAX_STEERING_RAD, LaneEnv, LaneVectorEnv
+from skidpad.worlds.lane import DEPARTED_M, LOST, MAX_STEERING_RAD
+from skidpad.worlds.lane_env import ENV_ID, LaneEnv, LaneVectorEnv
 from skidpad.worlds.scenario.scenario import Ego, OtherVehicle, RoadKind, RoadPlan, Scenario
 
 SMALL = {"scenarios": 3, "seconds": 1.0, "camera": Camera(72, 36)}

@@ -18,6 +18,7 @@ from fake_clients import HANG_UP, FakeDonkey, FakeDrivePy, fake_drive_py, framed
 from skidpad.core.camera import Camera
 from skidpad.core.errors import SkidpadError
 from skidpad.worlds.conformance import check_world
+from skidpad.worlds.serve import donkey, websocket
 from skidpad.worlds.serve.donkey import ENDED, DonkeyPilot
 from skidpad.worlds.serve.pilot import FaultError, GoneError, Moment
 from skidpad.worlds.serve.simulators import DONKEY, MPH_M_S, SIMULATORS, UDACITY
@@ -126,6 +127,35 @@ def test_a_faulty_client_is_told_what_was_wrong_and_met_anew(meet, said, words: 
     assert server.connections == 2
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (framed("42" + json.dumps(["steer", steer(0.9)])), "without being asked and does not stop: [0-9]+ answers in 0.3 s"),
+        (framed("2"), "pings without end"),
+        (b"\x89\x00", "pings without end|did not answer"),
+    ],
+)
+def test_a_client_that_never_stops_sending_costs_its_drive_and_not_the_run(meet, monkeypatch, said: bytes, words: str) -> None:
+    monkeypatch.setattr(websocket, "FLOOD_S", QUICK_S)
+
+    def flood(frame: int, _telemetry: dict[str, str]) -> list:
+        if server.connections > 1:
+            return [steer(0.5)]
+        return [steer(0.1)] if frame == 0 else [said * 50_000]
+
+    pilot, server = meet(flood, "3", timeout_s=QUICK_S)
+    pilot.ask(moment())
+
+    def drive_on() -> None:
+        for step in range(1, 4):  # the flood's first message answers a frame, the others lie before the next
+            pilot.ask(moment(step))
+
+    with pytest.raises(FaultError, match=words):
+        drive_on()
+    pilot.begin()
+    assert pilot.ask(moment()).steering_rad == UDACITY.steering_rad(0.5)
+
+
 def test_nobody_there_is_said_with_what_to_start() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -222,6 +252,64 @@ def test_a_faulty_donkey_client_ends_its_drive_with_the_reason(last, words: str)
     assert first.pedal == 0.5
     assert isinstance(second, FaultError)
     assert re.search(words, str(second))
+
+
+def test_a_donkey_client_that_asks_for_more_and_too_often_is_held_and_counted() -> None:
+    def program(client: FakeDonkey) -> None:
+        client.load()
+        client.hear("telemetry")
+        client.hear("telemetry")
+        wish = {"msg_type": "control", "steering": "-7", "throttle": "9", "brake": "0"}
+        client.socket.sendall(json.dumps(wish).encode() * 3)
+        client.hear("telemetry")
+        client.control(0.5, 0.0, 2.0)
+
+    first, second = asked(program, [moment(0), moment(1)], listens=False)
+    assert (first.steering_rad, first.pedal, first.clamped) == (DONKEY.bicycle.max_steering_rad, 1.0, True)
+    assert (second.pedal, second.clamped, second.unasked) == (-1.0, True, 2)
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            lambda client: client.socket.sendall(b'{"msg_type":"control","steering":"0"}' * 500_000),
+            "does not stop: [0-9]+ answers in 0.3 s",
+        ),
+        (lambda client: client.socket.sendall(b'{"msg_type":"get_protocol_version"}' * 500_000), "without being asked|did not answer"),
+        (lambda client: client.socket.sendall(b"{" + b" " * (1 << 21)), "no JSON"),
+    ],
+)
+def test_a_donkey_client_that_never_stops_sending_costs_its_drive(monkeypatch, last, words: str) -> None:
+    monkeypatch.setattr(donkey, "FLOOD_S", QUICK_S)
+
+    def program(client: FakeDonkey) -> None:
+        client.load()
+        client.hear("telemetry")
+        client.hear("telemetry")
+        client.control()
+        client.hear("telemetry")
+        client.control()
+        last(client)
+        client.hear("never")
+
+    answers = asked(program, [moment(step) for step in range(4)], listens=False, timeout_s=QUICK_S)
+    assert any(isinstance(answer, FaultError) and re.search(words, str(answer)) for answer in answers), answers
+
+
+def test_a_donkey_client_that_never_drives_off_is_not_waited_for_for_ever() -> None:
+    def program(client: FakeDonkey) -> None:
+        client.load()
+        while True:
+            client.hear("telemetry")
+            client.control(0.0, 0.0, 1.0)
+
+    pilot = DonkeyPilot("127.0.0.1", 0, 20.0, QUICK_S)
+    FakeDonkey(program, port=pilot.port)
+    with closing(pilot):
+        pilot.begin()
+        with pytest.raises(FaultError, match=r"held its brake for 0\.3 s and did not drive off"):
+            pilot.ask(moment())
 
 
 def test_a_client_is_told_that_the_scenario_is_over_and_may_begin_the_next() -> None:

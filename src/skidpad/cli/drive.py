@@ -1,8 +1,9 @@
 """skidpad drive: a network at the wheel, through scenarios in a closed loop."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 
@@ -12,6 +13,49 @@ from skidpad.cli.trust import may_trust
 from skidpad.page.terminal import warn
 
 SECONDS = 20.0
+
+Domain = Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: restricted or extended.")]
+Scenarios = Annotated[int, typer.Option(help="How many scenarios to draw.")]
+ScenarioFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--scenario", help="A scenario file, or a folder of them, instead of drawn ones; may be repeated."),
+]
+Stimuli = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stimulus",
+        help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), weather:demo-rain, module:MyStimulus; "
+        "several with commas, or given again.",
+    ),
+]
+Repeats = Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")]
+Seconds = Annotated[float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")]
+Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")]
+
+
+@dataclass(frozen=True)
+class Roads:
+    """What is driven, however it is steered: the words of the command line as the settings of a campaign have them."""
+
+    files: tuple[str, ...]
+    stimuli: tuple[str, ...]
+    seconds: float
+
+    @classmethod
+    def of(cls, scenario: Sequence[Path] | None, stimulus: Sequence[str] | None, seconds: float | None) -> Self:
+        """Checks the stimuli and prints the warnings about scenario files, which are driven all the same."""
+        from skidpad.stimuli.grammar import allow_typed, split_texts
+
+        stimuli = split_texts(stimulus or ())
+        allow_typed(stimuli)
+        for path in scenario or ():
+            from skidpad.worlds.scenario.files import read_scenarios
+
+            for text in read_scenarios(path).warnings:
+                warn(text)
+        length = (0.0 if scenario else SECONDS) if seconds is None else seconds
+        return cls(tuple(str(path.absolute()) for path in scenario or ()), stimuli, length)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,23 +68,13 @@ def drive(
         str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo` for the network that comes along.")
     ],
     world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
-    domain: Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: restricted or extended.")] = "restricted",
-    scenarios: Annotated[int, typer.Option(help="How many scenarios to draw.")] = 50,
-    scenario: Annotated[
-        list[Path] | None, typer.Option(help="A scenario file, or a folder of them, instead of drawn ones; may be repeated.")
-    ] = None,
-    stimulus: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), weather:demo-rain, module:MyStimulus; "
-            "several with commas, or given again."
-        ),
-    ] = None,
+    domain: Domain = "restricted",
+    scenarios: Scenarios = 50,
+    scenario: ScenarioFiles = None,
+    stimulus: Stimuli = None,
     search: Annotated[
         str,
-        typer.Option(
-            help="Comma-separated: random, es, map-elites, cma-es, cma-me; each tries --scenarios of its own, instead of drawn ones."
-        ),
+        typer.Option(help="Comma-separated: random, es, map-elites, surrogate, cma-es, cma-me; each tries --scenarios of its own."),
     ] = "",
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Estimate how likely a failure is in the domain, with an interval; see --budget.")
@@ -51,52 +85,47 @@ def drive(
     stop_below: Annotated[float, typer.Option(help="Stop an estimate once its upper bound is below this, as 1e-3.")] = 0.0,
     within: Annotated[float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 to go on.")] = 0.3,
     budget: Annotated[int, typer.Option(help="The most drives that an estimate may make.")] = 1000,
-    repeats: Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")] = 1,
-    seconds: Annotated[
-        float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")
-    ] = None,
+    repeats: Repeats = 1,
+    seconds: Seconds = None,
     width: Annotated[
         int, typer.Option(help="Scenarios side by side, a matter of speed (0 is 16, on a GPU 128); a search learns after so many (0 is 8).")
     ] = 0,
     referee: RefereeOption = "on",
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
     from skidpad.kinds.drives.settings import OnlineSettings
     from skidpad.search.vectors import VECTOR_SEARCHES
-    from skidpad.stimuli.grammar import allow_typed, split_texts
     from skidpad.subjects.pretrained import subject_path
     from skidpad.worlds.world import WORLDS
 
-    stimuli = split_texts(stimulus or ())
     searches = tuple(part.strip() for part in search.split(",") if part.strip())
-    allow_typed(stimuli)
     WORLDS.allow([world])
     VECTOR_SEARCHES.allow(searches)
+    roads = Roads.of(scenario, stimulus, seconds)
     settings = OnlineSettings(
         subject=str(subject_path(subject)),
         world=world,
         domain=domain,
         scenarios=budget if estimate else scenarios,
-        files=tuple(str(path.absolute()) for path in scenario or ()),
-        stimuli=stimuli,
+        files=roads.files,
+        stimuli=roads.stimuli,
         searches=searches,
         estimate=method if estimate else "",
         stop_below=stop_below,
         within=within,
         repeats=repeats,
-        seconds=(0.0 if scenario else SECONDS) if seconds is None else seconds,
+        seconds=roads.seconds,
         width=width,
         referee=referee,
         seed=seed,
         device=device,
     )
     warn_of_rendering(device, world)
-    warn_of_scenarios(scenario or ())
     run_campaign(settings, out or next_free(Path("runs"), f"drive-{Path(settings.subject).stem}"), json, workers)
 
 
@@ -109,14 +138,3 @@ def warn_of_rendering(device: str, world: str) -> None:
     text = rendering_warning(device, world)
     if text:
         warn(text)
-
-
-def warn_of_scenarios(files: Sequence[Path]) -> None:
-    """Prints the warnings about scenario files, which are driven all the same."""
-    if not files:
-        return
-    from skidpad.worlds.scenario.files import read_scenarios
-
-    for path in files:
-        for text in read_scenarios(path).warnings:
-            warn(text)

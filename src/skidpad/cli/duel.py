@@ -83,6 +83,19 @@ def duel(
     train_episodes: Episodes = None,
     test_episodes: Tests = None,
     test_runs: Runs = 1,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only estimate how likely the ego crashes, with an interval; see --budget.")
+    ] = False,
+    against: Annotated[
+        str, typer.Option(help="Whom an estimate lets the ego meet, each as often: idm, random, slow, aggressive, given (see --front).")
+    ] = "",
+    front: Front = None,
+    method: Annotated[
+        str, typer.Option(help="How to estimate: auto (chosen after a pilot, and said), monte-carlo, importance, splitting.")
+    ] = "auto",
+    stop_below: Annotated[float, typer.Option(help="Stop an estimate once its upper bound is below this, as 1e-4.")] = 0.0,
+    within: Annotated[float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 to go on.")] = 0.3,
+    budget: Annotated[int, typer.Option(help="The most duels that an estimate may drive.")] = 100_000,
     seed: Seed = 0,
     workers: Workers = "",
     out: Out = None,
@@ -91,6 +104,32 @@ def duel(
     """Train an ego and an adversary, test them, retrain the ego, and write a report; takes about two minutes."""
     if context.invoked_subcommand is not None:
         return
+    if estimate:
+        _run(
+            {
+                "ego": _absolute(ego),
+                "fronts": [_absolute(name) for name in front or []],
+                "env": env,
+                "scenario": _absolute(scenario, ".toml"),
+                "rewards": [],
+                "repairs": 0,
+                "is_tested": False,
+                "estimate": method,
+                "against": _names(against),
+                "stop_below": stop_below,
+                "within": within,
+                "budget": budget,
+                "seed": seed,
+                **_budgets(env, train_episodes, None),
+            },
+            out,
+            "duel-estimate",
+            json,
+            workers,
+        )
+        return
+    if front or against:
+        raise SkidpadError("--front and --against belong to --estimate; `skidpad duel test` and `skidpad duel repair` take --front as well")
     is_function = bool(ego) and not _is_file(ego)
     count = (0 if is_function else 1) if repairs is None else repairs
     if is_function and repairs is None and not json:

@@ -1,20 +1,23 @@
-"""skidpad repair: retrain on what a run found, and measure before, after and a control."""
+"""skidpad repair: find the repair that helps most at the least cost, or retrain as DeepTest does."""
 
 import json as json_module
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.training import Threads
 from skidpad.cli.trust import may_trust
-from skidpad.core.errors import UnknownNameError
+from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
-    from skidpad.repair.report import RepairReport
+    from skidpad.repairs.report import RepairReport
+    from skidpad.runs.folder import Run
+
+PAPER, SEARCH = "deeptest", "search"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,66 +26,172 @@ def add_to(app: typer.Typer) -> None:
 
 
 def repair(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description of a network of the zoo, as model.toml.")],
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `skidpad test`.")],
-    out: Annotated[Path, typer.Option(help="Where the new subject goes: OUT.toml and OUT.safetensors.")],
-    train_drive: Annotated[str, typer.Option(help="The drive the network was trained on; else the share's originals stand in.")] = "",
-    transforms: Annotated[
-        str, typer.Option(help="Comma-separated: mutants of these and their combinations are taken.")
-    ] = "deeptest-fog,deeptest-rain",
-    share: Annotated[float, typer.Option(help="Share of the frames whose mutants are trained on; the rest is held out.")] = 0.66,
-    split: Annotated[str, typer.Option(help="random (the paper's; flatters) or time (contiguous blocks held out).")] = "random",
-    max_mutants: Annotated[int, typer.Option(help="Render at most so many mutants, drawn at random.")] = 6000,
-    from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights instead of the subject's.")] = False,
-    epochs: Annotated[int | None, typer.Option(help="Default: 10, from scratch 30.")] = None,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description of a network of the zoo, as model.toml; or `demo`.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `skidpad test` or `skidpad limits`.")],
+    out: Annotated[Path | None, typer.Option(help="A new folder: candidates, the recommended subject, figures and report.")] = None,
+    source: Annotated[str, typer.Option("--from", help="limits: RUN is a run of `skidpad limits`, and --hold says what to reach.")] = "",
+    hold: Annotated[str, typer.Option(help="The limit to reach, as fog.visibility_m=100; with a run of `skidpad limits`.")] = "",
+    export: Annotated[
+        Path | None, typer.Option(help="Write mutants and labels into this new folder instead, for your own training.")
+    ] = None,
+    families: Annotated[
+        str, typer.Option(help="Conditions to train on, as fog,dusk; by default those that the run tried, `all` for every one.")
+    ] = "",
+    unseen: Annotated[
+        str, typer.Option(help="Groups or conditions that no training sees, so that it is judged by them; `none` trains on all.")
+    ] = "atmosphere,lens,shadows",
+    weathers: Annotated[str, typer.Option(help="Learned weathers that it is judged by; never trained on. `none` for none.")] = "night,rain",
+    ways: Annotated[
+        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix.")
+    ] = "findings,random,consistency,mix",
+    strengths: Annotated[str, typer.Option(help="Mutants for each clean picture of an epoch; every way is tried with each.")] = "1,3",
+    train_share: Annotated[float, typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges.")] = 0.6,
+    pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
+    judged_frames: Annotated[int, typer.Option(help="Frames under each severity that judges.")] = 12,
+    most_cost: Annotated[float, typer.Option(help="Share by which the clean error may rise.")] = 0.02,
+    seeds: Annotated[int, typer.Option(help="How often to train the recommended repair and its control.")] = 3,
+    closed_loop: Annotated[int, typer.Option(help="Scenarios to drive before and after, 0 for none.")] = 0,
+    stimulus: Annotated[list[str] | None, typer.Option(help="What sits before the camera in these drives; may be repeated.")] = None,
+    domain: Annotated[str, typer.Option(help="Which domain the scenarios of --closed-loop are drawn from.")] = "extended",
+    referee: Annotated[str, typer.Option(help="on: mutants that are no longer the same scene count for nothing; off: all count.")] = "on",
+    preset: Annotated[str, typer.Option(help="search, or deeptest: the paper's retraining, which takes the options below.")] = "search",
+    epochs: Annotated[int | None, typer.Option(help="Default: 12; deeptest 10, from scratch 30.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Default: 3e-4, from scratch 1e-3.")] = None,
     mirror: Annotated[bool, typer.Option(help="Flip half of the pictures, and the sign of their labels.")] = True,
-    control: Annotated[bool, typer.Option(help="Retrain a second network as long without the mutants, to compare with.")] = True,
+    train_drive: Annotated[str, typer.Option(help="deeptest: the drive the network was trained on; else the share's originals.")] = "",
+    transforms: Annotated[
+        str, typer.Option(help="deeptest: comma-separated: mutants of these and their combinations are taken.")
+    ] = "deeptest-fog,deeptest-rain",
+    share: Annotated[float, typer.Option(help="deeptest: share of the frames whose mutants are trained on; the rest is held out.")] = 0.66,
+    split: Annotated[str, typer.Option(help="deeptest: random (the paper's; flatters) or time (contiguous blocks held out).")] = "random",
+    max_mutants: Annotated[int, typer.Option(help="deeptest: render at most so many mutants, drawn at random.")] = 6000,
+    from_scratch: Annotated[bool, typer.Option(help="deeptest: start from fresh weights instead of the subject's.")] = False,
+    control: Annotated[bool, typer.Option(help="deeptest: retrain a second network as long without the mutants.")] = True,
     seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
     device: Device = "cpu",
     threads: Threads = 1,
     json: Json = False,
 ) -> None:
-    """Retrain a network on a share of a run's mutants, and measure before and after on the held-out rest (DeepTest, RQ5).
+    """Repair a network: try several ways, choose on held-out frames, judge on frames and conditions that no training saw.
 
-    Killed and called again, it goes on from the checkpoints beside OUT.
+    Killed and called again, it goes on to the same network.
     """
-    from skidpad.drives import open_drive
-    from skidpad.repair.retraining import check_free, check_repairable
-    from skidpad.repair.retraining import repair as repair_subject
-    from skidpad.repair.settings import RepairSettings, Split
     from skidpad.runs.folder import Run
+
+    if referee not in {"on", "off"}:
+        raise UnknownNameError.among("setting of the referee", referee, ["on", "off"])
+    if preset not in {PAPER, SEARCH}:
+        raise UnknownNameError.among("preset", preset, [SEARCH, PAPER])
+    opened = Run.open(run)
+    if export is not None:
+        from skidpad.repairs.export import export_mutants
+
+        with progress_bar("exporting", "start again with the same command") as progress:
+            written = export_mutants(opened, export, held_back=_listed(unseen), pictures=pictures, seed=seed, progress=progress)
+        say(written.said)
+        return
+    if out is None:
+        raise BadParametersError("--out names the new folder of the repair; or --export one for mutants and labels")
+    if preset == PAPER:
+        _paper(
+            subject,
+            opened,
+            out,
+            {
+                "transforms": _listed(transforms),
+                "share": share,
+                "split": split,
+                "max_mutants": max_mutants,
+                "from_scratch": from_scratch,
+                "epochs": epochs,
+                "learning_rate": learning_rate,
+                "mirror": mirror,
+                "control": control,
+                "seed": seed,
+                "device": device,
+                "threads": threads,
+            },
+            train_drive,
+            json=json,
+        )
+        return
+    from skidpad.repairs.families import families as every_family
+    from skidpad.repairs.outcome import written as write_outcome
+    from skidpad.repairs.runs import ClosedLoop, repair_run
+    from skidpad.repairs.search import SearchSettings
+    from skidpad.subjects.loading import load_network
+    from skidpad.subjects.pretrained import subject_path
+
+    given = {"epochs": epochs, "learning_rate": learning_rate}
+    settings = SearchSettings(
+        families=tuple(every_family()) if families.strip() == "all" else _listed(families),
+        unseen=_listed(unseen),
+        weathers=_listed(weathers),
+        ways=_listed(ways),
+        strengths=tuple(_number(part) for part in _listed(strengths)),
+        train_share=train_share,
+        pictures=pictures,
+        judged_frames=judged_frames,
+        most_cost=most_cost,
+        seeds=seeds,
+        referee=referee == "on",
+        mirror=mirror,
+        seed=seed,
+        device=device,
+        threads=threads,
+        **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type] # each of its field's type
+    )
+    network = load_network(subject_path(subject), device)
+    loop = ClosedLoop(closed_loop, tuple(stimulus or ()), domain) if closed_loop else None
+    with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
+        outcome = repair_run(network, opened, out, settings, hold=hold, source=source, loop=loop, progress=progress)
+    write_outcome(outcome, out)
+    if json:
+        print_json(json_module.loads(outcome.to_json()))
+    else:
+        from skidpad.repairs.page import candidate_table, judged_table
+
+        for shown in (candidate_table(outcome), *((judged_table(outcome),) if outcome.rows else ())):
+            table(shown.title, shown.columns, shown.rows)
+        for note in outcome.notes:
+            say(f"note: {note}")
+        say(outcome.verdict)
+        say(f"report: {out / 'report.html'}")
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return () if text.strip() == "none" else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise BadParametersError(f"a strength is a number, as 1,3; got {text!r}") from error
+
+
+def _paper(subject: str, run: "Run", out: Path, given: "dict[str, Any]", train_drive: str, *, json: bool) -> None:
+    """Retrains as the paper does (DeepTest, RQ5)."""
+    from skidpad.drives import open_drive
+    from skidpad.repairs.retraining import check_free, check_repairable
+    from skidpad.repairs.retraining import repair as repair_subject
+    from skidpad.repairs.settings import RepairSettings, Split
     from skidpad.stimuli.pictures import TRANSFORMS
     from skidpad.subjects.loading import load_network
     from skidpad.subjects.pretrained import subject_path
 
-    names = tuple(part.strip() for part in transforms.split(",") if part.strip())
-    for name in names:
+    for name in given["transforms"]:
         TRANSFORMS.get(name)
-    if split not in {one.value for one in Split}:
-        raise UnknownNameError.among("split", split, [one.value for one in Split])
-    settings = RepairSettings(
-        transforms=names,
-        share=share,
-        split=Split(split),
-        max_mutants=max_mutants,
-        from_scratch=from_scratch,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        mirror=mirror,
-        control=control,
-        seed=seed,
-        device=device,
-        threads=threads,
-    )
+    if given["split"] not in {one.value for one in Split}:
+        raise UnknownNameError.among("split", given["split"], [one.value for one in Split])
+    settings = RepairSettings(**{**given, "split": Split(given["split"])})
     settings.training()  # a wrong number ends the work before the rendering, not after it
     check_free(out)
-    network = load_network(subject_path(subject), device)
+    network = load_network(subject_path(subject), settings.device)
     check_repairable(network)
-    opened = Run.open(run)
     drive = open_drive(train_drive) if train_drive else None
     with progress_bar("repairing", "whole epochs are kept; go on with the same command") as progress:
-        report = repair_subject(network, opened, out, settings, drive, progress)
+        report = repair_subject(network, run, out, settings, drive, progress)
     if json:
         print_json(json_module.loads(report.to_json()))
     else:

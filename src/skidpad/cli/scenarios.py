@@ -14,13 +14,13 @@ from skidpad.page.terminal import print_json, say, table, warn
 if TYPE_CHECKING:
     from skidpad.worlds.scenario.files import ScenarioSet
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files (.toml, .json) or folders of them.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files (.toml, .json, .xosc) or folders of them.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the group of commands to the application."""
-    group = typer.Typer(no_args_is_help=True, help="Scenarios for closed-loop drives: draw, check, export.")
-    for command in (draw, check, export):
+    group = typer.Typer(no_args_is_help=True, help="Scenarios for closed-loop drives: draw, check, fetch, read, export.")
+    for command in (draw, check, fetch, read, export):
         group.command()(command)
     app.add_typer(group, name="scenarios")
 
@@ -86,6 +86,62 @@ def check(files: Files, json: Json = False) -> None:
             say(f"unusable: {each.reason}")
     if skipped:
         raise typer.Exit(1)
+
+
+def fetch(
+    collection: Annotated[str, typer.Argument(help="alks (UN R157, by ASAM) or ncap (Euro NCAP, by Vector).")],
+    out: Annotated[Path, typer.Option(help="A new or empty folder.")],
+    address: Annotated[str, typer.Option(help="Another place to fetch it from; what comes must be the same.")] = "",
+    json: Json = False,
+) -> None:
+    """Fetch a public collection of OpenSCENARIO files from its authors (MPL-2.0), and check that it is what it was."""
+    from skidpad.worlds.openx.collections import COLLECTIONS
+    from skidpad.worlds.openx.collections import fetch as fetched
+
+    chosen = COLLECTIONS.get(collection)
+    files = fetched(chosen, out, address)
+    scenarios = out / chosen.scenarios
+    if json:
+        print_json({"out": str(out), "files": [str(file) for file in files], "scenarios": str(scenarios), "sha256": chosen.sha256})
+        return
+    say(f"{chosen.about}: {len(files)} files, SHA-256 {chosen.sha256[:16]}... as it should be")
+    say(f"read them: skidpad scenarios read {scenarios}")
+
+
+def read(
+    files: Files,
+    out: Annotated[Path | None, typer.Option(help="Folder to write those that can be played to, as .toml files.")] = None,
+    json: Json = False,
+) -> None:
+    """Read OpenSCENARIO files (.xosc): which can be played, why not, and whether a careful and competent driver (UN R157) avoids it."""
+    from skidpad.page.wording import counted
+    from skidpad.worlds.careful import drive_carefully
+    from skidpad.worlds.scenario.files import write_scenario
+
+    found = [_read(path) for path in files]
+    skipped = [each for one in found for each in one.skipped]
+    warnings = [each for one in found for each in one.warnings]
+    played = [(each.name, each.scenario, drive_carefully(each.scenario)) for one in found for each in one.scenarios]
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, scenario, _ in played:
+            write_scenario(out / f"{name}.toml", scenario)
+    if json:
+        wrong = [{"scenario": each.name, "reason": each.reason} for each in skipped]
+        told = [{"scenario": name, "careful_driver_avoids": outcome.avoided, "careful_driver": str(outcome)} for name, _, outcome in played]
+        print_json({"playable": told, "not_playable": wrong, "drawn_otherwise": warnings})
+        return
+    if played:
+        rows = [(name, f"{scenario.duration_s:.1f} s", str(outcome)) for name, scenario, outcome in played]
+        table(f"{counted(len(played), 'scenario')} can be played", ("scenario", "lasts", "a careful and competent driver"), rows)
+    for each in skipped:
+        say(f"cannot be played: {each.reason}")
+    for warning in warnings:
+        warn(warning)
+    avoided = sum(outcome.avoided for _, _, outcome in played)
+    say(f"{len(played)} can be played, {len(skipped)} cannot; the driver avoids a collision in {avoided} of {len(played)}")
+    if out is not None and played:
+        say(f"drive them: skidpad drive demo --scenario {out}")
 
 
 def export(

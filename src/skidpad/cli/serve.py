@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.drive import SECONDS, warn_of_scenarios
+from skidpad.cli.drive import Domain, Out, Repeats, Roads, ScenarioFiles, Scenarios, Seconds, Seed, Stimuli
 from skidpad.cli.runs import next_free, run_campaign
 from skidpad.cli.subjects import Json
 from skidpad.cli.trust import may_trust
 from skidpad.page.terminal import tell
+
+COMPETITION = "sdc-competition"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -18,48 +20,43 @@ def add_to(app: typer.Typer) -> None:
 
 
 def serve(
-    simulator: Annotated[str, typer.Option("--as", metavar="udacity|donkey", help="Which simulator to play.")],
-    port: Annotated[int, typer.Option(help="Where the client is met; 0 is the simulator's own port, 4567 or 9091.")] = 0,
+    simulator: Annotated[
+        str, typer.Option("--as", metavar="udacity|donkey|sdc-competition", help="Which simulator to play, or which tool to be.")
+    ],
+    port: Annotated[int, typer.Option(help="Where the client is met; 0 is the usual one, 4567, 9091 or 4545.")] = 0,
     host: Annotated[
         str, typer.Option(help="Where the client is met. Only programs of this machine are, unless you name another address.")
     ] = "127.0.0.1",
     connect: Annotated[bool, typer.Option(help="Donkey: connect to a client that listens, as gym-donkeycar 1.0 from PyPI does.")] = False,
     name: Annotated[str, typer.Option(help="What the report calls the client.")] = "",
-    domain: Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: restricted or extended.")] = "restricted",
-    scenarios: Annotated[int, typer.Option(help="How many scenarios to draw.")] = 10,
-    scenario: Annotated[
-        list[Path] | None, typer.Option(help="A scenario file, or a folder of them, instead of drawn ones; may be repeated.")
-    ] = None,
-    stimulus: Annotated[
-        list[str] | None,
-        typer.Option(help="What sits in front of the camera: original, fog, fog+blur, weather:demo-rain; see skidpad drive."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")] = 1,
-    seconds: Annotated[
-        float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")
-    ] = None,
+    domain: Domain = "restricted",
+    scenarios: Scenarios = 10,
+    scenario: ScenarioFiles = None,
+    stimulus: Stimuli = None,
+    repeats: Repeats = 1,
+    seconds: Seconds = None,
     timeout: Annotated[float, typer.Option(help="Seconds that the client may take to answer a frame.")] = 15.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the client to be there.")] = 300.0,
     realtime: Annotated[
         bool, typer.Option(help="At most 20 frames a second, for clients that drive by the clock, as donkeycar does.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    seed: Seed = 0,
+    out: Out = None,
     json: Json = False,
 ) -> None:
-    """Play the Udacity or the Donkey simulator for an unmodified client, and judge how it drives through scenarios."""
+    """Play the Udacity or the Donkey simulator for an unmodified client, and judge how it drives; or order a competition's tests."""
     from skidpad.core.errors import SkidpadError, UnknownNameError
     from skidpad.kinds.drives.served.settings import ServedSettings
-    from skidpad.stimuli.grammar import allow_typed, split_texts
     from skidpad.worlds.serve.simulators import SIMULATORS
 
+    if simulator == COMPETITION:
+        _prioritise(host, port)
+        return
     if simulator not in SIMULATORS:
         raise UnknownNameError.among("simulator", simulator, SIMULATORS)
     if connect and simulator != "donkey":
         raise SkidpadError("--connect is for Donkey clients; a drive.py is always connected to")
-    stimuli = split_texts(stimulus or ())
-    allow_typed(stimuli)
-    warn_of_scenarios(scenario or ())
+    roads = Roads.of(scenario, stimulus, seconds)
     settings = ServedSettings(
         simulator=simulator,
         name=name,
@@ -68,10 +65,10 @@ def serve(
         connects=connect,
         domain=domain,
         scenarios=scenarios,
-        files=tuple(str(path.absolute()) for path in scenario or ()),
-        stimuli=stimuli,
+        files=roads.files,
+        stimuli=roads.stimuli,
         repeats=repeats,
-        seconds=(0.0 if scenario else SECONDS) if seconds is None else seconds,
+        seconds=roads.seconds,
         timeout_s=timeout,
         wait_s=wait,
         realtime=realtime,
@@ -84,3 +81,14 @@ def serve(
     else:
         tell(f"Playing the {simulator} simulator at {where}; start {played.client} once the run has begun.")
     run_campaign(settings, out or next_free(Path("runs"), f"serve-{simulator}"), json)
+
+
+def _prioritise(host: str, port: int) -> None:
+    """Orders tests for whoever asks, until it is interrupted."""
+    from threading import Event
+
+    from skidpad.kinds.competition import PORT, serving
+
+    with serving(host, port or PORT) as bound:
+        tell(f"Ordering tests of the self-driving-car test prioritisation competition at {host}:{bound}; end it with Ctrl-C.")
+        Event().wait()

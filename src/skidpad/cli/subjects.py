@@ -111,7 +111,7 @@ def grey_clip(spec: "InputSpec", lead: int) -> "NumpyFrames":
     crop = spec.crop
     height = round(spec.height_px / (1.0 - crop.top - crop.bottom))
     width = round(spec.width_px / (1.0 - crop.left - crop.right))
-    return np.full((lead + 1, height, width, 3), 128, np.uint8)
+    return np.full((lead + 1, height, width * spec.views, 3), 128, np.uint8)
 
 
 def _rows(subject: "Subject", parameters: int | None, answers: "FloatArray") -> list[tuple[str, object]]:
@@ -139,6 +139,8 @@ def _rows(subject: "Subject", parameters: int | None, answers: "FloatArray") -> 
 
 def _preparation(spec: "InputSpec") -> "Iterator[str]":
     """Names what few networks want besides a crop, a size, colours and a range, in order."""
+    if spec.cameras is not None:
+        yield f"joining the cameras {', '.join(spec.cameras.names)} by {spec.cameras.join.value}"
     if spec.undistort is not None:
         yield "undistortion"
     if spec.resize_first is not None:

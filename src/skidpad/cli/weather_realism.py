@@ -57,7 +57,7 @@ def classifier(
 
 def realism(
     source: Annotated[str, typer.Option("--from", metavar="DRIVE", help="The whole drive; its held-out parts are taken.")],
-    judge: Annotated[str, typer.Option("--classifier", metavar="FILE", help="What `skidpad weather classifier` wrote.")],
+    classifier: Annotated[str, typer.Option(metavar="FILE", help="What `skidpad weather classifier` wrote.")],
     weather: Annotated[
         list[str] | None, typer.Option(help="FILE, a name of `skidpad list weathers`, or FILE=CLASS; may be repeated.")
     ] = None,
@@ -68,24 +68,33 @@ def realism(
         str, typer.Option(help="DeepTest's weathers to measure beside them; '' for none.")
     ] = "deeptest-fog,deeptest-rain",
     frames: Annotated[int, typer.Option(help="Frames of the drive, evenly from its held-out parts.")] = 64,
+    clips: Annotated[
+        int, typer.Option(help="Clips of 5 neighbouring frames from there, each under one style, for flicker; 0 for none.")
+    ] = 4,
     styles: Annotated[str, typer.Option(help="How a scene's style is drawn: random (N(0, 1)) or real (as real pictures have).")] = "random",
+    judge: Annotated[
+        Path | None,
+        typer.Option(help="Weights that tell where the road is, as `skidpad referee --train` writes; the referee's by default."),
+    ] = None,
     pictures: Annotated[Path | None, typer.Option(help="Write a grid of the synthesised scenes to this .png or .jpg.")] = None,
     seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Measure how real synthesised weather is: the share in the right class, and a test of real against synthesised."""
+    """Measure how real synthesised weather is, whether the road is where it was, and whether a drive flickers."""
     from skidpad.kinds.pictures.weather.realism import RealismSettings, measure_realism
     from skidpad.stimuli.weather.pretrained import classifier_path
 
     settings = RealismSettings(
         drive=source,
-        classifier=str(classifier_path(judge)),
+        classifier=str(classifier_path(classifier)),
         weathers=tuple(weather or ()),
         real=tuple(real or ()),
         transforms=tuple(part.strip() for part in transforms.split(",") if part.strip()),
         frames=frames,
+        clips=clips,
         styles=styles,
+        judge=str(judge or ""),
         seed=seed,
         device=device,
     )
@@ -148,10 +157,15 @@ def _show_classifier(card: ClassifierCard) -> None:
 
 
 def _show_realism(found: Realism) -> None:
+    from skidpad.kinds.pictures.weather.realism import LEAST_IOU
+
     say(f"The classifier puts {found.classifier.accuracy:.1%} of held-out real pictures in their class.")
     columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
     table("realism", columns, [_cells(line) for line in found.lines])
     say("told from real: 50 % is not at all; nearer: how much of the way from the scenes as they were to real ones (MMD)")
+    names = ("class", "scenes", "road IoU", f"below {LEAST_IOU:g}", "contrast near", "far", "flicker", "recorded")
+    table("the same drive", names, [_drive_cells(line) for line in found.lines if line.drive is not None])
+    say("road IoU: the drivable area before and after; contrast: the share that is left; flicker: grey levels between neighbouring frames")
     for note in found.notes:
         say(f"note: {note}")
 
@@ -168,6 +182,21 @@ def _cells(line: RealismLine) -> tuple[object, ...]:
     )
 
 
+def _drive_cells(line: RealismLine) -> tuple[object, ...]:
+    drive = line.drive
+    if drive is None:
+        return ()
+    shares = (drive.contrast_near, drive.contrast_far)
+    return (
+        line.row.target,
+        line.row.name,
+        None if drive.road_iou is None else f"{drive.road_iou:.3f}",
+        None if drive.road_iou_below is None else f"{drive.road_iou_below:.0%}",
+        *(None if share is None else f"{share:.0%}" for share in shares),
+        *(None if levels is None else f"{levels:.1f}" for levels in (drive.flicker, drive.flicker_recorded)),
+    )
+
+
 def _payload(found: Realism) -> dict[str, Any]:
     return {
         "classes": list(found.classifier.classes),
@@ -181,6 +210,7 @@ def _payload(found: Realism) -> dict[str, Any]:
                 "share_low": line.share.low,
                 "share_high": line.share.high,
                 "nearer": line.nearer,
+                **({} if line.drive is None else asdict(line.drive)),
             }
             for line in found.lines
         ],

@@ -111,6 +111,12 @@ _JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _TIFF_WIDTH, _TIFF_HEIGHT = 256, 257
 
 
+def split_views(frames: Frames, views: int) -> Frames:
+    """Returns the pictures of cameras that frames hold side by side, (N x views, height, width / views, 3), frame by frame."""
+    count, height, width, channels = frames.shape
+    return frames.reshape(count, height, views, width // views, channels).swapaxes(1, 2).reshape(-1, height, width // views, channels)
+
+
 def stated_size(data: bytes) -> tuple[int, int] | None:
     """Returns (width, height) in pixels of a JPEG, PNG, BMP, WebP, TIFF or PPM, by its header alone; None for anything else.
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import log
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
@@ -190,17 +191,32 @@ class Capture:
     """How frames were taken, for stimuli that depend on it. times_s: (N,), seconds since the drive began, one a frame.
 
     earlier: returns what the cameras of some frames (their places in the batch) saw at earlier times, both (M,): the last frames taken
-    until then, or the first ones. None where nothing but the batch is known, whose frames then follow one another.
+    until then, or the first ones. None where nothing but the batch is known, whose frames then follow one another. views: how many
+    cameras' pictures each frame holds, side by side; `camera` is each of them.
     """
 
     camera: Camera
     times_s: FloatArray
     earlier: Callable[[IntArray, FloatArray], Frames] | None = None
+    views: int = 1
 
     @classmethod
     def guess(cls, frames: Frames, rate_hz: float = 20.0) -> Self:
         """Assumes the usual camera, and that frames follow one another."""
         return cls(Camera.guess(int(frames.shape[1]), int(frames.shape[2])), np.arange(len(frames)) / rate_hz)
+
+    def each_view(self, frames: F, change: "Callable[[F, Capture], F]") -> F:
+        """Changes what each camera sees by itself, with its own part of this capture, and puts the pictures side by side again."""
+        width, earlier = frames.shape[2] // self.views, self.earlier
+        parts: list[Any] = []
+        for columns in (slice(first, first + width) for first in range(0, width * self.views, width)):
+            taken = Capture(self.camera, self.times_s, None if earlier is None else partial(_columns_of, earlier, columns))
+            parts.append(change(cast("F", frames[:, :, columns]), taken))
+        if isinstance(frames, np.ndarray):
+            return cast("F", np.concatenate(parts, axis=2))
+        import torch  # noqa: PLC0415 - takes a second
+
+        return cast("F", torch.cat(parts, dim=2))
 
     def seen(self, frames: F, ages_s: FloatArray) -> F:
         """Returns frames that are `ages_s` old, (N,), in the place of the frames; those of age 0 are the frames themselves."""
@@ -218,6 +234,10 @@ class Capture:
         else:
             shown[aged.tolist()] = shown.new_tensor(found) if isinstance(found, np.ndarray) else found.to(shown.device)
         return cast("F", shown)
+
+
+def _columns_of(earlier: Callable[[IntArray, FloatArray], Frames], columns: slice, places: IntArray, then_s: FloatArray) -> Frames:
+    return earlier(places, then_s)[:, :, columns]
 
 
 LATE_S = 1e-3
@@ -347,8 +367,11 @@ class Recipe:
     def apply(self, frames: F, stimuli: Mapping[str, Stimulus], capture: Capture | None = None) -> F:
         """Applies each step to the result of the one before it. capture: how the frames were taken; guessed where nobody says.
 
-        A step that shows earlier frames comes first, wherever it stands: they are as recorded, and the other steps act on them.
+        A step that shows earlier frames comes first, wherever it stands: they are as recorded, and the other steps act on them. Of several
+        cameras, each is changed by itself.
         """
+        if capture is not None and capture.views > 1:
+            return capture.each_view(frames, lambda part, taken: self.apply(part, stimuli, taken))
         steps = sorted(self._with(stimuli), key=lambda found: not shows_past(found[1]))
         if sum(shows_past(stimulus) for _, stimulus in steps) > 1:
             raise BadParametersError(f"one step of a recipe can show earlier frames, since it replaces all others' frames; got {self}")
@@ -362,6 +385,8 @@ class Recipe:
 
     def reference(self, frames: F, stimuli: Mapping[str, Stimulus], capture: Capture | None = None) -> F:
         """Returns what the mutants are compared with: the frames as they are, or cut as a moved camera's pictures are."""
+        if capture is not None and capture.views > 1:
+            return capture.each_view(frames, lambda part, taken: self.reference(part, stimuli, taken))
         for step, stimulus in self._with(stimuli):
             if isinstance(stimulus, CameraMove):
                 frames = stimulus.reference(frames, step.params, capture or Capture.guess(frames))
@@ -381,6 +406,13 @@ class Recipe:
             if isinstance(stimulus, CameraMove):
                 steering_rad = stimulus.moved_rad(steering_rad, step.params)
         return steering_rad
+
+    def unmoved_rad(self, steering_rad: FloatArray, stimuli: Mapping[str, Stimulus]) -> FloatArray:
+        """Returns what `moved_rad` turns into `steering_rad`, (N,): what was right before the camera moved."""
+        found = steering_rad
+        for _ in range(12):  # a move adds nearly the same to every angle, so that each step leaves a small part of the error
+            found = found + (steering_rad - self.moved_rad(found, stimuli))
+        return found
 
     def pixel_map(self, stimuli: Mapping[str, Stimulus], camera: Camera) -> FloatArray:
         """Returns the (3, 3) homography from a pixel of `reference` to its place in the mutant."""

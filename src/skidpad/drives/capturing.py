@@ -14,7 +14,7 @@ from skidpad.drives.drive import Drive, Problem
 def capture_at(drive: Drive, times_s: FloatArray, read: Mapping[int, NumpyFrames] | None = None) -> Capture:
     """Returns how frames of a drive that were taken at some times were taken. read: see `earlier_of`."""
     height, width, _ = drive.frame_shape
-    return Capture(Camera.guess(height, width), times_s, earlier_of(drive, read))
+    return Capture(Camera.guess(height, width // drive.views), times_s, earlier_of(drive, read), drive.views)
 
 
 def capture_of(drive: Drive, indices: IntArray, lead: int = 0, clip: NumpyFrames | None = None) -> Capture:

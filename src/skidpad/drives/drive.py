@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -58,6 +58,35 @@ class FrameSource(Protocol):
 
     def fingerprint(self, index: int) -> str:
         """Returns a cheap text that changes when the frame's file does (its size, say)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Frames that hold the pictures of several cameras of one size side by side, from the left."""
+
+    frame_ids: Sequence[str]
+    sources: tuple[FrameSource, ...]
+
+    def read(self, index: int) -> NumpyFrames | Problem:
+        """Reads one picture of each camera; the first problem is the frame's."""
+        pictures: list[NumpyFrames] = []
+        for source in self.sources:
+            picture = source.read(index)
+            if isinstance(picture, Problem):
+                return replace(picture, frame_id=self.frame_ids[index])
+            pictures.append(picture)
+        if len({picture.shape for picture in pictures}) > 1:
+            sizes = ", ".join(f"{picture.shape[1]}x{picture.shape[0]}" for picture in pictures)
+            return Problem(ProblemKind.OTHER_SIZE, self.frame_ids[index], f"its cameras' pictures are of {sizes}")
+        return np.concatenate(pictures, axis=1)
+
+    def fingerprint(self, index: int) -> str:
+        """Returns those of all cameras."""
+        return " ".join(source.fingerprint(index) for source in self.sources)
+
+    def each(self, change: Callable[[FrameSource], FrameSource]) -> SideBySide:
+        """Returns the same frames with every camera's source changed."""
+        return replace(self, sources=tuple(map(change, self.sources)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +158,8 @@ class Drive:
     whole drive. problems: found while indexing the whole recording; a slice carries them all. origin: the text that
     `open_drive` opens to the same drive again, empty where there is none (arrays in memory, frames picked without a
     pattern). public: (N,), the public half of a challenge's split, or None. cut: set on slices only. labels_as: how the
-    recording counts its angles, before they became `steering_rad`.
+    recording counts its angles, before they became `steering_rad`. cameras: the names of those whose pictures each frame holds
+    side by side, from the left; none where it is the picture of one.
     """
 
     name: str
@@ -142,6 +172,7 @@ class Drive:
     public: BoolArray | None = None
     cut: Cut | None = None
     labels_as: LabelConvention = LabelConvention()
+    cameras: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "frame_ids", Names.of(self.frame_ids))
@@ -162,6 +193,11 @@ class Drive:
 
     def __repr__(self) -> str:
         return f"Drive({self.name!r}, {len(self)} frames, {self.origin or 'no origin'})"
+
+    @property
+    def views(self) -> int:
+        """How many cameras' pictures a frame holds, side by side."""
+        return max(len(self.cameras), 1)
 
     @property
     def has_labels(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import Enum
 from fnmatch import fnmatch
 from itertools import chain
@@ -16,7 +17,7 @@ from typing import Any
 from skidpad.core.errors import BadDriveError
 from skidpad.core.files import open_regular
 from skidpad.core.units import AngleUnit, Axle
-from skidpad.drives.drive import Drive, LabelConvention
+from skidpad.drives.drive import Drive, LabelConvention, SideBySide
 from skidpad.drives.indexing import Index
 from skidpad.drives.pictures import frame_id_of, is_picture, natural_key
 from skidpad.drives.readers import READERS, Option, Options, RecordingReader
@@ -108,7 +109,7 @@ class Simulator(RecordingReader):
 
     looks_for = f"{LOG} and pictures in IMG"
     options = (
-        Option("camera", "center, left or right", "center"),
+        Option("camera", "center, left or right; several, as left,center,right, stand side by side in every frame", "center"),
         Option("unit", "unit of the steering column: rad, deg or scaled25", AngleUnit.SCALED_25.value),
     )
 
@@ -118,18 +119,28 @@ class Simulator(RecordingReader):
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the log."""
-        camera = options.choice("camera", Camera)
+        chosen = options.choices("camera", Camera) or (options.choice("camera", Camera),)
+        if len(set(chosen)) != len(chosen):
+            raise BadDriveError(f"each camera is named once; got camera={options.text('camera')}")
         labels_as = LabelConvention(options.choice("unit", AngleUnit), sign=-1, axle=Axle.ROAD_WHEEL)
         table = _table(path / LOG)
-        cameras = {each: table.column(each.value) for each in Camera if each is camera or each.value in table.columns}
+        cameras = {each: table.column(each.value) for each in Camera if each in chosen or each.value in table.columns}
         steering = table.column("steering")
         index = Index(path.name, path / "IMG" if (path / "IMG").is_dir() else path, labels_as)
         named: set[str] = set()
+        beside: dict[str, list[str]] = {}
         for row in table.rows:
             named.update(frame_id_of(row.cell(column)) for column in cameras.values())
-            index.add_row(frame_id_of(row.cell(cameras[camera])), row.cell(steering), f"line {row.line} of {LOG}")
+            seen = [frame_id_of(row.cell(cameras[camera])) for camera in chosen]
+            if index.add_row(seen[0], row.cell(steering), f"line {row.line} of {LOG}", beside=seen[1:]):
+                beside[seen[0]] = seen[1:]
         index.leave_out(frame_id for frame_id in index.unlisted() if frame_id not in named)
-        return index.drive(natural_order=False)
+        drive = index.drive(natural_order=False)
+        if len(chosen) == 1:
+            return drive
+        others = zip(*(beside[frame_id] for frame_id in drive.frame_ids), strict=True)
+        sources = (drive.source, *(index.source_of(frame_ids) for frame_ids in others))
+        return replace(drive, source=SideBySide(drive.frame_ids, sources), cameras=tuple(camera.value for camera in chosen))
 
 
 def _table(path: Path) -> Table:

@@ -81,18 +81,21 @@ class Index:
             what = f"{names[0]} is" if len(names) == 1 else f"{len(names)} files such as {names[0]} are"
             self.ignore(f"*{suffix}", f"{what} not read: labels come from a csv; write one and name it with ?csv=FILE")
 
-    def add_row(self, frame_id: str, label: str, where: str, time: str | None = None, *, public: bool | None = None) -> None:
-        """Adds one row of a csv; the first row of an id is kept.
+    def add_row(
+        self, frame_id: str, label: str, where: str, time: str | None = None, *, public: bool | None = None, beside: Sequence[str] = ()
+    ) -> bool:
+        """Adds one row of a csv and returns whether it became a frame; the first row of an id is kept.
 
-        label, time: the cells as written; time is None where there is no such column. where: the row, in words.
+        label, time: the cells as written; time is None where there is no such column. where: the row, in words. beside: ids of other
+        cameras' pictures that the frame needs as well.
         """
         if not frame_id:
             self.problems.append(Problem(ProblemKind.BAD_ROW, where, "it names no frame"))
-            return
+            return False
         place = self._places.get(frame_id)
         if frame_id in self._absent or (place is not None and self._listed[place]):
             self.problems.append(Problem(ProblemKind.DUPLICATE_ID, frame_id, f"again in {where}; the first row is kept"))
-            return
+            return False
         if place is None:
             self._absent.add(frame_id)
         else:
@@ -100,10 +103,12 @@ class Index:
         ticks = None if time is None else parse_number(time)
         if ticks is not None and math.isnan(ticks):
             self.problems.append(Problem(ProblemKind.BAD_ROW, frame_id, f"{where} has the time {time!r}"))
-            return
-        if place is None:
-            self.problems.append(Problem(ProblemKind.MISSING_FILE, frame_id, f"{where} has no picture in {self.folder.name}"))
-            return
+            return False
+        missing = [other for other in (frame_id, *beside) if other not in self._places]
+        if place is None or missing:
+            what = f" {missing[0]}" if place is not None else ""
+            self.problems.append(Problem(ProblemKind.MISSING_FILE, frame_id, f"{where} has no picture{what} in {self.folder.name}"))
+            return False
         steering_rad = parse_angle(label, self.labels_as.unit)
         if math.isnan(steering_rad):
             self.problems.append(Problem(ProblemKind.NAN_LABEL, frame_id, f"{where} has {label!r}"))
@@ -113,6 +118,7 @@ class Index:
             self._ticks[place] = ticks
         if public is not None:
             self._public[place] = public
+        return True
 
     def add_table(self, table: Table, frame: int, steering: int, *, time: int | None = None, public: int | None = None) -> None:
         """Adds every row of a csv by its columns, and notes the pictures that none names."""
@@ -130,6 +136,10 @@ class Index:
         """Notes pictures that no row names; the csv is the index of the drive, so they are not part of it."""
         for frame_id in unlisted:
             self.problems.append(Problem(ProblemKind.UNLISTED, frame_id, f"{self._files[self._places[frame_id]]} is left out"))
+
+    def source_of(self, frame_ids: Sequence[str]) -> PictureSource:
+        """Returns where pictures of the folder are read from."""
+        return PictureSource(self.folder, Names.of(self._files[self._places[frame_id]] for frame_id in frame_ids))
 
     def unlisted(self) -> list[str]:
         """Returns the ids of the pictures that no row has named so far."""

@@ -21,11 +21,11 @@ from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.files import open_regular
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.units import AngleUnit
-from skidpad.drives.drive import Drive, LabelConvention
+from skidpad.drives.drive import Drive, LabelConvention, SideBySide
 from skidpad.drives.indexing import matched_labels, nearest
 from skidpad.drives.names import Names
 from skidpad.drives.readers import READERS, Option, Options, RecordingReader
-from skidpad.drives.video import VideoFrames, frame_id, index_video
+from skidpad.drives.video import VideoFrames, VideoIndex, frame_id, index_video
 
 _INFO = Path("meta") / "info.json"
 _MAX_INFO_BYTES = 1 << 24
@@ -53,7 +53,7 @@ class LeRobot(RecordingReader):
     looks_for = f"a LeRobot data set: {_INFO.as_posix()}, data and videos"
     options = (
         Option("episode", "number of the episode", "0"),
-        Option("camera", "name of the video, as observation.images.front; not given: the only one"),
+        Option("camera", "name of the video, as observation.images.front; several with commas stand side by side; not given: the only one"),
         Option("steering", "the number, as action.steering or action.0; not given: the only one whose name speaks of steering"),
         Option("unit", "unit of that number: rad, deg or scaled25; must be said"),
     )
@@ -67,33 +67,62 @@ class LeRobot(RecordingReader):
         info = _info(path / _INFO)
         features = info.get("features")
         features = features if isinstance(features, dict) else {}
-        camera = _camera(features, options.text("camera"))
+        cameras = [_camera(features, wanted) for wanted in options.text("camera").split(",")]
+        if len(set(cameras)) != len(cameras):
+            raise BadDriveError(f"each camera is named once; got camera={options.text('camera')}")
         column, number = _steering(features, options.text("steering"))
         if not options.text("unit"):
             raise BadDriveError(f"say the unit of number {number} of {column!r}: unit=rad, unit=deg or unit=scaled25")
         unit = options.choice("unit", AngleUnit)
         episode = options.whole("episode")
-        place = _place(path, str(info.get("codebase_version", "")), episode, camera)
-        rows_s, angles = _rows(place.table, episode, column, number)
-        index = index_video(place.video)
-        half_step_s = 0.5 * float(np.median(np.diff(index.time_s))) if len(index.time_s) > 1 else 0.05
-        rows_s = rows_s + place.begins_s
-        own = np.flatnonzero((index.time_s >= rows_s[0] - half_step_s) & (index.time_s <= rows_s[-1] + half_step_s))
-        if len(own) == 0:
-            raise BadDriveError(f"{str(place.video)!r} ends before episode {episode} begins, at {rows_s[0]:g} s; fetch the data set again")
-        part = replace(index, **{name: getattr(index, name)[own] for name in ("stamps", "sizes", "checksums", "time_s")})
-        ids, problems = Names.of(frame_id(each) for each in own.tolist()), list(index.problems)
+        places = [_place(path, str(info.get("codebase_version", "")), episode, camera) for camera in cameras]
+        rows_s, angles = _rows(places[0].table, episode, column, number)
+        part, own = _own_frames(places[0], rows_s, episode)
+        half_step_s, rows_s = _half_step_s(part.time_s), rows_s + places[0].begins_s
+        ids, problems = Names.of(frame_id(each) for each in own.tolist()), list(part.problems)
         matched = nearest(_nanoseconds(part.time_s), _nanoseconds(rows_s), int(half_step_s * 1e9))
         steering_rad = matched_labels(matched, angles * unit.rad, ids, problems, "no row near in time", "its angle is not a number")
+        source = VideoFrames(places[0].video, part)
+        beside = [_at_the_same_times(place, part.time_s - places[0].begins_s, rows_s - places[0].begins_s, episode) for place in places[1:]]
         return Drive(
             name=f"{path.name}-{episode}",
             frame_ids=ids,
             steering_rad=steering_rad,
             time_s=part.time_s - part.time_s[0],
-            source=VideoFrames(place.video, part),
+            source=SideBySide(ids, (source, *beside)) if beside else source,
             problems=tuple(problems),
             labels_as=LabelConvention(unit),
+            cameras=tuple(cameras) if beside else (),
         )
+
+
+def _half_step_s(times_s: FloatArray) -> float:
+    return 0.5 * float(np.median(np.diff(times_s))) if len(times_s) > 1 else 0.05
+
+
+def _own_frames(place: _Place, rows_s: FloatArray, episode: int) -> tuple[VideoIndex, IntArray]:
+    """Returns the frames of an episode's video that belong to it, and their numbers. rows_s: times of its rows since it began."""
+    index = index_video(place.video)
+    half_step_s, begins_s, ends_s = _half_step_s(index.time_s), rows_s[0] + place.begins_s, rows_s[-1] + place.begins_s
+    own = np.flatnonzero((index.time_s >= begins_s - half_step_s) & (index.time_s <= ends_s + half_step_s))
+    if len(own) == 0:
+        raise BadDriveError(f"{str(place.video)!r} ends before episode {episode} begins, at {begins_s:g} s; fetch the data set again")
+    return _chosen(index, own), own
+
+
+def _chosen(index: VideoIndex, frames: IntArray) -> VideoIndex:
+    return replace(index, **{name: getattr(index, name)[frames] for name in ("stamps", "sizes", "checksums", "time_s")})
+
+
+def _at_the_same_times(place: _Place, times_s: FloatArray, rows_s: FloatArray, episode: int) -> VideoFrames:
+    """Returns another camera's frames, one for each time since the episode began."""
+    part, _ = _own_frames(place, rows_s, episode)
+    matched = nearest(_nanoseconds(times_s), _nanoseconds(part.time_s - place.begins_s), int(_half_step_s(times_s) * 1e9))
+    if (matched < 0).any() or (np.diff(matched) <= 0).any():
+        raise BadDriveError(
+            f"{str(place.video)!r} has other frames in episode {episode} than the first camera; open the cameras one by one"
+        )
+    return VideoFrames(place.video, _chosen(part, matched))
 
 
 def _nanoseconds(times_s: FloatArray) -> IntArray:

@@ -16,7 +16,7 @@ from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.core.images import NumpyFrames
 from skidpad.core.registry import Registry
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
-from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind
+from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind, SideBySide
 
 E = TypeVar("E", bound=Enum)
 
@@ -251,6 +251,8 @@ def adjusted(drive: Drive, reader: str, given: Mapping[str, str]) -> Drive:
     rotation, flip = options.choice("rotate", Rotation), options.choice("flip", Flip)
     if rotation is Rotation.NONE and flip is Flip.NONE:
         return drive
+    if isinstance(drive.source, SideBySide):
+        return replace(drive, source=drive.source.each(lambda source: TurnedFrames(source, rotation, flip)))
     return replace(drive, source=TurnedFrames(drive.source, rotation, flip))
 
 

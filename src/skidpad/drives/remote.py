@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from skidpad.core.errors import BadDriveError, MissingExtraError, SkidpadError
 from skidpad.core.images import MAX_PICTURE_BYTES, NumpyFrames, decode, why_not_decoded
-from skidpad.drives.drive import Drive, Problem, ProblemKind
+from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind, SideBySide
 from skidpad.drives.http_files import HttpFiles, TooLargeError
 from skidpad.drives.pictures import TOO_MANY_BYTES, PictureSource, frame_id_of, is_picture
 
@@ -278,11 +278,14 @@ class Mirror:
     def attached(self, drive: Drive) -> Drive:
         """Returns the drive with its frames on the server."""
         source = drive.source
+        return replace(drive, source=source.each(self._remote) if isinstance(source, SideBySide) else self._remote(source))
+
+    def _remote(self, source: FrameSource) -> FrameSource:
         if not isinstance(source, PictureSource):
-            return drive
+            return source
         inner = source.folder.relative_to(self.path).as_posix()
         files = tuple(self.files[name if inner == "." else f"{inner}/{name}"] for name in source.names)
-        return replace(drive, source=RemotePictures(self.remote, source.folder.name, source.names, files))
+        return RemotePictures(self.remote, source.folder.name, source.names, files)
 
 
 def mirror_of(url: str) -> Mirror:

@@ -39,7 +39,7 @@ from skidpad.highway.layout import (
     action_of,
 )
 from skidpad.highway.observation import observe
-from skidpad.highway.randomness import START_STREAM, stream_key, uniform, whole
+from skidpad.highway.randomness import START_STREAM, stream_key, uniform
 from skidpad.highway.vehicles import control, decide, move, nearest_lane, speed_index
 
 _DIAGONAL_M = np.sqrt(VEHICLE_LENGTH_M**2 + VEHICLE_WIDTH_M**2)
@@ -144,6 +144,8 @@ START_FIELDS = 7
 START_EACH_FURTHER = 4
 """A start is float64 of shape (7,): all that differs between the first states of two episodes of a scenario; each front vehicle
 after the first adds four: lane, x, speed, exponent."""
+START_DRAWS = 8
+"""How many random numbers a start is made of; each further front vehicle takes START_EACH_FURTHER more."""
 
 
 def new_state(vehicles: int = VEHICLES) -> FloatArray:
@@ -164,38 +166,53 @@ def start_fields(params: Params) -> int:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def draw_start(params: Params, seed: int, episode: int, start: FloatArray) -> None:
-    """Draws how an episode starts into `start`, of shape (start_fields,).
+    """Draws how an episode starts into `start`, of shape (start_fields,)."""
+    key = stream_key(seed, episode, START_STREAM)
+    drawn = np.empty(start_draws(params))
+    for place in range(len(drawn)):
+        drawn[place] = uniform(key, place)
+    start_from(params, drawn, start)
+
+
+@njit(nogil=True, cache=True)
+def start_draws(params: Params) -> int:
+    """Returns how many random numbers a start is made of."""
+    return START_DRAWS + START_EACH_FURTHER * (params.vehicles - VEHICLES)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def start_from(params: Params, drawn: FloatArray, start: FloatArray) -> None:
+    """Makes a start, (start_fields,), of numbers within [0, 1), (start_draws,); even numbers give the scenario's distribution.
 
     The ego stands at 3.9 to 4.1 times its own spacing, as the first vehicle that highway-env puts on an empty road, and each front
     vehicle by the episode's spacing ahead of the one before it.
     """
-    key = stream_key(seed, episode, START_STREAM)
-    ego_mps = params.ego_speed_low + (params.ego_speed_high - params.ego_speed_low) * uniform(key, 0)
-    front_mps = params.front_speed_low + (params.front_speed_high - params.front_speed_low) * uniform(key, 1)
-    spacing = params.spacing_low + (params.spacing_high - params.spacing_low) * uniform(key, 2)
+    ego_mps = params.ego_speed_low + (params.ego_speed_high - params.ego_speed_low) * drawn[0]
+    front_mps = params.front_speed_low + (params.front_speed_high - params.front_speed_low) * drawn[1]
+    spacing = params.spacing_low + (params.spacing_high - params.spacing_low) * drawn[2]
     crowding = np.exp(-5 / 40 * params.lanes)
     ego_ratio = params.ego_start_ratio
     if np.isnan(ego_ratio):
         ego_ratio = 1.0 if params.spacing_in_metres else spacing
     ego_spacing_m = ego_ratio * (12 + ego_mps) * crowding
-    ego_m = 3 * ego_spacing_m + ego_spacing_m * (0.9 + 0.2 * uniform(key, 3))
-    gap_m = _gap_ahead_m(params, spacing, front_mps, uniform(key, 4))
-    start[START_EGO_LANE] = whole(key, 5, params.lanes)
+    ego_m = 3 * ego_spacing_m + ego_spacing_m * (0.9 + 0.2 * drawn[3])
+    gap_m = _gap_ahead_m(params, spacing, front_mps, drawn[4])
+    start[START_EGO_LANE] = int(drawn[5] * params.lanes)
     start[START_EGO_X] = ego_m
     start[START_EGO_SPEED] = ego_mps
-    start[START_FRONT_LANE] = whole(key, 6, params.lanes)
+    start[START_FRONT_LANE] = int(drawn[6] * params.lanes)
     start[START_FRONT_X] = ego_m + gap_m
     start[START_FRONT_SPEED] = front_mps
-    start[START_EXPONENT] = 3.5 + uniform(key, 7)
+    start[START_EXPONENT] = 3.5 + drawn[7]
     ahead_m = ego_m + gap_m
     for further in range(params.vehicles - VEHICLES):
-        base, counter = START_FIELDS + START_EACH_FURTHER * further, 8 + START_EACH_FURTHER * further
-        mps = params.front_speed_low + (params.front_speed_high - params.front_speed_low) * uniform(key, counter)
-        ahead_m += _gap_ahead_m(params, spacing, mps, uniform(key, counter + 1))
-        start[base] = whole(key, counter + 2, params.lanes)
+        base, counter = START_FIELDS + START_EACH_FURTHER * further, START_DRAWS + START_EACH_FURTHER * further
+        mps = params.front_speed_low + (params.front_speed_high - params.front_speed_low) * drawn[counter]
+        ahead_m += _gap_ahead_m(params, spacing, mps, drawn[counter + 1])
+        start[base] = int(drawn[counter + 2] * params.lanes)
         start[base + 1] = ahead_m
         start[base + 2] = mps
-        start[base + 3] = 3.5 + uniform(key, counter + 3)
+        start[base + 3] = 3.5 + drawn[counter + 3]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

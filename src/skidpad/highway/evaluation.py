@@ -10,7 +10,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.highway.asking import Answers, ask_driver, check_fit
-from skidpad.highway.engine import draw_start, new_states, place_many, start_fields, step_many
+from skidpad.highway.engine import draw_start, new_states, place_many, start_fields, start_from, step_many
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import ACTIONS, CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Params, Side, everyone
 from skidpad.highway.opponents import Driver, Idm, Opponent, PlannedActions, SearchedActions
@@ -135,6 +135,14 @@ def scenario_against(scenario: Scenario, front: Opponent) -> Scenario:
     return replace(scenario, front=FrontDriver.IDM if isinstance(front, Idm) else FrontDriver.POLICY)
 
 
+def starts_from(scenario: Scenario, drawn: FloatArray) -> FloatArray:
+    """Returns the starts, (N, start_fields), that numbers within [0, 1), (N, start_draws), make in a scenario."""
+    params = scenario.compiled()
+    starts = np.empty((len(drawn), start_fields(params)))
+    _starts_from(params, np.ascontiguousarray(drawn, np.float64), starts)
+    return starts
+
+
 def evaluate_starts(
     scenario: Scenario,
     ego: Driver | PlannedActions,
@@ -144,8 +152,12 @@ def evaluate_starts(
     numbers: IntArray,
     *,
     progress: Progress = silent,
+    played: NDArray[np.int8] | None = None,
 ) -> Episodes:
-    """Drives episodes from given starts, (N, start_fields); seed and numbers, (N,), feed the drivers that act by chance."""
+    """Drives episodes from given starts, (N, start_fields); seed and numbers, (N,), feed the drivers that act by chance.
+
+    played: (N, steps), the front's actions, which are then not asked for; NO_ACTION, and what is beyond them, is IDLE.
+    """
     scenario = scenario_against(scenario, front)
     if not isinstance(ego, PlannedActions):
         check_fit(ego, Side.EGO, scenario)
@@ -153,7 +165,7 @@ def evaluate_starts(
     parts = []
     for first in range(0, len(starts), _CHUNK):
         rows = slice(first, first + _CHUNK)
-        parts.append(_drive(scenario, ego, front, starts[rows], seed, numbers[rows]))
+        parts.append(_drive(scenario, ego, front, starts[rows], seed, numbers[rows], None if played is None else played[rows]))
         progress(min(first + _CHUNK, len(starts)), len(starts), "episodes")
     return Episodes.joined(parts)
 
@@ -169,9 +181,17 @@ class _Log:
     failures: list[PolicyFailure] = field(default_factory=list)
 
 
-def _drive(scenario: Scenario, ego: Driver | PlannedActions, front: Opponent, starts: FloatArray, seed: int, numbers: IntArray) -> Episodes:
+def _drive(
+    scenario: Scenario,
+    ego: Driver | PlannedActions,
+    front: Opponent,
+    starts: FloatArray,
+    seed: int,
+    numbers: IntArray,
+    played: NDArray[np.int8] | None = None,
+) -> Episodes:
     params, count, limit = scenario.compiled(), len(starts), scenario.episode_steps
-    planned, played = None, None
+    planned = None
     if isinstance(ego, PlannedActions):
         planned = plan_sequences(scenario, front, starts, ego.width, seed, numbers)
     elif isinstance(front, SearchedActions):
@@ -187,7 +207,7 @@ def _drive(scenario: Scenario, ego: Driver | PlannedActions, front: Opponent, st
         if len(running) == 0:
             break
         if not isinstance(front, Idm):
-            if isinstance(front, SearchedActions):
+            if played is not None or isinstance(front, SearchedActions):
                 answers = _played(played, running, step, everyone(params, int(Action.IDLE)))
             else:
                 answers = ask_driver(front, params, states[running], Side.FRONT, seed, numbers[running], step)
@@ -237,3 +257,9 @@ def _forward_mps(states: FloatArray) -> FloatArray:
 def _draw_starts(params: Params, seed: int, numbers: IntArray, starts: FloatArray) -> None:
     for index in range(len(numbers)):
         draw_start(params, seed, numbers[index], starts[index])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _starts_from(params: Params, drawn: FloatArray, starts: FloatArray) -> None:
+    for index in range(len(drawn)):
+        start_from(params, drawn[index], starts[index])

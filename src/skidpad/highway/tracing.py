@@ -8,7 +8,8 @@ from numba import njit
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.engine import place, step
-from skidpad.highway.layout import CRASHED, EGO, FIELDS, FRONT, SPEED, STEPS, STRUCK, Action, Params, X, Y, everyone
+from skidpad.highway.episodes import Episodes
+from skidpad.highway.layout import CRASHED, EGO, FIELDS, FRONT, SPEED, STEPS, STRUCK, VEHICLE_LENGTH_M, Action, Params, X, Y, everyone
 from skidpad.highway.scenario import Scenario
 
 _IDLE = int(Action.IDLE)
@@ -83,3 +84,35 @@ def trace(scenario: Scenario, start: FloatArray, ego_actions: IntArray, front_ac
     states = np.empty((len(ego) * params.frames + 1, params.vehicles, FIELDS))
     _trace(params, params._replace(frames=1), np.ascontiguousarray(start, np.float64), ego, front, states)
     return Trace(states, scenario.simulation_hz, scenario.policy_hz)
+
+
+FAR_M = 1000.0
+_BESIDE_M = 2.5
+"""Nearer than this across the road, two vehicles are in each other's way: their width and half a metre."""
+
+
+def least_gaps_m(episodes: Episodes) -> FloatArray:
+    """Returns how near the vehicles of each episode came, bumper to bumper in each other's way, (N,); FAR_M where they never were."""
+    params = episodes.scenario.compiled()
+    found = np.empty(len(episodes))
+    ego, front = (np.ascontiguousarray(side, np.int64) for side in (episodes.ego_actions, episodes.front_actions))
+    _least_gaps(params, params._replace(frames=1), episodes.starts, episodes.steps, ego, front, found)
+    return found
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _least_gaps(
+    params: Params, one: Params, starts: FloatArray, steps: IntArray, ego: IntArray, front: IntArray, found: FloatArray
+) -> None:
+    """Drives as `_trace` does, and keeps no state."""
+    state = np.zeros((params.vehicles, FIELDS))
+    idle = everyone(params, _IDLE)
+    for row in range(len(starts)):
+        place(params, starts[row], state)
+        found[row] = FAR_M
+        for frame in range(steps[row] * params.frames):
+            decision, is_first = frame // params.frames, frame % params.frames == 0
+            step(one, state, ego[row, decision] if is_first else _IDLE, front[row, decision] if is_first else idle)
+            for other in range(FRONT, params.vehicles):
+                if abs(state[other, Y] - state[EGO, Y]) < _BESIDE_M:
+                    found[row] = min(found[row], max(abs(state[other, X] - state[EGO, X]) - VEHICLE_LENGTH_M, 0.0))

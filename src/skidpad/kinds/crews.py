@@ -49,6 +49,15 @@ class Meter:
 
         return report
 
+    def part(self, weight: float) -> Progress:
+        """Returns a progress of its own that weighs so much in all; it may end early."""
+        heard = self.heard([weight])
+
+        def report(done: int, total: int, note: str = "") -> None:
+            heard(0, min(done / max(total, 1), 1.0), note)
+
+        return report
+
     def _add(self, amount: float, note: str = "") -> None:
         with self._lock:
             self._done += amount

@@ -212,12 +212,16 @@ class Sight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PairAnswers:
-    """What was answered on the two pictures of a pair, in `unit`; degrees are drawn as arrows. NaN: none."""
+    """What was answered on the two pictures of a pair, in `unit`; degrees are drawn as arrows. NaN: none.
+
+    moved: by how much the right answer moved with the camera; `original` and `label` are the moved ones.
+    """
 
     original: float
     mutant: float
     label: float
     unit: str
+    moved: float = 0.0
 
 
 class Exhibit:

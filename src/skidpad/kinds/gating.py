@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.core.errors import BadRunError
+from skidpad.core.stimuli import Recipe
 from skidpad.kinds.kind import KINDS, CaseColumns, campaign_name, kind_of
 from skidpad.runs.doubts import run_doubts
 from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _SAME_ANYWAY = frozenset({"subject", "drive", "seed", "device", "subject_device", "width", "shard_frames", "keep_activations"})
 """Settings that may differ between runs that are compared; the drive is compared by its hash."""
+
+
+_STIMULUS, _RECIPE = "stimulus", "recipe"
 
 
 def columns_of(run: Run) -> CaseColumns:
@@ -46,6 +50,7 @@ def _judged_cases(run: Run) -> tuple[Cases, int, int]:
     tags = Tags.of(run.path).current()
     wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
     wanted += [columns.group] if columns.group else []
+    wanted += [_RECIPE] if columns.group == _STIMULUS and _RECIPE in run.schema.names else []
     wanted += [said[0] for said in (columns.only, columns.excused) if said]
     parts, excused = [], 0
     for phase in _counted(run, columns):
@@ -128,8 +133,8 @@ def differences(run: Run, baseline: Run, here: str = "here", there: str = "there
         )
     free = _SAME_ANYWAY | columns.free
     for name in sorted(set(run.config) | set(baseline.config)):
-        # nobody asked a referee in runs of former versions
-        usual = "off" if name == "referee" else None
+        # runs of former versions asked no referee, and knew DeepTest's transforms alone
+        usual = {"referee": "off", "preset": "deeptest"}.get(name)
         mine, theirs = run.config.get(name, usual), baseline.config.get(name, usual)
         if name not in free and mine != theirs:
             reasons.append(f"{name} is {_worded(mine)} {here} and {_worded(theirs)} {there}")
@@ -154,7 +159,7 @@ def _worded(value: object) -> str:
 
 
 def _cases(table: pa.Table, columns: CaseColumns, phase: str, tags: Mapping[str, Tag]) -> Cases:
-    groups = _texts(table[columns.group]) if columns.group else np.full(table.num_rows, phase.encode())
+    groups = _texts(_current(table) if columns.group == _STIMULUS else table[columns.group]) if columns.group else _all(table, phase)
     # pairs that a search drew are too many kinds for groups of their own
     groups = np.where(np.char.find(groups, b"+") >= 0, phase.encode(), groups)
     return Cases(
@@ -166,6 +171,19 @@ def _cases(table: pa.Table, columns: CaseColumns, phase: str, tags: Mapping[str,
         failed=np.asarray(table["violated"].to_numpy(zero_copy_only=False), np.bool_),
         tag=_tags(table["case_id"], tags),
     )
+
+
+def _all(table: pa.Table, phase: str) -> Texts:
+    return np.full(table.num_rows, phase.encode())
+
+
+def _current(table: pa.Table) -> pa.ChunkedArray:
+    """Returns today's names of the stimuli: what former versions stored as fog and rain are now other stimuli than fog and rain."""
+    if _RECIPE not in table.column_names:
+        return table[_STIMULUS]
+    recipes = table[_RECIPE].to_pylist()
+    names = {text: Recipe.from_json(text).name for text in set(recipes)}
+    return pa.chunked_array([[names[text] for text in recipes]], pa.string())
 
 
 def _tags(case_ids: pa.ChunkedArray, tags: Mapping[str, Tag]) -> Texts:

@@ -211,8 +211,11 @@ def start_run(
     from skidpad.runs.folder import Run  # noqa: PLC0415  what only looks up a kind needs no store
     from skidpad.runs.manifest import Manifest  # noqa: PLC0415  see above
     from skidpad.subjects.recorded import subject_record  # noqa: PLC0415  see above
+    from skidpad.subjects.windows import check_cameras  # noqa: PLC0415  see above
 
-    subject = getattr(campaign, "subject", None)
+    subject, drive = getattr(campaign, "subject", None), getattr(campaign, "drive", None)
+    if subject is not None:
+        check_cameras(subject.description.input, () if drive is None else drive.cameras, "the world" if drive is None else "the drive")
     manifest = Manifest.collect(
         device=str(config.get("device", "cpu")),
         seed=int(config.get("seed", 0)),

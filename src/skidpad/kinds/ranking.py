@@ -16,6 +16,8 @@ from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames, as
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.drives.traits import scenario_traits
 from skidpad.statistics.ranking import apfd, by_gain, by_score, farthest_first, ideal_order
+from skidpad.statistics.roads import rank_roads
+from skidpad.worlds.render.chunks import road_of
 from skidpad.worlds.scenario.features import lateral_m_s2
 from skidpad.worlds.scenario.tables import scenario_of
 from skidpad.worlds.world import STEP_S, WORLDS
@@ -150,5 +152,6 @@ def rank_scenarios(subject: Subject, run: Run, progress: Progress = silent) -> R
     traits = [trait.values for trait in scenario_traits(scenarios) if isinstance(trait.values, np.ndarray)]
     push = np.array([lateral_m_s2(each) for each in scenarios], np.float64)
     orders = _orders(_joined(parts), costs_s) | {"geometry": by_score(push, costs_s), "variety": farthest_first(np.stack(traits, axis=1))}
+    orders["road"] = rank_roads([road_of(each).nodes.beside(0.0) for each in scenarios])
     failed = np.array([row["violated"] for row in rows], np.bool_)
     return _best_first(Ranking(tuple(row["scenario_name"] for row in rows), orders, costs_s, failed))

@@ -10,7 +10,7 @@ import numpy as np
 from skidpad.core.stimuli import Recipe
 from skidpad.page.model import Table
 from skidpad.page.wording import counted, plain
-from skidpad.statistics.rules import Cases, Ruled, Trait, learn_rules
+from skidpad.statistics.rules import Cases, Ruled, Trait, learn_rules, percent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,14 +52,39 @@ def recipe_traits(recipes: Sequence[str]) -> tuple[Trait, ...]:
     """Returns what a recipe says of each case: which stimulus, and its parameters, as numbers in their own units."""
     read: dict[str, Recipe] = {}
     made = [read.setdefault(text, Recipe.from_json(text)) if text not in read else read[text] for text in recipes]
-    numbers: dict[str, list[float]] = {}
+    numbers: dict[tuple[str, str], list[float]] = {}
     for place, recipe in enumerate(made):
         for step in recipe.steps:
             for name, value in step.params.items():
-                if isinstance(value, int | float):
-                    numbers.setdefault(f"{step.stimulus}'s {name}", [float("nan")] * len(made))[place] = float(value)
+                if isinstance(value, int | float) and name != "seed":
+                    numbers.setdefault((step.stimulus, name), [float("nan")] * len(made))[place] = float(value)
     names = Trait("the stimulus", [recipe.name for recipe in made])
-    return (names, *(Trait(name, np.array(values, np.float64)) for name, values in numbers.items()))
+    worded = ((*_worded(*key), np.array(values, np.float64)) for key, values in numbers.items())
+    return (names, *(Trait(name, values, unit) for name, unit, values in worded))
+
+
+_UNITS = {
+    "m": "m",
+    "deg": "degrees",
+    "deg_s": "degrees/s",
+    "px": "px",
+    "s": "s",
+    "ms": "ms",
+    "lx": "lx",
+    "kmh": "km/h",
+    "per_min": "a minute",
+}
+"""What endings of parameters mean."""
+_WHOLE = {"mm_per_h": ("rate", "mm/h"), "kelvin": ("temperature", "K"), "ev": ("step", "EV"), "percent": ("strength", "%")}
+"""Parameters that are named after their unit alone."""
+
+
+def _worded(stimulus: str, name: str) -> tuple[str, str]:
+    """Words a parameter and its unit: `visibility_m` of fog is the visibility of fog, in m."""
+    ending = max((each for each in _UNITS if name.endswith(f"_{each}")), key=len, default="")
+    said, unit = _WHOLE.get(name, (name.removesuffix(f"_{ending}") if ending else name, _UNITS.get(ending, "")))
+    said = said.replace("_", " ")
+    return stimulus if said in stimulus.split("-") else f"the {said} of {stimulus}", unit
 
 
 def rules_table(cases: Cases) -> Table:
@@ -68,9 +93,9 @@ def rules_table(cases: Cases) -> Table:
     rows = tuple(
         (
             plain(rule.where, 300),
-            f"{100 * rule.kept_apart.rate:.0f} %",
+            percent_of(rule.kept_apart),
             str(rule.kept_apart),
-            f"{100 * rule.rest.rate:.0f} %",
+            percent_of(rule.rest),
             str(rule.rest),
         )
         for rule in ruled.rules
@@ -83,7 +108,7 @@ def how_learned(ruled: Ruled) -> str:
     """Says what the rules rest on."""
     dropped = f" {counted(ruled.dropped, 'rule')} did not hold there." if ruled.dropped else ""
     return (
-        f"Learned on {counted(ruled.learned_on, 'case')} and counted on {ruled.counted_on:,} others, kept apart. "
+        f"Learned on {ruled.learned_on:,} cases and counted on {ruled.counted_on:,} others, kept apart. "
         f"Each rule is about the cases that those before it leave.{dropped}"
     )
 

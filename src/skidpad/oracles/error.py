@@ -13,6 +13,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
 from skidpad.subjects.base import Subject
+from skidpad.subjects.windows import check_cameras
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ def _times(factor: float) -> str:
 
 def steering_answers(subject: Subject, drive: Drive, progress: Progress = silent) -> tuple[FloatArray, int]:
     """Asks for the steering on every frame; returns radians, NaN where a frame is broken, and how many are."""
+    check_cameras(subject.description.input, drive.cameras, f"drive {drive.name!r}")
     answers_rad = np.full(len(drive), np.nan)
     broken = 0
     # The frames of a lead are looked at again in every batch, so a long lead wants longer batches.

@@ -6,7 +6,7 @@ angle itself, so that pictures of the page, the report and the tests can be comp
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, nan, radians
 
 import cv2
@@ -91,27 +91,31 @@ def pair_picture(
     caption: str = "",
     panel_width_px: int = 480,
     unit: str = DEGREES,
+    moved: float = 0.0,
 ) -> NumpyFrames:
     """Composes original | mutant with arrows, the answers and a verdict line as one RGB picture.
 
     The original bears the blue arrow (and the label's thin grey one), the mutant the blue and the red one. Answers that are no
-    angles have no arrow; one that is not finite is a cross.
+    angles have no arrow; one that is not finite is a cross. moved: by how much the right answer moved with the camera; the original's
+    answer and the label are the moved ones, and the original bears them as they were.
     """
     turns = unit == DEGREES
     label = Arrow(label_answer if turns else nan, LABEL_RGB, LABEL_WIDTH)
     before = Arrow(original_answer if turns else nan, ORIGINAL_RGB)
     after = Arrow(mutant_answer if turns else nan, MUTANT_RGB, crossed=not isfinite(mutant_answer))
-    left = draw_arrows(_panel(original, panel_width_px), (before, label))
+    unmoved = [replace(arrow, angle_deg=arrow.angle_deg - moved) for arrow in (before, label)]
+    left = draw_arrows(_panel(original, panel_width_px), unmoved)
     right = draw_arrows(_panel(mutant, panel_width_px), (before, after, label))
     tall = max(len(left), len(right))
     gap = np.full((tall, 6, 3), _INK, np.uint8)
     pictures = np.concatenate([_grown(left, tall), gap, _grown(right, tall)], axis=1)
     half = panel_width_px + 3
-    text = f"label {answer(label_answer, unit)}" if isfinite(label_answer) else ""
+    text = f"label {answer(label_answer - moved, unit)}" if isfinite(label_answer) else ""
+    right_now = f"right with the moved camera {answer(original_answer, unit)}" if moved else ""
     legend = np.concatenate(
         [
-            _line(half, [("original", ORIGINAL_RGB), (answer(original_answer, unit), _PAPER), (text, LABEL_RGB)]),
-            _line(half, [("mutant", MUTANT_RGB), (answer(mutant_answer, unit), _PAPER)]),
+            _line(half, [("original", ORIGINAL_RGB), (answer(original_answer - moved, unit), _PAPER), (text, LABEL_RGB)]),
+            _line(half, [("mutant", MUTANT_RGB), (answer(mutant_answer, unit), _PAPER), (right_now, ORIGINAL_RGB)]),
         ],
         axis=1,
     )

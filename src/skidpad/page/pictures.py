@@ -14,7 +14,7 @@ from skidpad.core.errors import BadDriveError, BadRunError
 from skidpad.core.images import NumpyFrames, encode
 from skidpad.oracles.error import Scale, times_tolerated
 from skidpad.page.arrows import LABEL_WIDTH, cross, outline
-from skidpad.page.wording import DEGREES, answer, how_far, plain
+from skidpad.page.wording import DEGREES, answer, how_far, moved_words, plain
 from skidpad.runs.records import Record
 
 MAX_WIDTH_PX = 480
@@ -30,7 +30,8 @@ class PicturePair:
 
     original, mutant: (height, width, 3) uint8 RGB, sizes may differ. Answers are in `unit`; degrees are drawn as arrows, positive steers
     left. NaN is "no finite answer", and for the label "no label". excess: above 1 is a finding; `scale` says what it counts.
-    already_broken: whether the original breaks the relation too.
+    already_broken: whether the original breaks the relation too. moved: by how much the right answer moved with the camera, in `unit`; the
+    original's answer and the label are then the moved ones, which the mutant's is held against.
     """
 
     case_id: str
@@ -46,6 +47,7 @@ class PicturePair:
     scale: Scale = Scale.ERRORS
     replay: str = ""
     already_broken: bool = False
+    moved: float = 0.0
 
 
 def drawn(records: Sequence[Record], draw: Callable[[Record], PicturePair]) -> tuple[tuple[PicturePair, ...], tuple[str, ...]]:
@@ -119,10 +121,12 @@ def _card(pair: PicturePair) -> PairCard:
     label = f"label {answer(pair.label_answer, pair.unit)}" if isfinite(pair.label_answer) else "no label"
     badge = times_tolerated(pair.excess, pair.scale)
     recipe = plain(pair.recipe, 240)
-    on_original = answer(pair.original_answer, pair.unit)
-    before = f"Original frame {plain(pair.frame_id, 80)}; the subject {_said(pair.original_answer, pair.unit)}; {label}."
+    on_original = answer(pair.original_answer - pair.moved, pair.unit)
+    moved = moved_words(pair.original_answer, pair.moved, pair.unit)
+    before = f"Original frame {plain(pair.frame_id, 80)}; the subject {_said(pair.original_answer - pair.moved, pair.unit)}; {label}."
     after = f"The same frame after {recipe}; the subject {_said(pair.mutant_answer, pair.unit)}, on the original {on_original}."
     grey, blue, red = ("label", pair.label_answer), ("original", pair.original_answer), ("mutant", pair.mutant_answer)
+    unmoved = tuple((kind, angle - pair.moved) for kind, angle in (grey, blue))
     return PairCard(
         plain(pair.case_id, 80),
         plain(pair.frame_id, 120),
@@ -132,10 +136,10 @@ def _card(pair: PicturePair) -> PairCard:
         label,
         plain(pair.replay, 1000),
         (
-            _panel("Original", pair.original, before, (grey, blue), pair.unit),
-            _panel("Mutant", pair.mutant, after, (grey, blue, red), pair.unit),
+            _panel("Original", pair.original, before, unmoved, pair.unit),
+            _panel("Mutant", pair.mutant, f"{after} {moved}".strip(), (grey, blue, red), pair.unit),
         ),
-        mark=ALREADY if pair.already_broken else "",
+        mark=" · ".join(filter(None, (moved, ALREADY if pair.already_broken else ""))),
     )
 
 

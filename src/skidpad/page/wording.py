@@ -93,6 +93,13 @@ def with_unit(value: float, unit: str) -> str:
     return f"{value:.4g}{_SPACE}{unit}" if unit in _SAID_UNITS else f"{value:.4g}"
 
 
+def moved_words(expected: float, moved: float, unit: str = DEGREES) -> str:
+    """Says that the right answer moved with the camera, and from where to where; empty where it did not."""
+    if moved == 0.0 or not isfinite(moved):
+        return ""
+    return f"the camera moved, and the right answer with it: from {answer(expected - moved, unit)} to {answer(expected, unit)}"
+
+
 def difference(original: float, mutant: float, unit: str = DEGREES) -> str:
     """Words how far the mutant's answer lies from the original's."""
     gap = abs(mutant - original)

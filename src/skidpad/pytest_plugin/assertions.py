@@ -126,7 +126,7 @@ def assert_holds(
         frames=frames,
         referee="on" if referee else "off",
     )
-    campaign = Limits(resolved(settings, asked, opened), asked, opened, (), named, default_judge(settings))
+    campaign = Limits(resolved(settings, asked, opened), asked, opened, (), named, default_judge(settings, opened.views))
     found = tested(campaign, recipes[0])
     standing, failing = found.point.standing(share), found.point.failing
     if standing is Standing.HOLDS:

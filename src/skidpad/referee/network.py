@@ -104,8 +104,14 @@ def drivable_iou(network: RoadNet, originals: NumpyFrames, changed: NumpyFrames)
 def segmented(network: RoadNet, frames: NumpyFrames) -> NumpyFrames:
     """Returns the class of each pixel at the network's size, (N, HEIGHT_PX, WIDTH_PX) bytes, of frames (N, height, width, 3)."""
     device = next(network.parameters()).device
-    pictures = torch.from_numpy(np.ascontiguousarray(frames)).to(device).permute(0, 3, 1, 2)
+    found = classes_of(network, torch.from_numpy(np.ascontiguousarray(frames)).to(device))
+    return np.asarray(found.cpu().numpy(), np.uint8)
+
+
+def classes_of(network: RoadNet, frames: torch.Tensor) -> torch.Tensor:
+    """Returns what `segmented` does for frames on the network's device, and leaves it there."""
     with torch.inference_mode():
-        small = functional.interpolate(pictures.float() / 255.0, size=(HEIGHT_PX, WIDTH_PX), mode="bilinear", antialias=True)
-        found = network(small.contiguous(memory_format=torch.channels_last)).argmax(1).to(torch.uint8)
-    return np.asarray(found.cpu().numpy())
+        pictures = frames.permute(0, 3, 1, 2).float() / 255.0
+        small = functional.interpolate(pictures, size=(HEIGHT_PX, WIDTH_PX), mode="bilinear", antialias=True)
+        found: torch.Tensor = network(small.contiguous(memory_format=torch.channels_last)).argmax(1).to(torch.uint8)
+        return found

@@ -20,6 +20,7 @@ class Reason(Enum):
     BORDER = "a border of one colour"
     CLIPPED = "clipped: most of the road's half is quite black or quite white"
     MIRRORED = "one half mirrors the other"
+    FLIPPED = "the mirrored scene"
     OTHER_SCENE = "another scene"
     ROAD_LOST = "the road is no longer where it was"
     SCENE_DOUBTFUL = "perhaps another scene"

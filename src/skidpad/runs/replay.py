@@ -132,18 +132,21 @@ class ReplayResult:
         pairs = ((self.original, self.record.original), (self.mutant, self.record.mutant))
         return max(_change(again, stored) for again, stored in pairs)
 
-    def reproduction(self, tolerance: float = DEFAULT_TOLERANCE) -> Reproduction:
-        """Compares picture, answers and verdict; another processor or library may also draw another picture, within its own bound."""
+    def reproduction(self, tolerance: float = DEFAULT_TOLERANCE, redrawn: str = "") -> Reproduction:
+        """Compares picture, answers and verdict; another processor or library may also draw another picture, within its own bound.
+
+        redrawn: why the same machine may draw another picture as well, within the tolerance; "" where it may not.
+        """
         elsewhere = any(change.part in ROUNDING for change in self.version_changes)
         bound = max(tolerance, ELSEWHERE_TOLERANCE) if elsewhere else tolerance
         same_picture = self.picture is not PictureMatch.DIFFERENT
         same = {"picture": same_picture, "answers": self.answer_change == 0.0, "verdict": self.same_verdict}
         return Reproduction(
             differences=tuple(name for name, is_same in same.items() if not is_same),
-            is_near=(same_picture or elsewhere) and self.same_verdict and self.answer_change <= bound,
+            is_near=(same_picture or elsewhere or bool(redrawn)) and self.same_verdict and self.answer_change <= bound,
             bound=f"{bound:g} of each answer",
             changes=self.version_changes,
-            rounds="asked alone instead of in a batch",
+            rounds=redrawn or "asked alone instead of in a batch",
         )
 
     def is_reproduced(self, tolerance: float = DEFAULT_TOLERANCE) -> bool:

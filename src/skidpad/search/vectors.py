@@ -29,11 +29,12 @@ class Fitness:
 
 @dataclass(frozen=True, slots=True)
 class VectorTask:
-    """A search over [0, 1]^dimensions that may try `budget` points."""
+    """A search over [0, 1]^dimensions that may try `budget` points. cell: tells a point's cell before it is tried, where one can."""
 
     dimensions: int
     budget: int
     seed: int
+    cell: Callable[[FloatArray], str] | None = None
 
     def __post_init__(self) -> None:
         if self.dimensions < 1 or self.budget < 1:
@@ -42,11 +43,11 @@ class VectorTask:
 
 VectorSearch = Search[FloatArray, Fitness]
 VECTOR_SEARCHES: Registry[Callable[[VectorTask], VectorSearch]] = Registry(
-    "search over scenarios", "scenario-searches", ("skidpad.search.vectors",)
+    "search over scenarios", "scenario-searches", ("skidpad.search.vectors", "skidpad.search.surrogate")
 )
 
 
-class _Generations:
+class GenerationSearch:
     """Counts the budget; a subclass makes points and learns from them."""
 
     name = ""
@@ -85,7 +86,7 @@ class _Generations:
 
 
 @VECTOR_SEARCHES.register("random")
-class RandomVectors(_Generations):
+class RandomVectors(GenerationSearch):
     """Points drawn evenly, whatever they bring: what every search must beat at the same budget."""
 
     name = "random"
@@ -100,7 +101,7 @@ class _Climber:
 
 
 @VECTOR_SEARCHES.register("es")
-class OnePlusOne(_Generations):
+class OnePlusOne(GenerationSearch):
     """(1+1)-ES side by side, one climber for each place of a generation, by the one-fifth rule; who is stuck begins anew."""
 
     name = "es"
@@ -134,7 +135,7 @@ class OnePlusOne(_Generations):
 
 
 @VECTOR_SEARCHES.register("map-elites")
-class MapElites(_Generations):
+class MapElites(GenerationSearch):
     """Keeps the fittest point of every cell of the map and changes those of cells tried least, so that failures of every kind are found.
 
     Reference: Mouret and Clune (2015), Illuminating search spaces by mapping elites.

@@ -54,6 +54,19 @@ def mean_error(values: ArrayLike) -> MeanError:
     return MeanError(float(sample.mean()), std, std / sqrt(n), n)
 
 
+def student_mean(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Returns Student's t interval of a mean, for few values as of three seeds; NaN is left out.
+
+    Reference: Student (1908).
+    """
+    _check_confidence(confidence)
+    found = mean_error(values)
+    if found.n < 2:
+        return Interval(found.mean, nan, nan, confidence, found.n, found.note)
+    half = found.sem * _wider(confidence, found.n - 1.0) * NormalDist().inv_cdf((1 + confidence) / 2)
+    return Interval(found.mean, found.mean - half, found.mean + half, confidence, found.n)
+
+
 def wilson(hits: float, trials: float, confidence: float = 0.95) -> Interval:
     """Returns Wilson's score interval of a rate; without trials nothing is known, and it is [0, 1].
 

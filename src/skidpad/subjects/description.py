@@ -19,6 +19,7 @@ MAX_HISTORY_FRAMES = 1000
 MAX_TIMEOUT_S = 86_400.0
 MAX_RESTARTS = 1000
 MAX_BINS = 1000
+MAX_CAMERAS = 16
 MAX_RATIO = 100.0
 """Road cars steer with 10 to 25."""
 
@@ -202,6 +203,28 @@ class Undistort:
             raise BadSubjectError(f"a lens has 4, 5, 8, 12 or 14 coefficients, as OpenCV counts them; got {len(self.coefficients)}")
 
 
+class Join(Enum):
+    """How the pictures of several cameras become one input: channel after channel, or side by side."""
+
+    CHANNELS = "channels"
+    WIDTH = "width"
+
+
+@dataclass(frozen=True, slots=True)
+class Cameras:
+    """The cameras that a network sees at once, by the names and in the order that its drives have; frames hold them side by side."""
+
+    names: Annotated[tuple[Text, ...], Mark.REQUIRED] = ()
+    join: Join = Join.CHANNELS
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.names) <= MAX_CAMERAS or len(set(self.names)) != len(self.names):
+            raise BadSubjectError(
+                f'cameras are 2 to {MAX_CAMERAS} different names, as names = ["left", "center", "right"]; got {list(self.names)}; '
+                "a network that sees one camera needs no such line"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class InputSpec:
     """What the network sees: the one path from frames to input, for original and mutant alike.
@@ -212,6 +235,9 @@ class InputSpec:
 
     frame_aspect: width over height of the frames that it was trained on, before the crop; it changes no answer, and says whether
     another drive's frames reach the network in the same proportions.
+
+    cameras: where there are several. Each picture takes the whole path by itself up to the colours, `width_px` and `frame_aspect` are of
+    one picture; then they are joined.
     """
 
     width_px: int
@@ -226,18 +252,21 @@ class InputSpec:
     resize_first: Size | None = None
     equalise: Equalise | None = None
     standardise: bool = False
+    cameras: Cameras | None = None
 
     def __post_init__(self) -> None:
         if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
             raise BadSubjectError(
                 f"the input's sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}"
             )
-        numbers = self.width_px * self.height_px * self.colour.channels * self.history.frames
+        numbers = self.columns_px * self.height_px * self.channels * self.history.frames
         if numbers > MAX_INPUT_NUMBERS:
             raise BadSubjectError(
-                f"one input is at most {MAX_INPUT_NUMBERS} numbers; got {self.width_px} x {self.height_px} pixels x "
-                f"{self.colour.channels} channels x {self.history.frames} frames = {numbers}"
+                f"one input is at most {MAX_INPUT_NUMBERS} numbers; got {self.columns_px} x {self.height_px} pixels x "
+                f"{self.channels} channels x {self.history.frames} frames = {numbers}"
             )
+        if self.cameras is not None and self.history.kind is HistoryKind.OPTICAL_FLOW:
+            raise BadSubjectError("optical flow is that of one camera; remove cameras, or choose another kind of history")
         if self.frame_aspect is not None and not 0.1 <= self.frame_aspect <= 10.0:
             raise BadSubjectError(f"frame_aspect is a frame's width over its height, as 1.333 for 640 x 480; got {self.frame_aspect:g}")
         if len(self.range.low) not in {1, self.colour.channels}:
@@ -246,11 +275,25 @@ class InputSpec:
             )
 
     @property
+    def views(self) -> int:
+        """How many cameras' pictures a frame holds, side by side."""
+        return 1 if self.cameras is None else len(self.cameras.names)
+
+    @property
+    def channels(self) -> int:
+        """How many channels one picture has after the cameras were joined."""
+        return self.colour.channels * (self.views if self.cameras is not None and self.cameras.join is Join.CHANNELS else 1)
+
+    @property
+    def columns_px(self) -> int:
+        """How wide one picture is after the cameras were joined."""
+        return self.width_px * (self.views if self.cameras is not None and self.cameras.join is Join.WIDTH else 1)
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """The shape of one input without the batch, in the order of the layout."""
-        channels = self.colour.channels
-        chw = (channels, self.height_px, self.width_px)
-        return chw if self.layout is Layout.NCHW else (self.height_px, self.width_px, channels)
+        chw = (self.channels, self.height_px, self.columns_px)
+        return chw if self.layout is Layout.NCHW else (self.height_px, self.columns_px, self.channels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ class NetworkSubject:
     def _trial(self, count: int) -> tuple[Layer, ...]:
         spec = self.description.input
         generator = torch.Generator().manual_seed(0)
-        noise = torch.randint(0, 256, (count, spec.height_px, spec.width_px, 3), generator=generator).to(torch.uint8)
+        noise = torch.randint(0, 256, (count, spec.height_px, spec.width_px * spec.views, 3), generator=generator).to(torch.uint8)
         small = self.assembler.shrink(noise)
         windows = torch.arange(count)[:, None].expand(-1, spec.history.frames).contiguous()
         seen = self._seen_of(small, windows)
@@ -269,7 +269,7 @@ class NetworkSubject:
             shape = (count, *(self.assembler.inputs(small, windows).shape[1:] if self._staged is None else spec.shape))
             raise _CannotRunError(
                 f"{self.description.name!r} cannot take an input of shape {shape}, as [input] describes it "
-                f"({reason.strip()}); correct width_px, height_px, colour, layout or history"
+                f"({reason.strip()}); correct width_px, height_px, colour, layout, history or cameras"
             ) from error
         if not torch.allclose(first[:1], again[:1], rtol=1e-2, atol=1e-3, equal_nan=True):
             raise BadSubjectError(

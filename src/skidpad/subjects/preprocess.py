@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from skidpad.core.images import Frames, NumpyFrames
-from skidpad.subjects.description import Colour, Equalise, EqualisedChannels, Equaliser, InputSpec, Layout, Undistort
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.images import Frames, NumpyFrames, split_views
+from skidpad.subjects.description import Colour, Equalise, EqualisedChannels, Equaliser, InputSpec, Join, Layout, Undistort
 
 TOLERANCE_LEVELS = 1
 """By how much of 255 the CPU and the GPU may differ after each of resizing and colour."""
@@ -47,11 +48,14 @@ class Preprocessor:
     _table: NDArray[np.float32] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        cameras = self.spec.channels // self.spec.colour.channels
         low = torch.tensor(self.spec.range.low, dtype=torch.float64)
         step = (torch.tensor(self.spec.range.high, dtype=torch.float64) - low) / 255.0
+        if len(low) > 1:
+            low, step = low.repeat(cameras), step.repeat(cameras)
         object.__setattr__(self, "_low", low.to(self.device, torch.float32))
         object.__setattr__(self, "_step", step.to(self.device, torch.float32))
-        levels = torch.arange(256, dtype=torch.float32, device=self.device)[:, None].repeat(1, self.spec.colour.channels)
+        levels = torch.arange(256, dtype=torch.float32, device=self.device)[:, None].repeat(1, self.spec.channels)
         object.__setattr__(self, "_table", np.ascontiguousarray(self.scaled(levels).T.cpu().numpy()))
 
     def __call__(self, frames: Frames) -> torch.Tensor:
@@ -59,9 +63,25 @@ class Preprocessor:
         return self.normalise(self.shrink(frames))
 
     def shrink(self, frames: Frames) -> torch.Tensor:
-        """Crops, resizes and changes the colour: uint8 RGB (N, height, width, 3) to uint8 (N, height_px, width_px, channels)."""
+        """Crops, resizes and changes the colour: uint8 RGB (N, height, width, 3) to uint8 (N, height_px, width_px, channels).
+
+        Of several cameras, each by itself; the result holds them joined.
+        """
         if frames.ndim != 4 or frames.shape[-1] != 3 or str(frames.dtype).removeprefix("torch.") != "uint8":
             raise ValueError(f"frames must be uint8 RGB of shape (N, height, width, 3); got {frames.dtype} {tuple(frames.shape)}")
+        views = self.spec.views
+        if views == 1:
+            return self._shrunk(frames)
+        if frames.shape[2] % views:
+            raise BadSubjectError(f"{frames.shape[2]} columns do not hold {views} cameras side by side; open the drive with all of them")
+        small = self._shrunk(split_views(frames, views))
+        small = small.reshape(len(frames), views, *small.shape[1:])
+        if self.spec.cameras is not None and self.spec.cameras.join is Join.WIDTH:
+            return small.transpose(1, 2).flatten(2, 3)
+        return small.permute(0, 2, 3, 1, 4).flatten(3)
+
+    def _shrunk(self, frames: Frames) -> torch.Tensor:
+        """Brings the pictures of single cameras to the network's size."""
         if self.spec.undistort is not None and len(frames):
             frames = _undistorted(frames, self.spec.undistort)
         first = self.spec.resize_first

@@ -89,7 +89,7 @@ def check_history(spec: InputSpec) -> None:
 def input_channels(spec: InputSpec) -> int:
     """Returns how many channels one input has, after the frames of a window were brought together."""
     frames = {HistoryKind.STACK: spec.history.frames, HistoryKind.DIFFERENCES: spec.history.frames - 1}.get(spec.history.kind, 1)
-    return frames * spec.colour.channels
+    return frames * spec.channels
 
 
 def sliding(count: int, lead: int, *, now: bool = False) -> torch.Tensor:
@@ -195,7 +195,7 @@ _ALIKE = 1.05
 def described_shape(spec: InputSpec) -> tuple[int, ...]:
     """Returns the shape of one input without the batch; a recurrent window has its frames first."""
     channels = input_channels(spec)
-    picture = (channels, spec.height_px, spec.width_px) if spec.layout is Layout.NCHW else (spec.height_px, spec.width_px, channels)
+    picture = (channels, spec.height_px, spec.columns_px) if spec.layout is Layout.NCHW else (spec.height_px, spec.columns_px, channels)
     return (spec.history.frames, *picture) if spec.history.kind is HistoryKind.RECURRENT else picture
 
 
@@ -208,7 +208,21 @@ def check_shape(file: Path, shape: Sequence[int | None] | None, spec: InputSpec)
     described = " x ".join(map(str, wanted))
     raise BadSubjectError(
         f"{file} takes an input of {declared}, [input] describes one of {described} ({spec.layout.value}); "
-        "correct width_px, height_px, colour, layout or history"
+        "correct width_px, height_px, colour, layout, history or cameras"
+    )
+
+
+def check_cameras(spec: InputSpec, seen: Sequence[str], where: str) -> None:
+    """Refuses to show a network other cameras than it wants, or in another order. seen: names, none for a single camera; where: whose."""
+    wanted = () if spec.cameras is None else spec.cameras.names
+    if tuple(seen) == wanted:
+        return
+    has = f"the cameras {', '.join(seen)}" if seen else "one camera"
+    if not wanted:
+        raise BadSubjectError(f"the network sees one camera, {where} has {has}; open it with one, or describe cameras in [input]")
+    raise BadSubjectError(
+        f"the network sees the cameras {', '.join(wanted)}, {where} has {has}; a drive is opened with these, in this "
+        f"order, as ?camera={','.join(wanted)}"
     )
 
 
@@ -225,7 +239,7 @@ def aspect_warning(spec: InputSpec, frame_height_px: int, frame_width_px: int) -
 
     Where the description does not say `frame_aspect`, training is taken not to have stretched its pictures.
     """
-    crop = spec.crop
+    crop, frame_width_px = spec.crop, frame_width_px // spec.views
     kept_width, kept_height = 1.0 - crop.left - crop.right, 1.0 - crop.top - crop.bottom
     trained = spec.frame_aspect or spec.width_px / spec.height_px * kept_height / kept_width
     given = frame_width_px / frame_height_px

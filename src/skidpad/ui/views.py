@@ -18,7 +18,7 @@ from skidpad.kinds.exhibits import Form
 from skidpad.oracles.error import Scale
 from skidpad.page.pictures import Overlay, overlay
 from skidpad.page.svg import Axis, add, drawing, write
-from skidpad.page.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, percent, plain
+from skidpad.page.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, moved_words, percent, plain
 from skidpad.runs.tags import Tag
 
 if TYPE_CHECKING:
@@ -158,8 +158,9 @@ def pair_view(said: PairAnswers, width: int, height: int, scale: Scale = Scale.E
     """Words the answers of a pair, and draws those that are angles as arrows over a picture of this size."""
     drawn = (("original", said.original), ("mutant", said.mutant), ("label", said.label)) if said.unit == DEGREES else ()
     arrows = tuple(overlay(kind, angle, width, height) for kind, angle in drawn if isfinite(angle) or kind == "mutant")
+    words = moved_words(said.original, said.moved, said.unit)
     return PairView(
-        original=answer(said.original, said.unit),
+        original=answer(said.original - said.moved, said.unit) + (f" ({words})" if words else ""),
         mutant=answer(said.mutant, said.unit),
         label=answer(said.label, said.unit) if isfinite(said.label) else "",
         apart=how_far(said.original, said.mutant, said.label, said.unit, scale),

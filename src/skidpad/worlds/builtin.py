@@ -17,13 +17,16 @@ from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
+from skidpad.worlds.careful import Pedals
 from skidpad.worlds.collision import CAR, Body, Obstacles
 from skidpad.worlds.departure import Lanes
+from skidpad.worlds.render.chunks import START_M
 from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import Scene, build_scene
-from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
+from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario
 from skidpad.worlds.scenario.tables import table_of
+from skidpad.worlds.scenario.tracks import Track
 from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, Motion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World
 
@@ -89,6 +92,7 @@ class BuiltInWorld:
         speed_m_s = np.array(speeds, dtype=np.float64)
         friction = np.array([FRICTION[scenario.conditions.weather] for scenario in scenarios])
         self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses), friction)
+        self._pedals = {place: self._careful(scene) for place, scene in enumerate(self._scenes) if scene.scenario.ego.pace is Pace.CAREFUL}
         self._steps = 0
         self._here = self._lanes.project(poses[:, :2])
         self._obstacles = Obstacles(self._scenes, self._body)
@@ -128,16 +132,30 @@ class BuiltInWorld:
     def step(self, steering_rad: FloatArray, pedal: FloatArray | None = None) -> EgoState:
         """Sends each ego its steering, (N,), and lets STEP_S pass.
 
-        pedal: (N,), from -1 (all brake) to 1 (all throttle); without it every ego keeps its speed.
+        pedal: (N,), from -1 (all brake) to 1 (all throttle); without it every ego goes at its scenario's pace.
         """
         self._check_begun()
         wanted = self._for_each("steering angle", steering_rad)
         pressed = None if pedal is None else np.clip(self._for_each("pedal", pedal), -1.0, 1.0)
-        self._motion = self._bicycle.advance(self._motion, wanted, pressed)
+        self._motion = self._bicycle.advance(self._motion, wanted, pressed, self._paced() if pressed is None and self._pedals else None)
         self._steps += 1
         self._here = self._lanes.project(self._motion.state.poses[:, :2])
         self._collided = self._collided | self._obstacles.touched(self._motion.state.poses, self._steps)
         return self._motion.state
+
+    def _careful(self, scene: Scene) -> tuple[Pedals, list[Track]]:
+        scenario, section = scene.scenario, scene.section
+        tracks = [Track(vehicle, section) for vehicle in scenario.vehicles]
+        friction = FRICTION[scenario.conditions.weather]
+        return Pedals(scenario.ego.speed_m_s, section, len(tracks), friction, body=self._body), tracks
+
+    def _paced(self) -> FloatArray:
+        """Returns how fast each ego is after the next step, (N,)."""
+        speed_m_s, time_s = self._motion.state.speed_m_s.copy(), self._steps * STEP_S
+        for place, (pedals, tracks) in self._pedals.items():
+            s_m = float(self._here.s_m[place]) - START_M
+            speed_m_s[place] = pedals.speed_after(s_m, float(speed_m_s[place]), [track.at(time_s) for track in tracks], STEP_S)
+        return speed_m_s
 
     def lateral_m(self) -> FloatArray:
         """Returns the exact distance of each rear axle's middle from the middle of its lane, positive to the left, (N,)."""

@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from skidpad.core.images import BoolArray, FloatArray
+from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.worlds.render.scene import Scene
 from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, CAR_WIDTH_M, Boxes
 from skidpad.worlds.world import STEP_S
@@ -88,6 +88,22 @@ class Obstacles:
         for ego in set(self._ego[close].tolist()):
             own = close[self._ego[close] == ego]
             found[ego] = touches(poses[ego], Boxes(self._poses[own], self._sizes_m[own], self._kinds[own]), self._body).any()
+        return found
+
+    def touched_at(self, poses: FloatArray, steps: IntArray) -> BoolArray:
+        """Tells which egos, (N,), touch something in the one scene that all of them are in, each at a time of its own, (N,) in steps."""
+        last = int(steps.max(initial=0))
+        if self._first or last >= len(self._tracks):
+            time_s = np.asarray(np.arange(2 * last + _AT_ONCE) * STEP_S, np.float64)
+            self._tracks, self._first = np.concatenate([scene.movers_at(time_s) for scene in self._scenes], axis=1), 0
+        standing = self._poses[: len(self._poses) - len(self._moving)]
+        boxes = np.concatenate([np.broadcast_to(standing, (len(poses), *standing.shape)), self._tracks[steps]], axis=1)
+        away = boxes[:, :, :2] - poses[:, None, :2]
+        close = (away * away).sum(axis=2) <= self._reach2_m2
+        found = np.zeros(len(poses), np.bool_)
+        for ego in np.flatnonzero(close.any(axis=1)).tolist():
+            own = close[ego]
+            found[ego] = touches(poses[ego], Boxes(boxes[ego, own], self._sizes_m[own], self._kinds[own]), self._body).any()
         return found
 
     def _track(self, step: int) -> FloatArray:

@@ -8,12 +8,13 @@ last bit of a car's answer does not depend on how many others there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from skidpad.core.images import FloatArray, IntArray
+from skidpad.worlds.render.compiling import compiled
 from skidpad.worlds.scenario.road import NODE_STEP_M, CrossSection, Projection, Road, RoadPoints
 from skidpad.worlds.vehicle import Driver
 
@@ -27,7 +28,7 @@ _APART_M = 1e6
 class Lanes:
     """The lanes of N egos, fixed from the beginning: who changes lanes has departed.
 
-    lane_centre_m: (N,), the lateral position of each lane's middle on its road.
+    lane_centre_m: (N,), the lateral position of each lane's middle on its road. _which: (N,), the road of each ego.
     """
 
     roads: tuple[Road, ...]
@@ -35,7 +36,10 @@ class Lanes:
     _key: FloatArray
     _s_m: FloatArray
     _nodes: FloatArray
-    _first: IntArray
+    _begin: IntArray
+    _end: IntArray
+    _which: IntArray
+    _centre_m: FloatArray
 
     @classmethod
     def of(cls, roads: Sequence[Road], sections: Sequence[CrossSection]) -> Lanes:
@@ -45,13 +49,18 @@ class Lanes:
         nodes = np.concatenate([_table(road) for road in roads])
         key = s_m + _APART_M * np.repeat(np.arange(len(roads)), counts)
         first = np.cumsum([0, *counts])
-        return cls(tuple(roads), np.array([section.lane_centre_m for section in sections]), key, s_m, nodes, first)
+        centre_m = np.array([section.lane_centre_m for section in sections])
+        return cls(tuple(roads), centre_m, key, s_m, nodes, first[:-1], first[1:] - 1, np.arange(len(roads)), centre_m)
+
+    def on(self, which: IntArray) -> Lanes:
+        """Returns the lanes of egos of which several may drive on one road. which: (N,), places among the roads."""
+        return replace(self, lane_centre_m=self._centre_m[which], _which=np.asarray(which, np.int64))
 
     def at(self, s_m: FloatArray) -> RoadPoints:
         """Returns the point of each road's centreline at its distance, (N,); straight on beyond both ends."""
-        first, last = self._first[:-1], self._first[1:] - 1
+        first, last = self._begin[self._which], self._end[self._which]
         inside = np.clip(s_m, 0.0, self._s_m[last])
-        place = np.searchsorted(self._key, inside + _APART_M * np.arange(len(inside)), side="right") - 1
+        place = np.searchsorted(self._key, inside + _APART_M * self._which, side="right") - 1
         i = np.clip(place, first, last - 1)
         x_m, y_m, heading, curvature, slope = np.ascontiguousarray(self._nodes[i].T)
         u = inside - self._s_m[i]
@@ -68,13 +77,12 @@ class Lanes:
 
     def project(self, points_m: FloatArray) -> Projection:
         """Projects point k of (N, 2) on road k; `lateral_m` is the distance from the middle of its lane, positive to the left."""
-        near = [int(road.nearest_node(points_m[k : k + 1])[1][0]) for k, road in enumerate(self.roads)]
-        s_m = self._s_m[self._first[:-1] + near]
+        s_m = self._s_m[_nearest(self._nodes, self._begin[self._which], self._end[self._which], points_m)]
         for _ in range(_NEWTON_STEPS):
             along, left, curvature = self._offsets(points_m, s_m)
             s_m = s_m + np.clip(along / np.maximum(1.0 - curvature * left, 0.1), -NODE_STEP_M, NODE_STEP_M)
         along, _, _ = self._offsets(points_m, s_m)
-        outside = (s_m <= 0.0) | (s_m >= self._s_m[self._first[1:] - 1])
+        outside = (s_m <= 0.0) | (s_m >= self._s_m[self._end[self._which]])
         s_m = np.where(outside, s_m + along, s_m)
         return Projection(s_m, self._offsets(points_m, s_m)[1] - self.lane_centre_m)
 
@@ -90,6 +98,19 @@ class Lanes:
         dx, dy = points_m[:, 0] - here.x_m, points_m[:, 1] - here.y_m
         cos, sin = np.cos(here.heading_rad), np.sin(here.heading_rad)
         return dx * cos + dy * sin, dy * cos - dx * sin, here.curvature_per_m
+
+
+@compiled
+def _nearest(nodes: FloatArray, first: IntArray, last: IntArray, points_m: FloatArray) -> IntArray:
+    """Returns the row, from first to last, of the node that is nearest to point k, (N,); trees would be asked from Python."""
+    found = np.empty(len(points_m), np.int64)
+    for k in range(len(points_m)):
+        least, found[k] = np.inf, first[k]
+        for row in range(first[k], last[k] + 1):
+            dx, dy = nodes[row, 0] - points_m[k, 0], nodes[row, 1] - points_m[k, 1]
+            if dx * dx + dy * dy < least:
+                least, found[k] = dx * dx + dy * dy, row
+    return found
 
 
 def _table(road: Road) -> FloatArray:

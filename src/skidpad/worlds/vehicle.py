@@ -124,10 +124,13 @@ class Bicycle:
         waiting = np.tile(steering_rad, (self.delay_steps, 1))
         return Motion(EgoState(poses, speed_m_s, steering_rad), waiting, _sharpest_per_m(speed_m_s, friction), friction)
 
-    def advance(self, motion: Motion, command_rad: FloatArray, pedal: FloatArray | None = None) -> Motion:
+    def advance(
+        self, motion: Motion, command_rad: FloatArray, pedal: FloatArray | None = None, speed_m_s: FloatArray | None = None
+    ) -> Motion:
         """Lets STEP_S pass. command_rad: (N,), what each driver now wants of the steering wheel.
 
-        pedal: (N,), -1 (all brake) to 1 (all throttle); without it each car keeps its speed. The wheel turns towards the command that has
+        pedal: (N,), -1 (all brake) to 1 (all throttle). speed_m_s: (N,), how fast each car is afterwards, where somebody else has pressed
+        its pedals. Without either each car keeps its speed. The wheel turns towards the command that has
         come through as far as its rate allows and then stays for the step, in which the integral is exact.
         """
         waiting = np.concatenate((motion.waiting_rad, command_rad[None]))
@@ -136,13 +139,14 @@ class Bicycle:
         steering = motion.state.steering_rad + np.clip(wanted - motion.state.steering_rad, -most, most)
         steered = np.tan(steering / self.steering_ratio) / self.wheelbase_m
         curvature = np.clip(steered, -motion.sharpest_per_m, motion.sharpest_per_m)
-        if pedal is None:
-            poses = follow_arc(motion.state.poses, curvature, motion.state.speed_m_s * STEP_S)
-            return replace(motion, state=replace(motion.state, poses=poses, steering_rad=steering), waiting_rad=waiting[1:])
         before = motion.state.speed_m_s
-        speed = self.powertrain.speed_after(before, pedal, motion.friction)
-        poses = follow_arc(motion.state.poses, curvature, 0.5 * (before + speed) * STEP_S)
-        return Motion(EgoState(poses, speed, steering), waiting[1:], _sharpest_per_m(speed, motion.friction), motion.friction)
+        if pedal is not None:
+            speed_m_s = self.powertrain.speed_after(before, pedal, motion.friction)
+        if speed_m_s is None:
+            poses = follow_arc(motion.state.poses, curvature, before * STEP_S)
+            return replace(motion, state=replace(motion.state, poses=poses, steering_rad=steering), waiting_rad=waiting[1:])
+        poses = follow_arc(motion.state.poses, curvature, 0.5 * (before + speed_m_s) * STEP_S)
+        return Motion(EgoState(poses, speed_m_s, steering), waiting[1:], _sharpest_per_m(speed_m_s, motion.friction), motion.friction)
 
 
 def _sharpest_per_m(speed_m_s: FloatArray, friction: FloatArray) -> FloatArray:

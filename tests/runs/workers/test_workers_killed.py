@@ -106,6 +106,7 @@ def test_a_worker_that_is_killed_is_replaced(run: Path, tmp_path: Path) -> None:
     assert segments(run) == unharmed(tmp_path / "unharmed")
 
 
+@pytest.mark.slow
 def test_a_ray_head_that_is_killed_is_said_and_the_run_goes_on(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     process = start(run, "ray")

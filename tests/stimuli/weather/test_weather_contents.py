@@ -9,18 +9,18 @@ from weather_toys import pictures, toy_card, toy_weights
 from skidpad.core.errors import SkidpadError
 from skidpad.stimuli.weather.contents import Contents
 from skidpad.stimuli.weather.decoding import FoldedDecoder
-from skidpad.stimuli.weather.translation import Weather
+from skidpad.stimuli.weather.translation import Weather, model_of
 
 
 def loaded() -> tuple[Weather, FoldedDecoder]:
-    card, weights = toy_card(), toy_weights()
-    return Weather(card, weights), FoldedDecoder(card, weights)
+    weather = Weather(toy_card(), toy_weights())
+    return weather, weather.decoder
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_file_gives_what_memory_gives(tmp_path: Path, dtype: torch.dtype) -> None:
     weather, decoder = loaded()
-    decoder = FoldedDecoder(weather.card, toy_weights(), dtype=dtype)
+    decoder = FoldedDecoder(weather.card, model_of(weather.card, toy_weights()), dtype=dtype)
     frames = pictures(7, 40, 60)
     resident = Contents(weather, decoder, 7, (40, 60))
     mapped = Contents(weather, decoder, 7, (40, 60), tmp_path / "deep" / "codes.bin", memory_bytes=0)

@@ -102,6 +102,20 @@ def test_munits_losses_are_those_of_tactics_appendix() -> None:
     assert "cycle" not in model(x_a, x_b, (s_a, s_b), LossWeights(cycle=0.0))[2]
 
 
+def test_a_share_of_the_pictures_borrows_the_styles_of_real_ones() -> None:
+    model, plain = fresh(Munit(SMALL, real_styles=0.5)), fresh(Munit(SMALL))
+    plain.load_state_dict(model.state_dict())
+    x_a, x_b, drawn = pictures(1), pictures(2), (torch.randn(2, 3), torch.randn(2, 3))
+    styles = tuple(
+        torch.cat([domain.style(real)[:1], noise[1:]])
+        for domain, real, noise in zip((model.source, model.target), (x_a, x_b), drawn, strict=True)
+    )
+    mixed, wanted = model(x_a, x_b, drawn, LossWeights()), plain(x_a, x_b, styles, LossWeights())
+    torch.testing.assert_close(mixed[:2], wanted[:2])
+    torch.testing.assert_close(mixed[2]["style"], wanted[2]["style"])
+    assert not torch.equal(mixed[1], plain(x_a, x_b, drawn, LossWeights())[1])
+
+
 def test_units_losses_are_those_of_deeproad() -> None:
     model = fresh(Unit(SMALL))
     x_a, x_b = pictures(1), pictures(2)

@@ -6,10 +6,12 @@ import torch
 
 from skidpad.core.errors import UnknownNameError
 from skidpad.core.images import NumpyFrames
+from skidpad.core.stimuli import Params
 from skidpad.drives import open_drive
 from skidpad.referee.network import drivable_iou, load_road_net
 from skidpad.stimuli.weather.classifier import WeatherClassifier
-from skidpad.stimuli.weather.pretrained import CLASSIFIER, classifier_path, pretrained_weather
+from skidpad.stimuli.weather.pretrained import CLASSIFIER, classifier_path, pretrained_weather, weather_path
+from skidpad.stimuli.weather.stimulus import LearnedWeather
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.stimuli.weather.validity import StructureAndClass
 
@@ -61,3 +63,12 @@ def test_a_weather_keeps_the_road_of_a_rendered_drive(name: str, frames: NumpyFr
 def test_other_names_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="no weather that comes along named 'demo-hail'"):
         pretrained_weather("demo-hail")
+
+
+def test_a_drive_is_under_one_style_whether_its_frames_come_together_or_one_by_one() -> None:
+    weather = LearnedWeather(weather_path("demo-rain"))
+    frames = np.random.default_rng(0).integers(0, 256, (5, 48, 64, 3), np.uint8)
+    clip = weather.apply(frames, Params(style=3))
+    alone = np.concatenate([weather.apply(frames[place : place + 1], Params(style=3)) for place in range(len(frames))])
+    np.testing.assert_array_equal(alone, clip)
+    assert not np.array_equal(weather.apply(frames, Params(style=4)), clip)

@@ -81,4 +81,6 @@ def _losses(settings: WeatherSettings, source: Scenes, target: Scenes) -> dict[s
 
 def test_it_is_on_by_default_and_off_in_the_papers_preset() -> None:
     assert PRESETS["road"].weights.road > 0.0
-    assert PRESETS["paper"].weights.road == PRESETS["paper"].weights.contrast == PRESETS["paper"].alike == 0.0
+    assert (
+        PRESETS["paper"].weights.road == PRESETS["paper"].weights.contrast == PRESETS["paper"].alike == PRESETS["paper"].real_styles == 0.0
+    )

@@ -14,12 +14,13 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.crews import crew_for
-from skidpad.kinds.drives.estimate import PHASE, FailureEstimate
+from skidpad.kinds.drives.estimate import drive_estimate
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
+from skidpad.kinds.estimating import PHASE, FailureEstimate
 from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
@@ -75,6 +76,8 @@ def features_of(table: Mapping[str, Any]) -> str:
     time = " at night" if conditions["night"] else ""
     counts = [(len(table.get(group, ())), group) for group in ("vehicles", "pedestrians")]
     others = "".join(f", {count} {group if count > 1 else group[:-1]}" for count, group in counts if count)
+    moves = sum(len(vehicle.get("moves", ())) for vehicle in table.get("vehicles", ()))
+    others += f" with {moves} {'moves' if moves > 1 else 'move'}" if moves else ""
     return f"{road['kind']}{bend}{lane}, {ego['speed_m_s']:.0f} m/s, {weather}{time}{others}"
 
 
@@ -168,7 +171,7 @@ class Online:
     def estimate(self) -> FailureEstimate:
         """How likely the subject fails in the domain; for settings that ask for it."""
         s = self.settings
-        return FailureEstimate(s, domain_lasting(s.domain, s.seconds), self.runner)
+        return drive_estimate(s, domain_lasting(s.domain, s.seconds), self.runner)
 
 
 def load_online(config: Mapping[str, Any], seen: Manifest | None = None) -> Online:

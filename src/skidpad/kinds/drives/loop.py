@@ -75,7 +75,7 @@ def past_steps(stimuli: Mapping[str, Stimulus]) -> int:
 
 
 BATCH = 8
-BATCHES = {"cpu": BATCH, "cuda": 32}
+BATCHES = {"cpu": BATCH, "cuda": 128}
 """Frames that a network is always shown at once, by the kind of its device, filled up where there are fewer cars. A network's last bits
 depend on the size of the batch, and with some libraries (MKL on AMD) on a picture's slot in it, but not on what the other slots hold."""
 
@@ -190,8 +190,8 @@ def ride(
     count = len(scenarios)
     steps = [int(scenario.duration_s / STEP_S + 1e-9) for scenario in scenarios]
     eyes = Eyes(subject, range(count) if slots is None else slots)
-    logs: list[list[tuple[float, float, float]]] = [[] for _ in range(count)]
-    collided: list[int | None] = [None] * count
+    log = np.empty((max(steps), 3, count))
+    collided = np.full(count, -1)
     problems = [""] * count
     ends = np.array(steps)
     running = np.ones(count, np.bool_)
@@ -203,18 +203,20 @@ def ride(
         answers = eyes.answer(shown, running)
         past.append(frames)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
-        for car in np.flatnonzero(running).tolist():
-            logs[car].append((float(lateral[car]), float(answers[car]), float(truth[car])))
-            witness = watched[car]
-            if witness is not None and step % WITNESS_STEPS == 0 and abs(lateral[car]) < CAP_M and collided[car] is None:
-                witness.add(as_numpy(frames[car : car + 1])[0], as_numpy(shown[car : car + 1])[0])
-            if touched[car] and collided[car] is None:
-                collided[car] = step
-            if not np.isfinite(answers[car]):
-                problems[car] = f"the subject answered {answers[car]} at frame {step} ({step * STEP_S:.2f} s), which steers nowhere"
-                ends[car] = step + 1
-            elif abs(lateral[car]) >= CAP_M and wheel is Wheel.SUBJECT:
-                ends[car] = min(ends[car], step + 1 + round(AFTER_S / STEP_S))
+        log[step] = lateral, answers, truth
+        if step % WITNESS_STEPS == 0:
+            for car in np.flatnonzero(running & (np.abs(lateral) < CAP_M) & (collided < 0)).tolist():
+                witness = watched[car]
+                if witness is not None:
+                    witness.add(as_numpy(frames[car : car + 1])[0], as_numpy(shown[car : car + 1])[0])
+        collided[running & touched & (collided < 0)] = step
+        lost = running & ~np.isfinite(answers)
+        for car in np.flatnonzero(lost).tolist():
+            problems[car] = f"the subject answered {answers[car]} at frame {step} ({step * STEP_S:.2f} s), which steers nowhere"
+        ends[lost] = step + 1
+        if wheel is Wheel.SUBJECT:
+            gone = running & ~lost & (np.abs(lateral) >= CAP_M)
+            ends[gone] = np.minimum(ends[gone], step + 1 + round(AFTER_S / STEP_S))
         running = step + 1 < ends
         if step % _REPORT_STEPS == 0:
             progress(step, max(steps))
@@ -222,7 +224,11 @@ def ride(
             break
         # Who has ended rolls on: nobody looks any more.
         world.step(np.where(running, answers if wheel is Wheel.SUBJECT else truth, 0.0))
-    courses = [_course(log, collided[car], problems[car]) for car, log in enumerate(logs)]
+    logs = (log[: ends[car], :, car].T.copy() for car in range(count))
+    courses = [
+        Course(lateral, said, true, None if collided[car] < 0 else int(collided[car]), problems[car])
+        for car, (lateral, said, true) in enumerate(logs)
+    ]
     return [
         course if witness is None or not _failed(course) else replace(course, reason=witness.reason(recipe, stimuli))
         for course, witness, recipe in zip(courses, watched, recipes, strict=True)
@@ -231,11 +237,6 @@ def ride(
 
 def _failed(course: Course) -> bool:
     return course.collided_step is not None or bool((np.abs(course.lateral_m) >= CAP_M).any())
-
-
-def _course(log: list[tuple[float, float, float]], collided_step: int | None, problem: str) -> Course:
-    lateral, answers, truth = np.array(log, np.float64).reshape(-1, 3).T
-    return Course(lateral, answers, truth, collided_step, problem)
 
 
 WITNESS_STEPS = 10

@@ -11,11 +11,11 @@ from statistics import median as median_of
 from typing import TYPE_CHECKING, Any
 
 from skidpad.kinds.drives.campaign import features_of
-from skidpad.kinds.drives.estimate import facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
 from skidpad.kinds.drives.traits import drive_cases
+from skidpad.kinds.estimating import ESTIMATED, facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.ruling import rules_table
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.charts import Point, bar_chart, scatter
@@ -23,6 +23,9 @@ from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_pag
 from skidpad.page.svg import Bar, Cell, HeatRow, heat_map
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
+from skidpad.worlds.careful import drive_carefully
+from skidpad.worlds.scenario.scenario import Pace
+from skidpad.worlds.scenario.tables import scenario_of
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
@@ -48,7 +51,9 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
         run,
         title=f"Closed loop: {name} in the world {campaign.settings.world}",
         tone=Tone.ALARM if failed else Tone.CALM if judged else Tone.UNKNOWN,
-        verdict=_verdict(summary, name, failed, judged) if found is None else verdict_of(found, name, campaign.settings.domain),
+        verdict=_verdict(summary, name, failed, judged)
+        if found is None
+        else verdict_of(found, name, f"in the domain {campaign.settings.domain}"),
         headlines=_headlines(summary, failed, judged) if found is None else headlines_of(found),
         context={
             **({} if found is None else {fact.name: fact.value for fact in facts_of(found)}),
@@ -63,7 +68,7 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
             f"Every case was driven {campaign.settings.repeats} times, and is FLAKY where the drives differ; intervals are Wilson's."
             if campaign.settings.repeats > 1
             else "Every case was driven once; intervals are Wilson's, over cases.",
-            *([] if found is None else [_ESTIMATED]),
+            *([] if found is None else [ESTIMATED]),
         ),
         pictures_note=(
             "What the subject saw, and where the car was in its lane; dashed lines mark 1.5 m from the middle, where it has departed. "
@@ -71,7 +76,7 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
         ),
         films=films(campaign.runner, run, [case.case_id for case in _shown(summary)]),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
-        tables=(_reach(summary, campaign.settings.searches), *_tables(summary)),
+        tables=(_reach(summary, campaign.settings.searches), _beside_careful(summary), *_tables(summary)),
         lead_tables=[table for table in (rules_table(drive_cases(campaign, run)),) if table.rows],
     )
 
@@ -95,22 +100,17 @@ def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
                 "verdict": case.verdict.value,
                 **values_of(case, f"case_id condition {measured}"),
                 **values_of(case.failures, "low high"),
+                **({"careful_driver": word} if (word := careful_word(case.scenario)) else {}),
             }
             for case in summary.cases
         ],
     }
 
 
-_ESTIMATED = (
-    "An estimate chooses its drives, so that shares of the drives below say nothing of the domain. The interval of plain Monte Carlo holds "
-    "whatever the failures look like; those of importance sampling and splitting hold unless a whole kind of failure was never met."
-)
-
-
 def _estimate(campaign: Online | Served, run: Run) -> Estimate | None:
     """Returns what an estimate found; None for runs that made none, as those of a client are."""
-    estimate = getattr(campaign, "estimate", None)
-    return estimate.read(run) if estimate is not None and getattr(campaign.settings, "estimate", False) else None
+    found: Estimate | None = campaign.estimate.read(run) if getattr(campaign.settings, "estimate", "") else None  # type: ignore[union-attr]  # a client's settings have none
+    return found
 
 
 def _rate(found: Interval) -> dict[str, float]:
@@ -245,6 +245,28 @@ def _feature(case: CaseVerdict, key: str) -> float:
         return float(scenario["ego"]["speed_m_s"])
     road = scenario["road"]
     return 1000.0 / float(road["radius_m"]) if road["kind"] == "curved" else 0.0
+
+
+def _beside_careful(summary: OnlineSummary) -> Table:
+    """Says of scenarios whose ego goes at a careful pace whether the driver who holds its pedals, steering well, would have avoided it."""
+    rows = [
+        (plain(case.scenario_name, 60), plain(case.condition, 60), case.verdict.value, word)
+        for case in summary.cases
+        if (word := careful_word(case.scenario))
+    ]
+    note = (
+        "The subject steers, and the careful and competent driver of UN R157 holds the pedals. Where that driver collides and keeps "
+        "the middle of its lane, the collision is not the subject's."
+    )
+    return Table(
+        "careful", "Beside a careful and competent driver", ("Scenario", "Condition", "Verdict", "The driver"), tuple(rows), 3, note
+    )
+
+
+def careful_word(scenario: str) -> str:
+    """Returns what a careful driver does in a recorded scenario, "" where nobody holds the pedals."""
+    table = json.loads(scenario)
+    return str(drive_carefully(scenario_of(table))) if table["ego"].get("pace") == Pace.CAREFUL.value else ""
 
 
 def _tables(summary: OnlineSummary) -> list[Table]:

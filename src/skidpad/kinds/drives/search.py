@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.core.stimuli import Recipe
@@ -22,6 +24,7 @@ from skidpad.runs.segments import ShardResult
 from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorSearch, VectorTask
 from skidpad.worlds.scenario.scenario import RoadKind, Weather
+from skidpad.worlds.scenario.tables import table_of
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.summary import OnlineSummary
@@ -46,6 +49,12 @@ def cell_of(table: Mapping[str, Any]) -> tuple[str, str]:
         limits = [f"below {BENDS_M[0]:g} m", f"{BENDS_M[0]:g} to {BENDS_M[1]:g} m", f"{BENDS_M[1]:g} to {BENDS_M[2]:g} m"]
         bend = next((words for words, limit in zip(limits, BENDS_M, strict=True) if road["radius_m"] < limit), f"over {BENDS_M[2]:g} m")
     return bend, str(conditions["weather"]) + (" at night" if conditions["night"] else "")
+
+
+def cell_at(domain: Domain, point: FloatArray) -> str:
+    """Returns the cell of a point of a domain, as `fitness_of` names it; a scenario that the domain forbids has none."""
+    scenario = domain.decode(point)
+    return "" if domain.violations(scenario) else " / ".join(cell_of(table_of(scenario)))
 
 
 def cells() -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -129,7 +138,8 @@ class ScenarioSearch:
 
     def _rebuilt(self, run: Run, index: int) -> VectorSearch:
         """Asks and tells again what the shards before this one hold."""
-        search = VECTOR_SEARCHES.get(self.name)(VectorTask(len(self.domain.variables), self.budget, self.seed))
+        task = VectorTask(len(self.domain.variables), self.budget, self.seed, partial(cell_at, self.domain))
+        search = VECTOR_SEARCHES.get(self.name)(task)
         for table in _first(run.iter_records(self.name), index):
             search.ask(self._width)
             search.tell([fitness_of(row) for row in table.to_pylist()])

@@ -17,9 +17,11 @@ from skidpad.highway.scenes import scene
 from skidpad.kinds.crews import Meter, crew_for, mapped
 from skidpad.kinds.duels.arena import Arena, EngineArena, SceneArena, scenario_named
 from skidpad.kinds.duels.drivers import Drivers, Kept, KeptShards, learned
+from skidpad.kinds.duels.estimate import duel_estimate, opponents_of
 from skidpad.kinds.duels.phases import DuelWork
 from skidpad.kinds.duels.records import SCHEMA
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
+from skidpad.kinds.estimating import PHASE
 from skidpad.kinds.kind import check_unchanged, start_run
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
@@ -54,6 +56,8 @@ class Duel:
         if seen is not None:
             return campaign
         campaign.drivers.given_hashes()
+        if settings.estimate:
+            opponents_of(campaign.work(KeptShards({})))
         if settings.ego and settings.repairs:
             learned(campaign.drivers.ego(GIVEN), settings.ego)
         return campaign
@@ -74,7 +78,8 @@ class Duel:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(self, run)
         phases = self.work(run).phases()
-        meter = Meter(progress, sum(phase.shards * phase.weight for phase in phases))
+        estimated = self.settings.budget if self.settings.estimate else 0
+        meter = Meter(progress, sum(phase.shards * phase.weight for phase in phases) + estimated)
         # highway-env holds the interpreter all the time, so that threads would only be in each other's way
         chosen = workers or (Here(1) if self.settings.env else None)
         with run.lock(), crew_for(self, run, chosen) as crew:
@@ -82,8 +87,13 @@ class Duel:
                 meter.begin(phase.name, phase.weight * len(run.completed(phase.name)))
                 shards = mapped(crew, phase.name, KeptShards.of(run), meter, phase.weight)
                 run_shards(run, phase.name, phase.shards, shards)
-            self.work(run).drivers.write_policies()
-            run.finish({phase.name: phase.shards for phase in phases})
+            work = self.work(run)
+            work.drivers.write_policies()
+            done = {phase.name: phase.shards for phase in phases}
+            if estimated:
+                meter.begin(PHASE, 0)
+                done[PHASE] = duel_estimate(work).execute(run, crew, meter.part(estimated))
+            run.finish(done)
 
     def step(self, name: str, given: KeptShards) -> Work:
         """Returns the work of a phase, given what the phases before it keep."""

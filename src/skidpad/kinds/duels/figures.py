@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW
+from skidpad.kinds.duels.estimate import duel_estimate
 from skidpad.kinds.duels.names import AFTERWARDS, OWN, POOL, POPULATION, populations, repair_family
 from skidpad.kinds.duels.summary import Column, can_decide, summarise
+from skidpad.kinds.estimating import figures_of
 from skidpad.statistics.effects import Effect, a12
 from skidpad.statistics.ranks import mann_whitney
 
@@ -93,8 +95,11 @@ def _effect(ours: Column, other: Column | None) -> Effect | None:
 
 def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
     """Returns the failure rates, the comparisons with chance, the trainings and the crashes as plain values."""
-    summary = summarise(campaign.work(run))
+    work = campaign.work(run)
+    summary = summarise(work)
+    found = duel_estimate(work).read(run) if campaign.settings.estimate else None
     return {
+        "estimate": None if found is None else figures_of(found, "duel"),
         "unmeasured": summary.unmeasured,
         "ego": summary.best_ego,
         "columns": [

@@ -16,6 +16,7 @@ from skidpad.kinds.duels.drivers import IDM
 from skidpad.kinds.duels.names import OWN
 from skidpad.kinds.duels.records import LETTERS, actions_of
 from skidpad.kinds.duels.replaying import trace_of
+from skidpad.kinds.estimating import PHASE
 from skidpad.page.model import Film
 from skidpad.page.wording import plain
 
@@ -61,7 +62,7 @@ def film_of(work: DuelWork, row: Mapping[str, Any], drawn: Trace) -> duel_film.F
 
 
 def _crashes(work: DuelWork, column: str) -> list[Mapping[str, Any]]:
-    phase = f"test-{column}"
+    phase = column if column == PHASE else f"test-{column}"
     found: list[Mapping[str, Any]] = []
     for table in work.run.iter_records(phase):
         found += table.filter(table["violated"]).slice(0, _LOOKED_AT).to_pylist()

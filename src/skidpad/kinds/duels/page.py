@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skidpad.highway.avoidability import SafeDistance
 from skidpad.kinds.duels.charts import duel_charts, front_words, left_out, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
+from skidpad.kinds.duels.estimate import duel_estimate
 from skidpad.kinds.duels.films import films
 from skidpad.kinds.duels.names import EGO, OWN, repair_family
 from skidpad.kinds.duels.summary import Column, DuelSummary, summarise
 from skidpad.kinds.duels.tables import duel_tables
+from skidpad.kinds.estimating import ESTIMATED, PHASE, facts_of, headlines_of, verdict_of
 from skidpad.page.model import Headline, Page, Tone, run_page
 from skidpad.page.wording import NOTHING, count, counted, percent, plain
 
@@ -20,11 +23,33 @@ if TYPE_CHECKING:
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.kinds.duels.summary import Column, DuelSummary
     from skidpad.runs.folder import Run
+    from skidpad.statistics.rare import Estimate
 
 
 def campaign_page(campaign: Duel, run: Run) -> Page:
     """Returns the page of a run."""
-    return duel_page(campaign.work(run))
+    work = campaign.work(run)
+    found = duel_estimate(work).read(run) if campaign.settings.estimate else None
+    return duel_page(work) if found is None else _estimate_page(work, found)
+
+
+def _estimate_page(work: DuelWork, found: Estimate) -> Page:
+    """Says how likely a crash is, and shows some of those that the estimate met."""
+    name = plain(Path(work.settings.ego).name or work.best_ego(), 80)
+    against = ", ".join(front_words(each) for each in work.settings.against) or (
+        "the given adversaries" if work.settings.fronts else front_words(RANDOM)
+    )
+    return run_page(
+        work.run,
+        title=f"How likely a crash is: {name} on {work.arena.scenario.name}",
+        tone=Tone.ALARM if found.failures else Tone.CALM if found.simulations > found.unjudged else Tone.UNKNOWN,
+        verdict=verdict_of(found, name, f"on {work.arena.scenario.name} against {against}", "duel"),
+        headlines=headlines_of(found, "duel"),
+        context={**{fact.name: fact.value for fact in facts_of(found)}, "Ego": name, "Opponents": against, "Scene": _scene(work)},
+        notes=(ESTIMATED,),
+        pictures_note=_PICTURES,
+        films=films(work, [PHASE]),
+    )
 
 
 def duel_page(work: DuelWork) -> Page:

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
-from skidpad.highway.evaluation import scenario_against
+from skidpad.highway.evaluation import evaluate_starts, scenario_against
 from skidpad.highway.layout import Side
-from skidpad.highway.opponents import Idm
+from skidpad.highway.opponents import Idm, RandomActions
 from skidpad.highway.tracing import Trace, trace
 from skidpad.kinds.duels.records import Bout, actions_of, build_records
+from skidpad.kinds.estimating import PHASE
 from skidpad.page.svg import write_film
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import Replayed, Reproduction
 
 if TYPE_CHECKING:
+    from skidpad.highway.episodes import Episodes
+    from skidpad.highway.opponents import Driver, Opponent, PlannedActions
     from skidpad.highway.scenario import Scenario
     from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
@@ -66,11 +69,21 @@ def replay_episode(work: DuelWork, prefix: str) -> DuelReplay:
     row = work.run.find_row(prefix)
     ego, front = work.drivers.tested_ego(row["ego"]), work.drivers.front(row["front"])
     hashes = work.drivers.hash(row["ego"], Side.EGO), work.drivers.hash(row["front"], Side.FRONT)
-    episodes = work.arena.drive(ego, front, 1, row["seed"], row["episode"])
+    scenario = scenario_against(work.arena.pretraining if isinstance(front, Idm) else work.arena.scenario, front)
+    if row["family"] == PHASE:
+        episodes = _from_start(row, scenario, ego, front)
+    else:
+        episodes = work.arena.drive(ego, front, 1, row["seed"], row["episode"])
     bout = Bout(row["family"], row["column"], row["ego"], row["front"], row["training"], row["test"], 1, row["seed"], row["episode"])
     again = build_records(bout, episodes, *hashes).to_pylist()[0]
-    scenario = scenario_against(work.arena.pretraining if isinstance(front, Idm) else work.arena.scenario, front)
     return DuelReplay(row, again, scenario, trace_of(row, scenario), work.run.manifest.changes())
+
+
+def _from_start(row: Mapping[str, Any], scenario: Scenario, ego: Driver | PlannedActions, front: Opponent) -> Episodes:
+    """Drives a duel of an estimate, whose start and random front no seed decides."""
+    start, number = np.array([row["start"]], np.float64), np.array([row["episode"]])
+    played = actions_of(row["front_actions"], row["steps"])[None].astype(np.int8) if isinstance(front, RandomActions) else None
+    return evaluate_starts(scenario, ego, front, start, row["seed"], number, played=played)
 
 
 _SHOWN = ("outcome", "steps", "ego_actions", "front_actions", "ego_mps", "front_mps", "impact_s", "avoidable_until_s", "first_break")

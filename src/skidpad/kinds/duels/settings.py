@@ -8,6 +8,7 @@ from skidpad.core.settings import Count, Mark, Natural, OneOf, Positive, Within,
 from skidpad.highway.layout import MAX_FRONTS
 from skidpad.highway.training import Selection
 from skidpad.kinds.settings import CampaignSettings
+from skidpad.statistics.rare import Method
 
 GIVEN = "given"
 """The group of the adversaries that the user passes."""
@@ -33,6 +34,9 @@ class DuelSettings(CampaignSettings):
     `repairs` times. Each round trains an adversary of every reward in `pool_rewards` against the ego of the moment, adds them to the
     pool and retrains the ego for `round_episodes`; crash_cost: what a crash costs it, where a slow step costs at most 0.1; with
     several costs the whole is done for each. adversaries_at_once: front vehicles in one scene, all of them driven by one policy.
+    estimate: a method of `statistics.rare`, which tells how likely a crash is, from at most `budget` duels from the scenario's starts with
+    the opponents in `against`, each as likely as the others (none: the given ones, else a random front), instead of tests; stop_below,
+    within: when it may stop earlier (see `rare.Goal`); "" for no estimate.
     """
 
     campaign: ClassVar = "duel"
@@ -63,6 +67,11 @@ class DuelSettings(CampaignSettings):
     round_episodes: Count = 8000
     crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (5.0,)
     adversaries_at_once: Annotated[int, Within(least=1, most=MAX_FRONTS)] = 1
+    estimate: Annotated[str, OneOf("method of estimating", ("", *(method.value for method in Method)))] = ""
+    against: tuple[str, ...] = ()
+    budget: Count = 100_000
+    stop_below: Annotated[float, Within(least=0)] = 0.0
+    within: Annotated[float, Within(least=0)] = 0.3
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +82,10 @@ class DuelSettings(CampaignSettings):
             raise SkidpadError(f"--crash-cost takes one or more costs, each once, e.g. 10 or 1,3,10; got {list(self.crash_cost)}")
         if not self.w_col:
             raise SkidpadError("w_col takes at least one weight, e.g. -1 (the paper's) or -0.1; got none")
+        if self.estimate and (self.env or self.rewards or self.repairs or self.is_tested or self.adversaries_at_once > 1):
+            raise SkidpadError(
+                "an estimate drives on the built-in highway behind one front vehicle, and neither trains adversaries nor repairs nor tests"
+            )
         self._check_names()
 
     def _check_names(self) -> None:

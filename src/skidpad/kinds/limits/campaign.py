@@ -73,7 +73,7 @@ class Limits:
         drive = drive_of(seen, settings.drive)
         if isinstance(drive, LostDrive):
             return cls(settings, subject, drive, rows, made)
-        campaign = cls(resolved(settings, subject, drive), subject, drive, rows, made, default_judge(settings))
+        campaign = cls(resolved(settings, subject, drive), subject, drive, rows, made, default_judge(settings, drive.views))
         campaign.check_pairs()
         if seen is None:
             campaign.check_frames()
@@ -253,11 +253,11 @@ def is_grey(frames: NumpyFrames) -> bool:
     return bool(len(frames)) and bool(np.all(frames[..., :1] == frames))
 
 
-def default_judge(settings: LimitsSettings) -> Judge | None:
-    """Returns the referee of the settings; None where it is off, or not there."""
+def default_judge(settings: LimitsSettings, views: int) -> Judge | None:
+    """Returns the referee of the settings for frames of so many cameras; None where it is off, or not there."""
     if settings.referee == "off" or find_spec("skidpad.referee.verdict") is None:
         return None
-    judge: Judge = partial(import_module("skidpad.referee.verdict").judge, device=settings.device)
+    judge: Judge = partial(import_module("skidpad.referee.verdict").judge, device=settings.device, views=views)
     return judge
 
 

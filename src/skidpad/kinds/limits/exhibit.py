@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import degrees
 from typing import ClassVar
 
 import numpy as np
@@ -11,21 +13,28 @@ from skidpad.core.errors import BadRunError
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.drives.capturing import capture_of
 from skidpad.drives.drive import Problem
-from skidpad.kinds.exhibits import Form, Row, Side, Sight
+from skidpad.kinds.exhibits import Form, PairAnswers, Row, Side, Sight
 from skidpad.kinds.limits.records import ONLINE
 from skidpad.kinds.pictures.exhibit import PairExhibit
+from skidpad.page.wording import DEGREES
 
 
 class LimitsExhibit(PairExhibit):
     """Shows frames under severities; a drive has nothing to look at here."""
 
-    needs: ClassVar[Mapping[str, Form]] = {**PairExhibit.needs, "mode": Form.TEXT, "severity": Form.TEXT}
+    needs: ClassVar[Mapping[str, Form]] = {**PairExhibit.needs, "mode": Form.TEXT, "severity": Form.TEXT, "expected": Form.REAL}
     command: ClassVar[str] = "limits"
     groups: ClassVar[tuple[str, ...]] = ("severity",)
 
     def sight(self, row: Row) -> Sight:
         """A pair, unless the record is of a drive."""
         return Sight.NOTHING if row.get("mode") == ONLINE else super().sight(row)
+
+    def answers(self, row: Row) -> PairAnswers:
+        """The right answer is the expected one, which the records have beside the original's."""
+        said = super().answers({**row, "original": row["expected"]})
+        moved = float(row["expected"]) - float(row["original"])
+        return replace(said, moved=degrees(moved) if said.unit == DEGREES else moved)
 
     def picture(self, row: Row, side: Side) -> NumpyFrames:
         """Renders the same pixels as in the run; the original is cut as a moved camera's picture is."""

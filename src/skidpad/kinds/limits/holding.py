@@ -34,10 +34,11 @@ def held(run: Run, texts: Sequence[str]) -> tuple[Outcome, ...]:
     """Judges a run by the limits that it must hold."""
     campaign: Limits = load_campaign(run.config, str(run.path), run.manifest)  # type: ignore[assignment] # a run of this kind
     found = Found.of(campaign, run)
-    return tuple(_outcome(found, *_read(text, campaign.rows)) for text in texts)
+    return tuple(_outcome(found, *read_hold(text, campaign.rows)) for text in texts)
 
 
-def _read(text: str, rows: Sequence[LimitRow]) -> tuple[LimitRow, float]:
+def read_hold(text: str, rows: Sequence[LimitRow]) -> tuple[LimitRow, float]:
+    """Reads a limit to hold, as fog.visibility_m=150."""
     name, equals, number = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise BadParametersError(f"a limit to hold is written as fog.visibility_m=150; got {text!r}")

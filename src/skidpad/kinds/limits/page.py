@@ -29,6 +29,7 @@ from skidpad.runs.records import ORIGINALS
 
 if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
+    from skidpad.kinds.pictures.judging import JudgedOutput
     from skidpad.runs.folder import Run
 
 _SHOWN = ("case_id", "frame_index", "frame_id", "recipe", "label", "original", "expected", "mutant", "excess")
@@ -306,27 +307,31 @@ def pair_of(campaign: Limits, row: Mapping[str, Any]) -> tuple[NumpyFrames, Nump
     return as_numpy(before)[0], as_numpy(after)[0]
 
 
+def moved_by(judged: JudgedOutput, row: Mapping[str, Any]) -> float:
+    """Returns by how much the right answer moved with the camera, as it is shown; 0 where it did not."""
+    return judged.shown(row["expected"]) - judged.shown(row["original"]) if isfinite(row["expected"]) else 0.0
+
+
 def _pair(found: Found, limit: Limit, row: Mapping[str, Any]) -> PicturePair:
     campaign = found.campaign
     judged = campaign.judged
     before, after = pair_of(campaign, row)
     point = limit.at_limit
-    moved = row["expected"] != row["original"] and isfinite(row["expected"])
     unit = judged.shown_unit
-    told = f"; right there: {judged.shown(row['expected']):.1f} {unit}" if moved else ""
     words = NOTHING if point is None else limit.row.words(point.position)
     where = "fails from" if point is not None and point is limit.curve.fails_from else "holds to"
     return PicturePair(
         case_id=row["case_id"],
         frame_id=row["frame_id"],
-        recipe=f"{limit.row.name} {words} ({where}){told}",
+        recipe=f"{limit.row.name} {words} ({where})",
         original=before,
         mutant=after,
-        original_answer=judged.shown(row["original"]),
+        original_answer=judged.shown(row["expected"]),
         mutant_answer=judged.shown(row["mutant"]),
         excess=row["excess"],
         label_answer=nan if isnan(row["label"]) else judged.shown(row["label"]),
         unit=unit,
+        moved=moved_by(judged, row),
         scale=scale_of(campaign.settings.relation),
         replay=f"skidpad replay {found.run.place} {row['case_id']}",
     )

@@ -14,7 +14,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.drives.capturing import capture_of
 from skidpad.drives.drive import FrameBatch
 from skidpad.kinds.drives.loop import Wheel
-from skidpad.kinds.limits.page import pair_of
+from skidpad.kinds.limits.page import moved_by, pair_of
 from skidpad.kinds.limits.probes import Probe, show
 from skidpad.kinds.limits.records import ONLINE, drive_records
 from skidpad.kinds.pictures.judging import Originals
@@ -92,7 +92,9 @@ def _driven(campaign: Limits, row: Mapping[str, Any]) -> Mapping[str, float]:
 def _draw(campaign: Limits, row: Mapping[str, Any], path: Path) -> Path:
     judged = campaign.judged
     original, mutant = pair_of(campaign, row)
-    was, now, human = (judged.shown(float(row[name])) for name in ("original", "mutant", "label"))
+    right, now, human = (judged.shown(float(row[name])) for name in ("expected", "mutant", "label"))
     words = times_tolerated(row["excess"], scale_of(campaign.settings.relation)) if isfinite(row["excess"]) else "does not count"
     caption = f"{Recipe.from_json(row['recipe'])}: {words}"
-    return write_image(path, pair_picture(original, mutant, was, now, human, caption=caption, unit=judged.shown_unit))
+    return write_image(
+        path, pair_picture(original, mutant, right, now, human, caption, unit=judged.shown_unit, moved=moved_by(judged, row))
+    )

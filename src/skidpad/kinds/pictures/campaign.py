@@ -61,6 +61,7 @@ from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS, SCHEMA
+from skidpad.runs.replay import DEFAULT_TOLERANCE
 from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
@@ -143,6 +144,11 @@ class DeepTest:
         return f"on the last of {frames} frames alone" if self._last_alone else f"on all {frames} frames that the subject sees"
 
     @property
+    def rounding(self) -> tuple[float, str]:
+        """How far an answer may be from the run's when it is asked for again, and why pictures may differ ("" where they may not)."""
+        return DEFAULT_TOLERANCE, ""
+
+    @property
     def hashes(self) -> Mapping[str, str]:
         """The hashes of subject and drive, and of the models behind stimuli."""
         return {"subject": self.subject.sha256, "drive": self.drive.sha256, **model_hashes(self.stimuli)}
@@ -198,6 +204,13 @@ class DeepTest:
         times_s = self.times_s(batch.indices)
         answers = np.array([self.answer(frame_index, Recipe())])
         return float(self.held_against(Answers(answers, answers, batch.steering_rad), batch.clip, recipe, times_s).original[0])
+
+    def moved_by(self, recipe: Recipe, compared: float) -> float:
+        """Returns by how much a recipe moved the right answer, which is now `compared`, as it is shown; 0 where it did not."""
+        if not self.judged.is_steering or not recipe.moves_camera(self.stimuli):
+            return 0.0
+        before = float(recipe.unmoved_rad(np.array([compared]), self.stimuli)[0])
+        return self.judged.shown(compared) - self.judged.shown(before)
 
     def answer(self, frame_index: int, recipe: Recipe) -> float:
         """Asks the subject about one frame under a recipe, with the frames before it that it looks back at."""
@@ -265,8 +278,8 @@ class DeepTest:
             shown, pixel_map = frames[places], None
             if recipe.moves_camera(self.stimuli):
                 shown = as_numpy(recipe.reference(shown, self.stimuli, captured(self.drive, times_s[places])))
-                pixel_map = recipe.pixel_map(self.stimuli, Camera.guess(frames.shape[1], frames.shape[2]))
-            return judge(shown, mutants, pixel_map, self.settings.device)
+                pixel_map = recipe.pixel_map(self.stimuli, Camera.guess(frames.shape[1], frames.shape[2] // self.drive.views))
+            return judge(shown, mutants, pixel_map, self.settings.device, self.drive.views)
 
         return words
 

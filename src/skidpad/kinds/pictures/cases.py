@@ -74,6 +74,11 @@ class Judged:
     reasons: tuple[str | None, ...]
 
 
+def may_stand(reason: Reason) -> bool:
+    """Tells whether a mutant may count: the referee kept it, or could not judge it for want of a road in the original."""
+    return reason is Reason.NO_ROAD or reason.word is Word.KEPT
+
+
 def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words | None = None) -> Judged:
     """Judges a batch, and hashes and shows to the referee the pictures of what broke the relation.
 
@@ -93,7 +98,7 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
         verdicts = words(places, np.stack(shown))
         for place, reason in zip(places.tolist(), verdicts.reasons, strict=True):
             said[place], reasons[place] = None if reason is Reason.NO_ROAD else reason.word.value, reason.value or None
-        apart = places[[reason is not Reason.NO_ROAD and reason.word is not Word.KEPT for reason in verdicts.reasons]]
+        apart = places[[not may_stand(reason) for reason in verdicts.reasons]]
         excess, broken = excess.copy(), broken.copy()
         excess[apart], broken[apart] = np.nan, False
     return Judged(answers, excess, broken, tuple(pictures), tuple(said), tuple(reasons))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import ceil, degrees
+from math import ceil, degrees, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,7 @@ from skidpad.drives.opening import open_drive
 from skidpad.kinds.exhibits import Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, bound_rule, picture_rule
 from skidpad.kinds.pictures.judging import captured
 from skidpad.oracles.error import times_tolerated
-from skidpad.page.wording import DEGREES, answer, how_far, plain
+from skidpad.page.wording import DEGREES, answer, how_far, moved_words, plain
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
 
 if TYPE_CHECKING:
@@ -80,16 +80,30 @@ class PairExhibit(Exhibit):
     def told(self, row: Row) -> str:
         """What was answered on both."""
         said = self.answers(row)
-        before, after = answer(said.original, said.unit), answer(said.mutant, said.unit)
-        return f"The frame as it is, answered with {before}, and after {self._recipe_words(row)}, answered with {after}."
+        before, after = answer(said.original - said.moved, said.unit), answer(said.mutant, said.unit)
+        moved = moved_words(said.original, said.moved, said.unit)
+        told = f"The frame as it is, answered with {before}, and after {self._recipe_words(row)}, answered with {after}"
+        return f"{told}; {moved}." if moved else f"{told}."
 
     def answers(self, row: Row) -> PairAnswers:
         """Angles become degrees."""
         unit = str(self.config.get("unit", ""))
         original, mutant, label = (float(row[name]) for name in ("original", "mutant", "label"))
         if unit == "rad":
-            return PairAnswers(degrees(original), degrees(mutant), degrees(label), DEGREES)
+            return PairAnswers(degrees(original), degrees(mutant), degrees(label), DEGREES, degrees(self._moved_rad(row)))
         return PairAnswers(original, mutant, label, unit)
+
+    def _moved_rad(self, row: Row) -> float:
+        """Returns by how much the right answer moved with the camera; records hold the moved one."""
+        recipe = self._moves(self._recipe(row))
+        made = stimuli(step.stimulus for step in recipe.steps)
+        if not recipe.moves_camera(made) or not isfinite(float(row["original"])):
+            return 0.0
+        return float(row["original"]) - float(recipe.unmoved_rad(np.array([float(row["original"])]), made)[0])
+
+    def _moves(self, recipe: Recipe) -> Recipe:
+        """Returns the steps that may move the camera: no weather does, and to load one for nothing takes long."""
+        return Recipe(tuple(step for step in recipe.steps if step.stimulus in TRANSFORMS.names()))
 
     def picture(self, row: Row, side: Side) -> NumpyFrames:
         """Renders the same pixels as in the run."""
@@ -102,8 +116,7 @@ class PairExhibit(Exhibit):
         recipe, frames = self._recipe(row), frame[np.newaxis]
         capture = captured(self.drive, self.drive.times_at([index]))
         if side is Side.ORIGINAL:
-            # no weather moves the camera, and to load one for nothing takes long
-            recipe = Recipe(tuple(step for step in recipe.steps if step.stimulus in TRANSFORMS.names()))
+            recipe = self._moves(recipe)
             made = stimuli(step.stimulus for step in recipe.steps)
             original: NumpyFrames = as_numpy(recipe.reference(frames, made, capture))[0]
             return original

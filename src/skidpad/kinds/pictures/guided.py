@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.kinds.pictures.cases import CaseColumns, judged
+from skidpad.kinds.pictures.cases import CaseColumns, judged, may_stand
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.oracles.relations import Answers
 from skidpad.runs.records import ORIGINALS
@@ -85,7 +86,8 @@ def seed_frame_shard(
     while not asked.done:
         recipes = asked_of(asked, WIDTH, search)
         observation = look(recipes)
-        places = kept(len(recipes), asked.tell(_raises(campaign, covered, observation)))
+        raises = _same_scene(campaign, seed, recipes, _raises(campaign, covered, observation))
+        places = kept(len(recipes), asked.tell(raises))
         if not places:
             continue
         values = observation.values[places]
@@ -113,6 +115,23 @@ def _raises(campaign: DeepTest, covered: CoverageTracker | None, observation: Ob
         return [False] * len(observation.answers)
     gains = covered.state(criteria[0]).newly_each(covered.regions(criteria[0], observation.values))
     return [bool(gain) for gain in (gains > 0).tolist()]
+
+
+def _same_scene(campaign: DeepTest, seed: SeedFrame, recipes: Sequence[Recipe], raises: Sequence[bool]) -> list[bool]:
+    """Tells which of the tries that raise coverage still show the scene; another scene covers much and is no test.
+
+    The referee is asked up to the first try that it keeps: the guide takes no other.
+    """
+    told = [False] * len(raises)
+    times_s = campaign.times_s(seed.batch.indices)
+    now_s = times_s[len(times_s) - len(seed.batch) :]
+    for place in np.flatnonzero(raises).tolist():
+        words = campaign.words(seed.batch.frames, recipes[place], now_s)
+        mutant = None if words is None else as_numpy(campaign.mutate(seed.batch.frames, recipes[place], now_s))
+        told[place] = words is None or mutant is None or may_stand(words(np.arange(len(mutant)), mutant).reasons[-1])
+        if told[place]:
+            break
+    return told
 
 
 class GuidedPhase:

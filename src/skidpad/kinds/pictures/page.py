@@ -323,7 +323,7 @@ def worst_cards(
             case_id=record.case_id,
             frame_id=record.frame_id,
             recipe=" ".join(filter(None, (named(record.recipe), campaign.window_words))),
-            original=campaign.picture(record.frame_index, Recipe()),
+            original=campaign.original(record.frame_index, record.recipe),
             mutant=campaign.picture(record.frame_index, record.recipe),
             original_answer=judged.shown(record.original),
             mutant_answer=judged.shown(record.mutant),
@@ -333,6 +333,7 @@ def worst_cards(
             scale=scale_of(relation.name),
             replay=f"skidpad replay {shlex.quote(run.place)} {record.case_id}",
             already_broken=_already_broken(relation, record),
+            moved=campaign.moved_by(record.recipe, record.original),
         )
 
     pairs, undrawn = drawn(showcase(run), pair)

@@ -64,7 +64,7 @@ def replay_finding(campaign: DeepTest, run: Run, finding: str, picture: Path | N
         title=f"{record.case_id}: {record.recipe} on frame {record.frame_id}{output}",
         rows=tuple(rows),
         figures=_figures(result, campaign),
-        reproduction=result.reproduction(),
+        reproduction=result.reproduction(*campaign.rounding),
         remarks=tuple(remarks),
         pictures=() if picture is None else (_write_pair(campaign, result, picture),),
     )
@@ -79,9 +79,10 @@ def _write_pair(campaign: DeepTest, result: ReplayResult, path: Path) -> Path:
     record, judged = result.record, campaign.judged
     original, mutant = campaign.original(record.frame_index, record.recipe), campaign.picture(record.frame_index, record.recipe)
     answers = (judged.shown(result.original), judged.shown(result.mutant), judged.shown(record.label))
+    moved = campaign.moved_by(record.recipe, result.original)
     words = times_tolerated(result.excess, scale_of(campaign.settings.relation))
     caption = f"{record.recipe} {campaign.window_words}".strip() + f": {verdict_of(result.excess)}, {words}"
-    return write_image(path, pair_picture(original, mutant, *answers, caption=caption, unit=judged.shown_unit))
+    return write_image(path, pair_picture(original, mutant, *answers, caption, unit=judged.shown_unit, moved=moved))
 
 
 def _figures(result: ReplayResult, campaign: DeepTest) -> dict[str, object]:

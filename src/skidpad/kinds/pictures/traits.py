@@ -23,9 +23,9 @@ _STRAIGHT_DEG = 3.0
 _MAX_FRAMES = 2000
 
 
-def picture_cases(campaign: Any, run: Run) -> Cases:
-    """Reads the mutants of a run; frames of one stretch of the drive belong together."""
-    rows = [row for row in judged_rows(run, ("frame_index", "recipe", "label", "original")) if row["recipe"] != "[]"]
+def picture_cases(campaign: Any, run: Run, only: tuple[str, str] | None = None) -> Cases:
+    """Reads the mutants of a run; frames of one stretch of the drive belong together. only: a column and the value that counts."""
+    rows = [row for row in judged_rows(run, ("frame_index", "recipe", "label", "original"), only) if row["recipe"] != "[]"]
     frames = np.array([row["frame_index"] for row in rows], np.int64)
     # where there is no label, what the network answered on the original tells as well where the road goes
     steered = [degrees(row["original"] if isnan(row["label"]) else row["label"]) for row in rows]
@@ -39,6 +39,11 @@ def picture_cases(campaign: Any, run: Run) -> Cases:
         traits.append(Trait("the frame's brightness", np.array([light.get(frame, nan) for frame in frames.tolist()]), "of 255"))
     whole = int(frames.max()) + 1 if len(frames) else 1
     return Cases(failed_of(rows), tuple(traits), [f"stretch {frame * STRETCHES // whole}" for frame in frames.tolist()])
+
+
+def limit_cases(campaign: Any, run: Run) -> Cases:
+    """Reads the frames of a search for limits, without its drives."""
+    return picture_cases(campaign, run, ("mode", "offline"))
 
 
 def _bend(steered_deg: float) -> str:

@@ -49,8 +49,9 @@ _SHARD_FRAMES = 64
 _GPU_SHARD_BYTES = 1 << 28
 """Of a shard's frames, which stay on the GPU while its mutants are made."""
 
-_GPU_LANES = 8
-"""What breaks a relation is hashed, a fifth of a millisecond a picture: one thread cannot keep up with a GPU."""
+_GPU_LANES = 4
+"""What breaks a relation is hashed, a fifth of a millisecond a picture: one thread cannot keep up with a GPU. More threads wait for each
+other's turn at the interpreter: on an H200, 19,981 images a second with four and 13,929 with eight; by `benchmarks/gpu_throughput.py`."""
 
 
 def cut(frames: int, lead: int = 0, device: str = "cpu", frame_px: int = 0) -> list[slice]:

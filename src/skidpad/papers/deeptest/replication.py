@@ -21,8 +21,8 @@ from skidpad.papers.deeptest.diversity import Diversity, diversify, read_activat
 from skidpad.papers.deeptest.erroneous import Erroneous, judge, read_mutants
 from skidpad.papers.deeptest.retraining import ReplicationSettings, Retraining, Runs, measure, retrain
 from skidpad.papers.scoreboard import Figure, Row, Sheet, markdown, p_text, plain, ratio, scoreboard_sheet
-from skidpad.repair.retraining import check_repairable
-from skidpad.repair.settings import RepairSettings
+from skidpad.repairs.retraining import check_repairable
+from skidpad.repairs.settings import RepairSettings
 from skidpad.subjects.loading import load_network
 
 if TYPE_CHECKING:

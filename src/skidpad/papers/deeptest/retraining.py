@@ -16,10 +16,10 @@ from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.papers.deeptest import paper
 from skidpad.papers.scoreboard import Row
-from skidpad.repair.mutants import Pool, gather
-from skidpad.repair.report import RepairReport
-from skidpad.repair.retraining import repair_on
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.mutants import Pool, gather
+from skidpad.repairs.report import RepairReport
+from skidpad.repairs.retraining import repair_on
+from skidpad.repairs.settings import RepairSettings, Split
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE
 from skidpad.stimuli.pictures.registry import Preset

@@ -14,7 +14,7 @@ from skidpad.stimuli.conditions.optics import CLEAR_M, banks, extinction_per_m, 
 from skidpad.stimuli.pictures.registry import TRANSFORMS
 
 _SEED_0 = Params(seed=0)
-_KOSCHMIEDER = "Koschmieder's law with the meteorological optical range, WMO guide no. 8; "
+_KOSCHMIEDER = "Koschmieder's law, 2 % of contrast left at the visibility; "
 
 
 def _air(camera: Camera, visibility_m: float, colour: tuple[float, float, float], seed: int, uneven: float, drift_px_s: float) -> Paint:

@@ -18,13 +18,17 @@ from skidpad.stimuli.conditions.depth import FAR_M, depth_m, horizon_row
 from skidpad.stimuli.pictures.veils import clouds
 
 KOSCHMIEDER = 3.912
-"""-ln 0.02: at the visibility, 2 % of the contrast are left (Koschmieder 1924; meteorological optical range in WMO guide no. 8)."""
+"""-ln 0.02: at the visibility, 2 % of the contrast are left (Koschmieder 1924). WMO's meteorological optical range leaves 5 %, and is 0.77
+times the visibility."""
 
 CLEAR_M = 10_000.0
 """Air that the frames already have: beyond 10 km, weather services report no mist or haze."""
 
 _BRIGHTEST_AIR = 210.0
 """As a display value: cameras expose fog as a bright grey, not as white; the built-in world has 206."""
+
+_HORIZON_SPREAD = 0.04
+"""Deviation of the horizon of recorded frames from the guessed one, as a share of the height: hills, and how cameras are mounted."""
 
 _LINEAR = (np.arange(256, dtype=np.float32) / 255.0) ** 2
 
@@ -119,6 +123,9 @@ def transmission(camera: Camera, extinction: float, sky: Sky | None, uneven: Fie
     """
     depth = depth_m(camera)
     through = np.exp(np.float32(-extinction) * depth if uneven is None else np.float32(-extinction) * depth * uneven)
+    if camera == Camera.guess(camera.height_px, camera.width_px):
+        # The mean over where the horizon may be: on a crest, or with another camera, air that began at one row would show as a border.
+        through = cv2.GaussianBlur(through, (1, 0), sigmaX=1.0, sigmaY=_HORIZON_SPREAD * camera.height_px, borderType=cv2.BORDER_REPLICATE)
     if sky is not None:
         upper = through[: len(sky.share)]
         upper += sky.share * (np.float32(np.exp(-extinction * FAR_M)) - upper)

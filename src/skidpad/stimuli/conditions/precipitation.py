@@ -202,7 +202,7 @@ class Rain(PhysicalCondition):
 class Snow(PhysicalCondition):
     """Falling snow of `mm_per_h` of water: a cloudy sky, hazy air, flakes; the ground stays as it is. `seed` of its flakes.
 
-    Reference: air after ITU-R P.1814 (dry snow). Weather services call snow heavy where one sees less than 400 m far: 4 mm/h here.
+    Reference: air after ITU-R P.1814 (dry snow). Snow is called heavy where one sees less than 500 m far (AMS): from 3.7 mm/h here.
     """
 
     mm_per_h: float | None = real(0.0, 10.0, 0.0)
@@ -218,7 +218,7 @@ class Snow(PhysicalCondition):
             is_logarithmic=True,
             others=_SEED_0,
             attribute="snowfall",
-            source="ITU-R P.1814; heavy: less than 400 m of visibility",
+            source="ITU-R P.1814; AMS: heavy is less than 500 m of visibility",
         ),
     )
 

@@ -23,16 +23,17 @@ def normalised(maps: torch.Tensor, axes: tuple[int, ...], scale: torch.Tensor | 
     Written out, because torch's group norm gives a picture to one block of a GPU, and its instance norm copies the layout.
     On a GPU it is compiled: left in parts, the norms take nearly half of a training step.
     """
-    norm = _compiled() if maps.is_cuda else _normalised
+    norm = compiled(_normalised) if maps.is_cuda else _normalised
     return norm(maps, axes, scale, shift)
 
 
 @cache
-def _compiled() -> Callable[..., torch.Tensor]:
+def compiled(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Compiles a step of the networks, for every shape of maps that it meets."""
     import torch._dynamo.config as compiling  # noqa: PLC0415 - torch's compiler takes 1.5 s to import, for GPUs only
 
-    compiling.recompile_limit = max(compiling.recompile_limit, 64)  # one for each shape of maps that the networks have
-    return torch.compile(_normalised, dynamic=False)
+    compiling.recompile_limit = max(compiling.recompile_limit, 64)
+    return torch.compile(function, dynamic=False)
 
 
 def _normalised(maps: torch.Tensor, axes: tuple[int, ...], scale: torch.Tensor | None, shift: torch.Tensor | None) -> torch.Tensor:

@@ -85,7 +85,7 @@ class Contents:
         count, size = len(frames), self._decoder.batch_size
         if self._filled + count > self._shape[0]:
             raise ValueError(f"there is room for {self._shape[0]} frames; got {self._filled + count}")
-        codes = self._weather.encode(self._evened(frames))
+        codes = self._weather.encode(frames)
         for start in range(0, count, size):
             stop = min(start + size, count)
             self._keep(slice(self._filled + start, self._filled + stop), codes[start : start + size], stop - start)
@@ -99,14 +99,6 @@ class Contents:
             prepared = self._decoder.prepare(codes)[:count]
             self._resident.content[rows] = prepared.content
             self._resident.first[rows] = prepared.first
-
-    def _evened(self, frames: Frames) -> Frames:
-        """Fills the last batch up on a GPU, where code is compiled for one size of a batch."""
-        missing = -len(frames) % self._decoder.batch_size
-        if not missing or not self._decoder.compiled:
-            return frames
-        pictures = torch.as_tensor(frames)
-        return torch.cat([pictures, pictures[-1:].expand(missing, *pictures.shape[1:])])
 
     def part(self, rows: slice) -> Prepared:
         """Returns the codes of some rows on the device, ready to be decoded."""

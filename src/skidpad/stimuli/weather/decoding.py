@@ -1,6 +1,6 @@
-"""MUNIT's decoder written anew for many scenes under few styles: the same pictures with fewer multiplications.
+"""The decoders of both methods written anew for inference: the same pictures with fewer multiplications.
 
-Five rewritings, each exact but for rounding:
+UNIT's is MUNIT's under one style that scales by 1 and shifts by 0. Five rewritings, each exact but for rounding:
 
 - Repeating every pixel and then a 5x5 convolution is, for each of the four places in a doubled pixel, a 3x3 convolution of the
   small map whose weights are sums of the 25: 9 multiplications instead of 25. Zeros around the doubled map are zeros around the
@@ -9,27 +9,25 @@ Five rewritings, each exact but for rounding:
   outputs: that is the order in which the step before it already has its maps, and more outputs at a time suit a GPU.
 - The first convolution with its norm does not see the style, so it is done once a scene.
 - A number added to a whole channel has no effect before an instance norm, so those biases are left out.
-- Norm, ReLU and the order of pixels are one pass over the maps where they are compiled.
+- Bias, norm, ReLU and the order of pixels are one pass over the maps where they are compiled.
 
 Reference: Shi et al. 2016, Real-Time Single Image Super-Resolution (sub-pixel convolution), for the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from math import ceil
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from skidpad.stimuli.weather.blocks import normalised
+from skidpad.stimuli.weather.blocks import compiled
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard
 from skidpad.stimuli.weather.munit import Munit
-from skidpad.stimuli.weather.settings import Method
+from skidpad.stimuli.weather.unit import Unit
 
 _EPSILON = 1e-5
 _FINAL = 7
@@ -37,7 +35,25 @@ _PADDING = 3
 _OUTPUTS = 16
 """Twelve are needed; a multiple of eight lets a GPU use its matrix units."""
 
-_BATCH = {"cpu": 8, "cuda": 64}
+_CPU_BATCH = 8
+_GPU_BATCH, _LARGEST_GPU_BATCH = 64, 256
+_FULL = 256 * 256 * 64
+"""Pixels times filters of the paper's size, of which _GPU_BATCH frames keep a GPU busy."""
+
+
+def batch_frames(card: WeatherCard, device: torch.device) -> int:
+    """Returns how many frames are decoded at a time: of a smaller weather more, or beginning the work takes longer than doing it."""
+    if device.type == "cpu":
+        return _CPU_BATCH
+    fitting = _GPU_BATCH
+    while fitting < _LARGEST_GPU_BATCH and 2 * fitting * card.size_px**2 * card.sizes.filters <= _GPU_BATCH * _FULL:
+        fitting *= 2
+    return fitting
+
+
+def working_type(device: torch.device) -> torch.dtype:
+    """Returns the type in which the networks run: bfloat16 on a GPU, else float32."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +71,9 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class _Convolved:
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    padding: int
-
-    def __call__(self, maps: torch.Tensor) -> torch.Tensor:
-        return functional.conv2d(maps, self.weight, self.bias, padding=self.padding)
-
-
-@dataclass(frozen=True, slots=True)
 class _Enlarged:
-    convolution: _Convolved
+    weight: torch.Tensor
+    bias: torch.Tensor
     scale: torch.Tensor
     shift: torch.Tensor
 
@@ -80,35 +87,51 @@ class FoldedDecoder:
     def __init__(
         self,
         card: WeatherCard,
-        weights: Mapping[str, torch.Tensor],
+        model: Munit | Unit,
         device: str = "cpu",
         on_halved: Callable[[int], None] | None = None,
         *,
         compiled: bool | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if card.method is not Method.MUNIT:
-            raise BadWeatherError(f"the weather {card.name!r} was learned by {card.method.value}, which knows no styles; use one by munit")
         self.card = card
         self.device = torch.device(device)
-        self.dtype = dtype or (torch.bfloat16 if self.device.type == "cuda" else torch.float32)
-        self.batch_size = _BATCH.get(self.device.type, 8)
+        self.dtype = dtype or working_type(self.device)
+        self.batch_size = batch_frames(card, self.device)
         self.compiled = self.device.type == "cuda" if compiled is None else compiled
         self._on_halved = on_halved
-        model = Munit(card.sizes)
-        model.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
-        plain: Any = model.target.decoder.requires_grad_(requires_grad=False)  # modules are untyped
-        self._norms = plain.norms.to(self.device)
-        self._residual = [(self._kept(block.first.weight), self._kept(block.second.weight)) for block in plain.blocks]
-        self._enlarging = [self._folded(step) for step in plain.rest[:-1]]
-        self._last = self._blocked(plain.rest[-1])
+        if isinstance(model, Munit):
+            plain: Any = model.target.decoder  # modules are untyped
+            self._norms = plain.norms.requires_grad_(requires_grad=False).to(self.device, torch.float32)
+            pairs, rest = [(block.first, block.second) for block in plain.blocks], plain.rest
+        else:
+            inner: Any = model.target.decoder
+            own = len(inner) - card.sizes.halvings - 1
+            self._norms = None
+            pairs = [(block.first.convolution, block.second.convolution) for block in (model.shared_decoder, *inner[:own])]
+            rest = inner[own:]
+        with torch.no_grad():
+            self._residual = [(self._kept(first.weight), self._kept(second.weight)) for first, second in pairs]
+            self._enlarging = [self._folded(step) for step in rest[:-1]]
+            last = rest[-1].convolution
+            spare = _OUTPUTS - 12
+            self._last = self._kept(functional.pad(blocked_7x7(last.weight.float()), (0, 0, 0, 0, 0, 0, 0, spare)))
+            self._last_bias = last.bias.float().repeat(4).to(self.device)
+
+    @property
+    def style_size(self) -> int:
+        """How many numbers a style has; none for UNIT."""
+        return 0 if self._norms is None else self.card.sizes.style
 
     def norms(self, styles: torch.Tensor) -> torch.Tensor:
         """Turns styles (K, style) into the scales and shifts of every norm, (K, blocks, 4, 1, 1, channels) float32."""
-        if styles.ndim != 2 or styles.shape[1] != self.card.sizes.style:
+        if styles.ndim != 2 or styles.shape[1] != self.style_size:
             raise BadWeatherError(
-                f"the weather {self.card.name!r} takes styles of {self.card.sizes.style} numbers; got shape {tuple(styles.shape)}"
+                f"the weather {self.card.name!r} takes styles of {self.style_size or 'no'} numbers; got shape {tuple(styles.shape)}"
             )
+        if self._norms is None:
+            plain = torch.tensor([1.0, 0.0, 1.0, 0.0], device=self.device).reshape(1, 1, 4, 1, 1, 1)
+            return plain.expand(len(styles), len(self._residual), 4, 1, 1, self.card.sizes.channels)
         with torch.inference_mode():
             rows: torch.Tensor = self._norms(styles.to(self.device, torch.float32))
         return rows.reshape(len(styles), len(self._residual), 4, 1, 1, -1)
@@ -117,8 +140,10 @@ class FoldedDecoder:
         """Does once what no style changes; content: (N, channels, height, width) as `Weather.encode` gives it."""
         with torch.inference_mode():
             codes = content.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
-            first = normalised(self._convolve(codes, self._residual[0][0]), (2, 3), None, None)
-            return Prepared(_pixels(codes), _pixels(first).contiguous())
+            missing = self.batch_size - len(codes) if self.compiled else 0
+            rows = filled(codes, missing) if missing > 0 else codes
+            first = self._step(_normed)(pixels(convolved(rows, self._residual[0][0])))
+            return Prepared(pixels(codes), first[: len(codes)])
 
     def decode(self, prepared: Prepared, norms: torch.Tensor, size: tuple[int, int] | None = None) -> torch.Tensor:
         """Returns frames, uint8 (N, height, width, 3) on the device, at the working size or resized to `size`.
@@ -144,16 +169,15 @@ class FoldedDecoder:
             missing = self.batch_size - count
             norms = norms.expand(count, *norms.shape[1:]).contiguous()
             if missing:
-                prepared = Prepared(_filled(prepared.content, missing), _filled(prepared.first, missing))
-                norms = _filled(norms, missing)
-        with _fastest_convolutions(self.device):
-            blocks = _pixels(self._blocks(prepared, norms))
+                prepared = Prepared(filled(prepared.content, missing), filled(prepared.first, missing))
+                norms = filled(norms, missing)
+        blocks = pixels(self._blocks(prepared, norms))
         if size is None or size == (2 * blocks.shape[1], 2 * blocks.shape[2]):
-            return self._step(_painted)(blocks)[:count]
+            return self._step(_painted)(blocks, self._last_bias)[:count]
         # Where nothing shrinks, a filter against aliasing is none, and torch is faster without it.
         shrinks = size[0] < 2 * blocks.shape[1] or size[1] < 2 * blocks.shape[2]
-        larger = functional.interpolate(_maps(self._step(_signed)(blocks)), size, mode="bilinear", antialias=shrinks)
-        return self._step(_levels)(_pixels(larger))[:count]
+        larger = functional.interpolate(maps_of(self._step(_signed)(blocks, self._last_bias)), size, mode="bilinear", antialias=shrinks)
+        return self._step(_levels)(pixels(larger))[:count]
 
     def _blocks(self, prepared: Prepared, norms: torch.Tensor) -> torch.Tensor:
         """Returns colours of 2x2 blocks before tanh, (N, 16, height / 2, width / 2)."""
@@ -162,38 +186,25 @@ class FoldedDecoder:
         changed = self._step(_shaded)(prepared.first, norms[:, 0, 0], norms[:, 0, 1])
         for place, (first, second) in enumerate(self._residual):
             if place:
-                changed = styled(_pixels(self._convolve(_maps(maps), first)), norms[:, place, 0], norms[:, place, 1])
-            back = _pixels(self._convolve(_maps(changed), second))
+                changed = styled(pixels(convolved(maps_of(maps), first)), norms[:, place, 0], norms[:, place, 1])
+            back = pixels(convolved(maps_of(changed), second))
             maps = joined(maps, back, norms[:, place, 2], norms[:, place, 3])
         for place, step in enumerate(self._enlarging):
             last = place == len(self._enlarging) - 1
-            convolved = _pixels(step.convolution(_maps(maps)))
-            maps = self._step(_framed if last else _doubled)(convolved, step.scale, step.shift)
-        return self._last(_maps(maps))
+            enlarged = pixels(convolved(maps_of(maps), step.weight))
+            maps = self._step(_framed if last else _doubled)(enlarged, step.bias, step.scale, step.shift)
+        return convolved(maps_of(maps), self._last, padding=0)
 
     def _step(self, function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        return _compiled(function) if self.compiled else function
-
-    def _convolve(self, maps: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return functional.conv2d(maps, weight, padding=1)
+        return compiled(function) if self.compiled else function
 
     def _kept(self, weight: torch.Tensor) -> torch.Tensor:
         return weight.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
 
     def _folded(self, step: Any) -> _Enlarged:
         convolution, norm = step.convolution.convolution, step.convolution.norm
-        small = folded_5x5(convolution.weight)
-        return _Enlarged(
-            _Convolved(self._kept(small), convolution.bias.repeat(4).to(self.device, self.dtype), 1),
-            norm.weight.flatten().to(self.device),
-            norm.bias.flatten().to(self.device),
-        )
-
-    def _blocked(self, last: Any) -> _Convolved:
-        weight, bias = last.convolution.weight, last.convolution.bias
-        spare = _OUTPUTS - 12
-        weight = functional.pad(blocked_7x7(weight), (0, 0, 0, 0, 0, 0, 0, spare))
-        return _Convolved(self._kept(weight), functional.pad(bias.repeat(4), (0, spare)).to(self.device, self.dtype), 0)
+        given = (convolution.bias.repeat(4), norm.weight.flatten(), norm.bias.flatten())
+        return _Enlarged(self._kept(folded_5x5(convolution.weight.float())), *(row.float().to(self.device) for row in given))
 
     def _halve(self, size: int, error: torch.cuda.OutOfMemoryError) -> None:
         if self.batch_size == 1 or size == 1:
@@ -233,38 +244,45 @@ def blocked_7x7(weight: torch.Tensor) -> torch.Tensor:
     return blocks.reshape(4 * colours, 4 * channels, 4, 4)
 
 
-def _pixels(maps: torch.Tensor) -> torch.Tensor:
+def pixels(maps: torch.Tensor) -> torch.Tensor:
+    """Shows maps (N, channels, height, width) as (N, height, width, channels)."""
     return maps.permute(0, 2, 3, 1)
 
 
-def _maps(pixels: torch.Tensor) -> torch.Tensor:
+def maps_of(pixels: torch.Tensor) -> torch.Tensor:
+    """Shows (N, height, width, channels) as maps (N, channels, height, width)."""
     return pixels.permute(0, 3, 1, 2)
 
 
-def _filled(rows: torch.Tensor, missing: int) -> torch.Tensor:
+def convolved(maps: torch.Tensor, weight: torch.Tensor, *, stride: int = 1, padding: int = 1) -> torch.Tensor:
+    """Convolves without a bias, on NVIDIA by the kernel that cuDNN measures to be the fastest; what it guesses can be half as fast.
+
+    It measures once for each shape and thread. Asked for by the call, not by torch's switch, which all threads of a process share.
+    """
+    if maps.is_cuda and torch.version.hip is None:
+        tf32 = torch.backends.cudnn.allow_tf32
+        return torch.cudnn_convolution(
+            maps, weight, (padding, padding), (stride, stride), (1, 1), 1, benchmark=True, deterministic=False, allow_tf32=tf32
+        )
+    return functional.conv2d(maps, weight, stride=stride, padding=padding)
+
+
+def filled(rows: torch.Tensor, missing: int) -> torch.Tensor:
+    """Repeats the last row so many times: compiled code is made for one size of a batch."""
     return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])])
 
 
-@contextmanager
-def _fastest_convolutions(device: torch.device) -> Iterator[None]:
-    """Lets cuDNN measure its kernels once for each shape and keep the fastest, on a GPU; what it guesses can be half as fast."""
-    if device.type != "cuda":
-        yield
-        return
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
-        yield
-
-
-@cache
-def _compiled(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    return torch.compile(function, dynamic=False)
-
-
-def _moments(values: torch.Tensor, axes: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+def moments(values: torch.Tensor, axes: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and inverse deviation by two sums of one pass; float32 has digits to spare for maps that convolutions without bias give."""
     mean = values.mean(axes, keepdim=True)
     variance = values.square().mean(axes, keepdim=True) - mean.square()
     return mean, torch.rsqrt(variance.clamp(min=0.0) + _EPSILON)
+
+
+def _normed(values: torch.Tensor) -> torch.Tensor:
+    wide = values.float()
+    mean, inverse = moments(wide, (1, 2))
+    return ((wide - mean) * inverse).to(values.dtype)
 
 
 def _shaded(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
@@ -273,14 +291,14 @@ def _shaded(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> t
 
 def _styled(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     wide = values.float()
-    mean, inverse = _moments(wide, (1, 2))
+    mean, inverse = moments(wide, (1, 2))
     factor = inverse * scale
     return torch.addcmul(shift - mean * factor, wide, factor).relu_().to(values.dtype)
 
 
 def _joined(short: torch.Tensor, values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     wide = values.float()
-    mean, inverse = _moments(wide, (1, 2))
+    mean, inverse = moments(wide, (1, 2))
     factor = inverse * scale
     return (short.float() + torch.addcmul(shift - mean * factor, wide, factor)).to(values.dtype)
 
@@ -295,26 +313,26 @@ def _whole_moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return mean.reshape(shape), torch.rsqrt(variance.clamp(min=0.0) + _EPSILON).reshape(shape)
 
 
-def _layered(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+def _layered(values: torch.Tensor, bias: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     """Layer norm and ReLU of pixels in 2x2 blocks, (N, height, width, 4 channels) to (N, height, width, 2, 2, channels)."""
     count, height, width = values.shape[:3]
-    wide = values.float().reshape(count, height, width, 2, 2, -1)
+    wide = (values.float() + bias).reshape(count, height, width, 2, 2, -1)
     mean, inverse = _whole_moments(wide)
     factor = inverse * scale
     return torch.addcmul(shift - mean * factor, wide, factor).relu_().to(values.dtype)
 
 
-def _doubled(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+def _doubled(values: torch.Tensor, bias: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     """Returns the normalised maps pixel by pixel, (N, 2 height, 2 width, channels)."""
     count, height, width = values.shape[:3]
-    blocks = _layered(values, scale, shift)
+    blocks = _layered(values, bias, scale, shift)
     return blocks.permute(0, 1, 3, 2, 4, 5).reshape(count, 2 * height, 2 * width, -1).contiguous()
 
 
-def _framed(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+def _framed(values: torch.Tensor, bias: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     """Returns the normalised maps with a mirrored border of 3 pixels, in 2x2 blocks: (N, height + 3, width + 3, 4 channels)."""
     count, height, width = values.shape[:3]
-    whole = _layered(values, scale, shift).permute(0, 1, 3, 2, 4, 5).reshape(count, 2 * height, 2 * width, -1)
+    whole = _layered(values, bias, scale, shift).permute(0, 1, 3, 2, 4, 5).reshape(count, 2 * height, 2 * width, -1)
     rows, columns = _mirrored(2 * height, values.device), _mirrored(2 * width, values.device)
     framed = whole[:, rows][:, :, columns]
     blocks = framed.reshape(count, height + _PADDING, 2, width + _PADDING, 2, -1).permute(0, 1, 3, 2, 4, 5)
@@ -326,10 +344,10 @@ def _mirrored(size: int, device: torch.device) -> torch.Tensor:
     return (size - 1) - ((size - 1) - places).abs()
 
 
-def _signed(values: torch.Tensor) -> torch.Tensor:
+def _signed(values: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Returns pictures within -1..1, (N, height, width, 3) float32, of colours in 2x2 blocks."""
     count, height, width = values.shape[:3]
-    colours = torch.tanh(values[..., :12].float()).reshape(count, height, width, 2, 2, 3)
+    colours = torch.tanh(values[..., :12].float() + bias).reshape(count, height, width, 2, 2, 3)
     # the network's own type in between, as the plain decoder rounds there too
     return colours.to(values.dtype).float().permute(0, 1, 3, 2, 4, 5).reshape(count, 2 * height, 2 * width, 3).contiguous()
 
@@ -338,5 +356,5 @@ def _levels(signed: torch.Tensor) -> torch.Tensor:
     return ((signed + 1.0) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8).contiguous()
 
 
-def _painted(values: torch.Tensor) -> torch.Tensor:
-    return _levels(_signed(values))
+def _painted(values: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return _levels(_signed(values, bias))

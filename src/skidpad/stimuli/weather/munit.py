@@ -87,11 +87,18 @@ class MunitDomain(nn.Module):
 
 
 class Munit(nn.Module):
-    """Both weathers, and the losses between them."""
+    """Both weathers, and the losses between them.
 
-    def __init__(self, sizes: Sizes) -> None:
+    real_styles: the share of the pictures made while it learns that borrow the style of a real picture instead of drawing one from N(0, 1).
+
+    Deviates: MUNIT draws all of them. The styles of real pictures then lie where the decoder was never asked, and a weather under their
+    mean may lose the road that it keeps under drawn ones.
+    """
+
+    def __init__(self, sizes: Sizes, real_styles: float = 0.0) -> None:
         super().__init__()
         self.sizes = sizes
+        self._real_styles = real_styles
         self.source = MunitDomain(sizes)
         self.target = MunitDomain(sizes)
 
@@ -110,19 +117,24 @@ class Munit(nn.Module):
         a, b = self.source, self.target
         content_a, content_b = a.content(source), b.content(target)
         style_a, style_b = a.style(source), b.style(target)
+        drawn_a, drawn_b = self._drawn(style_a, noise[0]), self._drawn(style_b, noise[1])
         # Reconstruction and translation through a decoder are one pass of twice the batch.
-        again_a, made_a = a.decoder(torch.cat([content_a, content_b]), torch.cat([style_a, noise[0]])).chunk(2)
-        again_b, made_b = b.decoder(torch.cat([content_b, content_a]), torch.cat([style_b, noise[1]])).chunk(2)
+        again_a, made_a = a.decoder(torch.cat([content_a, content_b]), torch.cat([style_a, drawn_a])).chunk(2)
+        again_b, made_b = b.decoder(torch.cat([content_b, content_a]), torch.cat([style_b, drawn_b])).chunk(2)
         content_b_again, content_a_again = a.content(made_a), b.content(made_b)
         losses = {
             "image": _distance(again_a, source) + _distance(again_b, target),
             "content": _distance(content_a_again, content_a) + _distance(content_b_again, content_b),
-            "style": _distance(a.style(made_a), noise[0]) + _distance(b.style(made_b), noise[1]),
+            "style": _distance(a.style(made_a), drawn_a) + _distance(b.style(made_b), drawn_b),
         }
         if weights.cycle:
             round_a, round_b = a.decoder(content_a_again, style_a), b.decoder(content_b_again, style_b)
             losses["cycle"] = _distance(round_a, source) + _distance(round_b, target)
         return made_a, made_b, losses
+
+    def _drawn(self, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        borrowed = round(self._real_styles * len(real))
+        return torch.cat([real[:borrowed].detach(), noise[borrowed:]]) if borrowed else noise
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

@@ -30,7 +30,7 @@ def sample_steps(steps: int) -> frozenset[int]:
 
 def fresh_model(settings: WeatherSettings) -> Munit | Unit:
     """Builds the generators of both weathers."""
-    return Munit(settings.sizes) if settings.method is Method.MUNIT else Unit(settings.sizes)
+    return Munit(settings.sizes, settings.real_styles) if settings.method is Method.MUNIT else Unit(settings.sizes)
 
 
 @dataclass(frozen=True, slots=True)

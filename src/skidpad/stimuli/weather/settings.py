@@ -77,7 +77,7 @@ class WeatherSettings:
     size_px: the shorter side of pictures while learning and translating. crop_px: the square that is cut from them at random.
     The learning rate is constant for the first half of the steps and then falls linearly to zero. ema: how slowly the kept
     weights follow the trained ones. alike: the share of the weather's pictures that is left out because their road lies elsewhere than the
-    drive's.
+    drive's. real_styles: the share of made pictures in a real picture's style, see `Munit`.
     """
 
     method: Method = Method.MUNIT
@@ -90,6 +90,7 @@ class WeatherSettings:
     learning_rate: Positive = 1e-4
     ema: Annotated[float, Within(least=0, below=1)] = 0.999
     alike: Annotated[float, Within(least=0, most=1)] = 0.0
+    real_styles: Annotated[float, Within(least=0, most=1)] = 0.0
     seed: Natural = 0
     device: str = "cpu"
 
@@ -105,7 +106,7 @@ class WeatherSettings:
 
 
 PRESETS = {
-    "road": WeatherSettings(weights=LossWeights(contrast=1.0, road=4.0), crop_px=192, alike=0.3),
+    "road": WeatherSettings(weights=LossWeights(contrast=1.0, road=10.0), crop_px=192, alike=0.3, real_styles=0.5),
     "paper": WeatherSettings(),
     "small": WeatherSettings(
         sizes=Sizes(filters=12, blocks=2, hidden=64, scales=2),
@@ -116,6 +117,7 @@ PRESETS = {
         batch_size=4,
         learning_rate=4e-4,
         alike=0.3,
+        real_styles=0.5,
     ),
 }
 """`road`: MUNIT's and UNIT's sizes, and losses that keep the road where it is. `paper`: without them. `small`: for CPUs."""

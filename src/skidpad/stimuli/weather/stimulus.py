@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -16,18 +16,23 @@ from skidpad.core.errors import UnknownNameError
 from skidpad.core.images import FloatArray, Frames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Space, Whole
+from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.stimuli.weather.files import load_weather, weather_file
 from skidpad.stimuli.weather.pretrained import pretrained_names, weather_path
 from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.translation import STYLE_LIMIT, Weather, WeatherStimulus
 
 F = TypeVar("F", bound=Frames)
+T = TypeVar("T")
 
 _SMALL_PX = 128
 """On a CPU, larger pictures are translated as fast one by one, and one picture to show is one picture to make."""
 
-_COMPILED = Lock()
-"""On a GPU parts of the networks are compiled when they first meet a shape, and torch's compiler minds other threads."""
+
+@cache
+def _one_thread() -> ThreadPoolExecutor:
+    """The thread that begins work on a GPU: torch's compiler minds other threads, and cuDNN measures its kernels anew in each."""
+    return ThreadPoolExecutor(1, "skidpad-weather")
 
 
 class WeatherLooks:
@@ -42,8 +47,11 @@ class WeatherLooks:
         by_one = weather.device.type == "cpu" and weather.card.size_px > _SMALL_PX
         self.group_frames = 1 if by_one else weather.batch_size
         self._stimulus = WeatherStimulus(weather)
-        self._alone: AbstractContextManager[object] = _COMPILED if weather.device.type == "cuda" else nullcontext()
         self.space = Space(self._stimulus.space.parameters, tuple(styles))
+
+    def _alone(self, work: Callable[..., T], *given: object) -> T:
+        """Does a part of the work, for a GPU in the one thread that begins all of it."""
+        return work(*given) if self.weather.device.type == "cpu" else _one_thread().submit(work, *given).result()
 
     @property
     def is_halved(self) -> bool:
@@ -54,32 +62,26 @@ class WeatherLooks:
         """Returns the frames in the weather, of the same shape and kind."""
         return self.decoded(self._groups(frames), frames, params) if len(frames) else frames
 
-    def encoded(self, frames: Frames) -> list[torch.Tensor]:
-        """Returns the content codes of frames group by group, for `decoded` under one style after the other."""
+    def encoded(self, frames: Frames) -> list[Prepared]:
+        """Returns the codes of frames group by group, for `decoded` under one style after the other."""
         return list(self._groups(frames))
 
-    def decoded(self, contents: Iterable[torch.Tensor], frames: F, params: Params) -> F:
+    def decoded(self, contents: Iterable[Prepared], frames: F, params: Params) -> F:
         """Returns the frames that gave the contents in the weather, of the same shape and kind."""
         style = self._stimulus.style(params)
         if style is not None:
-            style = style.to(self.weather.device, self.weather.dtype)  # which waits for a GPU, and so before others are kept waiting
+            style = style.to(self.weather.device)  # which waits for a GPU, and so before others are kept waiting
         size = (int(frames.shape[1]), int(frames.shape[2]))
-        parts: list[torch.Tensor] = []
-        for content in contents:
-            with self._alone:
-                parts.append(self.weather.decode(content, style, size))
-        pictures = torch.cat(parts)[: len(frames)]
+        pictures = torch.cat([self._alone(self.weather.decode, content, style, size) for content in contents])[: len(frames)]
         return pictures.to(frames.device) if isinstance(frames, torch.Tensor) else pictures.cpu().numpy()  # type: ignore[return-value] # the kind that came in
 
-    def _groups(self, frames: Frames) -> Iterator[torch.Tensor]:
+    def _groups(self, frames: Frames) -> Iterator[Prepared]:
         places = np.minimum(np.arange(-(-len(frames) // self.group_frames) * self.group_frames), len(frames) - 1)
         filled = frames
         if len(places) > len(frames):
             filled = frames[torch.from_numpy(places).to(frames.device)] if isinstance(frames, torch.Tensor) else frames[places]
         for start in range(0, len(places), self.group_frames):
-            with self._alone:
-                content = self.weather.encode(filled[start : start + self.group_frames])
-            yield content
+            yield self._alone(self.weather.prepare, filled[start : start + self.group_frames])
 
 
 class LearnedWeather:

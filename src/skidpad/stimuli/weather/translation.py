@@ -12,9 +12,11 @@ from torch.nn import functional
 
 from skidpad.core.images import Frames
 from skidpad.core.stimuli import Params, Real, Space
+from skidpad.stimuli.weather.decoding import FoldedDecoder, Prepared, batch_frames, working_type
+from skidpad.stimuli.weather.encoding import LeanEncoder
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard, load_weather
 from skidpad.stimuli.weather.munit import Munit
-from skidpad.stimuli.weather.scenes import as_frames, as_signed, working_size
+from skidpad.stimuli.weather.scenes import as_signed, working_size
 from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.unit import Unit
 
@@ -27,7 +29,23 @@ F = TypeVar("F", bound=Frames)
 STYLE_LIMIT = 4.0
 """Styles are drawn from N(0, 1): one in 16,000 numbers lies beyond."""
 
-_DEFAULT_BATCH = {"cpu": 4, "cuda": 64}
+TOLERANCE_RAD = {"cpu": 2e-3, "cuda": 5e-2}
+"""How far an answer may move when its frame is translated again: alone it is rounded otherwise than in a batch, by a level of 255 here
+and there; in bfloat16, on a GPU, by a few."""
+
+REDRAWN = {"cuda": "translated by kernels that this process measured anew"}
+"""Why the same machine may draw another picture: which kernels are the fastest is measured, and others round otherwise."""
+
+_CPU_BATCH = 4
+
+
+def model_of(card: WeatherCard, weights: Mapping[str, torch.Tensor]) -> Munit | Unit:
+    """Returns the networks of a weather as they were learned, on the CPU in float32."""
+    model = Munit(card.sizes) if card.method is Method.MUNIT else Unit(card.sizes)
+    missing = model.load_state_dict(dict(weights), strict=False)
+    if missing.unexpected_keys:
+        raise BadWeatherError(f"the weather {card.name!r} holds unknown weights {missing.unexpected_keys[:3]}; learn it again")
+    return model.eval().requires_grad_(requires_grad=False)
 
 
 class Weather:
@@ -46,16 +64,13 @@ class Weather:
     ) -> None:
         self.card = card
         self.device = torch.device(device)
-        self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
-        self.batch_size = _DEFAULT_BATCH.get(self.device.type, 4)
+        self.dtype = working_type(self.device)
+        self.batch_size = _CPU_BATCH if self.device.type == "cpu" else batch_frames(card, self.device)
         self._on_halved = on_halved
-        model = Munit(card.sizes) if card.method is Method.MUNIT else Unit(card.sizes)
-        missing = model.load_state_dict(dict(weights), strict=False)
-        if missing.unexpected_keys:
-            raise BadWeatherError(f"the weather {card.name!r} holds unknown weights {missing.unexpected_keys[:3]}; learn it again")
-        self._model = model.to(self.device, self.dtype).eval().requires_grad_(requires_grad=False)
-        if self.device.type == "cuda":
-            self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch leaves this form out
+        model = model_of(card, weights)
+        self.encoder = LeanEncoder(card.sizes, model, device)
+        self.decoder = FoldedDecoder(card, model, device, self._halved)
+        self._style_encoder = model.target.style.to(self.device, self.dtype) if isinstance(model, Munit) else None
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> Weather:
@@ -65,16 +80,22 @@ class Weather:
     @property
     def style_size(self) -> int:
         """How many numbers a style has; none for UNIT."""
-        return self.card.sizes.style if self.card.method is Method.MUNIT else 0
+        return self.decoder.style_size
 
     def encode(self, frames: Frames) -> torch.Tensor:
         """Returns the content codes of frames, (N, channels, h, w) on the device: what decoding under any style starts from."""
         return self._batched(len(frames), lambda part: self._encoded(frames[part]))
 
-    def decode(self, content: torch.Tensor, style: torch.Tensor | None = None, size: tuple[int, int] | None = None) -> torch.Tensor:
+    def prepare(self, frames: Frames) -> Prepared:
+        """Encodes frames and does what no style changes, for `decode` under one style after the other."""
+        return self.decoder.prepare(self.encode(frames))
+
+    def decode(
+        self, content: torch.Tensor | Prepared, style: torch.Tensor | None = None, size: tuple[int, int] | None = None
+    ) -> torch.Tensor:
         """Returns frames, uint8 (N, height, width, 3) on the device; style: (style_size,). size: the working size unless given."""
         row = self._row(style)
-        return self._batched(len(content), lambda part: self._pictures(content[part].to(self.device), row, size))
+        return self.decoder.decode(content if isinstance(content, Prepared) else self.decoder.prepare(content), row, size)
 
     def translate(self, frames: F, style: torch.Tensor | None = None) -> F:
         """Returns the frames in this weather, of the same shape and kind."""
@@ -82,17 +103,17 @@ class Weather:
         size = (int(frames.shape[1]), int(frames.shape[2]))
 
         def change(part: slice) -> torch.Tensor:
-            return self._pictures(self._encoded(frames[part]), row, size)
+            return self.decoder.decode(self.decoder.prepare(self._encoded(frames[part])), row, size)
 
         changed = self._batched(len(frames), change) if len(frames) else torch.zeros((0, *size, 3), dtype=torch.uint8)
         return changed.to(frames.device) if isinstance(frames, torch.Tensor) else changed.cpu().numpy()  # type: ignore[return-value] # the kind that came in
 
     def styles_of(self, frames: Frames) -> torch.Tensor:
         """Returns the styles that pictures of this weather have, (N, style_size) float32."""
-        if not isinstance(self._model, Munit):
+        encoder = self._style_encoder
+        if encoder is None:
             raise BadWeatherError(f"the weather {self.card.name!r} was learned by UNIT, which knows no styles; use one learned by MUNIT")
-        model = self._model
-        return self._batched(len(frames), lambda part: model.target.style(self._signed(frames[part])).float())
+        return self._batched(len(frames), lambda part: encoder(self._signed(frames[part])).float())
 
     def _signed(self, frames: Frames) -> torch.Tensor:
         pictures = frames if isinstance(frames, torch.Tensor) else torch.from_numpy(frames.copy())
@@ -103,27 +124,19 @@ class Weather:
         return signed.to(self.dtype)
 
     def _encoded(self, frames: Frames) -> torch.Tensor:
-        signed = self._signed(frames)
-        model = self._model
-        return model.source.content(signed) if isinstance(model, Munit) else model.encoded(signed)
+        return self.encoder.encode(self._signed(frames), self.batch_size)
 
-    def _decoded(self, content: torch.Tensor, row: torch.Tensor | None) -> torch.Tensor:
-        model = self._model
-        if isinstance(model, Munit):
-            return model.target.decoder(content, row)  # type: ignore[no-any-return] # modules are untyped
-        return model.decoded(content)
-
-    def _pictures(self, content: torch.Tensor, row: torch.Tensor | None, size: tuple[int, int] | None) -> torch.Tensor:
-        pictures = self._decoded(content, row)
-        if size is not None and tuple(pictures.shape[2:]) != size:
-            pictures = functional.interpolate(pictures.float(), size, mode="bilinear", antialias=True)
-        return as_frames(pictures)
-
-    def _row(self, style: torch.Tensor | None) -> torch.Tensor | None:
+    def _row(self, style: torch.Tensor | None) -> torch.Tensor:
+        """Returns the norms of a style."""
         if (style is None) != (self.style_size == 0) or (style is not None and tuple(style.shape) != (self.style_size,)):
             got = "none" if style is None else f"{tuple(style.shape)}"
             raise BadWeatherError(f"the weather {self.card.name!r} takes a style of {self.style_size or 'no'} numbers; got {got}")
-        return None if style is None else style.to(self.device, self.dtype)[None]
+        return self.decoder.norms(torch.zeros((1, 0)) if style is None else style[None])
+
+    def _halved(self, size: int) -> None:
+        self.batch_size = min(size, self.batch_size)
+        if self._on_halved is not None:
+            self._on_halved(self.batch_size)
 
     def _batched(self, count: int, work: Callable[[slice], torch.Tensor]) -> torch.Tensor:
         parts: list[torch.Tensor] = []
@@ -138,10 +151,8 @@ class Weather:
                     raise BadWeatherError(
                         f"one frame does not fit into the memory of {self.device}; use the CPU or a smaller weather"
                     ) from error
-                self.batch_size = ceil((part.stop - part.start) / 2)
                 torch.cuda.empty_cache()
-                if self._on_halved is not None:
-                    self._on_halved(self.batch_size)
+                self._halved(ceil((part.stop - part.start) / 2))
                 continue
             start = part.stop
         return torch.cat(parts) if len(parts) > 1 else parts[0]

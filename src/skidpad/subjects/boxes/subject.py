@@ -108,7 +108,7 @@ class BoxSubject:
     def _try_out(self) -> None:
         """Asks about noise, so that a box that cannot be tested is refused before any work."""
         spec = self.description.input
-        noise = np.random.default_rng(0).integers(0, 256, (self.lead + 2, spec.height_px, spec.width_px, 3), np.uint8)
+        noise = np.random.default_rng(0).integers(0, 256, (self.lead + 2, spec.height_px, spec.width_px * spec.views, 3), np.uint8)
         windows = sliding(2, self.lead)
         inputs = self._sent(self._assembler.codes(self._assembler.shrink(noise), windows), windows)
         both, first = self._box.try_out(inputs), self._box.try_out(inputs[:1])

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.core.images import FloatArray
+from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.subjects.description import Description, HistoryKind, InputSpec
@@ -35,7 +35,8 @@ _VALIDATION_WINDOWS = 64
 class EpochRow:
     """One row of the training curve; errors are mean squares in radians squared (NaN: no validation).
 
-    stage: what was trained, where a network is trained in stages.
+    stage: what was trained, where a network is trained in stages. score: what decides which epoch is best; the validation's error
+    unless the lesson says otherwise.
     """
 
     epoch: int
@@ -43,11 +44,12 @@ class EpochRow:
     training_mse_rad2: float
     validation_mse_rad2: float
     stage: str = ""
+    score: float = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class FitReport:
-    """The curve, and the epoch whose weights the network has now."""
+    """The curve, and the epoch whose weights the network has now; 0 where those that it began with are the best."""
 
     curve: tuple[EpochRow, ...]
     best_epoch: int
@@ -56,6 +58,54 @@ class FitReport:
     def best(self) -> EpochRow:
         """The row of the best epoch."""
         return self.curve[self.best_epoch - 1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asking:
+    """What a lesson can ask about examples, by their places (n,) and which of them are mirrored (n,)."""
+
+    module: nn.Module
+    description: Description
+    examples: Examples
+    labels_rad: torch.Tensor
+
+    def answers(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        """Returns the network's steering, (n,) radians."""
+        answer = steering_answer(self.description, self.examples(self.module, chosen, mirrored), len(chosen))
+        return answer * self.description.steering.per_answer
+
+    def labels(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        """Returns the right steering, (n,) radians."""
+        return torch.where(mirrored, -self.labels_rad[chosen], self.labels_rad[chosen])
+
+    def inputs(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        """Returns what the network is shown, for a network that takes its input whole."""
+        return torch.as_tensor(self.examples(nn.Identity(), chosen, mirrored))
+
+
+class Lesson:
+    """What an epoch takes, what is asked of the answers, and which weights are best.
+
+    This one takes every example once, asks for the labels by the squared error, and keeps the lowest error on the validation. key: tells
+    lessons apart in a checkpoint. averaging: how much of the mean of the weights over steps is kept at each (0: there is no mean); the
+    mean is validated and kept. keeps_start: whether the weights that training began with may be the best.
+    """
+
+    key: str = ""
+    averaging: float = 0.0
+    keeps_start: bool = False
+
+    def order(self, rng: np.random.Generator, count: int) -> IntArray:
+        """Returns the places of an epoch's examples, in their order."""
+        return rng.permutation(count)
+
+    def loss(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        """Returns what a step makes smaller."""
+        return nn.functional.mse_loss(asking.answers(chosen, mirrored), asking.labels(chosen, mirrored))
+
+    def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - for other lessons
+        """Returns how bad the answers to the validation are. first_rad: those of the weights that a stage began with, if it keeps them."""
+        return float(np.mean((answers_rad - labels_rad) ** 2))
 
 
 Stage = tuple[str, Callable[[Labelled, bool], Examples]]
@@ -78,15 +128,26 @@ class Fitting:
     """What changes from epoch to epoch."""
 
     def __init__(
-        self, module: nn.Module, description: Description, data: Labelled, validation: Labelled | None, settings: TrainingSettings
+        self,
+        module: nn.Module,
+        description: Description,
+        data: Labelled,
+        validation: Labelled | None,
+        settings: TrainingSettings,
+        lesson: Lesson,
     ) -> None:
         self.device = next(module.parameters()).device
         self.module = module
         self.curve: list[EpochRow] = []
         self.best_epoch = 0
         self.best_state: Mapping[str, torch.Tensor] = {}
+        self._best_score = float("inf")
+        self._first = np.zeros(0)
         self._description = description
         self._settings = settings
+        self._lesson = lesson
+        self._steps = 0
+        self._mean: dict[str, torch.Tensor] = {}
         self._stages = _stages(module, description.input, self.device)
         self._data, self._validation = data, validation
         self._stage = 0
@@ -98,7 +159,7 @@ class Fitting:
     def next_stage(self) -> bool:
         """Goes on to the next stage where one is done; tells whether there is anything left to do."""
         done = len(self.curve) - self._before
-        waited = len(self.curve) - self.best_epoch if self.best_epoch else 0
+        waited = len(self.curve) - max(self.best_epoch, self._before)
         if done < self._settings.epochs and waited < self._settings.patience:
             return True
         if self._stage == len(self._stages) - 1:
@@ -106,6 +167,7 @@ class Fitting:
         self.module.load_state_dict(self.best_state)
         self._stage, self._before, self.best_epoch = self._stage + 1, len(self.curve), 0
         self._examples, self._optimizer = None, self._fresh_optimizer()
+        self._steps, self._mean, self._best_score = 0, {}, float("inf")
         return True
 
     def epoch(self, progress: Progress) -> None:
@@ -115,11 +177,13 @@ class Fitting:
         examples, validation = self._open()
         rng = child_rng(settings.seed, "training", number)
         torch.manual_seed(child_seed(settings.seed, "dropout", number))
-        order = torch.from_numpy(rng.permutation(len(self._labels))).to(self.device)
-        mirrored = torch.from_numpy(rng.random(len(order)) < (0.5 if settings.mirror else 0.0)).to(self.device)
+        order = torch.from_numpy(self._lesson.order(rng, len(self._labels))).to(self.device)
+        mirrored = torch.from_numpy(rng.random(len(self._labels)) < (0.5 if settings.mirror else 0.0)).to(self.device)
         rate = settings.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + cos(pi * (own - 1) / settings.epochs)))
         for group in self._optimizer.param_groups:
             group["lr"] = rate
+        if own == 1 and self._lesson.keeps_start and validation is not None:
+            self._keep_start(validation)
         self.module.train()
         batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
         loss_sum = torch.zeros((), device=self.device, dtype=torch.float64)
@@ -128,14 +192,36 @@ class Fitting:
             loss_sum += self._step(examples, chosen, mirrored[chosen]) * len(chosen)
             progress((self._stage * settings.epochs + own - 1) * len(batches) + position, total, self._note(own))
         training = float(loss_sum) / len(order)
-        validated = float("nan") if self._validation is None or validation is None else self._error(validation, self._validation.labels_rad)
         if not isfinite(training):
             raise BadSubjectError(f"training diverged in epoch {number} with learning_rate {settings.learning_rate}; use a tenth of it")
-        better = self.best_epoch == 0 or validation is None or validated < self.curve[self.best_epoch - 1].validation_mse_rad2
-        self.curve.append(EpochRow(number, rate, training, validated, self._stages[self._stage][0]))
-        if better:
-            self.best_epoch = number
-            self.best_state = {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+        kept = {name: tensor.clone() for name, tensor in self._mean.items()} or self._state()
+        validated, score = self._validated(validation, kept)
+        first = self.best_epoch == 0 and not self._lesson.keeps_start
+        self.curve.append(EpochRow(number, rate, training, validated, self._stages[self._stage][0], score))
+        if first or validation is None or score < self._best_score:
+            self.best_epoch, self.best_state, self._best_score = number, kept, score
+
+    def _keep_start(self, validation: Examples) -> None:
+        """Makes the weights that a stage begins with its best so far."""
+        self.best_state = self._state()
+        self._first = self._answers(validation, 0 if self._validation is None else len(self._validation))
+        self._best_score = self._validated(validation, self.best_state)[1]
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+
+    def _validated(self, validation: Examples | None, state: Mapping[str, torch.Tensor]) -> tuple[float, float]:
+        """Returns the error of some weights on the validation, and their score; the network's own weights stay as they are."""
+        if self._validation is None or validation is None:
+            return float("nan"), float("nan")
+        own = self._state() if self._mean else None
+        if own is not None:
+            self.module.load_state_dict(state)
+        labels_rad = self._validation.labels_rad
+        answers = self._answers(validation, len(labels_rad))
+        if own is not None:
+            self.module.load_state_dict(own)
+        return float(np.mean((answers - labels_rad) ** 2)), self._lesson.score(answers, labels_rad, self._first)
 
     def _open(self) -> tuple[Examples, Examples | None]:
         if self._examples is None:
@@ -149,25 +235,27 @@ class Fitting:
         return torch.optim.Adam(self.module.parameters(), lr=self._settings.learning_rate, weight_decay=self._settings.weight_decay)
 
     def _step(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        labels = torch.where(mirrored, -self._labels[chosen], self._labels[chosen])
         self._optimizer.zero_grad(set_to_none=True)
-        loss = nn.functional.mse_loss(self._answer(examples, chosen, mirrored), labels)
+        loss = self._lesson.loss(Asking(self.module, self._description, examples, self._labels), chosen, mirrored)
         torch.autograd.backward(loss)
         self._optimizer.step()
+        if self._lesson.averaging:
+            self._average()
         return loss.detach()
 
-    def _answer(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        answer = steering_answer(self._description, examples(self.module, chosen, mirrored), len(chosen))
-        return answer * self._description.steering.per_answer
+    def _average(self) -> None:
+        self._steps += 1
+        kept = min(self._lesson.averaging, self._steps / (self._steps + 10.0))  # the first steps are not held up by where they began
+        for name, tensor in self.module.state_dict().items():
+            if not self._mean or name not in self._mean or not tensor.is_floating_point():
+                self._mean[name] = tensor.detach().clone()
+            else:
+                self._mean[name].lerp_(tensor.detach(), 1.0 - kept)
 
-    def _error(self, validation: Examples, labels_rad: FloatArray) -> float:
+    def _answers(self, examples: Examples, count: int) -> FloatArray:
         self.module.eval()
-        single = self._description.input.history.kind is HistoryKind.SINGLE
-        size = _VALIDATION_BATCH if single else _VALIDATION_WINDOWS
-        places = torch.split(torch.arange(len(labels_rad), device=self.device), size)
-        with torch.inference_mode():
-            answers = torch.cat([self._answer(validation, part, torch.zeros_like(part, dtype=torch.bool)) for part in places])
-        return float(np.mean((answers.double().cpu().numpy() - labels_rad) ** 2))
+        asking = Asking(self.module, self._description, examples, self._labels)
+        return answers_of(asking, count, self.device)
 
     def _note(self, own: int) -> str:
         name = self._stages[self._stage][0]
@@ -185,6 +273,10 @@ class Fitting:
             "curve": json.dumps([asdict(row) for row in self.curve]),
             "best_epoch": self.best_epoch,
             "best": dict(self.best_state),
+            "best_score": self._best_score,
+            "steps": self._steps,
+            "mean": self._mean,
+            "first": torch.from_numpy(self._first),
             "module": self.module.state_dict(),
             "optimizer": self._optimizer.state_dict(),
         }
@@ -203,7 +295,8 @@ class Fitting:
             self._optimizer.load_state_dict(state["optimizer"])
             self._stage, self._before = state["stage"], state["before"]
             self.curve = [EpochRow(**row) for row in json.loads(state["curve"])]
-            self.best_epoch, self.best_state = state["best_epoch"], state["best"]
+            self.best_epoch, self.best_state, self._best_score = state["best_epoch"], state["best"], state["best_score"]
+            self._steps, self._mean, self._first = state["steps"], state["mean"], state["first"].cpu().numpy()
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError) as error:
             raise BadSubjectError(f"{path} is no whole checkpoint ({error}); remove it to start anew") from error
 
@@ -252,8 +345,9 @@ def fit(
     *,
     progress: Progress = silent,
     checkpoint: Path | None = None,
+    lesson: Lesson | None = None,
 ) -> FitReport:
-    """Trains `module` in place with Adam on the squared error in radians, and leaves the best epoch's weights in it.
+    """Trains `module` in place with Adam, by default on the squared error in radians, and leaves the best epoch's weights in it.
 
     Best is the lowest validation error, or the last epoch without a validation. `checkpoint` is written after every epoch and
     continued from where it fits the same data, settings and network; the result is that of a run never stopped.
@@ -271,8 +365,9 @@ def fit(
     _check_windows(description, data, validation)
     device = usable_device(settings.device)
     held_out = validation if validation is not None and len(validation) else None
-    run = Fitting(module.to(device), description, data, held_out, settings)
-    key = _key(description, data, validation, settings) if checkpoint else ""
+    lesson = lesson or Lesson()
+    run = Fitting(module.to(device), description, data, held_out, settings, lesson)
+    key = _key(description, data, validation, settings, lesson) if checkpoint else ""
     if checkpoint is not None and checkpoint.is_file():
         run.restore(checkpoint, key)
     devices = [device] if device.type == "cuda" else []
@@ -306,8 +401,8 @@ def _check_windows(description: Description, data: Labelled, validation: Labelle
             )
 
 
-def _key(description: Description, data: Labelled, validation: Labelled | None, settings: TrainingSettings) -> str:
-    digest = sha256(repr((replace(description, name="", file=""), replace(settings, device=""))).encode())
+def _key(description: Description, data: Labelled, validation: Labelled | None, settings: TrainingSettings, lesson: Lesson) -> str:
+    digest = sha256(repr((replace(description, name="", file=""), replace(settings, device=""), lesson.key)).encode())
     for part in (data, validation):
         if part is not None:
             digest.update(np.ascontiguousarray(part.labels_rad).data)
@@ -315,6 +410,25 @@ def _key(description: Description, data: Labelled, validation: Labelled | None, 
             if part.windows is not None:
                 digest.update(np.ascontiguousarray(part.windows).data)
     return digest.hexdigest()
+
+
+def answers_of(asking: Asking, count: int, device: torch.device) -> FloatArray:
+    """Returns the network's steering on the first `count` examples, (count,) radians; the network is in evaluation mode already."""
+    single = asking.description.input.history.kind is HistoryKind.SINGLE
+    places = torch.split(torch.arange(count, device=device), _VALIDATION_BATCH if single else _VALIDATION_WINDOWS)
+    with torch.inference_mode():
+        found = [asking.answers(part, torch.zeros_like(part, dtype=torch.bool)).double().cpu() for part in places if len(part)]
+    return torch.cat(found).numpy() if found else np.zeros(0)
+
+
+def answers_rad(module: nn.Module, description: Description, data: Labelled, device: str = "cpu") -> FloatArray:
+    """Returns a network's steering, (N,) radians, on pictures that have its size already, windows and all."""
+    on = usable_device(device)
+    module.to(on).eval()
+    _, make = _stages(module, description.input, on)[-1]
+    with torch.inference_mode():
+        examples = make(data, False)  # noqa: FBT003 - the flag has a name where it is used
+    return answers_of(Asking(module, description, examples, torch.zeros(0, device=on)), len(data), on)
 
 
 def copied(module: nn.Module) -> nn.Module:

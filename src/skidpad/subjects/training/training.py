@@ -20,10 +20,11 @@ from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.drives.drive import Drive
-from skidpad.subjects.description import Description, Format, InputSpec
+from skidpad.subjects.description import Cameras, Description, Format, InputSpec
 from skidpad.subjects.description_toml import description_hash, discard, write_atomically, write_description
 from skidpad.subjects.training.data import Collected, Labelled, collect
 from skidpad.subjects.training.fitting import FitReport, TrainingSettings, fit
+from skidpad.subjects.windows import check_cameras
 from skidpad.subjects.zoo import ARCHITECTURES
 
 _SUFFIXES = (".safetensors", ".toml", ".training.json")
@@ -93,20 +94,24 @@ def train(
 ) -> TrainingReport:
     """Trains a network of the zoo and writes OUT.safetensors, OUT.toml and OUT.training.json.
 
-    The last `validation_fraction` of the drive by time is held out. `spec` replaces the architecture's usual input, `extra`
-    adds labelled pictures to the training part, `initial` starts from given weights. A checkpoint stands beside OUT until
-    training ends; with `resume` it is continued, without it is started over.
+    The last `validation_fraction` of the drive by time is held out. `spec` replaces the architecture's usual input, which for a drive of
+    several cameras has the channels of them all; `extra` adds labelled pictures to the training part, `initial` starts from given
+    weights. A checkpoint stands beside OUT until training ends; with `resume` it is continued, without it is started over.
     """
     settings = settings or TrainingSettings()
     zoo = ARCHITECTURES.get(architecture)
     out = Path(out)
+    if drive.cameras:
+        spec = spec or replace(zoo.input, cameras=Cameras(drive.cameras))
+        # a mirrored left camera is a right one, and names do not tell which is which
+        settings = replace(settings, mirror=False)
     description = zoo.describe(beside(out, "").name, beside(out, ".safetensors").name, spec)
     checkpoint = beside(out, ".checkpoint.pt")
     if not resume:
         discard(checkpoint)
     training, validation = _collected(drive, description, settings, progress)
     height_px, width_px, _ = drive.frame_shape
-    description = replace(description, input=replace(description.input, frame_aspect=round(width_px / height_px, 4)))
+    description = replace(description, input=replace(description.input, frame_aspect=round(width_px / drive.views / height_px, 4)))
     data = training.data if extra is None else training.data.joined(extra)
     module = _fresh(description, settings.seed, initial)
     held_out = validation.data if validation is not None else None
@@ -132,6 +137,7 @@ def train(
 def _collected(
     drive: Drive, description: Description, settings: TrainingSettings, progress: Progress
 ) -> tuple[Collected, Collected | None]:
+    check_cameras(description.input, drive.cameras, f"drive {drive.name!r}")
     first, last = drive.split(1.0 - settings.validation_fraction)
     if len(first) == 0 or (settings.validation_fraction > 0.0 and len(last) == 0):
         raise BadDriveError(f"drive {drive.name!r} has {len(drive)} frames, too few for training and validation; give a longer one")

@@ -38,7 +38,7 @@ class Architecture:
         if spec.history.kind is not kind:
             raise BadSubjectError(f"{self.name!r} takes a history of kind {kind.value!r}; got {spec.history.kind.value!r}")
         check_history(spec)
-        shape = (input_channels(spec), spec.height_px, spec.width_px)
+        shape = (input_channels(spec), spec.height_px, spec.columns_px)
         try:
             return self.builder(*shape, spec.history.frames) if kind is HistoryKind.RECURRENT else self.builder(*shape)
         except RuntimeError as error:

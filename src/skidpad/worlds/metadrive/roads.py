@@ -10,7 +10,7 @@ from math import degrees, isfinite, radians
 
 from skidpad.worlds.render.chunks import MIN_RADIUS_M, length_of, section_of
 from skidpad.worlds.scenario.road import CrossSection, Piece, Road
-from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Side, Weather
+from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, RoadKind, Scenario, Side, Weather
 
 _RUN_IN_M = 45.0
 _BETWEEN_M = 8.0
@@ -90,6 +90,12 @@ def _check_shown(scenario: Scenario) -> None:
         missing.append("conditions.night")
     if scenario.pedestrians:
         missing.append("pedestrians")
+    if scenario.road.pieces:
+        missing.append("road.pieces")
+    if scenario.ego.pace is not Pace.CONSTANT:
+        missing.append(f"ego.pace = {scenario.ego.pace.value}")
+    if any(vehicle.moves or vehicle.offset_m for vehicle in scenario.vehicles):
+        missing.append("vehicles that leave the middle of their lane or change their speed")
     if missing:
         raise BadScenarioError(
             f"MetaDrive's adapter shows sunny straight and curved roads with vehicles; it cannot show {', '.join(missing)}"

@@ -20,6 +20,7 @@ from skidpad.drives.drive import Drive
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.scenario.road import CrossSection, Piece, Road, SideLane
 from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, RoadKind, Scenario
+from skidpad.worlds.scenario.tracks import Track
 
 _BATCH = 64
 
@@ -87,9 +88,12 @@ class Span:
 def span_of(scenario: Scenario, road: Road) -> Span:
     """Returns the part of the road that everybody needs from the first moment to the last."""
     duration_s, section = scenario.duration_s, section_of(scenario)
-    cars = [(each.ahead_m, each.speed_m_s if each.lane >= 1 else -each.speed_m_s) for each in scenario.vehicles]
-    people = [(each.ahead_m, each.speed_m_s) for each in scenario.pedestrians]
-    places_m = [START_M + ahead_m + speed_m_s * time_s for ahead_m, speed_m_s in cars + people for time_s in (0.0, duration_s)]
+    tracks = [Track(each, section) for each in scenario.vehicles]
+    cars_m = [START_M + track.at(time_s).s_m for track in tracks for time_s in (0.0, duration_s)]
+    places_m = [
+        *cars_m,
+        *(START_M + each.ahead_m + each.speed_m_s * time_s for each in scenario.pedestrians for time_s in (0.0, duration_s)),
+    ]
     # Another simulator may keep the speed along the lane instead of the middle of the road. The two ways differ by the angle that the
     # road has turned times the lane's distance from the middle, and a road turns by at most twice `turn_deg`.
     turned_rad = 2.0 * radians(scenario.road.turn_deg) if scenario.road.kind is RoadKind.CURVED else 0.0

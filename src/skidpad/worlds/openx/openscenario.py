@@ -18,7 +18,7 @@ import numpy as np
 from skidpad.core.files import write_atomically
 from skidpad.core.units import WHEELBASE_M
 from skidpad.worlds.collision import REAR_OVERHANG_M
-from skidpad.worlds.openx.opendrive import NO_DATE, generation, opendrive_text, xml_text
+from skidpad.worlds.openx.opendrive import NO_DATE, generation, lane_id, opendrive_text, xml_text
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.render.weather import visibility_m
 from skidpad.worlds.scenario.road import Road
@@ -29,6 +29,9 @@ from skidpad.worlds.scenario.scenario import (
     PERSON_HEIGHT_M,
     PERSON_WIDTH_M,
     Conditions,
+    Figure,
+    Move,
+    OtherVehicle,
     Scenario,
     Side,
     Weather,
@@ -43,7 +46,7 @@ PROPERTY = "skidpad."
 
 _MINOR_VERSION = 3
 """The schema of 1.2 cannot express a light: it wants an animation beside each."""
-_RAIN_MM_H, _SNOW_MM_H = 30.0, 5.0
+RAIN_MM_H, SNOW_MM_H = 30.0, 5.0
 """Precipitation at intensity 1."""
 _WALKER_KG = 75.0
 
@@ -90,6 +93,9 @@ def openscenario_text(scenario: Scenario, name: str = "scenario", road_file: str
         init.add_init_action(EGO, xosc.LightStateAction(light, xosc.LightMode.on if on else xosc.LightMode.off))
     over = xosc.SimulationTimeCondition(scenario.duration_s, xosc.Rule.greaterOrEqual)
     board = xosc.StoryBoard(init, xosc.ValueTrigger("end", 0, xosc.ConditionEdge.none, over, triggeringpoint="stop"))
+    for number, vehicle in enumerate(scenario.vehicles, 1):
+        if vehicle.moves:
+            board.add_maneuver(_maneuver(f"Vehicle{number}", vehicle, scenario.road.lanes), f"Vehicle{number}")
     made = xosc.Scenario(
         name,
         "skidpad",
@@ -108,6 +114,31 @@ def openscenario_text(scenario: Scenario, name: str = "scenario", road_file: str
     return xml_text(element)
 
 
+def _maneuver(name: str, vehicle: OtherVehicle, lanes: int) -> Any:
+    """Returns the moves of a car, each as an event at its time; there may be one for its speed and one for its lane."""
+    xosc = generation("xosc")
+    maneuver = xosc.Maneuver(f"{name}Moves")
+    for number, move in enumerate(vehicle.moves, 1):
+        dynamics = _dynamics(move)
+        event = xosc.Event(f"{name}Move{number}", xosc.Priority.parallel)
+        if move.speed_m_s is not None:
+            event.add_action(f"{name}Speed{number}", xosc.AbsoluteSpeedAction(move.speed_m_s, dynamics))
+        if move.lane is not None:
+            change = xosc.AbsoluteLaneChangeAction(lane_id(lanes, move.lane), dynamics, move.offset_m or None)
+            event.add_action(f"{name}Lane{number}", change)
+        begins = xosc.SimulationTimeCondition(move.start_s, xosc.Rule.greaterOrEqual)
+        event.add_trigger(xosc.ValueTrigger(f"{name}Begins{number}", 0, xosc.ConditionEdge.none, begins))
+        maneuver.add_event(event)
+    return maneuver
+
+
+def _dynamics(move: Move) -> Any:
+    xosc = generation("xosc")
+    if not move.lasts_s:
+        return _at_once()
+    return xosc.TransitionDynamics(getattr(xosc.DynamicsShapes, move.shape.value), xosc.DynamicsDimension.time, move.lasts_s)
+
+
 @dataclass(frozen=True, slots=True)
 class _Actor:
     name: str
@@ -124,9 +155,11 @@ def _actors(scenario: Scenario) -> list[_Actor]:
     actors = [_Actor(EGO, ego, _pose(road, START_M, section.lane_centre_m, forwards=True), scenario.ego.speed_m_s)]
     for number, vehicle in enumerate(scenario.vehicles, 1):
         forwards = vehicle.lane >= 1
-        lateral_m = section.lane_centre_of(vehicle.lane)
-        position = _pose(road, START_M + vehicle.ahead_m, lateral_m, forwards=forwards, back_m=AXLE_TO_MIDDLE_M)
-        actors.append(_Actor(f"Vehicle{number}", _car(f"Vehicle{number}"), position, vehicle.speed_m_s))
+        lateral_m, is_car = section.lane_centre_of(vehicle.lane) + vehicle.offset_m, vehicle.figure is Figure.CAR
+        back_m = AXLE_TO_MIDDLE_M if is_car else 0.0
+        position = _pose(road, START_M + vehicle.ahead_m, lateral_m, forwards=forwards, back_m=back_m)
+        name = f"Vehicle{number}"
+        actors.append(_Actor(name, _car(name) if is_car else _walker(name), position, vehicle.speed_m_s))
     beside_m = section.edge_m + section.margin_m + 0.5 * section.shoulder_m
     for number, person in enumerate(scenario.pedestrians, 1):
         s_m = START_M + person.ahead_m
@@ -168,8 +201,8 @@ def _environment(conditions: Conditions) -> Any:
     xosc = generation("xosc")
     weather, intensity = conditions.weather, conditions.intensity
     kinds: dict[Weather, tuple[Any, float]] = {
-        Weather.RAIN: (xosc.PrecipitationType.rain, _RAIN_MM_H * intensity),
-        Weather.SNOW: (xosc.PrecipitationType.snow, _SNOW_MM_H * intensity),
+        Weather.RAIN: (xosc.PrecipitationType.rain, RAIN_MM_H * intensity),
+        Weather.SNOW: (xosc.PrecipitationType.snow, SNOW_MM_H * intensity),
     }
     precipitation, mm_per_h = kinds.get(weather, (xosc.PrecipitationType.dry, 0.0))
     # Ours turns from east to north; the standard's from north to east.

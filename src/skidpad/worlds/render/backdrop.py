@@ -41,7 +41,7 @@ class Sun:
         return np.array([cos(elevation) * cos(azimuth), cos(elevation) * sin(azimuth), sin(elevation)])
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2 * BACKDROPS)
 def _shapes(camera: Camera, seed: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Returns azimuth, tangent of the elevation, clouds, stars and hills: (3, columns), their skylines."""
     columns = int(np.ceil(2.0 * np.pi * camera.focal_px))
@@ -71,18 +71,12 @@ def backdrop(camera: Camera, sun: Sun, look: Look, seed: int, *, hills: bool) ->
 
     Column c lies at azimuth 2 pi c / columns; row r at an elevation of tangent `(rows - r) / focal_px`.
     """
-    azimuth, rise, clouds, stars, skylines = _shapes(camera, seed % BACKDROPS)
+    azimuth, rise, clouds, stars, _ = _shapes(camera, seed % BACKDROPS)
     air = np.array([look.air_red, look.air_green, look.air_blue])
     colour = _sky(azimuth, rise, clouds, stars, sun, look, air)
     light = np.array([look.ambient_red + look.sun_red, look.ambient_green + look.sun_green, look.ambient_blue + look.sun_blue])
-    for number, (height, _, _, rgb, away_m) in enumerate(_RIDGES if hills else _RIDGES[2:]):
-        ridge = skylines[number if hills else 2]
-        top = int(np.argmax(rise < ridge.max() + 1.0 / camera.focal_px))
-        low = rise[top:, None]
-        share = np.clip((ridge - low) * camera.focal_px + 0.5, 0.0, 1.0)[..., None]
-        # The foot of a hill lies in haze, so that it meets the ground's far end without a seam.
-        foot = np.clip(1.0 - low / height, 0.0, 1.0)[..., None] ** 1.5
-        grain = sample_many(noise_levels(), 260.0 * azimuth[None] + 40.0 * number, 700.0 * low + 0.0 * azimuth)[..., None]
+    for number, (_, _, _, rgb, away_m) in enumerate(_RIDGES if hills else _RIDGES[2:]):
+        top, share, foot, grain = _hill(camera, seed % BACKDROPS, number, number if hills else 2)
         snowy = np.asarray(rgb) + (np.array([226.0, 231.0, 238.0]) - np.asarray(rgb)) * 0.8 * look.snow
         body = snowy * (1.0 + 0.08 * grain) * light
         hazy = 1.0 - (1.0 - 0.75 * foot) * np.exp(-look.extinction_per_m * away_m)
@@ -90,6 +84,23 @@ def backdrop(camera: Camera, sun: Sun, look: Look, seed: int, *, hills: bool) ->
     out = np.zeros((*colour.shape[:2], 4), np.uint8)
     out[..., :3] = np.clip(colour + 0.5, 0.0, 255.0)
     return out
+
+
+@lru_cache(maxsize=8 * BACKDROPS)
+def _hill(camera: Camera, seed: int, number: int, which: int) -> tuple[int, FloatArray, FloatArray, FloatArray]:
+    """Returns the first row of a ridge, and below it, (rows, columns or 1, 1): its share, how deep in haze it is, and its grain.
+
+    They hang on the camera and the skyline alone, so that a hundred scenes share them.
+    """
+    azimuth, rise, _, _, skylines = _shapes(camera, seed)
+    ridge = skylines[which]
+    top = int(np.argmax(rise < ridge.max() + 1.0 / camera.focal_px))
+    low = rise[top:, None]
+    share = np.clip((ridge - low) * camera.focal_px + 0.5, 0.0, 1.0)[..., None]
+    # The foot of a hill lies in haze, so that it meets the ground's far end without a seam.
+    foot = np.clip(1.0 - low / _RIDGES[which][0], 0.0, 1.0)[..., None] ** 1.5
+    grain = sample_many(noise_levels(), 260.0 * azimuth[None] + 40.0 * number, 700.0 * low + 0.0 * azimuth)[..., None]
+    return top, share, foot, grain
 
 
 def _sky(azimuth: FloatArray, rise: FloatArray, clouds: FloatArray, stars: FloatArray, sun: Sun, look: Look, air: FloatArray) -> FloatArray:

@@ -61,6 +61,8 @@ def length_of(scenario: Scenario) -> float:
 def road_of(scenario: Scenario) -> Road:
     """Lays the centreline; a curved road bends to its side first and then to and fro, at its radius throughout."""
     plan, length_m = scenario.road, length_of(scenario)
+    if plan.pieces:
+        return Road(plan.pieces)
     if plan.kind is not RoadKind.CURVED:
         return Road((Piece(length_m),))
     if not (plan.radius_m >= MIN_RADIUS_M and isfinite(plan.radius_m)):
@@ -101,7 +103,7 @@ def crosses_itself(scenario: Scenario) -> bool:
     """Tells whether two parts of the road come nearer to each other than the road is wide."""
     plan = scenario.road
     # A road that never turns back moves on along its first direction all the time.
-    if plan.kind is not RoadKind.CURVED or plan.turn_deg < 90.0:
+    if not plan.pieces and (plan.kind is not RoadKind.CURVED or plan.turn_deg < 90.0):
         return False
     return road_of(scenario).crosses_itself(2.0 * section_of(scenario).outer_m)
 

@@ -6,7 +6,7 @@ What they compute stands in functions that the CPU compiles as well; here is onl
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from skidpad.worlds.render.packs import Pack, pack, stage_at
 from skidpad.worlds.render.pixels import begin_frame, overlaps, paint_pixel
 from skidpad.worlds.render.raycast import share, stage_of
 from skidpad.worlds.render.scene import Scene
+from skidpad.worlds.render.standing import moving_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -177,6 +178,8 @@ class GpuRayCaster:
         when = torch.as_tensor(time_s).to("cuda", torch.float64).contiguous()
         which = torch.zeros(len(where), dtype=torch.int32) if scene is None else torch.as_tensor(scene)
         check(tuple(where.shape), tuple(when.shape), tuple(which.shape))
+        if any(each.tracks for each in self.scenes):
+            self._move(dict.fromkeys(zip(which.tolist(), when.tolist(), strict=True)))
         which = which.to("cuda", torch.int32).contiguous()
         frames = torch.empty((len(where), self.camera.height_px, self.camera.width_px, 3), dtype=torch.uint8, device="cuda")
         if len(where):
@@ -187,6 +190,19 @@ class GpuRayCaster:
             self.launch(*(cuda.as_cuda_array(tensor) for tensor in (where, when, which, frames)))
             torchs.wait_stream(numbas)
         return frames
+
+    def _move(self, moments: Iterable[tuple[int, float]]) -> None:
+        """Puts cars with moves where they are. moments: numbers of scenes and times, one time for each scene with moves."""
+        moved: set[int] = set()
+        for place, time_s in moments:
+            if not self.scenes[place].tracks:
+                continue
+            if place in moved:
+                raise BadParametersError("a scene with moving cars is rendered at one time at once; ask for its frames one by one")
+            moved.add(place)
+            table = moving_table(self.scenes[place].movers_seen(time_s))
+            there: Any = self._pack.movers
+            there[place, : len(table)].copy_to_device(np.ascontiguousarray(table))
 
     def launch(self, poses: Any, times: Any, scenes: Any, frames: Any) -> None:
         """Fills the frames, (N, height, width, 3), without waiting for them."""

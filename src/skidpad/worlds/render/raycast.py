@@ -106,7 +106,7 @@ def stage_of(scene: Scene, camera: Camera) -> Stage:
         ground=ground,
         look=look,
         standing=standing_cards(scene, pictures),
-        movers=moving_table(scene),
+        movers=moving_table(scene.movers),
         firsts=np.array([pictures.cars, pictures.people, pictures.glow], dtype=np.float64),
         sprites=pictures.table,
         colours=pictures.words[0],
@@ -149,7 +149,10 @@ class RayCaster:
         heading = float(pose[2])
         x_m = float(pose[0]) + self.camera.forward_m * cos(heading)
         y_m = float(pose[1]) + self.camera.forward_m * sin(heading)
-        cast_rows(frame, start, stop, self.stage, x_m, y_m, heading, cos(heading), sin(heading), time_s)
+        stage = self.stage
+        if self.scene.tracks:
+            stage = stage._replace(movers=moving_table(self.scene.movers_seen(time_s)))
+        cast_rows(frame, start, stop, stage, x_m, y_m, heading, cos(heading), sin(heading), time_s)
 
     def finish(self, frame: NumpyFrames, time_s: float) -> None:
         """Puts drops on the lens."""

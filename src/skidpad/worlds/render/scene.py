@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from skidpad.worlds.render.backdrop import Sun
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.render.props import Props, place_props
 from skidpad.worlds.scenario.road import CrossSection, Road
-from skidpad.worlds.scenario.scenario import BadScenarioError, Boxes, Kind, Movers, Scenario, Side
+from skidpad.worlds.scenario.scenario import BadScenarioError, Boxes, Figure, Kind, Movers, Scenario, Side
+from skidpad.worlds.scenario.tracks import Track
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +62,36 @@ class Scene:
 
     def movers_at(self, time_s: FloatArray) -> FloatArray:
         """Returns where vehicles and pedestrians are at each time, (N, K, 3): x, y of the middle, heading."""
-        movers = self.movers
-        s_m = movers.s_m + movers.speed_m_s * np.asarray(time_s, dtype=np.float64)[:, None]
+        movers, times = self.movers, np.asarray(time_s, dtype=np.float64)
+        s_m = movers.s_m + movers.speed_m_s * times[:, None]
+        lateral_m = np.broadcast_to(movers.lateral_m, s_m.shape)
+        if self.tracks:
+            lateral_m = lateral_m.copy()
+            for row, time in enumerate(times.tolist()):
+                s_m[row, list(self.tracks)], lateral_m[row, list(self.tracks)] = self._placed(time).T
         here = self.road.at(s_m)
         heading = here.heading_rad + np.where(movers.speed_m_s < 0.0, np.pi, 0.0)
-        return np.concatenate((here.beside(movers.lateral_m), heading[..., None]), axis=-1)
+        return np.concatenate((here.beside(lateral_m), heading[..., None]), axis=-1)
+
+    @cached_property
+    def tracks(self) -> dict[int, Track]:
+        """The ways of the cars that do not just keep their speed and their lane, by their number among the movers."""
+        return {k: Track(each, self.section) for k, each in enumerate(self.scenario.vehicles) if each.moves}
+
+    def _placed(self, time_s: float) -> FloatArray:
+        """Returns where along and beside the centreline the cars of `tracks` are, (tracks, 2)."""
+        moments = [track.at(time_s) for track in self.tracks.values()]
+        return np.array([(START_M + moment.s_m, moment.lateral_m) for moment in moments])
+
+    def movers_seen(self, time_s: float) -> Movers:
+        """Returns movers that are, each at its first speed, at `time_s` where they really are then: for one picture."""
+        if not self.tracks:
+            return self.movers
+        s_m, lateral_m = self.movers.s_m.copy(), self.movers.lateral_m.copy()
+        those = list(self.tracks)
+        s_m[those], lateral_m[those] = self._placed(time_s).T
+        s_m[those] -= self.movers.speed_m_s[those] * time_s
+        return replace(self.movers, s_m=s_m, lateral_m=lateral_m)
 
     def objects_at(self, time_s: float) -> Boxes:
         """Returns the vehicles and pedestrians as boxes, where they are at a time; what stands is `fixed`."""
@@ -91,12 +118,12 @@ def build_scene(scenario: Scenario, road: Road | None = None) -> Scene:
 def _movers(scenario: Scenario, section: CrossSection) -> Movers:
     vehicles, people = scenario.vehicles, scenario.pedestrians
     s_m = START_M + np.array([other.ahead_m for other in vehicles] + [person.ahead_m for person in people], dtype=np.float64)
-    cars = [section.lane_centre_of(other.lane) for other in vehicles]
+    cars = [section.lane_centre_of(other.lane) + other.offset_m for other in vehicles]
     beside = section.margin_m + 0.5 * section.shoulder_m
     walking_right = section.outer_right_m(s_m[len(vehicles) :]) - section.outer_m + section.edge_m + beside
     walks = [section.edge_m + beside if person.side is Side.LEFT else -walking_right[k] for k, person in enumerate(people)]
     speeds = [other.speed_m_s if other.lane >= 1 else -other.speed_m_s for other in vehicles] + [person.speed_m_s for person in people]
-    kinds = [Kind.VEHICLE] * len(vehicles) + [Kind.PEDESTRIAN] * len(people)
+    kinds = [Kind.VEHICLE if other.figure is Figure.CAR else Kind.PEDESTRIAN for other in vehicles] + [Kind.PEDESTRIAN] * len(people)
     looks = [other.colour for other in vehicles] + list(range(len(people)))
     return Movers(
         s_m,

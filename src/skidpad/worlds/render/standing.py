@@ -10,7 +10,7 @@ from skidpad.worlds.render.props import GANTRY_CLEAR_M
 from skidpad.worlds.render.scene import Scene
 from skidpad.worlds.render.sprites.atlas import Atlas
 from skidpad.worlds.render.sprites.built import BEAM_M, BOARD_M, FACADE_M
-from skidpad.worlds.scenario.scenario import Kind
+from skidpad.worlds.scenario.scenario import Kind, Movers
 
 PAINTS = np.array(
     [
@@ -123,9 +123,8 @@ def _gantries(scene: Scene, pictures: Atlas) -> FloatArray:
     return np.concatenate(parts)
 
 
-def moving_table(scene: Scene) -> FloatArray:
+def moving_table(movers: Movers) -> FloatArray:
     """Returns vehicles and pedestrians for the kernels, (K, 7): distance, lateral position, speed, 1 for a person, tint."""
-    movers = scene.movers
     person = movers.kinds == Kind.PEDESTRIAN
     tint = np.where(person[:, None], CLOTHES[movers.looks % len(CLOTHES)], PAINTS[movers.looks % len(PAINTS)])
     return np.column_stack((movers.s_m, movers.lateral_m, movers.speed_m_s, person, tint)).reshape(-1, 7)

@@ -181,7 +181,7 @@ def _has_effect(name: str, values: Mapping[str, Value]) -> bool:
         return values["conditions.weather"] != Weather.SUNNY.value
     group, _, rest = name.partition(".")
     number, _, key = rest.partition(".")
-    return not key or int(number) <= int(values[f"{group}.count"])
+    return not (key and number.isdigit()) or int(number) <= int(values[f"{group}.count"])
 
 
 def _worded(value: Value | None) -> str:

@@ -101,5 +101,27 @@ EXTENDED = Domain(
     ),
 )
 
+_NOBODY_BRAKES = frozenset({"clear-of-the-ego", "vehicles-keep-apart"})
+
+STANDARDS = replace(
+    EXTENDED,
+    name="standards",
+    about="what tests of the standards stage: others may come in the way, and a careful driver holds the ego's pedals",
+    constraints=tuple(each for each in EXTENDED.constraints if each.name not in _NOBODY_BRAKES),
+).with_parameters(
+    Whole("road.lanes", 1, 4, None),
+    Real("road.lane_width_m", 2.0, 6.0, None),
+    Real("road.radius_m", 40.0, 100_000.0, None),
+    Real("road.turn_deg", 1.0, 360.0, None),
+    Real("conditions.sun_azimuth_deg", 0.0, 360.0, None),
+    Real("conditions.sun_elevation_deg", 0.0, 90.0, None),
+    Whole("ego.lane", 1, 4, None),
+    Real("ego.speed_m_s", 1.0, 60.0, None),
+    *(Whole(f"vehicles.{number}.lane", -3, 4, None) for number in range(1, 7)),
+    *(Real(f"vehicles.{number}.speed_m_s", 0.0, 70.0, None) for number in range(1, 7)),
+    *(Real(f"vehicles.{number}.ahead_m", -500.0, 2000.0, None) for number in range(1, 7)),
+)
+"""Of scenario files whose ego has a careful pace. Nothing is drawn from it."""
+
 DOMAINS.register("restricted")(RESTRICTED)
 DOMAINS.register("extended")(EXTENDED)

@@ -11,10 +11,12 @@ from skidpad.core import toml
 from skidpad.core.errors import UnknownNameError
 from skidpad.core.files import write_atomically
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
-from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
+from skidpad.worlds.scenario.domains import STANDARDS
+from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario
 from skidpad.worlds.scenario.tables import scenario_of, table_of
 
 SUFFIXES = (".toml", ".json")
+OPENSCENARIO = ".xosc"
 DEFAULT_DOMAIN = "extended"
 
 _LIST, _NAME = "scenarios", "name"
@@ -82,22 +84,48 @@ def read_scenarios(path: Path, domain: Domain | None = None) -> ScenarioSet:
     cannot be read at all, are errors.
     """
     if not path.is_dir():
-        return _from_text(_text(path), path, domain)
-    files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES and each.is_file())
+        return _from_file(path, domain)
+    files = sorted(each for each in path.iterdir() if each.suffix in {*SUFFIXES, OPENSCENARIO} and each.is_file())
     if not files:
-        raise BadScenarioError(f"the folder {str(path)!r} holds no scenario; put .toml or .json files there")
+        raise BadScenarioError(f"the folder {str(path)!r} holds no scenario; put .toml, .json or .xosc files there")
     scenarios: list[NamedScenario] = []
     skipped: list[SkippedScenario] = []
     warnings: list[str] = []
     for file in files:
         try:
-            found = _from_text(_text(file), file, domain)
+            found = _from_file(file, domain)
         except BadScenarioError as error:
             skipped.append(SkippedScenario(file.stem, str(error)))
             continue
         scenarios += found.scenarios
         skipped += found.skipped
         warnings += found.warnings
+    return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
+
+
+def _from_file(path: Path, domain: Domain | None) -> ScenarioSet:
+    return _from_openscenario(path, domain) if path.suffix == OPENSCENARIO else _from_text(_text(path), path, domain)
+
+
+def _from_openscenario(path: Path, domain: Domain | None) -> ScenarioSet:
+    from skidpad.worlds.openx.reading import NotPlayable, read_openscenario  # noqa: PLC0415 - it reads scenarios with this module's types
+
+    if not path.is_file():
+        raise BadScenarioError(f"cannot read the scenario {str(path)!r}: there is no such file")
+    scenarios: list[NamedScenario] = []
+    skipped: list[SkippedScenario] = []
+    warnings: list[str] = []
+    for each in read_openscenario(path):
+        if isinstance(each, NotPlayable):
+            skipped.append(SkippedScenario(each.name, f"{path}: {each.reason}"))
+            continue
+        try:
+            _domain(domain, each.scenario).check(each.scenario)
+        except BadScenarioError as error:
+            skipped.append(SkippedScenario(each.name, f"{path}: {error}"))
+            continue
+        scenarios.append(NamedScenario(each.name, each.scenario))
+        warnings += [f"{path}: {each.name}: {note}" for note in each.notes]
     return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
 
 
@@ -115,7 +143,7 @@ def _from_text(text: str, path: Path, domain: Domain | None) -> ScenarioSet:
             skipped.append(SkippedScenario(name, str(error)))
             continue
         scenarios.append(NamedScenario(name, scenario))
-        warnings += [f"{where}: {warning}" for warning in _domain(domain).warnings(scenario)]
+        warnings += [f"{where}: {warning}" for warning in _domain(domain, scenario).warnings(scenario)]
     return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
 
 
@@ -135,14 +163,14 @@ def _rows(table: dict[str, object], path: Path) -> tuple[list[object], list[str]
     return rows, names
 
 
-def _domain(domain: Domain | None) -> Domain:
-    return domain or DOMAINS.get(DEFAULT_DOMAIN)
+def _domain(domain: Domain | None, scenario: Scenario) -> Domain:
+    return domain or (STANDARDS if scenario.ego.pace is Pace.CAREFUL else DOMAINS.get(DEFAULT_DOMAIN))
 
 
 def _checked(table: object, where: str, domain: Domain | None) -> Scenario:
     try:
         scenario = scenario_of(table)
-        _domain(domain).check(scenario)
+        _domain(domain, scenario).check(scenario)
     except BadScenarioError as error:
         raise BadScenarioError(f"{where}: {error}") from error
     return scenario
@@ -186,4 +214,6 @@ def _no_constant(word: str) -> float:
 
 def _check_suffix(suffix: str) -> None:
     if suffix not in SUFFIXES:
-        raise BadScenarioError(f"a scenario file ends in .toml or .json; got {suffix or 'a name without an ending'!r}")
+        raise BadScenarioError(
+            f"a scenario file ends in .toml or .json, one that is read also in .xosc; got {suffix or 'a name without an ending'!r}"
+        )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from math import degrees
+from typing import Annotated
 
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.settings import Within
+from skidpad.worlds.scenario.road import Piece
 
 CAR_LENGTH_M, CAR_WIDTH_M, CAR_HEIGHT_M = 4.5, 1.8, 1.46
 PERSON_WIDTH_M, PERSON_HEIGHT_M = 0.5, 1.76
@@ -51,10 +54,10 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Movers:
-    """Vehicles and pedestrians that follow the road at constant speed.
+    """Vehicles and pedestrians that follow the road, at constant speed but for those with moves (`scenario.tracks`).
 
     s_m: (K,), where they are along the centreline at time 0. lateral_m: (K,), beside it. speed_m_s: (K,), along the centreline, negative
-    for oncoming traffic. kinds: (K,). looks: (K,), which colour.
+    for oncoming traffic; at first, where there are moves. kinds: (K,). looks: (K,), which colour.
     """
 
     s_m: FloatArray
@@ -117,6 +120,9 @@ class RoadPlan:
     lane_width_m: float = 3.5
     turn_deg: float = degrees(1.2)
     """How far the road turns to each side of its first direction, as it bends to and fro."""
+    pieces: tuple[Piece, ...] = ()
+    """The centreline piece by piece, from the ego's place less `START_M`, where the words above do not describe it; a curved road's
+    radius_m is then its tightest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,24 +146,79 @@ class Surroundings:
     gantries: int = 0
 
 
+class Pace(Enum):
+    """Who holds the ego's pedals while the subject steers."""
+
+    CONSTANT = "constant"
+    """Nobody: it keeps its speed."""
+    CAREFUL = "careful"
+    """The careful and competent driver of `worlds.careful`, who keeps the speed until there is a reason to brake."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ego:
-    """The car under test: constant speed, the lane it has to keep, its lights."""
+    """The car under test: its speed, the lane it has to keep, its lights, and who holds its pedals."""
 
     speed_m_s: float = 14.0
     lane: int = 1
     headlights: bool = False
     fog_lights: bool = False
+    pace: Pace = Pace.CONSTANT
+
+
+class Shape(Enum):
+    """How a value goes over to another one, as OpenSCENARIO calls it."""
+
+    LINEAR = "linear"
+    SINUSOIDAL = "sinusoidal"
+    CUBIC = "cubic"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What another car does at a time: it goes over to a speed, or to a place in a lane, or to both. lasts_s: 0 for at once.
+
+    It begins with what there is at `start_s`, also where an earlier move is not yet over. offset_m: from the lane's middle, positive to
+    the left of the road's direction.
+    """
+
+    start_s: Annotated[float, Within(least=0)]
+    lasts_s: Annotated[float, Within(least=0)] = 0.0
+    speed_m_s: Annotated[float, Within(least=0)] | None = None
+    lane: int | None = None
+    offset_m: float = 0.0
+    shape: Shape = Shape.LINEAR
+
+
+class Figure(Enum):
+    """What moves, or stands, on the road."""
+
+    CAR = "car"
+    PERSON = "person"
+
+    @property
+    def size_m(self) -> tuple[float, float]:
+        """Its length and width."""
+        return (CAR_LENGTH_M, CAR_WIDTH_M) if self is Figure.CAR else (PERSON_WIDTH_M, PERSON_WIDTH_M)
 
 
 @dataclass(frozen=True, slots=True)
 class OtherVehicle:
-    """Another car: where it starts with respect to the ego, in which lane (0: the oncoming one next to the middle), how fast."""
+    """Another car, or a person on the road: where it starts with respect to the ego, in which lane, how fast.
+
+    lane: 1 is the rightmost of the ego's direction, 0 the oncoming one next to the middle.
+
+    offset_m: from the lane's middle, positive to the left of the road's direction. moves: in the order of their times; without any it
+    keeps its speed and its place in its lane.
+    """
 
     lane: int
     ahead_m: float
     speed_m_s: float
     colour: int = 0
+    offset_m: float = 0.0
+    moves: tuple[Move, ...] = ()
+    figure: Figure = Figure.CAR
 
 
 @dataclass(frozen=True, slots=True)

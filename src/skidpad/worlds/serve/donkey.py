@@ -15,7 +15,7 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import encode
-from skidpad.worlds.serve.pilot import Answer, DisconnectedError, FaultError, GoneError, Moment, clamped, number
+from skidpad.worlds.serve.pilot import FLOOD_S, Answer, DisconnectedError, FaultError, GoneError, Moment, clamped, number
 from skidpad.worlds.serve.simulators import DONKEY
 
 SCENES = (
@@ -91,13 +91,16 @@ class DonkeyPilot:
             self._tell(moment)
         # Between episodes a client may take its time, to learn from the last one.
         patience_s = self._timeout_s if moment.step else self._wait_s
+        deadline = monotonic() + patience_s
         while True:
-            message = self._next(monotonic() + patience_s)
-            if message is None:
+            message = self._next(deadline)
+            # Talk about scenes and cars is no answer, however much of it there is.
+            if message is None or monotonic() > deadline + FLOOD_S:
                 raise FaultError(f"the client did not answer frame {moment.step} within {patience_s:g} s; see what it has printed")
             answer = self._heard(message, moment, unasked)
             if answer is None:
                 continue
+            deadline = monotonic() + patience_s
             if not (moment.step == 0 and answer.pedal <= -1.0):
                 return answer
             if monotonic() > waits_until:
@@ -201,8 +204,11 @@ class DonkeyPilot:
 
     def _drain(self, moment: Moment) -> int:
         """Throws away controls that came unasked, and returns how many; everything else is heard."""
-        unasked = 0
+        unasked, most_s = 0, min(self._timeout_s, FLOOD_S)
+        until = monotonic() + most_s
         while (message := self._next(monotonic())) is not None:
+            if monotonic() > until:
+                raise FaultError(f"the client sends without being asked and does not stop: {unasked} answers in {most_s:g} s")
             if message.get("msg_type") == "control":
                 unasked += self._loaded
             else:

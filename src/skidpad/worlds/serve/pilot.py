@@ -18,6 +18,10 @@ class DisconnectedError(FaultError):
     """A client that hung up."""
 
 
+FLOOD_S = 2.0
+"""How long a client may go on sending what nobody asked for before it is taken for one that never stops."""
+
+
 class GoneError(WorkersError):
     """No client came in time; what was driven so far is kept, and the run can be resumed."""
 

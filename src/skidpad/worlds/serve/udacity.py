@@ -7,7 +7,7 @@ from base64 import b64encode
 from time import monotonic, sleep
 
 from skidpad.core.images import encode
-from skidpad.worlds.serve.pilot import Answer, DisconnectedError, FaultError, GoneError, Moment, clamped, number
+from skidpad.worlds.serve.pilot import FLOOD_S, Answer, DisconnectedError, FaultError, GoneError, Moment, clamped, number
 from skidpad.worlds.serve.simulators import MPH_M_S, UDACITY
 from skidpad.worlds.serve.websocket import HandshakeError, WebSocket
 
@@ -28,7 +28,7 @@ class UdacityPilot:
 
     def __init__(self, host: str, port: int, timeout_s: float, wait_s: float) -> None:
         self._host, self._port = host, port
-        self._timeout_s, self._wait_s = timeout_s, wait_s
+        self._timeout_s, self._wait_s, self._flood_s = timeout_s, wait_s, min(timeout_s, FLOOD_S)
         self._socket: WebSocket | None = None
         self._pings = False
         self._pinged = 0.0
@@ -128,14 +128,18 @@ class UdacityPilot:
 
     def _drain(self, socket: WebSocket) -> int:
         """Throws away what has come unasked; returns how many of it were steering."""
-        unasked = 0
+        unasked, until = 0, monotonic() + self._flood_s
         while (event := self._event(socket, monotonic())) is not None:
             unasked += event[0] == "steer"
+            if monotonic() > until:
+                raise FaultError(f"drive.py sends without being asked and does not stop: {unasked} answers in {self._flood_s:g} s")
         return unasked
 
     def _event(self, socket: WebSocket, deadline: float) -> tuple[str, object] | None:
         """Returns the next event and what it brings; keeps the connection alive meanwhile."""
         while True:
+            if monotonic() > deadline + self._flood_s:
+                raise FaultError("drive.py sends pings without end and no answer")
             if self._pings and monotonic() - self._pinged > _PING_S:
                 socket.send("2")
                 self._pinged = monotonic()

@@ -13,7 +13,7 @@ from time import monotonic
 
 import numpy as np
 
-from skidpad.worlds.serve.pilot import DisconnectedError
+from skidpad.worlds.serve.pilot import FLOOD_S, DisconnectedError
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _MAX_HEAD = 64 * 1024
@@ -58,6 +58,8 @@ class WebSocket:
                 continue
             last, kind, payload = frame
             if kind == _PING:
+                if monotonic() > deadline + FLOOD_S:
+                    raise DisconnectedError("the client sends pings without end")
                 self._send(_PONG, payload)
             elif kind == _CLOSE:
                 raise DisconnectedError("the client closed the connection")

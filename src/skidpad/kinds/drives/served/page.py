@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.drives.page import online_page
+from skidpad.kinds.drives.records import unpack
 from skidpad.page.wording import counted
+from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.served.campaign import Served
@@ -26,9 +29,12 @@ def served_page(campaign: Served, run: Run) -> Page:
 
 
 def _manners(run: Run) -> list[str]:
-    rows = run.records(columns=("clamped", "unasked")).to_pylist()
+    rows = run.records(columns=("clamped", "unasked", "speed_m_s")).to_pylist()
     clamped, unasked = (sum(row[name] for row in rows) for name in ("clamped", "unasked"))
     said = []
+    ways_m = [float(unpack(row["speed_m_s"]).sum()) * STEP_S for row in rows]
+    if ways_m:
+        said.append(f"The car came {median(ways_m):.0f} m in the median drive, {min(ways_m):.0f} m in the shortest; it begins at rest.")
     if clamped:
         said.append(f"{counted(clamped, 'answer')} asked for more than the car can do, beyond -1 and 1, and took its most.")
     if unasked:

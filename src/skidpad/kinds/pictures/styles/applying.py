@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import radians
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from skidpad.referee.word import Reason, Word
 from skidpad.runs.records import build_records
 from skidpad.runs.replay import ReplayResult, Reproduction, replay
 from skidpad.runs.workers.performing import patiently
+from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,25 +37,32 @@ if TYPE_CHECKING:
     from skidpad.stimuli.weather.translation import Weather
 
 
+_AROUND = 1e-6
+"""The bound is an error, whichever way its radians were rounded."""
+
 HASHED = 8
 """How many of the worst scenes of a condition have their picture's hash kept."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Every scene under one condition, in the order of the set: answers, whether the filter took it, neurons active, the referee's word."""
+    """Every scene under one condition, in the order of the set: answers, whether the filter took it, neurons active.
+
+    reasons: the whole referee's, None for a scene whose answer did not move far. refused: how many scenes its quick looks did not keep.
+    """
 
     answers: FloatArray
     accepted: BoolArray
     active: np.ndarray
-    reasons: tuple[Reason, ...] | None = None
+    reasons: tuple[Reason | None, ...] | None = None
+    refused: int = 0
 
     @property
     def kept(self) -> BoolArray:
         """Which scenes the referee kept, or was not asked about, (N,)."""
         if self.reasons is None:
             return np.ones(len(self.answers), np.bool_)
-        return np.array([reason.word is Word.KEPT for reason in self.reasons], np.bool_)
+        return np.array([reason is None or reason.word is Word.KEPT for reason in self.reasons], np.bool_)
 
 
 def recipe_of(weather: str, style: Sequence[float]) -> Recipe:
@@ -67,24 +76,33 @@ def style_of(recipe: Recipe) -> torch.Tensor:
     return torch.tensor([params.real(f"style_{place}") for place in range(len(params))])
 
 
-def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker) -> Applied:
-    """Shows the subject every scene under the style; the tracker takes what they cover."""
+def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker, bound_deg: float) -> Applied:
+    """Shows the subject every scene under the style; the tracker takes what those cover that are kept.
+
+    bound_deg: from where on a moved answer is an error, for which the whole referee is asked.
+    """
     scenes = evaluator.scenes
     norms = evaluator.decoder.norms(torch.from_numpy(np.asarray(style))[None])
     counted = scenes.counted
     answers, accepted, active = np.full(len(scenes), np.nan), np.ones(len(scenes), np.bool_), np.zeros(len(scenes), np.int32)
-    reasons: list[Reason] = []
-    glances = [Glance(number, norms, whole=True) for number in range(len(scenes.blocks))]
+    reasons: list[Reason | None] = []
+    refused = 0
+    from_rad = (1.0 - _AROUND) * radians(bound_deg)
+    glances = [Glance(number, norms, whole=True, judged_from_rad=from_rad) for number in range(len(scenes.blocks))]
     for block, shown in zip(scenes.blocks, evaluator.show_all(glances), strict=True):
         if shown.accepted is not None:
             accepted[block.scenes] = shown.accepted.cpu().numpy()
         answers[block.scenes] = shown.answers.cpu().numpy()
         reasons += shown.reasons or ()
         use = torch.from_numpy(accepted[block.scenes]) & counted[block.scenes]
+        if shown.kept is not None:
+            kept = shown.kept.cpu()
+            refused += int((~kept & counted[block.scenes]).sum())
+            use &= kept
         if shown.values is not None:
             values = shown.values if bool(use.all()) else shown.values[use.to(shown.values.device)]
             active[np.flatnonzero(use.numpy()) + block.scenes.start] = tracker.update(values).active_neurons
-    return Applied(answers, accepted, active, tuple(reasons) or None)
+    return Applied(answers, accepted, active, tuple(reasons) or None, refused)
 
 
 def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> NumpyFrames:
@@ -140,10 +158,6 @@ def hashes(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: fl
     return found
 
 
-TOLERANCE_RAD = {"cpu": 2e-3, "cuda": 5e-2}
-"""One scene alone is rounded otherwise than in a batch: by a level of 255 here and there, in bfloat16 by a few."""
-
-
 def replay_scene(campaign: Tactic, run: Run, prefix: str) -> ReplayResult:
     """Translates the scene whose case id begins with `prefix`, asks the subject again and judges again."""
     record = run.find(prefix)
@@ -163,4 +177,5 @@ def replay_scene(campaign: Tactic, run: Run, prefix: str) -> ReplayResult:
 
 def reproduction(campaign: Tactic, result: ReplayResult) -> Reproduction:
     """Compares picture, answers and verdict, within the rounding of one scene against a batch."""
-    return result.reproduction(TOLERANCE_RAD.get(campaign.decoder.device.type, 2e-3))
+    kind = campaign.decoder.device.type
+    return result.reproduction(TOLERANCE_RAD.get(kind, 2e-3), REDRAWN.get(kind, ""))

@@ -31,8 +31,9 @@ from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, rec
 from skidpad.kinds.pictures.styles.condition import Condition, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, ShowAll
 from skidpad.kinds.pictures.styles.fitness import filter_of
-from skidpad.kinds.pictures.styles.scenes import BLOCK, SceneSet, read_scenes
+from skidpad.kinds.pictures.styles.scenes import SceneSet, block_scenes, read_scenes
 from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
+from skidpad.kinds.pictures.weather.campaign import one_camera
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import SCHEMA
@@ -42,7 +43,8 @@ from skidpad.runs.workers.performing import patiently
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.evolution import StyleTask
 from skidpad.stimuli.weather.decoding import FoldedDecoder
-from skidpad.stimuli.weather.files import load_weather
+from skidpad.stimuli.weather.files import BadWeatherError, load_weather
+from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.translation import Weather
 
 if TYPE_CHECKING:
@@ -76,13 +78,18 @@ class Tactic:
     subject: Subject
     drive: Drive
     weather: Weather
-    decoder: FoldedDecoder
+
+    @property
+    def decoder(self) -> FoldedDecoder:
+        """The weather's."""
+        return self.weather.decoder
 
     @classmethod
     def load(cls, settings: TacticSettings, seen: Manifest | None = None) -> Self:
         """Loads subject and weather and opens the drive, so that a wrong one ends the work at once."""
         card, weights = load_weather(Path(settings.weather))
-        decoder = FoldedDecoder(card, weights, settings.device)
+        if card.method is not Method.MUNIT:
+            raise BadWeatherError(f"the weather {card.name!r} was learned by {card.method.value}, which knows no styles; use one by munit")
         subject = _load_subject(settings, seen)
         judged = JudgedOutput.of(subject.description, settings.output)
         if not judged.output.is_angle:
@@ -93,7 +100,7 @@ class Tactic:
                 "test it with `skidpad weather test`"
             )
         filter_of(settings.validity, card)
-        return cls(settings, subject, drive_of(seen, settings.drive), Weather(card, weights, settings.device), decoder)
+        return cls(settings, subject, one_camera(drive_of(seen, settings.drive)), Weather(card, weights, settings.device))
 
     @cached_property
     def column(self) -> int:
@@ -145,7 +152,7 @@ class Tactic:
         drive = open_drive(self.settings.profile_drive) if self.settings.profile_drive else self.drive
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
-            size, lead = BLOCK.get(self.decoder.device.type, 16), self.subject.lead
+            size, lead = block_scenes(self.decoder), self.subject.lead
             patiently(lambda: profile_of(self.subject, drive.batches(size, lead=lead), drive.sha256, len(drive), progress)).save(path)
         return Profile.load(path, subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
 
@@ -228,7 +235,7 @@ class _Conditions:
 
         found = find(self.search, task, self.evaluator, goal, s.at_once, told)
         tracker = self.tracker.fresh()
-        applied = apply(self.evaluator, found.best.style, tracker)
+        applied = apply(self.evaluator, found.best.style, tracker, s.bounds_deg[0])
         recipe = recipe_of(campaign.weather.card.name, found.best.style.tolist())
         pictures = hashes(applied, self.evaluator, recipe, s.bounds_deg[0], campaign.drive, campaign.weather)
         condition = Condition(
@@ -245,6 +252,7 @@ class _Conditions:
             found.tries,
             found.frames,
             round(found.seconds, 3),
+            applied.refused,
         )
         table = records_of(applied, self.evaluator, recipe, s.bounds_deg[0], pictures)
         result = ShardResult(self.phase, index, table, {COVERED: tracker.pack()}, self.evaluator.scenes.problems)

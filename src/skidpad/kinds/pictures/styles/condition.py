@@ -38,7 +38,8 @@ class Condition:
     """A condition that a search ended with.
 
     diversity, divergence_rad: F_c and F_d. uncovered: regions that were open when the search began. tries: in order; those that were
-    drawn ahead and became void are not among them, but their frames count in `frames`. seconds: of the search.
+    drawn ahead and became void are not among them, but their frames count in `frames`. seconds: of the search. refused: scenes that
+    the referee's quick looks do not keep, which count as nothing.
     """
 
     search: str
@@ -54,6 +55,7 @@ class Condition:
     tries: tuple[Try, ...]
     frames: int
     seconds: float
+    refused: int = 0
 
     def to_json(self) -> bytes:
         """Writes the condition."""

@@ -17,8 +17,10 @@ import torch
 
 from skidpad.core.images import FloatArray, as_numpy
 from skidpad.kinds.pictures.styles.fitness import LARGEST_DIVERGENCE_RAD, FitnessWeights, Tally, diversity, fitness, sighting
+from skidpad.kinds.pictures.styles.scenes import block_scenes
+from skidpad.referee.quick import QuickReferee
 from skidpad.referee.verdict import judge
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.word import Reason
 from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
 from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.subjects.base import DeviceObservation
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 
 _RUNGS = 16
-_TOGETHER = {"cpu": 16, "cuda": 64}
-"""Frames at a time that keep a device busy."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,15 @@ class Glance:
     """One block of scenes under some styles, to be shown to the subject in one batch.
 
     norms: of the styles, (styles, ...). measured: whether brightness and colour are wanted. whole: whether the values of the neurons
-    are wanted, rather than the regions that they enter.
+    are wanted, rather than the regions that they enter. judged_from_rad: how far an answer must move for the whole referee to be asked
+    about its picture; nobody's without it.
     """
 
     number: int
     norms: torch.Tensor
     measured: bool = False
     whole: bool = False
+    judged_from_rad: float = inf
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,8 @@ class Shown:
     """What a glance brought, one style after the other; N scenes of each. It stays on the device until someone looks.
 
     answers: (styles x N,). regions: (styles x N, neurons). values: the same, where they were asked for. accepted: (styles x N,) bool,
-    None without a filter. measures: (styles, 2), brightness and colour. frames: how many were decoded. reasons: the referee's, styles x N;
-    None where it is not asked.
+    None without a filter. measures: (styles, 2), brightness and colour. frames: how many were decoded. kept: (styles x N,) bool, by the
+    referee's quick looks, and reasons: the whole referee's, None where it was not asked, styles x N; both None without a referee.
     """
 
     answers: torch.Tensor
@@ -127,7 +129,8 @@ class Shown:
     accepted: torch.Tensor | None
     measures: torch.Tensor | None
     frames: int
-    reasons: tuple[Reason, ...] | None = None
+    kept: torch.Tensor | None = None
+    reasons: tuple[Reason | None, ...] | None = None
 
 
 ShowAll = Callable[[Sequence[Glance]], Iterable[Shown]]
@@ -162,7 +165,8 @@ class Evaluator:
         self.show_all: ShowAll = show_all or partial(map, self.shown)
         self._column = column
         self._filter = scene_filter
-        self._is_refereed = is_refereed
+        sources = scenes.sources if is_refereed else None
+        self._referee = None if sources is None else QuickReferee(sources, str(decoder.device))
         self._original = torch.from_numpy(scenes.original).to(decoder.device)
         counted = scenes.counted
         self._counted = counted.to(decoder.device)
@@ -179,7 +183,7 @@ class Evaluator:
     def width(self) -> int:
         """How many styles fill a batch."""
         largest = max(block.count for block in self.scenes.blocks)
-        return max(1, _TOGETHER.get(self.decoder.device.type, 16) // largest)
+        return max(1, block_scenes(self.decoder) // largest)
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -223,22 +227,41 @@ class Evaluator:
         seen = self._observe(frames)
         each = [frames if styles == 1 else frames[place * block.count : (place + 1) * block.count] for place in range(styles)]
         values = seen.values.to(self.decoder.device)
+        answers = seen.answers[:, self._column].to(self.decoder.device)
         return Shown(
-            seen.answers[:, self._column].to(self.decoder.device),
+            answers,
             None if glance.whole else self.criterion.regions(values, self.subject.layers, self.profile),
             seen.values if glance.whole else None,
             self._accepted(block, each),
             torch.stack([_measures(some, block.count) for some in each]) if glance.measured else None,
             len(frames),
-            self._reasons(block, each),
+            self._kept(block, each),
+            self._reasons(block, each, answers, glance.judged_from_rad),
         )
 
-    def _reasons(self, block: Block, each: Sequence[torch.Tensor]) -> tuple[Reason, ...] | None:
-        """Asks the referee about the last N frames of each style."""
-        if not self._is_refereed or self.scenes.sources is None:
+    def _kept(self, block: Block, each: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """Tells which of the last N frames of each style the referee's quick looks keep."""
+        if self._referee is None:
+            return None
+        return torch.cat([self._referee.kept(block.scenes, frames[len(frames) - block.count :]) for frames in each])
+
+    def _reasons(
+        self, block: Block, each: Sequence[torch.Tensor], answers: torch.Tensor, from_rad: float
+    ) -> tuple[Reason | None, ...] | None:
+        """Asks the whole referee about those of the last N frames of each style whose answers moved far enough."""
+        if self._referee is None or self.scenes.sources is None or from_rad == inf:
             return None
         sources, device = self.scenes.sources[block.scenes], str(self.decoder.device)
-        return tuple(reason for frames in each for reason in judge(sources, frames[len(frames) - block.count :], device=device).reasons)
+        found: list[Reason | None] = []
+        for place, frames in enumerate(each):
+            moved = self.divergence_rad(block.scenes, answers[place * block.count : (place + 1) * block.count]) >= from_rad
+            asked = np.flatnonzero(moved.cpu().numpy())
+            changed = as_numpy(frames[len(frames) - block.count :][torch.from_numpy(asked).to(frames.device)])
+            said: list[Reason | None] = [None] * block.count
+            for scene, reason in zip(asked.tolist(), judge(sources[asked], changed, device=device).reasons, strict=True):
+                said[scene] = reason
+            found += said
+        return tuple(found)
 
     def _observe(self, clip: Frames) -> DeviceObservation:
         """Shows the subject a clip; the answers stay on the device where the subject can do so."""
@@ -282,8 +305,8 @@ class Evaluator:
             refused = ~shown.accepted[own].to(self.decoder.device)
             entry.tally.rejected += refused.sum()
             out = refused if out is None else out | refused
-        if shown.reasons is not None:
-            apart = torch.tensor([reason.word is not Word.KEPT for reason in shown.reasons[own]], device=self.decoder.device)
+        if shown.kept is not None:
+            apart = ~shown.kept[own].to(self.decoder.device)
             out = apart if out is None else out | apart
         if out is not None:
             divergence = divergence.masked_fill(out, 0.0)

@@ -91,7 +91,7 @@ def _write_pair(campaign: Tactic, result: ReplayResult, path: Path) -> Path:
 def _condition_json(each: ConditionSummary) -> dict[str, object]:
     condition = each.condition
     return {
-        **values_of(condition, "search repeat fitness diversity divergence_rad dropped frames seconds"),
+        **values_of(condition, "search repeat fitness diversity divergence_rad dropped frames seconds refused"),
         "condition": condition.number,
         "style": list(condition.style),
         "errors": list(each.errors),

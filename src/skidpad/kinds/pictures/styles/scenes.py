@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from skidpad.subjects.base import Subject
 
 
-BLOCK = {"cpu": 16, "cuda": 64}
-"""Scenes that are decoded and looked at together."""
+_CPU_BLOCK = 16
 
 _RUNS = 4
 """How many times as long as the memory of a subject a run of consecutive scenes is."""
@@ -79,6 +78,11 @@ class SceneSet:
         return torch.from_numpy(np.isfinite(self.original))
 
 
+def block_scenes(decoder: FoldedDecoder) -> int:
+    """Returns how many scenes are decoded and looked at together: as many as keep the device busy."""
+    return _CPU_BLOCK if decoder.device.type == "cpu" else decoder.batch_size
+
+
 def chosen_runs(frames: int, wanted: int, lead: int, block: int) -> list[IntArray]:
     """Returns runs of frame indices in the order in which they are looked at, `wanted` frames in all or a few more (0: all)."""
     wanted = min(wanted or frames, frames)
@@ -107,7 +111,7 @@ def read_scenes(
 ) -> SceneSet:
     """Reads the scenes, asks the subject about them and encodes them; broken frames are left out and listed."""
     lead = subject.lead
-    runs = chosen_runs(len(drive), wanted, lead, BLOCK.get(decoder.device.type, 16))
+    runs = chosen_runs(len(drive), wanted, lead, block_scenes(decoder))
     size = (drive.frame_shape[0], drive.frame_shape[1])
     contents = Contents(weather, decoder, sum(len(run) + lead for run in runs), size, file)
     found = _Found()

@@ -25,10 +25,11 @@ from skidpad.kinds.pictures.work import default_shard_frames
 from skidpad.oracles.relations import SteersAlike
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
+from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard, load_weather
 from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.stimulus import WeatherLooks, style_params
-from skidpad.stimuli.weather.translation import Weather
+from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD, Weather
 from skidpad.subjects.base import Observation
 from skidpad.subjects.network import usable_device
 
@@ -49,7 +50,7 @@ class InWeathers:
     def __init__(self, frames: Frames, weathers: Mapping[str, Stimulus]) -> None:
         self._frames = frames
         self._weathers = weathers
-        self._kept: tuple[str, list[torch.Tensor]] = ("", [])
+        self._kept: tuple[str, list[Prepared]] = ("", [])
 
     def under(self, recipe: Recipe) -> Frames:
         """Returns the frames under a recipe, as `recipe.apply` does."""
@@ -64,6 +65,16 @@ class InWeathers:
             self._kept = ("", [])  # the codes of another weather make room first
             self._kept = (name, looks.encoded(self._frames))
         return looks.decoded(self._kept[1], self._frames, params)
+
+
+def one_camera(drive: Drive) -> Drive:
+    """Returns a drive of one camera and refuses others, whose frames are no pictures that a weather was learned on."""
+    if drive.cameras:
+        raise SkidpadError(
+            f"a learned weather is tested on one camera, and drive {drive.name!r} has {', '.join(drive.cameras)}; open it with one, or "
+            "change each of them with skidpad test --stimulus weather:NAME"
+        )
+    return drive
 
 
 def open_weathers(files: Sequence[str], device: str, choice: StyleChoice, styles: int, seed: int) -> Mapping[str, WeatherLooks]:
@@ -120,7 +131,7 @@ class DeepRoad(DeepTest):
         """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
         weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
         subject, subject_device = _load_subject(road, seen)
-        drive = drive_of(seen, road.drive)
+        drive = one_camera(drive_of(seen, road.drive))
         if not JudgedOutput.of(subject.description, road.output).output.is_angle:
             angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
             raise SkidpadError(
@@ -152,6 +163,12 @@ class DeepRoad(DeepTest):
     def has_coverage(self) -> bool:
         """DeepRoad asks for answers alone."""
         return False
+
+    @property
+    def rounding(self) -> tuple[float, str]:
+        """As for any picture on a CPU, where groups of one size are rounded alike; on a GPU within the bound of weathers."""
+        kind = torch.device(self.road.device).type
+        return (TOLERANCE_RAD[kind], REDRAWN[kind]) if kind in REDRAWN else super().rounding
 
     @property
     def hashes(self) -> Mapping[str, str]:

@@ -1,26 +1,32 @@
 """Realism of learned weathers and of DeepTest's, side by side, on pictures that nothing was learned from.
 
+Beside it what a weather does to the road and to a drive: whether the road is where it was, by a network that segments it; whether
+neighbouring frames flicker; how much contrast is left near and far.
+
 Reference: TACTIC, section 4.3 (there by a questionnaire; here by `weather.realism`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 import cv2
 import numpy as np
 import torch
 
-from skidpad.core.errors import BadDriveError, BadParametersError, UnknownNameError
+from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError, UnknownNameError
 from skidpad.core.images import FloatArray, NumpyFrames, decode, encode, write_image
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.opening import open_drive
+from skidpad.referee.network import RoadNet, drivable_iou, load_road_net, load_teacher
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.pictures import COMPOSITE, TRANSFORMS
 from skidpad.stimuli.weather.classifier import READ_PX, SPLIT, ClassifierCard, WeatherClassifier, held_out
+from skidpad.stimuli.weather.clips import contrast_kept, flicker
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.realism import RealismRow, common_bandwidth, measure
 from skidpad.stimuli.weather.scenes import SUFFIXES, load_scenes, working_size
@@ -28,6 +34,11 @@ from skidpad.stimuli.weather.translation import Weather
 from skidpad.stimuli.weather.validity import target_class
 
 STYLES = ("random", "real")
+LEAST_IOU = 0.8
+"""A scene whose drivable area overlaps less with the recorded one's has lost the road."""
+
+CLIP_FRAMES = 5
+_TOGETHER = 32
 _QUALITY = 90
 _SHOWN = 6
 _ALIKE = {"deeptest-fog": ("fog",), "deeptest-rain": ("rain", "wet")}
@@ -38,8 +49,10 @@ _ALIKE = {"deeptest-fog": ("fog",), "deeptest-rain": ("rain", "wet")}
 class RealismSettings:
     """What is compared. weathers: FILE, NAME or FILE=CLASS. real: FOLDER or CLASS=FOLDER. transforms: DeepTest's, by name.
 
-    frames: of the drive, evenly from its held-out parts. styles: `random` draws every scene's style from N(0, 1) as MUNIT does,
-    `real` from the styles that real pictures have.
+    frames: of the drive, evenly from its held-out parts. clips: of CLIP_FRAMES neighbouring frames from there, each under one style,
+    for flicker. styles: `random` draws every scene's style from N(0, 1) as MUNIT does, `real` from the styles that real pictures have.
+    judge: weights of the network that tells where the road is; the referee's where empty. The network that weathers learn from is
+    refused, for they have learned to please it.
     """
 
     drive: str
@@ -48,15 +61,36 @@ class RealismSettings:
     real: tuple[str, ...] = ()
     transforms: tuple[str, ...] = COMPOSITE
     frames: int = 64
+    clips: int = 4
     styles: str = "random"
+    judge: str = ""
     seed: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.frames < 1:
-            raise BadParametersError(f"realism is measured on at least one frame; got frames = {self.frames}")
+        if self.frames < 1 or self.clips < 0:
+            raise BadParametersError(
+                f"realism is measured on at least one frame, and on no clips or more; got frames = {self.frames}, clips = {self.clips}"
+            )
         if self.styles not in STYLES:
             raise UnknownNameError.among("way to draw styles", self.styles, STYLES)
+
+
+@dataclass(frozen=True, slots=True)
+class SameDrive:
+    """What a contender leaves of the road and of the drive.
+
+    road_iou: of the drivable areas before and after, the mean over scenes with a road; road_iou_below: the share of them below LEAST_IOU.
+    contrast_near, contrast_far: the share of local contrast that is left, see `clips.contrast_kept`. flicker, flicker_recorded: of clips
+    under one style and of the recorded ones, in grey levels; None without clips.
+    """
+
+    road_iou: float | None
+    road_iou_below: float | None
+    contrast_near: float | None
+    contrast_far: float | None
+    flicker: float | None = None
+    flicker_recorded: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +98,13 @@ class RealismLine:
     """A contender's row, with the interval of its share in the right class (Wilson, 95 %).
 
     nearer: how much of the way from the untranslated scenes to real ones it went, by mmd2: 1 is all of it, 0 none, below 0 away.
+    drive: None for real scenes, which are of other places.
     """
 
     row: RealismRow
     share: Interval
     nearer: float | None
+    drive: SameDrive | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +128,13 @@ class _Real:
 
 @dataclass(frozen=True, slots=True)
 class _Contender:
+    """Scenes that were made; clips: the recorded ones, each with what was made of it."""
+
     name: str
     kind: str
     target: str
     scenes: NumpyFrames
+    clips: tuple[tuple[NumpyFrames, NumpyFrames], ...]
 
 
 def measure_realism(settings: RealismSettings, progress: Progress = silent, *, grid: Path | None = None) -> Realism:
@@ -104,16 +143,19 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
     grid: where to write a picture of some of the scenes, a row for each contender.
     """
     classifier = WeatherClassifier.load(Path(settings.classifier), settings.device)
-    sources = _sources(settings)
+    judge = _judge(settings)
+    sources, clips = _sources(settings), _clips(settings)
     real = {part.label: part for part in (_real(text, classifier) for text in settings.real)}
-    contenders = list(_contenders(settings, classifier, sources, progress))
+    contenders = list(_contenders(settings, classifier, sources, clips, progress))
     if grid is not None:
         shown = np.linspace(0, len(sources) - 1, min(_SHOWN, len(sources))).round().astype(np.int64)
         rows_of = [sources, *(each.scenes for each in contenders)]
         write_image(grid, np.concatenate([np.concatenate(list(scenes[shown]), axis=1) for scenes in rows_of]))
     plain = _stored(sources)
     plain_features = classifier.features(plain)
-    rows: list[RealismRow] = []
+    rows: list[tuple[RealismRow, SameDrive | None]] = []
+    same = _same_drive(judge, sources, _Contender("as it was", "untranslated", "", sources, tuple((clip, clip) for clip in clips)))
+    drives = {id(each): _same_drive(judge, sources, each) for each in contenders}
     for target in dict.fromkeys([*real, *(each.target for each in contenders)]):
         truth = real.get(target)
         bandwidth = None if truth is None else common_bandwidth(truth.features, plain_features)
@@ -122,14 +164,13 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
         if truth is not None:
             # Real against real: one half stands for the synthesised scenes, and nothing should tell it from the other.
             half = truth.features[::2] if len(truth.features) >= 16 else None
-            rows.append(
-                measure(
-                    f"real {target}", "real", target, truth.pictures[1::2], classifier, real_features=half, bandwidth=bandwidth, seed=seed
-                )
+            others = measure(
+                f"real {target}", "real", target, truth.pictures[1::2], classifier, real_features=half, bandwidth=bandwidth, seed=seed
             )
-        parts = [_Contender("as it was", "untranslated", target, sources), *(each for each in contenders if each.target == target)]
-        rows.extend(
-            measure(
+            rows.append((others, None))
+        parts = [_Contender("as it was", "untranslated", target, sources, ()), *(each for each in contenders if each.target == target)]
+        for each in parts:
+            row = measure(
                 each.name,
                 each.kind,
                 target,
@@ -140,34 +181,79 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
                 bandwidth=bandwidth,
                 seed=seed,
             )
-            for each in parts
-        )
-    return Realism(tuple(_line(row, rows) for row in rows), classifier.card, SPLIT, _notes(settings, real, contenders))
+            rows.append((row, drives.get(id(each), same)))
+    return Realism(
+        tuple(_line(row, drive, rows) for row, drive in rows), classifier.card, SPLIT, _notes(settings, real, contenders, len(clips))
+    )
 
 
-def _line(row: RealismRow, rows: list[RealismRow]) -> RealismLine:
-    plain = next((each for each in rows if each.kind == "untranslated" and each.target == row.target), None)
+def _judge(settings: RealismSettings) -> RoadNet:
+    """Reads the network that judges where the road is; not the one that weathers learn from."""
+    judge = load_road_net(Path(settings.judge) if settings.judge else None)
+    teacher = load_teacher().state_dict()
+    state = judge.state_dict()
+    if all(name in teacher and torch.equal(value, teacher[name]) for name, value in state.items()):
+        raise SkidpadError(f"{settings.judge} is the network that weathers learn from, which cannot judge them; leave --judge out")
+    return judge.to(settings.device)
+
+
+def _same_drive(judge: RoadNet, sources: NumpyFrames, made: _Contender) -> SameDrive:
+    parts = [slice(first, first + _TOGETHER) for first in range(0, len(sources), _TOGETHER)]
+    overlap = np.concatenate([drivable_iou(judge, sources[part], made.scenes[part]) for part in parts])
+    overlap = overlap[np.isfinite(overlap)]
+    near, far = contrast_kept(sources, made.scenes)
+    flickers = [found for recorded, changed in made.clips if (found := flicker(recorded, changed)) is not None]
+    own, theirs = np.mean(flickers, axis=0).tolist() if flickers else (None, None)
+    return SameDrive(
+        road_iou=float(overlap.mean()) if len(overlap) else None,
+        road_iou_below=float((overlap < LEAST_IOU).mean()) if len(overlap) else None,
+        contrast_near=near if isfinite(near) else None,
+        contrast_far=far if isfinite(far) else None,
+        flicker=own,
+        flicker_recorded=theirs,
+    )
+
+
+def _line(row: RealismRow, drive: SameDrive | None, rows: list[tuple[RealismRow, SameDrive | None]]) -> RealismLine:
+    plain = next((each for each, _ in rows if each.kind == "untranslated" and each.target == row.target), None)
     nearer = None
     if plain is not None and plain.against_real is not None and row.against_real is not None and plain.against_real.mmd2 > 0.0:
         nearer = 1.0 - max(row.against_real.mmd2, 0.0) / plain.against_real.mmd2
-    return RealismLine(row, wilson(row.right, row.total), nearer)
+    return RealismLine(row, wilson(row.right, row.total), nearer, drive)
 
 
 def _sources(settings: RealismSettings) -> NumpyFrames:
     """Returns frames evenly from the held-out parts of a drive, or of a folder of pictures of one size."""
-    folder = Path(settings.drive)
+    return _frames(settings.drive, lambda count: _spaced(count, settings.frames))
+
+
+def _clips(settings: RealismSettings) -> tuple[NumpyFrames, ...]:
+    """Returns clips of neighbouring frames, evenly from the held-out parts."""
+
+    def places(count: int) -> list[int]:
+        marks = held_out(count)
+        starts = [place for place in range(count - CLIP_FRAMES + 1) if marks[place : place + CLIP_FRAMES].all()]
+        chosen = [starts[place] for place in np.linspace(0, len(starts) - 1, min(settings.clips, len(starts))).round().astype(int)]
+        return [start + step for start in chosen for step in range(CLIP_FRAMES)]
+
+    frames = _frames(settings.drive, places)
+    return tuple(frames[start : start + CLIP_FRAMES] for start in range(0, len(frames) - CLIP_FRAMES + 1, CLIP_FRAMES))
+
+
+def _frames(text: str, places: Callable[[int], list[int]]) -> NumpyFrames:
+    """Reads the frames of a drive, or of a folder of pictures of one size, at the places that are chosen among so many."""
+    folder = Path(text)
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES) if folder.is_dir() else []
     if not files:
-        drive = open_drive(settings.drive)
-        chosen = drive.select(_spaced(len(drive), settings.frames))
-        return np.concatenate([batch.frames for batch in chosen.batches(64)])
-    read = [decode(files[place].read_bytes()) for place in _spaced(len(files), settings.frames)]
+        drive = open_drive(text)
+        chosen = places(len(drive))
+        parts = [batch.frames for batch in drive.select(chosen).batches(64)] if chosen else []
+        return np.concatenate(parts) if parts else np.zeros((0, *drive.frame_shape), np.uint8)
+    read = [decode(files[place].read_bytes()) for place in places(len(files))]
     whole = [picture for picture in read if picture is not None]
-    if not whole or len({picture.shape for picture in whole}) > 1:
-        raise BadDriveError(
-            f"the pictures of {settings.drive!r} must be of one size, as a drive's frames are; give a drive or another folder"
-        )
-    return np.stack(whole)
+    if read and (not whole or len({picture.shape for picture in whole}) > 1):
+        raise BadDriveError(f"the pictures of {text!r} must be of one size, as a drive's frames are; give a drive or another folder")
+    return np.stack(whole) if whole else np.zeros((0, 1, 1, 3), np.uint8)
 
 
 def _spaced(count: int, wanted: int) -> list[int]:
@@ -187,42 +273,49 @@ def _real(text: str, classifier: WeatherClassifier) -> _Real:
     return _Real(label, pictures, classifier.features(pictures))
 
 
-def _contenders(settings: RealismSettings, classifier: WeatherClassifier, sources: NumpyFrames, progress: Progress) -> Iterator[_Contender]:
+def _contenders(
+    settings: RealismSettings, classifier: WeatherClassifier, sources: NumpyFrames, clips: Sequence[NumpyFrames], progress: Progress
+) -> Iterator[_Contender]:
+    scenes = [sources[place : place + 1] for place in range(len(sources))]
     for text in settings.weathers:
         file, _, label = text.partition("=")
         weather = Weather.load(weather_path(file), settings.device)
         card = weather.card
         target = target_class(classifier.card, card, label)
         kind = f"{card.method.value}, rendered" if card.rendered else card.method.value
-        yield _Contender(card.name, kind, target, _translated(weather, sources, settings, progress))
+        rngs = [child_rng(settings.seed, part, card.name) for part in ("realism styles", "styles of clips")]
+        made, moving = (_translated(weather, some, rng, settings, progress) for some, rng in zip((scenes, clips), rngs, strict=True))
+        yield _Contender(card.name, kind, target, np.concatenate(made), tuple(zip(clips, moving, strict=True)))
     for name in settings.transforms:
         wanted = _ALIKE.get(name, (name,))
         known = [label for label in wanted if label in classifier.classes]
         if known:
-            yield _Contender(name, "transform", known[0], _transformed(name, sources, settings.seed))
+            rngs = [child_rng(settings.seed, part, name) for part in ("realism", "clips")]
+            made, moving = (_transformed(name, some, rng) for some, rng in zip((scenes, clips), rngs, strict=True))
+            yield _Contender(name, "transform", known[0], np.concatenate(made), tuple(zip(clips, moving, strict=True)))
 
 
-def _translated(weather: Weather, sources: NumpyFrames, settings: RealismSettings, progress: Progress) -> NumpyFrames:
-    """Translates every source under a style of its own."""
-    rng = child_rng(settings.seed, "realism styles", weather.card.name)
-    scenes = np.empty_like(sources)
-    for place in range(len(sources)):
+def _translated(
+    weather: Weather, clips: Sequence[NumpyFrames], rng: np.random.Generator, settings: RealismSettings, progress: Progress
+) -> list[NumpyFrames]:
+    """Translates every clip under a style of its own."""
+    made: list[NumpyFrames] = []
+    for clip in clips:
         style: torch.Tensor | None = None
         if weather.style_size:
             drawn = rng.standard_normal(weather.style_size)
             if settings.styles == "real" and weather.card.styles is not None:
                 drawn = np.array(weather.card.styles.mean) + np.array(weather.card.styles.deviation) * drawn
             style = torch.from_numpy(drawn.astype(np.float32))
-        scenes[place] = weather.translate(sources[place : place + 1], style)[0]
-        progress(place + 1, len(sources), weather.card.name)
-    return scenes
+        made.append(weather.translate(clip, style))
+        progress(len(made), len(clips), weather.card.name)
+    return made
 
 
-def _transformed(name: str, sources: NumpyFrames, seed: int) -> NumpyFrames:
-    """Applies a transform of DeepTest, with parameters drawn for every scene from its grid."""
+def _transformed(name: str, clips: Sequence[NumpyFrames], rng: np.random.Generator) -> list[NumpyFrames]:
+    """Applies a transform of DeepTest, with parameters drawn for every clip from its grid."""
     transform = TRANSFORMS.get(name)()
-    rng = child_rng(seed, "realism", name)
-    return np.concatenate([transform.apply(sources[place : place + 1], transform.space.pick(rng)) for place in range(len(sources))])
+    return [transform.apply(clip, transform.space.pick(rng)) for clip in clips]
 
 
 def _stored(scenes: NumpyFrames) -> NumpyFrames:
@@ -240,13 +333,15 @@ def _square(picture: NumpyFrames) -> NumpyFrames:
     return np.asarray(cv2.resize(small, (READ_PX, READ_PX), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _notes(settings: RealismSettings, real: dict[str, _Real], contenders: list[_Contender]) -> tuple[str, ...]:
+def _notes(settings: RealismSettings, real: dict[str, _Real], contenders: list[_Contender], clips: int) -> tuple[str, ...]:
     notes = [f"frames and real pictures are held out from the classifier: {SPLIT}; a weather may have learned from them"]
     if any(each.name == "deeptest-rain" and each.target == "wet" for each in contenders):
         notes.append("no real set shows falling rain: DeepTest's rain counts as right where it is called wet")
     missing = sorted({each.target for each in contenders} - set(real))
     if missing:
         notes.append(f"no real pictures were given of {', '.join(missing)}: no two-sample test")
+    if settings.clips and not clips:
+        notes.append(f"no held-out part has {CLIP_FRAMES} neighbouring frames: flicker was not measured")
     if settings.styles == "real":
         notes.append("styles were drawn as real pictures of the weather have them")
     return tuple(notes)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from skidpad.core.images import BoolArray, IntArray
     from skidpad.drives.drive import FrameBatch
-    from skidpad.repair.settings import RepairSettings
+    from skidpad.repairs.settings import RepairSettings
     from skidpad.runs.folder import Run
     from skidpad.subjects.network_subject import NetworkSubject
 
@@ -142,7 +142,7 @@ def gather(campaign: DeepTest, run: Run, settings: RepairSettings, progress: Pro
     spec = campaign.subject.description.input
     preprocess = Preprocessor(spec, torch.device(settings.device))
     frames, frame_of = np.unique(cases.frame_index, return_inverse=True)
-    shape = (spec.height_px, spec.width_px, spec.colour.channels)
+    shape = (spec.height_px, spec.columns_px, spec.channels)
     mutants = torch.empty((len(cases.frame_index), *shape), dtype=torch.uint8)
     originals = torch.empty((len(frames), *shape), dtype=torch.uint8)
     for start, batch in _blocks(campaign, run, frames):

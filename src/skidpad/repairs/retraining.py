@@ -15,19 +15,17 @@ from skidpad.core.images import BoolArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.oracles.error import PredictionError, prediction_error
-from skidpad.repair.mutants import Pool, campaign_of, gather
-from skidpad.repair.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.mutants import Pool, campaign_of, gather
+from skidpad.repairs.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
+from skidpad.repairs.settings import RepairSettings, Split
 from skidpad.subjects.description_toml import discard
-from skidpad.subjects.network import steering_answer
-from skidpad.subjects.preprocess import Preprocessor
 from skidpad.subjects.training.data import Labelled, collect
-from skidpad.subjects.training.fitting import FitReport, copied, fit
+from skidpad.subjects.training.fitting import FitReport, answers_rad, copied, fit
 from skidpad.subjects.training.training import beside, save_subject
 from skidpad.subjects.zoo import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from skidpad.core.images import BoolArray, FloatArray
+    from skidpad.core.images import BoolArray
     from skidpad.drives.drive import Drive
     from skidpad.runs.folder import Run
     from skidpad.subjects.description import Description
@@ -164,8 +162,8 @@ class _HeldOut:
 
     def errors(self, module: nn.Module, description: Description, device: str) -> dict[str, PredictionError]:
         """Measures a network on every set."""
-        originals = answers_rad(module, description, self._originals.pictures, device)
-        mutants = answers_rad(module, description, self._mutants.pictures, device)
+        originals = answers_rad(module, description, self._originals, device)
+        mutants = answers_rad(module, description, self._mutants, device)
         labels_rad = self._mutants.labels_rad
         sets = {name: self._stimuli == name for name in sorted(set(self._stimuli.tolist()))}
         return {
@@ -175,32 +173,24 @@ class _HeldOut:
         }
 
 
-def answers_rad(module: nn.Module, description: Description, pictures: torch.Tensor, device: str = "cpu") -> FloatArray:
-    """Returns the steering, (N,) radians, on pictures that have the network's size already."""
-    preprocess = Preprocessor(description.input, torch.device(device))
-    module.to(device).eval()
-    parts: list[torch.Tensor] = []
-    with torch.inference_mode():
-        for start in range(0, len(pictures), _BATCH):
-            inputs = preprocess.normalise(pictures[start : start + _BATCH])
-            parts.append(steering_answer(description, module(inputs), len(inputs)).double().cpu())
-    answers = torch.cat(parts).numpy() if parts else np.zeros(0)
-    return np.asarray(answers * description.steering.per_answer, np.float64)
-
-
-def check_repairable(subject: NetworkSubject) -> None:
+def check_trainable(subject: NetworkSubject) -> None:
     """Refuses a subject that skidpad cannot train and write again."""
     description = subject.description
     if description.architecture is None or not description.format.weights_only:
         names = ", ".join(ARCHITECTURES.names())
         raise BadSubjectError(
             f"{description.name!r} is of format {description.format.value!r}, a network that skidpad can run but not train; "
-            f"only weights of a network of the zoo ({names}) can be repaired"
+            f"only weights of a network of the zoo ({names}) can be repaired. `--export FOLDER` writes the mutants for your own training"
         )
+
+
+def check_repairable(subject: NetworkSubject) -> None:
+    """Refuses a subject that cannot be retrained the paper's way, which knows single pictures alone."""
+    check_trainable(subject)
     if subject.lead:
         raise BadSubjectError(
-            f"{description.name!r} looks at {subject.lead + 1} frames at once, and a repair retrains on single pictures; "
-            "train a network with memory again with `skidpad train`"
+            f"{subject.description.name!r} looks at {subject.lead + 1} frames at once, and the paper's retraining knows single pictures; "
+            "leave out --preset deeptest"
         )
 
 

@@ -9,7 +9,7 @@ from math import isfinite, nan
 from typing import Any, Self
 
 from skidpad.oracles.error import PredictionError
-from skidpad.repair.settings import RepairSettings, Split
+from skidpad.repairs.settings import RepairSettings, Split
 
 ORIGINALS = "originals"
 """The row of the held-out frames as they are."""
@@ -113,7 +113,7 @@ class RepairReport:
         payload["settings"]["split"] = self.settings.split.value
         for row, improvement in zip(payload["improvements"], self.improvements, strict=True):
             row.update({name: getattr(improvement, name) for name in _CHANGES})
-        return json.dumps(_finite(payload), indent=2, allow_nan=False)
+        return json.dumps(finite(payload), indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -131,11 +131,12 @@ class RepairReport:
         )
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
+    """Returns plain values with None for every number that is not finite, which JSON does not have."""
     if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

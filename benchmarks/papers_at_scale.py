@@ -1,0 +1,191 @@
+"""TACTIC and DeepRoad's Table 2 at the papers' scale, cut to minutes of one GPU; called again it goes on.
+
+networks  dave-orig, dave-dropout and chauffeur of the zoo, trained on the first 60 % of the drive, side by side; rounded to half precision
+whole     TACTIC: one weather, every scene, four conditions under either criterion, (1+1)-ES beside random styles; a search ends after
+          --tries (the paper: after 100 without anything better, which takes about 250)
+share     TACTIC: ten repeats of (1+1)-ES, random styles and random search on --scenes of them, the same weather, guided by NBC, a search
+          ends after --share-tries
+table     DeepRoad: every network under every weather, every frame, the mean style of real pictures
+
+Scenes that the referee does not keep count neither as errors nor as covered; how many of each condition there were stands in
+FOLDER/refused.json, beside those of random styles. Every network has a process of its own, which share the GPU. A part that its
+minutes end is left as it is, with tables of what is finished.
+
+Run: python benchmarks/papers_at_scale.py --drive udacity:FOLDER --weather night --weather wet --weather snow --weather fog --out FOLDER
+         --device cuda [--parts networks,whole,share,table] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+from safetensors.torch import load_file, save_file
+
+from skidpad.drives import open_drive
+from skidpad.kinds.pictures.styles.campaign import condition_file
+from skidpad.kinds.pictures.styles.condition import Condition
+from skidpad.kinds.pictures.styles.settings import TacticSettings
+from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.papers.deeproad import replication as deeproad
+from skidpad.papers.tactic import replication as tactic
+from skidpad.papers.tactic.cells import Cell
+from skidpad.runs.folder import Run
+from skidpad.stimuli.weather.files import load_weather
+from skidpad.stimuli.weather.pretrained import weather_path
+
+NETWORKS = ("dave-orig", "dave-dropout", "chauffeur")
+EPOCHS = {"dave-orig": 30, "dave-dropout": 30, "chauffeur": 8}
+SLOW = {"chauffeur": 3}
+"""Networks that get so many times fewer tries: each answer looks at 100 frames."""
+PARTS = ("networks", "whole", "share", "table")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="TACTIC and DeepRoad at scale.")
+    parser.add_argument("--drive", default="", help="a few rendered frames unless given: does it run?")
+    parser.add_argument("--weather", action="append", help="the first one is TACTIC's")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--network", action="append", help="of the zoo; may be repeated")
+    parser.add_argument("--epochs", type=int, default=0)
+    parser.add_argument("--tries", type=int, default=30)
+    parser.add_argument("--scenes", type=int, default=256)
+    parser.add_argument("--share-tries", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--whole-minutes", type=float, default=1.5)
+    parser.add_argument("--share-minutes", type=float, default=0.8)
+    parser.add_argument("--quick", action="store_true", help="a few frames: does it run?")
+    parser.add_argument("--alone", default="", help="for the processes that this one starts")
+    given = parser.parse_args()
+    given.quick = given.quick or not given.drive
+    given.network = given.network or list(NETWORKS[:1] if given.quick else NETWORKS)
+    given.drive = given.drive or "rendered?frames=40&width=128&height=96"
+    given.weather = given.weather or [str(weather_path("demo-rain"))]
+    given.out = given.out or Path(mkdtemp())
+    if given.quick:
+        given.epochs, given.tries, given.scenes, given.share_tries, given.repeats = 1, 2, 4, 2, 2
+    return given
+
+
+def network_file(given: argparse.Namespace, name: str) -> Path:
+    return Path(given.out) / "networks" / f"{name}.toml"
+
+
+def train(given: argparse.Namespace, name: str) -> None:
+    """Trains a network that is not there yet, and rounds its weights so that they fit through a narrow gate."""
+    file = network_file(given, name)
+    if file.exists():
+        return
+    epochs = given.epochs or EPOCHS.get(name, 30)
+    words = ["train", name, f"{given.drive}{'&' if '?' in given.drive else '?'}to=0.6", "--out", str(file.with_suffix(""))]
+    words += ["--epochs", str(epochs), "--patience", "8", "--device", given.device, "--json"]
+    subprocess.run([sys.executable, "-m", "skidpad.cli.main", *words], check=True, stdout=subprocess.DEVNULL)
+    weights = file.with_suffix(".safetensors")
+    state = load_file(weights)
+    save_file({key: value.half() if value.is_floating_point() else value for key, value in state.items()}, weights)
+
+
+def tactic_settings(given: argparse.Namespace, part: str, name: str = "") -> TacticSettings:
+    whole = part == "whole"
+    tries = given.tries if whole else given.share_tries
+    return TacticSettings(
+        subject="",
+        drive=open_drive(given.drive).origin or given.drive,
+        weather="",
+        frames=(4 if given.quick else 0) if whole else given.scenes,
+        conditions=2 if given.quick else 4,
+        searches=("es", "random-styles") if whole else ("es", "random-styles", "random-search"),
+        repeats=1 if whole else given.repeats,
+        iterations=max(1, tries // SLOW.get(name, 1)),
+        device=given.device,
+    )
+
+
+def search(given: argparse.Namespace, part: str, name: str) -> None:
+    criteria = ["nbc", "kmnc"] if part == "whole" else ["nbc"]
+    minutes = given.whole_minutes if part == "whole" else given.share_minutes
+    own = Path(given.out) / part
+    tactic.replicate([str(network_file(given, name))], given.weather[:1], criteria, tactic_settings(given, part, name), own, minutes)
+
+
+def table(given: argparse.Namespace, name: str) -> None:
+    settings = DeepRoadSettings(
+        subject="",
+        drive=open_drive(given.drive).origin or given.drive,
+        weathers=tuple(str(Path(file).absolute()) for file in given.weather),
+        style="mean" if load_weather(Path(given.weather[0]))[0].styles is not None else "random",
+        device=given.device,
+    )
+    deeproad.replicate([str(network_file(given, name))], settings, Path(given.out) / "table", 4 if given.quick else 0)
+
+
+def refused(given: argparse.Namespace) -> list[dict[str, object]]:
+    """Counts, for every condition of every cell, the scenes that the referee does not keep."""
+    found: list[dict[str, object]] = []
+    for manifest in sorted(Path(given.out).glob("*/*/*/*/manifest.json")):
+        run = Run.open(manifest.parent)
+        settings = TacticSettings.from_config(run.config)
+        subject, _, criterion = manifest.parent.parts[-3:]
+        for search_name in settings.searches:
+            counts: list[int] = []
+            for repeat in range(settings.repeats):
+                phase = f"{search_name}-r{repeat:02d}"
+                files = [run.path / "state" / condition_file(phase, number) for number in range(len(run.completed(phase)))]
+                counts += [Condition.from_json(file.read_bytes()).refused for file in files]
+            if counts:
+                row = {"part": manifest.parent.parts[-4], "subject": subject, "criterion": criterion, "search": search_name}
+                found.append({**row, "conditions": len(counts), "mean_refused": float(np.mean(counts)), "refused": counts})
+    return found
+
+
+def alone(given: argparse.Namespace) -> None:
+    part, name = given.alone.split(":")
+    if part == "networks":
+        train(given, name)
+    elif part == "table":
+        table(given, name)
+    else:
+        search(given, part, name)
+
+
+def main() -> None:
+    given = arguments()
+    if given.alone:
+        alone(given)
+        return
+    seconds: dict[str, float] = {}
+    for part in given.parts.split(","):
+        began = time.perf_counter()
+        words = [sys.executable, __file__, *sys.argv[1:], "--out", str(given.out), "--alone"]
+        started = [(name, subprocess.Popen([*words, f"{part}:{name}"])) for name in given.network]
+        failed = [name for name, process in started if process.wait()]
+        seconds[part] = round(time.perf_counter() - began, 1)
+        print(f"{part}: {seconds[part]:.1f} s{f'; FAILED: {failed}' if failed else ''}", flush=True)
+    for part in ("whole", "share"):
+        if (Path(given.out) / part).is_dir():
+            together(given, part)
+    (Path(given.out) / "refused.json").write_text(json.dumps(refused(given), indent=1) + "\n")
+    (Path(given.out) / "seconds.json").write_text(json.dumps(seconds) + "\n")
+    print(json.dumps({"seconds": seconds, "out": str(given.out)}))
+
+
+def together(given: argparse.Namespace, part: str) -> None:
+    """Writes FOLDER/PART/tactic.json and .md of all cells that have a finished repeat, whichever process measured them."""
+    folder = Path(given.out) / part
+    cells = [Cell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob("*/*/*/cell.json"))]
+    answer = tactic.TacticReplication(tactic_settings(given, part), tuple(cells))
+    (folder / "tactic.json").write_text(json.dumps(answer.payload(), indent=2) + "\n")
+    (folder / "tactic.md").write_text(answer.markdown())
+    print(answer.markdown(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

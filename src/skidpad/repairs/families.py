@@ -1,0 +1,121 @@
+"""Families of conditions, their groups, and random recipes of them: what a repair trains on, and what no training sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.core.stimuli import CameraMove, Condition, Params, Real, Recipe, Severity, Step, Stimulus, Value, Whole, shows_past
+from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
+
+_FIRST_SHARES, _SECOND_SHARES = (0.15, 1.0), (0.1, 0.6)
+"""How far from harmless to worst a recipe's first condition is drawn, and a second one on top of it."""
+
+_TWO = 0.5
+"""How often there is a second one: conditions come together on roads, and pairs generalise to families that were never shown."""
+
+JUDGED_SHARES = (0.25, 0.5, 0.75, 1.0)
+"""The severities under which networks are judged."""
+
+
+def families() -> Mapping[str, Stimulus]:
+    """Returns every condition by name that a repair can do something about: a network cannot mend a camera that shows the past."""
+    return {name: each for name, each in preset_stimuli(Preset.CONDITIONS).items() if not shows_past(each)}
+
+
+def group_of(stimulus: Stimulus) -> str:
+    """Returns the group of a condition: the part of the world or the camera that it belongs to, as `atmosphere` or `lens`."""
+    kind = type(getattr(stimulus, "stimulus", stimulus))
+    return kind.__module__.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """Which conditions are trained on and which are not. made: all of them."""
+
+    seen: tuple[str, ...]
+    unseen: tuple[str, ...]
+    made: Mapping[str, Stimulus]
+
+    @classmethod
+    def of(cls, wanted: Iterable[str], unseen: Sequence[str]) -> Families:
+        """Divides the conditions: `unseen` are groups or conditions that no training sees, `wanted` those that it may (all if empty).
+
+        What is neither, because a run did not try it, is not seen either.
+        """
+        made = families()
+        groups = {name: group_of(each) for name, each in made.items()}
+        for name in unseen:
+            if name not in {*groups, *groups.values()}:
+                raise UnknownNameError.among("group or condition", name, {*groups.values(), *groups})
+        allowed = [name for name in wanted if name in made] or list(made)
+        seen = tuple(name for name in allowed if name not in unseen and groups[name] not in unseen)
+        if not seen:
+            raise BadParametersError(f"nothing is left to train on: --unseen {','.join(unseen)} holds back every condition of the run")
+        return cls(seen, tuple(name for name in made if name not in seen), made)
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """The group of each condition."""
+        return {name: group_of(each) for name, each in self.made.items()}
+
+    def draw(self, rng: np.random.Generator) -> Recipe:
+        """Draws one or two of the seen conditions, of any severity."""
+        first = self.seen[int(rng.integers(len(self.seen)))]
+        steps = [_drawn(first, self.made[first], _FIRST_SHARES, rng)]
+        moved = isinstance(self.made[first], CameraMove)
+        others = [name for name in self.seen if name != first and not (moved and isinstance(self.made[name], CameraMove))]
+        if others and rng.random() < _TWO:
+            second = others[int(rng.integers(len(others)))]
+            steps.append(_drawn(second, self.made[second], _SECOND_SHARES, rng))
+        return Recipe(tuple(steps))
+
+    def ladder(self, name: str) -> tuple[Recipe, ...]:
+        """Returns one condition at the severities under which networks are judged."""
+        stimulus = self.made[name]
+        return tuple(
+            Recipe((at_share(name, stimulus, severity, share, {}),)) for severity in _severities(stimulus) for share in JUDGED_SHARES
+        )
+
+
+def aimed(row_stimulus: str, severity: Severity, share: float, made: Mapping[str, Stimulus], rng: np.random.Generator) -> Recipe:
+    """Draws one severity up to a share of the way, for a repair that aims at a limit."""
+    return Recipe(
+        (
+            at_share(
+                row_stimulus, made[row_stimulus], severity, float(rng.uniform(0.2 * share, share)), _free(made, row_stimulus, severity, rng)
+            ),
+        )
+    )
+
+
+def _free(made: Mapping[str, Stimulus], name: str, severity: Severity, rng: np.random.Generator) -> dict[str, Value]:
+    """Draws the parameters that a severity leaves open: seeds, sides, speeds."""
+    fixed = {severity.parameter, *severity.others}
+    return {each.name: each.sample(rng) for each in made[name].space.parameters if each.name not in fixed}
+
+
+def _drawn(name: str, stimulus: Stimulus, shares: tuple[float, float], rng: np.random.Generator) -> Step:
+    found = _severities(stimulus)
+    severity = found[int(rng.integers(len(found)))]
+    return at_share(name, stimulus, severity, float(rng.uniform(*shares)), _free({name: stimulus}, name, severity, rng))
+
+
+def at_share(name: str, stimulus: Stimulus, severity: Severity, share: float, free: Mapping[str, Value]) -> Step:
+    """Returns a condition at a share of the way from harmless to worst. free: parameters that the severity leaves open."""
+    space = stimulus.space
+    parameter = next(each for each in space.parameters if each.name == severity.parameter)
+    value = severity.at(share)
+    if isinstance(parameter, Real | Whole):
+        value = min(max(value, parameter.low), parameter.high)
+    known = dict(severity.others) | {severity.parameter: round(value) if isinstance(parameter, Whole) else float(value)}
+    return Step(name, space.filled(name, Params(**(known | dict(free)))))
+
+
+def _severities(stimulus: Stimulus) -> tuple[Severity, ...]:
+    if not isinstance(stimulus, Condition):
+        raise BadParametersError(f"a repair draws conditions in physical units; got {stimulus!r}")
+    return stimulus.severities

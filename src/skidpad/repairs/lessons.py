@@ -1,0 +1,167 @@
+"""What a repair teaches: labels on clean pictures and on mutants, and that a mutant is answered as its original is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from skidpad.repairs.pairs import Pairs
+from skidpad.subjects.training.data import Labelled
+from skidpad.subjects.training.fitting import Asking, Lesson
+
+if TYPE_CHECKING:
+    from skidpad.core.images import FloatArray, IntArray
+
+AVERAGING = 0.995
+"""Of the weights at each step: noise of single steps costs clean accuracy, and their mean over some 200 does not have it."""
+
+_COST = 50.0
+"""How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good."""
+
+_LEAST = 1e-9
+"""Radians: the error of a network that never errs, which others are divided by."""
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Returns the error of answers (n,) against what is right (n,), both in radians, as one number: a user's own loss."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What a user's own training step is given: n pictures as the network takes them.
+
+    labels_rad: the right steering. is_mutant: which are mutants. originals: the inputs of the pictures they came from, in the same order;
+    a clean picture's is itself. moved_rad: by how much the right steering differs from the original's, where the camera was moved.
+    """
+
+    inputs: torch.Tensor
+    labels_rad: torch.Tensor
+    is_mutant: torch.Tensor
+    originals: torch.Tensor
+    moved_rad: torch.Tensor
+
+
+class OwnStep(Protocol):
+    """A user's own training step: returns the loss of a batch; skidpad draws the batch and takes the step."""
+
+    def __call__(self, module: nn.Module, batch: Batch, /) -> torch.Tensor:
+        """Returns what is to become smaller."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Diet:
+    """What a candidate is trained on. share: mutants for each clean picture of an epoch. labels, consistency: weights of the losses."""
+
+    share: float
+    labels: float
+    consistency: float
+
+
+class RepairLesson(Lesson):
+    """Clean pictures once an epoch, and mutants drawn from a pool beside them.
+
+    The data are the clean pictures, then the mutants, then the mutants' originals. A control has the same number of steps without any
+    mutant. The score weighs the clean error of the validation and how far its mutants move the answer, both over those of the start.
+    """
+
+    averaging = AVERAGING
+    keeps_start = True
+
+    def __init__(
+        self,
+        clean: int,
+        mutants: int,
+        diet: Diet,
+        validation: Validation,
+        *,
+        most_cost: float = 0.0,
+        is_control: bool = False,
+        loss: Loss | None = None,
+        step: OwnStep | None = None,
+    ) -> None:
+        self._clean, self._mutants, self._diet = clean, mutants, diet
+        self._validation, self._most_cost = validation, most_cost
+        self._is_control = is_control
+        self._loss = loss or nn.functional.mse_loss
+        self._step = step
+        self.key = repr((clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
+
+    def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
+        """Returns each clean picture once and as many mutants as the diet asks for, shuffled."""
+        extra = round(self._diet.share * self._clean)
+        if self._is_control:
+            more = np.resize(rng.permutation(self._clean), extra)
+        else:
+            rounds = -(-extra // max(self._mutants, 1))
+            more = self._clean + np.concatenate([rng.permutation(self._mutants) for _ in range(rounds)])[:extra]
+        return rng.permutation(np.concatenate([np.arange(self._clean), more]))
+
+    def loss(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        """Returns the loss of a batch: each clean picture counts 1, each mutant its diet's weights."""
+        if self._step is not None:
+            return self._step(asking.module, self._batch(asking, chosen, mirrored))
+        labels, is_mutant = asking.labels(chosen, mirrored), chosen >= self._clean
+        weights = torch.where(is_mutant, self._diet.labels, 1.0)
+        answers = asking.answers(chosen, mirrored)
+        total = self._weighed(answers, labels, weights)
+        if self._diet.consistency and bool(is_mutant.any()):
+            partner, flipped = chosen[is_mutant] + self._mutants, mirrored[is_mutant]
+            with torch.no_grad():
+                target = asking.answers(partner, flipped) + labels[is_mutant] - asking.labels(partner, flipped)
+            share = self._diet.consistency * float(is_mutant.sum()) / len(chosen)
+            total = total + share * self._loss(answers[is_mutant], target)
+        return total
+
+    def _weighed(self, answers: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        counted = weights > 0
+        if not bool(counted.any()):
+            return answers.sum() * 0.0
+        scale = weights[counted].sqrt()
+        # a loss of a user's own is asked as it is: it need not be a square, so that pictures are weighed by leaving them out alone
+        if self._loss is nn.functional.mse_loss:
+            return self._loss(answers[counted] * scale, labels[counted] * scale) * (float(counted.sum()) / len(weights))
+        return self._loss(answers[counted], labels[counted]) * (float(counted.sum()) / len(weights))
+
+    def _batch(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> Batch:
+        is_mutant = chosen >= self._clean
+        partner = torch.where(is_mutant, chosen + self._mutants, chosen)
+        labels = asking.labels(chosen, mirrored)
+        moved = labels - asking.labels(partner, mirrored)
+        return Batch(asking.inputs(chosen, mirrored), labels, is_mutant, asking.inputs(partner, mirrored), moved)
+
+    def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - it knows its labels
+        """Returns the stressed error over the start's, and many times the share by which the clean error rose beyond what it may."""
+        clean, stressed = self._validation.errors_rad(answers_rad)
+        clean_first, stressed_first = self._validation.errors_rad(first_rad)
+        return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
+
+
+def _named(given: object) -> str:
+    return "" if given is None else f"{getattr(given, '__module__', '')}:{getattr(given, '__qualname__', type(given).__qualname__)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validation:
+    """Clean pictures and pairs that no training sees."""
+
+    clean: Labelled
+    pairs: Pairs
+
+    @property
+    def data(self) -> Labelled:
+        """The clean pictures, then the mutants, then their originals."""
+        return self.clean.joined(self.pairs.mutants, self.pairs.originals)
+
+    def errors_rad(self, answers_rad: FloatArray) -> tuple[float, float]:
+        """Returns the clean error against labels, and how far mutants move the answer, both as root mean squares."""
+        clean, mutants = len(self.clean), len(self.pairs)
+        wrong = answers_rad[:clean] - self.clean.labels_rad
+        shift = self.pairs.mutants.labels_rad - self.pairs.originals.labels_rad
+        moved = answers_rad[clean : clean + mutants] - answers_rad[clean + mutants :] - shift
+        kept = moved[self.pairs.kept]
+        return float(np.sqrt(np.mean(wrong**2))), float(np.sqrt(np.mean(kept**2))) if len(kept) else 0.0

@@ -1,0 +1,262 @@
+"""What a search for a repair brings: the trade-off on the validation stretch, and the recommended one judged where no training looked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from math import isfinite, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.progress import Progress, silent
+from skidpad.repairs.report import finite
+from skidpad.repairs.search import (
+    BEFORE,
+    CLEAN,
+    CONTROL,
+    SEEN,
+    UNSEEN_SET,
+    Candidate,
+    Rate,
+    Repairs,
+    SearchSettings,
+    Task,
+    Trained,
+    chosen,
+    write_network,
+)
+from skidpad.statistics.intervals import Interval, student_mean
+from skidpad.subjects.description_toml import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RECOMMENDED = "recommended"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRow:
+    """One set of pictures that no training saw. The rates of control and repaired are means over seeds, with Student's t intervals.
+
+    fall_beyond_control: by what share the failure rate lies below the control's; for clean pictures, by how much the error rose over
+    the first network's.
+    """
+
+    pictures: str
+    cases: int
+    before: float
+    control: Interval
+    repaired: Interval
+    change_beyond_control: Interval
+    rmse_before_rad: float
+    rmse_control_rad: Interval
+    rmse_repaired_rad: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Whether a limit that was aimed at holds, before and after, on frames that no training saw."""
+
+    aim: str
+    failing_before: Interval
+    failing_after: Interval
+    holds_before: bool
+    holds_after: bool
+    accepted_share: float
+
+    @property
+    def said(self) -> str:
+        """Says whether it was reached."""
+        before, after = (f"{each.estimate:.1%} fail, at most {each.high:.1%}" for each in (self.failing_before, self.failing_after))
+        word = "reached" if self.holds_after else "not reached"
+        held = "it held before" if self.holds_before else "it did not hold before"
+        return f"Aim, {self.aim}: {word} ({after}; accepted is {self.accepted_share:.0%}); {held} ({before})."
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """How many drives failed in a closed loop under one stimulus, before and after."""
+
+    stimulus: str
+    drives: int
+    failures_before: int
+    failures_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One repair. recommended: the name of the candidate, "" where none helps; tested by `rows`, chosen by `candidates`."""
+
+    subject: str
+    subject_sha256: str
+    drive: str
+    drive_sha256: str
+    settings: SearchSettings
+    seen: tuple[str, ...]
+    unseen: tuple[str, ...]
+    frames: tuple[int, int, int]
+    before: Trained
+    candidates: tuple[Trained, ...]
+    recommended: str
+    rows: tuple[JudgedRow, ...]
+    notes: tuple[str, ...]
+    reached: Reached | None = None
+    driven: tuple[Driven, ...] = ()
+
+    def row(self, pictures: str) -> JudgedRow | None:
+        """Returns the row of one set of pictures, or None."""
+        return next((row for row in self.rows if row.pictures == pictures), None)
+
+    @property
+    def verdict(self) -> str:
+        """Says in a sentence or two what came of it."""
+        if not self.recommended:
+            return (
+                "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
+                f"trained as long without mutants, at a clean error at most {self.settings.most_cost:.0%} higher. The network is unchanged."
+            )
+        said = [f"Recommended: {self.recommended}."]
+        for name, words in ((UNSEEN_SET, "conditions of families that no training saw"), (SEEN, "families that it was trained on")):
+            row = self.row(name)
+            if row is not None and row.cases:
+                said.append(
+                    f"On {words} it fails on {row.repaired.estimate:.1%} instead of {row.before:.1%} (control {row.control.estimate:.1%})."
+                )
+        clean = self.row(CLEAN)
+        if clean is not None:
+            said.append(f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f}.")
+        if self.driven:
+            drives, first, after = (
+                sum(getattr(each, name) for each in self.driven) for name in ("drives", "failures_before", "failures_after")
+            )
+            said.append(f"In the closed loop {after} of {drives} drives fail instead of {first}.")
+        if self.reached is not None:
+            said.append(self.reached.said)
+        return " ".join(said)
+
+    def to_json(self) -> str:
+        """Writes the outcome; what is not a finite number becomes null."""
+        return json.dumps(finite(asdict(self) | {"verdict": self.verdict}), indent=2, allow_nan=False)
+
+
+def search(task: Task, out: Path, settings: SearchSettings | None = None, progress: Progress = silent) -> Outcome:
+    """Trains the candidates, chooses on the validation stretch, judges, and writes everything into the folder OUT.
+
+    OUT/recommended.toml and .safetensors are the new subject, OUT/candidates holds every network that was trained, OUT/repair.json the
+    figures and OUT/report.html the page. Called again after it was killed, it goes on to the same result.
+    """
+    settings = settings or SearchSettings()
+    check_folder(task, out, settings)
+    repairs = Repairs(task, out, settings, progress)
+    candidates = repairs.candidates()
+    before = repairs.validated(task.subject.module, Candidate(BEFORE, 0.0, settings.seed))
+    trained = [repairs.train(candidate) for candidate in candidates]
+    longest = max(settings.strengths)
+    control = repairs.train(Candidate(CONTROL, longest, settings.seed))
+    best = chosen(before, control, trained, settings.most_cost)
+    rows: tuple[JudgedRow, ...] = ()
+    if best is not None:
+        seeds = range(settings.seed, settings.seed + settings.seeds)
+        controls = [repairs.train(Candidate(CONTROL, best.candidate.strength, seed)) for seed in seeds]
+        repaired = [repairs.train(replace(best.candidate, seed=seed)) for seed in seeds]
+        rows = judged_rows(
+            repairs.rates(task.subject.module),
+            [repairs.rates(repairs.module_of(each)) for each in controls],
+            [repairs.rates(repairs.module_of(each)) for each in repaired],
+        )
+    outcome = Outcome(
+        subject=task.subject.description.name,
+        subject_sha256=task.subject.sha256,
+        drive=task.drive.name,
+        drive_sha256=task.drive.sha256,
+        settings=settings,
+        seen=repairs.families.seen,
+        unseen=repairs.families.unseen,
+        frames=(len(repairs.train_drive), len(repairs.validation_drive), len(repairs.judged_drive)),
+        before=before,
+        candidates=(control, *trained),
+        recommended="" if best is None else best.candidate.name,
+        rows=rows,
+        notes=tuple(repairs.notes),
+    )
+    if best is not None:
+        _save(repairs, best, out)
+    return outcome
+
+
+def written(outcome: Outcome, out: Path) -> None:
+    """Writes the figures and the page; the figures last, since they say that the repair is finished."""
+    from skidpad.page.html import write_page  # noqa: PLC0415  templates are for those who write a page
+    from skidpad.repairs.page import repair_page  # noqa: PLC0415  see above
+
+    page = repair_page(outcome)
+    write_page(out / "report.html", page)
+    write_page(out / "report.md", page)
+    write_atomically(out / "repair.json", outcome.to_json().encode())
+
+
+def _save(repairs: Repairs, best: Trained, out: Path) -> None:
+    description = repairs.task.subject.description
+    write_network(repairs.module_of(best), replace(description, name=f"{description.name}-repaired"), out / f"{RECOMMENDED}.safetensors")
+
+
+def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
+    """Refuses a folder that holds a finished repair, or one that was begun otherwise."""
+    if (out / "repair.json").exists():
+        raise BadSubjectError(f"{out} holds a finished repair, and none is written over; choose another --out")
+    aim = "" if task.aim is None else str(task.aim)
+    begun = {
+        "subject": task.subject.sha256,
+        "drive": task.drive.sha256,
+        "aim": aim,
+        "settings": asdict(replace(settings, device="", threads=1)),
+    }
+    text = json.dumps(begun, indent=2)
+    path = out / "begun.json"
+    if path.exists() and path.read_text() != text:
+        raise BadSubjectError(f"{out} holds a repair that was begun with another network, drive or settings; choose another --out")
+    if not path.exists() and out.exists() and any(out.iterdir()):
+        raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.encode())
+
+
+def judged_rows(
+    before: Mapping[str, Rate], controls: Sequence[Mapping[str, Rate]], repaired: Sequence[Mapping[str, Rate]]
+) -> tuple[JudgedRow, ...]:
+    """Puts the first network, the controls and the repaired ones side by side, seed by seed."""
+    rows = []
+    for name, first in before.items():
+        ways = [[each[name] for each in networks] for networks in (controls, repaired)]
+        values = [[_value(name, rate) for rate in rates] for rates in ways]
+        changes = [after / other - 1.0 if other else nan for other, after in zip(*values, strict=True)]
+        rows.append(
+            JudgedRow(
+                pictures=name,
+                cases=first.pictures,
+                before=_value(name, first),
+                control=student_mean(values[0]),
+                repaired=student_mean(values[1]),
+                change_beyond_control=student_mean(changes),
+                rmse_before_rad=first.rmse_rad,
+                rmse_control_rad=student_mean([rate.rmse_rad for rate in ways[0]]),
+                rmse_repaired_rad=student_mean([rate.rmse_rad for rate in ways[1]]),
+            )
+        )
+    return tuple(rows)
+
+
+def _value(name: str, rate: Rate) -> float:
+    return rate.rmse_rad if name == CLEAN else rate.failure_rate
+
+
+def number(value: Any) -> float:
+    """Returns a number of a stored outcome, NaN for null."""
+    return nan if value is None else float(value)
+
+
+def is_told(found: Interval) -> bool:
+    """Tells whether an interval has ends."""
+    return isfinite(found.low) and isfinite(found.high)

@@ -1,0 +1,148 @@
+"""The page of a repair: the trade-off, the recommended network, and how it fares where no training looked."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
+from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, round_up, tip, write
+from skidpad.page.wording import percent, plain
+from skidpad.repairs.search import BEFORE, CLEAN, CONTROL, UNSEEN_SET
+
+if TYPE_CHECKING:
+    from skidpad.repairs.outcome import JudgedRow, Outcome
+    from skidpad.repairs.search import Trained
+    from skidpad.statistics.intervals import Interval
+
+_LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 60.0, WIDTH - 20.0, 24.0, 300.0, 344.0
+
+
+def repair_page(outcome: Outcome) -> Page:
+    """Returns the page of a finished repair."""
+    unseen = outcome.row(UNSEEN_SET)
+    headlines = []
+    if unseen is not None:
+        headlines.append(Headline("failures, unseen families", percent(unseen.repaired.estimate), f"before {percent(unseen.before)}"))
+    return Page(
+        title=plain(f"Repair of {outcome.subject}", 200),
+        tone=Tone.CALM if outcome.recommended else Tone.ALARM,
+        verdict=plain(outcome.verdict, 1000),
+        headlines=tuple(headlines),
+        context=(
+            Fact("drive", plain(outcome.drive, 200)),
+            Fact("frames", f"{outcome.frames[0]} trained on, {outcome.frames[1]} to choose, {outcome.frames[2]} to judge, by time"),
+            Fact("trained on", plain(", ".join(outcome.seen), 600)),
+            Fact("never trained on", plain(", ".join(outcome.unseen), 600)),
+        ),
+        remarks=(*outcome.notes, *((outcome.reached.said,) if outcome.reached is not None else ())),
+        notes=(
+            "A failure is a mutant that the referee keeps and that breaks the relation of the run.",
+            "Frames that the first network gets wrong as they are count for no network.",
+            "The control is trained from the same weights for as many steps without mutants. Intervals are Student's t over seeds, 95 %.",
+        ),
+        lead_charts=(tradeoff_chart(outcome),),
+        lead_tables=(judged_table(outcome),) if outcome.rows else (),
+        tables=(candidate_table(outcome), *((driven_table(outcome),) if outcome.driven else ())),
+    )
+
+
+def driven_table(outcome: Outcome) -> Table:
+    """Returns the table of the drives in a closed loop."""
+    rows = tuple((each.stimulus, str(each.drives), str(each.failures_before), str(each.failures_after)) for each in outcome.driven)
+    return Table("driven", "In a closed loop", ("Stimulus", "Drives", "Failures before", "after"), rows)
+
+
+def judged_table(outcome: Outcome) -> Table:
+    """Returns the table of what no training saw."""
+    columns = ("Pictures", "Number", "Before", "Control", "Repaired", "Beyond control", "RMSE before", "RMSE repaired")
+    return Table("judged", "Where no training looked", columns, tuple(map(_judged, outcome.rows)), note="RMSE in radians, against labels.")
+
+
+def _judged(row: JudgedRow) -> tuple[str, ...]:
+    said = (lambda value: f"{value:.4f} rad") if row.pictures == CLEAN else percent
+    return (
+        row.pictures,
+        str(row.cases),
+        said(row.before),
+        *(_ranged(each, said) for each in (row.control, row.repaired)),
+        _ranged(row.change_beyond_control, lambda value: f"{value:+.0%}"),
+        f"{row.rmse_before_rad:.4f}",
+        f"{row.rmse_repaired_rad.estimate:.4f}",
+    )
+
+
+def _ranged(found: Interval, said: object) -> str:
+    if not isfinite(found.estimate):
+        return "-"
+    if not callable(said):
+        raise TypeError("an interval is worded by a function")
+    words = str(said(found.estimate))
+    return words if not isfinite(found.low) else f"{words} ({said(found.low)} to {said(found.high)})"
+
+
+def candidate_table(outcome: Outcome) -> Table:
+    """Returns the table of the candidates on the validation stretch."""
+    rows = tuple(
+        (
+            _label(each) + (" (recommended)" if each.candidate.name == outcome.recommended else ""),
+            f"{each.clean_rmse_rad:.4f}",
+            percent(each.failure_rate),
+            f"{each.stressed_rms_rad:.4f}",
+            str(each.best_epoch) if each.candidate.way != BEFORE else "-",
+        )
+        for each in (outcome.before, *outcome.candidates)
+    )
+    columns = ("Candidate", "Clean RMSE (rad)", "Failures", "Moved by mutants (rad)", "Best epoch")
+    return Table("candidates", "On the validation stretch, which chose", columns, rows)
+
+
+def tradeoff_chart(outcome: Outcome) -> Chart:
+    """Draws the clean error of every candidate against its failures on the validation stretch."""
+    marks = [each for each in (outcome.before, *outcome.candidates) if isfinite(each.clean_rmse_rad) and isfinite(each.failure_rate)]
+    clean = [each.clean_rmse_rad for each in marks]
+    low, high = min(clean, default=0.0), max(clean, default=1.0)
+    room = max(0.1 * (high - low), 0.02 * high, 1e-6)
+    x = Axis(max(0.0, low - room), high + room, _LEFT, _RIGHT)
+    y = Axis(0.0, round_up(max([0.01, *(each.failure_rate for each in marks)]), 1.0), _BOTTOM, _TOP, Unit.PERCENT)
+    said = "; ".join(f"{_label(each)}: {each.clean_rmse_rad:.4f} rad clean, {percent(each.failure_rate)} fail" for each in marks)
+    title = "Clean error against failures"
+    root = drawing("tradeoff", title, said, _HEIGHT)
+    for value in y.ticks(4):
+        add(root, "line", class_="grid", x1=_LEFT, x2=_RIGHT, y1=y.at(value), y2=y.at(value))
+        add(root, "text", y.word(value), class_="tick", x=_LEFT - 6.0, y=y.at(value) + 4.0, text_anchor="end")
+    for value in x.ticks(5):
+        add(root, "text", f"{value:.4g}", class_="tick", x=x.at(value), y=_BOTTOM + 16.0, text_anchor="middle")
+    add(root, "line", class_="axis", x1=_LEFT, x2=_RIGHT, y1=_BOTTOM, y2=_BOTTOM)
+    limit = (1.0 + outcome.settings.most_cost) * outcome.before.clean_rmse_rad
+    if x.low <= limit <= x.high:
+        add(root, "line", class_="limit", x1=x.at(limit), x2=x.at(limit), y1=_TOP, y2=_BOTTOM)
+    for each in marks:
+        _mark(root, x, y, each, is_best=each.candidate.name == outcome.recommended)
+    add(root, "text", "failures", class_="name", x=4.0, y=_TOP - 6.0)
+    add(root, "text", "clean RMSE (rad)", class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
+    caption = "Each mark is a network, on the validation stretch; down and to the left is better. "
+    caption += f"Dashed: a clean error {percent(outcome.settings.most_cost)} above the first network's. Ringed: recommended."
+    return Chart(title, caption, write(root))
+
+
+def _mark(root: object, x: Axis, y: Axis, each: Trained, *, is_best: bool) -> None:
+    at = {"cx": x.at(each.clean_rmse_rad), "cy": y.at(each.failure_rate)}
+    if is_best:
+        ring = add(root, "circle", class_="point", r=9.0, **at)  # type: ignore[arg-type] # an element
+        ring.set("style", "fill:none;stroke:currentColor;stroke-width:2")
+    mark = add(root, "circle", class_="point", r=4.5, **at)  # type: ignore[arg-type] # an element
+    if each.candidate.way == BEFORE:
+        mark.set("style", "fill:var(--fail)")
+    elif each.candidate.way == CONTROL:
+        mark.set("style", "fill:none;stroke:currentColor")
+    tip(mark, f"{_label(each)}: {each.clean_rmse_rad:.4f} rad clean, {percent(each.failure_rate)} fail")
+    leans_left = at["cx"] > 0.7 * _RIGHT
+    aside = {"x": at["cx"] + (-9.0 if leans_left else 9.0), "text_anchor": "end" if leans_left else "start"}
+    add(root, "text", _label(each), class_="tick", y=at["cy"] - 7.0, **aside)  # type: ignore[arg-type] # an element, and its attributes
+
+
+def _label(each: Trained) -> str:
+    if each.candidate.way == BEFORE:
+        return BEFORE
+    return f"{each.candidate.way} x{each.candidate.strength:g}"

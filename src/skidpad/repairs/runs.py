@@ -1,0 +1,89 @@
+"""A repair from a run: the search, the limit that was aimed at, and drives in a closed loop before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from skidpad.core.given import MEMORY, giving
+from skidpad.core.progress import Progress, silent
+from skidpad.kinds.drives.summary import Verdict, summarise
+from skidpad.kinds.kind import load_campaign
+from skidpad.repairs.outcome import RECOMMENDED, Driven, Outcome, search
+from skidpad.repairs.retraining import check_trainable
+from skidpad.repairs.source import reached, task_of
+from skidpad.runs.folder import Run
+from skidpad.subjects.loading import load_subject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skidpad.repairs.search import SearchSettings
+    from skidpad.subjects.network_subject import NetworkSubject
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    """Drives that are made before and after."""
+
+    scenarios: int
+    stimuli: tuple[str, ...]
+    domain: str = "extended"
+    seconds: float = 20.0
+
+
+def repair_run(
+    subject: NetworkSubject,
+    run: Run,
+    out: Path,
+    settings: SearchSettings,
+    *,
+    hold: str = "",
+    source: str = "",
+    loop: ClosedLoop | None = None,
+    progress: Progress = silent,
+) -> Outcome:
+    """Repairs the network of a run; the outcome is not written yet."""
+    check_trainable(subject)
+    task = task_of(run, subject, hold=hold, source=source, referee=settings.referee, device=settings.device)
+    outcome = search(task, out, settings, progress)
+    if not outcome.recommended:
+        return outcome
+    after = load_subject(out / f"{RECOMMENDED}.toml", settings.device)
+    if loop is not None:
+        outcome = replace(outcome, driven=driven(subject, out, settings, loop, progress))
+    if task.aim is not None:
+        _, judged = task.drive.split(settings.train_share)
+        outcome = replace(outcome, reached=reached(run, task.aim, subject, after, judged))
+    return outcome
+
+
+def driven(subject: NetworkSubject, out: Path, settings: SearchSettings, loop: ClosedLoop, progress: Progress) -> tuple[Driven, ...]:
+    """Drives the same scenarios with the first and the recommended network; drives that are there are not made again."""
+    counts: dict[str, dict[str, tuple[int, int]]] = {}
+    text = f"{MEMORY}{subject.description.name}@{subject.sha256[:12]}"
+    for name, asked in (("before", text), ("after", str((out / f"{RECOMMENDED}.toml").absolute()))):
+        config = {
+            "campaign": "online",
+            "subject": asked,
+            "domain": loop.domain,
+            "scenarios": loop.scenarios,
+            "stimuli": list(loop.stimuli),
+            "seconds": loop.seconds,
+            "seed": settings.seed,
+            "device": settings.device,
+        }
+        folder = out / "drives" / name
+        with giving({text: subject}):
+            campaign = load_campaign(config, "the closed loop")
+            run = Run.open(folder) if (folder / "config.toml").exists() else campaign.start(folder)
+            campaign.execute(run, progress)
+        counts[name] = {}
+        for case in summarise(run).cases:
+            if case.verdict in {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}:
+                drives, failed = counts[name].get(case.condition, (0, 0))
+                counts[name][case.condition] = (drives + 1, failed + (case.verdict is not Verdict.PASS))
+    return tuple(
+        Driven(condition, drives, failed, counts["after"].get(condition, (0, 0))[1])
+        for condition, (drives, failed) in counts["before"].items()
+    )

@@ -1,0 +1,538 @@
+"""The repair that helps most at the least cost: candidates trained alike, and chosen on a stretch of the drive that none saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, UnknownNameError
+from skidpad.core.progress import Progress, silent
+from skidpad.core.seeding import child_rng
+from skidpad.core.settings import Count, Natural, Positive, Within, check
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.oracles.relations import Answers, Relation, fails_unchanged
+from skidpad.repairs.families import Families, aimed
+from skidpad.repairs.lessons import Diet, Loss, OwnStep, RepairLesson, Validation
+from skidpad.repairs.pairs import Clip, Pairs, clips_of, render
+from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.description_toml import discard, write_atomically
+from skidpad.subjects.training.data import Labelled, collect
+from skidpad.subjects.training.fitting import TrainingSettings, answers_rad, copied, fit
+from skidpad.subjects.training.training import save_subject
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from skidpad.core.images import BoolArray, FloatArray
+    from skidpad.drives.drive import Drive
+    from skidpad.kinds.limits.probes import Judge
+    from skidpad.kinds.limits.rows import LimitRow
+    from skidpad.subjects.description import Description
+    from skidpad.subjects.network_subject import NetworkSubject
+
+UNSEEN = ("atmosphere", "lens", "shadows")
+"""Groups that no training sees unless someone says otherwise, so that a repair is judged by what it was not taught."""
+
+CONTROL, BEFORE = "control", "before"
+
+_FRAMES_PER_RECIPE = 8
+"""Frames that share a drawn recipe in the pool: enough draws for variety, few enough to prepare."""
+
+_LEAST_RUN = 16
+"""Frames of a run, for a network that looks back: its lead is rendered with every run."""
+
+_SHARED = 0.5
+"""Of the pool of a repair that aims at a limit: the rest is what keeps it general."""
+
+_BEYOND = 1.15
+"""How far beyond the limit that is aimed at the pool reaches, as a share of the way from harmless to worst."""
+
+_LOWEST, _HIGHEST = 1 / 15, 15.0
+"""Labels over answers: where answers follow labels, only another unit is so far away: degrees taken for radians are 57 times."""
+
+
+_FOLLOWS = 0.8
+"""Correlation from which on a network is taken to answer what the labels say, in whatever unit."""
+
+_MOST_RAD = 12.0
+"""Steering wheels turn by less than two rounds to each side."""
+
+
+class Way(Enum):
+    """What a candidate learns from."""
+
+    FINDINGS = "findings"
+    """The run's findings that the referee kept, with their labels."""
+    RANDOM = "random"
+    """Random stimuli of the families that may be seen, with labels."""
+    CONSISTENCY = "consistency"
+    """The same pictures without their labels: a mutant is to be answered as its original is."""
+    MIX = "mix"
+    """Findings and random stimuli, with labels and consistency."""
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Of the labels on mutants, and of consistency."""
+        return {Way.CONSISTENCY: (0.0, 1.0), Way.MIX: (0.5, 1.0)}.get(self, (1.0, 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """One search for a repair.
+
+    families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged: conditions
+    that judge; empty: all, seen or not. weathers: learned ones that judge. train_share: of the drive by time; the last validation_share
+    of that chooses, the rest of the drive judges. ways, strengths: each way with each strength is a candidate; a strength is how many
+    mutants an epoch takes for each clean picture. pictures: mutants of the pool, about. judged_frames: frames under each severity that
+    judges. most_cost: the share by which the clean error may rise. seeds: how often the recommended one and the control are trained.
+    """
+
+    families: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = UNSEEN
+    judged: tuple[str, ...] = ()
+    weathers: tuple[str, ...] = ("night", "rain")
+    train_share: Annotated[float, Within(above=0, below=1)] = 0.6
+    validation_share: Annotated[float, Within(above=0, below=1)] = 0.15
+    ways: tuple[str, ...] = tuple(way.value for way in Way)
+    strengths: tuple[float, ...] = (1.0, 3.0)
+    pictures: Count = 4000
+    judged_frames: Count = 12
+    epochs: Count = 12
+    patience: Count = 6
+    learning_rate: Positive = 3e-4
+    batch_size: Count = 64
+    mirror: bool = True
+    most_cost: Annotated[float, Within(least=0)] = 0.02
+    seeds: Count = 3
+    referee: bool = True
+    max_findings: Natural = 2000
+    seed: int = 0
+    device: str = "cpu"
+    threads: Count = 1
+
+    def __post_init__(self) -> None:
+        check(self, BadParametersError)
+        for way in self.ways:
+            if way not in {one.value for one in Way}:
+                raise UnknownNameError.among("way to repair", way, [one.value for one in Way])
+        if not self.ways or not self.strengths or min(self.strengths) <= 0:
+            raise BadParametersError(f"a repair needs a way and a strength above 0; got {self.ways} and {self.strengths}")
+
+    def training(self, seed: int) -> TrainingSettings:
+        """Returns how one candidate is trained."""
+        return TrainingSettings(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            mirror=self.mirror,
+            seed=seed,
+            device=self.device,
+            threads=self.threads,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aim:
+    """A limit to reach: a severity of a condition, and the value that is to hold."""
+
+    row: LimitRow
+    value: float
+
+    @property
+    def share(self) -> float:
+        """How far along from harmless to worst the value lies."""
+        return self.row.severity.share(self.value)
+
+    def __str__(self) -> str:
+        return f"{self.row.name} to {self.value:g} {self.row.severity.unit}".strip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What is repaired, on what, and what counts as a failure. findings: frames of the drive with the recipes that failed on them.
+
+    wanted: the conditions that a run tried; empty for all. judge: the referee, None where it is not asked. pool: a folder of rendered
+    pictures that several repairs share; None for one of its own.
+    """
+
+    subject: NetworkSubject
+    drive: Drive
+    relation: Relation
+    findings: tuple[tuple[int, Recipe], ...] = ()
+    wanted: tuple[str, ...] = ()
+    judge: Judge | None = None
+    aim: Aim | None = None
+    loss: Loss | None = None
+    step: OwnStep | None = None
+    pool: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way at one strength; the control trains as long as the recommended one without mutants."""
+
+    way: str
+    strength: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """As its files are called."""
+        return f"{self.way}-{self.strength:g}-seed{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained candidate and its errors on the validation stretch. best_epoch: 0 where no epoch was better than the start."""
+
+    candidate: Candidate
+    clean_rmse_rad: float
+    stressed_rms_rad: float
+    failure_rate: float
+    best_epoch: int
+    epochs: int
+    weights: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How one network fares on one set of pictures that no training saw; a clean set has no failures."""
+
+    pictures: int
+    failures: int
+    rmse_rad: float
+    moved_rms_rad: float
+
+    @property
+    def failure_rate(self) -> float:
+        """The share that fails."""
+        return self.failures / self.pictures if self.pictures else float("nan")
+
+
+CLEAN, SEEN, UNSEEN_SET = "clean", "seen families", "unseen families"
+
+
+class Repairs:
+    """Trains, chooses and judges; whatever is done is kept in a folder, and is not done again."""
+
+    def __init__(self, task: Task, out: Path, settings: SearchSettings, progress: Progress = silent) -> None:
+        self.task, self.out, self.settings, self.progress = task, out, settings, progress
+        self.families = Families.of(settings.families or task.wanted, settings.unseen)
+        self.made: Mapping[str, Stimulus] = {**stimuli(), **stimuli(f"weather:{name}" for name in settings.weathers)}
+        self.notes: list[str] = []
+        self._start_answers: dict[str, FloatArray] = {}
+        drive = task.drive
+        if not drive.has_labels:
+            raise BadDriveError(f"no frame of {drive.name!r} has a label, and a repair must know what is right; use a drive with labels")
+        first, self.judged_drive = drive.split(settings.train_share)
+        self.train_drive, self.validation_drive = first.split(1.0 - settings.validation_share)
+        lead = self.spec.history.frames - 1
+        for part, name in ((self.train_drive, "train on"), (self.validation_drive, "validate on"), (self.judged_drive, "judge on")):
+            if int(np.isfinite(part.steering_rad).sum()) < max(4, self.run_frames if lead else 0):
+                raise BadDriveError(f"{drive.name!r} leaves {len(part)} frames to {name}, which is too few; use a longer drive")
+        check_labels(task.subject, self.train_drive)
+
+    @property
+    def spec(self) -> Any:
+        """The input of the network."""
+        return self.task.subject.description.input
+
+    @property
+    def lead(self) -> int:
+        """How many frames the network looks back."""
+        return int(self.spec.history.frames) - 1
+
+    @property
+    def pool_folder(self) -> Path:
+        """Where rendered pictures are kept."""
+        return self.task.pool or self.out / "work"
+
+    @property
+    def run_frames(self) -> int:
+        """Frames that share a recipe."""
+        return max(_LEAST_RUN, self.lead) if self.lead else _FRAMES_PER_RECIPE
+
+    # What is trained, validated and judged on.
+
+    @cached_property
+    def clean(self) -> Labelled:
+        """The clean pictures that are trained on."""
+        return collect(self.train_drive, self.spec, self.progress).data
+
+    @cached_property
+    def validation(self) -> Validation:
+        """Clean pictures and pairs of the validation stretch, of the families that may be seen."""
+        recipes = self._drawn("validation", max(24, self.settings.pictures // 8 // self.run_frames))
+        pairs = self._render("validation", self.validation_drive, recipes, self.run_frames, judge=self.task.judge)
+        return Validation(collect(self.validation_drive, self.spec, self.progress).data, pairs)
+
+    @cached_property
+    def random(self) -> Pairs:
+        """The pool of random stimuli."""
+        recipes = self._drawn("random", max(4, self.settings.pictures // self.run_frames))
+        return self._render("random", self.train_drive, recipes, self.run_frames)
+
+    @cached_property
+    def findings(self) -> Pairs | None:
+        """The pool of findings on the frames that are trained on, of the families that may be seen; None where there are none."""
+        seen, last = set(self.families.seen), len(self.train_drive)
+        usable = [
+            (frame, recipe)
+            for frame, recipe in self.task.findings
+            if frame < last and {step.stimulus for step in recipe.steps} <= seen and np.isfinite(self.train_drive.steering_rad[frame])
+        ]
+        if len(usable) > self.settings.max_findings:
+            places = child_rng(self.settings.seed, "repair", "findings").choice(len(usable), self.settings.max_findings, replace=False)
+            usable = [usable[place] for place in np.sort(places).tolist()]
+        if not usable:
+            return None
+        by_recipe: dict[Recipe, list[int]] = {}
+        for frame, recipe in usable:
+            by_recipe.setdefault(recipe, []).append(frame)
+        if self.lead == 0:
+            clips = [Clip(np.unique(frames), recipe) for recipe, frames in by_recipe.items()]
+        else:
+            clips = [Clip(np.array([frame]), recipe) for frame, recipe in usable]
+        return render(self.train_drive, clips, self.spec, self.made, self.pool_folder, "findings", self.progress)
+
+    @cached_property
+    def judged_clean(self) -> Labelled:
+        """The clean pictures of the stretch that no training and no choice saw."""
+        return collect(self.judged_drive, self.spec, self.progress).data
+
+    @cached_property
+    def judged(self) -> Mapping[str, Pairs]:
+        """The pairs of that stretch: seen families, each unseen group, and learned weathers."""
+        return {name: self.judged_set(name, recipes) for name, recipes in self.judged_recipes.items()}
+
+    @cached_property
+    def judged_recipes(self) -> Mapping[str, Sequence[Recipe]]:
+        """What judges, by set."""
+        groups = self.families.groups
+        by_set: dict[str, list[Recipe]] = {SEEN: []}
+        judged = self.settings.judged or (*self.families.seen, *self.families.unseen)
+        for name in judged:
+            key = SEEN if name in self.families.seen else f"unseen: {groups[name]}"
+            by_set.setdefault(key, []).extend(self.families.ladder(name))
+        for weather in self.settings.weathers:
+            name = f"weather:{weather}"
+            by_set[name] = [Recipe.of(name, params) for params in self.made[name].space.grid[:4]]
+        return by_set
+
+    def judged_set(self, name: str, recipes: Sequence[Recipe]) -> Pairs:
+        """Renders one set that judges; a learned weather has few looks, and so more frames under each."""
+        frames = self.settings.judged_frames * (4 if name.startswith("weather:") else 1)
+        file = name.replace(": ", "-").replace(":", "-").replace(" ", "-")
+        return self._render(file, self.judged_drive, recipes, frames, judge=self.task.judge)
+
+    def _drawn(self, name: str, count: int) -> list[Recipe]:
+        rng, aim = child_rng(self.settings.seed, "repair", name), self.task.aim
+        if aim is None:
+            return [self.families.draw(rng) for _ in range(count)]
+        share = min(1.0, aim.share * _BEYOND)
+        aims = partial(aimed, aim.row.stimulus, aim.row.severity, share, self.made)
+        return [aims(rng) if rng.random() < _SHARED else self.families.draw(rng) for _ in range(count)]
+
+    def _render(self, name: str, drive: Drive, recipes: Sequence[Recipe], frames: int, judge: Judge | None = None) -> Pairs:
+        clips = clips_of(drive, recipes, frames, self.lead, child_rng(self.settings.seed, "repair", "frames", name))
+        return render(drive, clips, self.spec, self.made, self.pool_folder, name, self.progress, judge)
+
+    # Training.
+
+    def candidates(self) -> list[Candidate]:
+        """Returns the candidates of the search; those that need findings are left out where there are none."""
+        ways = list(self.settings.ways)
+        if self.findings is None and Way.FINDINGS.value in ways:
+            ways.remove(Way.FINDINGS.value)
+            said = (
+                f"no finding of the run lies on the {len(self.train_drive)} frames that are trained on and on a family that may be seen, "
+                "so that the way `findings` was left out"
+            )
+            if not ways:
+                raise BadParametersError(
+                    f"{said}; nothing is left to train on: use --ways random,consistency or a run that found something"
+                )
+            self.notes.append(said)
+        return [Candidate(way, strength, self.settings.seed) for way in ways for strength in self.settings.strengths]
+
+    def pool(self, way: str) -> Pairs:
+        """Returns the mutants that a way learns from."""
+        if way == Way.FINDINGS.value and self.findings is not None:
+            return self.findings
+        if way == Way.MIX.value and self.findings is not None:
+            return self.random.joined(self.findings)
+        return self.random
+
+    def train(self, candidate: Candidate) -> Trained:
+        """Trains a candidate, or reads what was trained; a checkpoint stands beside until the end."""
+        record = self.out / "candidates" / f"{candidate.name}.json"
+        if record.is_file():
+            stored = json.loads(record.read_text())
+            return Trained(**{**stored, "candidate": Candidate(**stored["candidate"])})
+        record.parent.mkdir(parents=True, exist_ok=True)
+        is_control = candidate.way == CONTROL
+        pairs = self.random if is_control else self.pool(candidate.way)
+        labels, consistency = (1.0, 0.0) if is_control else Way(candidate.way).weights
+        diet = Diet(candidate.strength, labels, consistency)
+        lesson = RepairLesson(
+            len(self.clean),
+            len(pairs),
+            diet,
+            self.validation,
+            most_cost=self.settings.most_cost,
+            is_control=is_control,
+            loss=self.task.loss,
+            step=self.task.step,
+        )
+        module, description = copied(self.task.subject.module), self.task.subject.description
+        checkpoint = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}.checkpoint.pt"
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        data = self.clean if is_control else self.clean.joined(pairs.mutants, pairs.originals)
+        fitted = fit(
+            module,
+            description,
+            data,
+            self.validation.data,
+            self.settings.training(candidate.seed),
+            progress=_named(candidate.name, self.progress),
+            checkpoint=checkpoint,
+            lesson=lesson,
+        )
+        weights = record.with_suffix(".safetensors")
+        write_network(module, replace(description, name=candidate.name), weights)
+        found = self.validated(module, candidate, str(weights.relative_to(self.out)), fitted.best_epoch, len(fitted.curve))
+        write_atomically(record, json.dumps(asdict(found), indent=2).encode())
+        discard(checkpoint)
+        return found
+
+    def validated(self, module: nn.Module, candidate: Candidate, weights: str = "", best_epoch: int = 0, epochs: int = 0) -> Trained:
+        """Measures a network on the validation stretch."""
+        answers = answers_rad(module, self.task.subject.description, self.validation.data, self.settings.device)
+        clean, stressed = self.validation.errors_rad(answers)
+        many, pairs = len(self.validation.clean), self.validation.pairs
+        mutants, originals = answers[many : many + len(pairs)], answers[many + len(pairs) :]
+        rate = self.rate("validation", pairs, mutants, originals)
+        return Trained(candidate, clean, stressed, rate.failure_rate, best_epoch, epochs, weights)
+
+    def module_of(self, trained: Trained) -> nn.Module:
+        """Returns the network of a candidate."""
+        module = copied(self.task.subject.module)
+        module.load_state_dict(load_tensors((self.out / trained.weights).read_bytes()))
+        return module
+
+    # Judging.
+
+    def rate(self, name: str, pairs: Pairs, mutants: FloatArray, originals: FloatArray) -> Rate:
+        """Counts failures among what the referee kept; frames that the first network gets wrong unchanged count for nobody."""
+        expected = pairs.expected_rad(originals, self.made)
+        wrong = self._wrong(name, pairs)
+        excess = self.task.relation.excess(Answers(expected, mutants, pairs.mutants.labels_rad))
+        counted = pairs.kept & ~wrong & ~np.isnan(excess)
+        error, moved = (mutants - pairs.mutants.labels_rad)[counted], (mutants - expected)[counted]
+        return Rate(int(counted.sum()), int((excess[counted] > 1.0).sum()), _rms(error), _rms(moved))
+
+    def _wrong(self, name: str, pairs: Pairs) -> BoolArray:
+        if name not in self._start_answers:
+            self._start_answers[name] = self._answers(self.task.subject.module, pairs.originals)
+        return fails_unchanged(self.task.relation, self._start_answers[name], pairs.originals.labels_rad)
+
+    def rates(self, module: nn.Module) -> dict[str, Rate]:
+        """Judges a network on every set of the stretch that no training saw."""
+        found: dict[str, Rate] = {}
+        clean = self._answers(module, self.judged_clean)
+        found[CLEAN] = Rate(len(clean), 0, _rms(clean - self.judged_clean.labels_rad), 0.0)
+        for name, pairs in self.judged.items():
+            found[name] = self.rate(name, pairs, self._answers(module, pairs.mutants), self._answers(module, pairs.originals))
+        groups = [rate for name, rate in found.items() if name.startswith("unseen: ")]
+        if groups:
+            found[UNSEEN_SET] = _pooled(groups)
+        return found
+
+    def _answers(self, module: nn.Module, data: Labelled) -> FloatArray:
+        return answers_rad(module, self.task.subject.description, data, self.settings.device)
+
+
+def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], most_cost: float) -> Trained | None:
+    """Returns the candidate with the fewest failures among those whose clean error rose by at most a share; None where none helps.
+
+    The clean error may rise over that of the start or of the control, whichever is larger: what any further training costs is no cost
+    of the mutants.
+    """
+    limit = (1.0 + most_cost) * max(before.clean_rmse_rad, control.clean_rmse_rad)
+    affordable = [each for each in candidates if each.clean_rmse_rad <= limit and each.best_epoch > 0]
+    best = min(affordable, key=lambda each: (each.failure_rate, each.stressed_rms_rad), default=None)
+    if best is None:
+        return None
+    fewest, least = min(before.failure_rate, control.failure_rate), min(before.stressed_rms_rad, control.stressed_rms_rad)
+    helps = best.failure_rate < fewest or (best.failure_rate == fewest and best.stressed_rms_rad < least)
+    return best if helps else None
+
+
+def check_labels(subject: NetworkSubject, drive: Drive) -> None:
+    """Refuses labels that are hardly in the network's unit."""
+    known = np.flatnonzero(np.isfinite(drive.steering_rad))
+    places = known[np.linspace(0, len(known) - 1, min(64, len(known))).round().astype(np.int64)]
+    lead = subject.lead
+    answers = np.concatenate([subject.predict(drive.read([place], lead=lead).clip)[:, _steering(subject)] for place in places.tolist()])
+    labels = drive.steering_rad[places]
+    if not np.isfinite(answers).all():
+        raise BadSubjectError(f"{subject.description.name!r} has no finite steering on some unchanged frames; see `skidpad inspect`")
+    wide, said = (float(np.quantile(np.abs(each - np.median(each)), 0.9)) for each in (labels, answers))
+    if wide == 0.0:
+        raise BadDriveError(
+            f"every label of the frames to train on is {labels[0]:g} rad, so that there is nothing to learn; check the drive"
+        )
+    ratio = wide / max(said, 1e-9)
+    follows = said > 0.0 and float(np.corrcoef(labels, answers)[0, 1]) > _FOLLOWS
+    if float(np.quantile(np.abs(labels), 0.9)) > _MOST_RAD or (follows and not _LOWEST <= ratio <= _HIGHEST):
+        way_out = (
+            "degrees read as radians are 57 times too large: open the drive with ?unit=deg"
+            if ratio > 1.0
+            else "radians read as degrees are 57 times too small: open the drive with ?unit=rad"
+        )
+        raise BadDriveError(
+            f"the labels of {drive.name!r} vary {ratio:.3g} times as much as the answers of {subject.description.name!r}, so that they are "
+            f"hardly in its unit; {way_out}"
+        )
+
+
+def write_network(module: nn.Module, description: Description, weights: Path) -> None:
+    """Writes a network's weights and, where it is one of the zoo, the description beside them."""
+    if description.architecture is not None:
+        save_subject(module, description, weights)
+        return
+    write_atomically(weights, save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}))
+
+
+def _steering(subject: NetworkSubject) -> int:
+    return int(subject.description.column("steering"))
+
+
+def _rms(values: FloatArray) -> float:
+    return float(np.sqrt(np.mean(values**2))) if len(values) else float("nan")
+
+
+def _pooled(rates: Sequence[Rate]) -> Rate:
+    pictures = sum(rate.pictures for rate in rates)
+    squares = [
+        sum(getattr(rate, name) ** 2 * rate.pictures for rate in rates if rate.pictures) / max(pictures, 1)
+        for name in ("rmse_rad", "moved_rms_rad")
+    ]
+    return Rate(pictures, sum(rate.failures for rate in rates), squares[0] ** 0.5, squares[1] ** 0.5)
+
+
+def _named(name: str, progress: Progress) -> Progress:
+    def report(done: int, total: int, note: str = "") -> None:
+        progress(done, total, f"{name}, {note}")
+
+    return report

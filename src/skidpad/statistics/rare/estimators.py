@@ -1,0 +1,70 @@
+"""The estimators by method, and the one that chooses after a pilot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from skidpad.core.images import FloatArray
+from skidpad.core.seeding import child_rng
+from skidpad.statistics.rare.importance import importance
+from skidpad.statistics.rare.splitting import splitting
+from skidpad.statistics.rare.task import Estimate, Estimator, Goal, Method, Task, Valid, everywhere
+
+
+def estimator(method: Method, dimensions: int, goal: Goal, seed: int, is_valid: Valid = everywhere) -> Estimator:
+    """Returns the estimator of a method."""
+    task = Task(dimensions, goal, child_rng(seed, "rare", method.value), is_valid)
+    if method is Method.MONTE_CARLO:
+        return monte_carlo(task, "as asked for")
+    if method is Method.IMPORTANCE:
+        return importance(task, "as asked for")
+    if method is Method.SPLITTING:
+        return splitting(task, "as asked for")
+    return _auto(task)
+
+
+def estimate(
+    simulate: Callable[[FloatArray], FloatArray], method: Method, dimensions: int, goal: Goal, seed: int, is_valid: Valid = everywhere
+) -> Estimate:
+    """Estimates how likely `simulate`, points (N, dimensions) to criticalities (N,), is 1 or more."""
+    work = estimator(method, dimensions, goal, seed, is_valid)
+    batch = next(work)
+    while True:
+        try:
+            batch = work.send(simulate(batch.points))
+        except StopIteration as end:
+            found: Estimate = end.value
+            return found
+
+
+_PILOT = 200
+_ENOUGH = 100
+"""Failures that Monte Carlo needs for an interval within 30 % that may be looked at early."""
+
+
+def _auto(task: Task) -> Estimator:
+    """Begins with plain draws; stays with them where the budget will do."""
+    goal = task.goal
+    pilot = min(_PILOT, max(goal.budget // 4, 1))
+    z = task.normal(pilot)
+    values = yield from task.simulate("pilot", z, is_plain=True)
+    hits, trials = task.plain_hits, max(task.plain_trials, 1)
+    within = goal.within or 0.3
+    needed = _ENOUGH * (0.3 / within) ** 2 * trials / max(hits, 0.5)
+    if goal.stop_below:
+        # with no failure at all the upper bound falls to about this after so many
+        needed = min(needed, inf if hits / trials > goal.stop_below else 5.0 / goal.stop_below)
+    seen = f"{hits} of {trials} plain draws failed"
+    if needed <= goal.budget:
+        return (yield from monte_carlo(task, f"{seen}, so that the budget will do for plain draws"))
+    return (yield from importance(task, f"{seen}, too few for plain draws to do within the budget", (z, values)))
+
+
+def monte_carlo(task: Task, chosen: str) -> Estimator:
+    """Draws from the domain itself. Its interval holds whatever the failures look like."""
+    stopped = task.goal.reached(task.plain()) if task.plain_trials else ""
+    while not stopped and task.left > 0:
+        yield from task.simulate("plain", task.normal(min(task.goal.batch, task.left)), is_plain=True)
+        stopped = task.goal.reached(task.plain())
+    return task.done(task.plain(), Method.MONTE_CARLO, chosen, stopped)

@@ -1,0 +1,145 @@
+"""Importance sampling: draws where failures are, as cross-entropy finds it, each weighted by how much rarer it is in the domain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+import numpy as np
+
+from skidpad.core.images import FloatArray
+from skidpad.statistics.intervals import Interval, none_failed
+from skidpad.statistics.rare.splitting import splitting
+from skidpad.statistics.rare.task import Estimator, Looks, Method, Task, everywhere, to_cube
+
+
+@dataclass(frozen=True, slots=True)
+class _Tilt:
+    """A normal distribution with a mean and a deviation of each dimension, (dimensions,)."""
+
+    mean: FloatArray
+    std: FloatArray
+
+    def log_ratio(self, z: FloatArray) -> FloatArray:
+        """Returns log q(z) / p(z), (N,), p the standard normal density."""
+        inside = np.square(z) - np.square((z - self.mean) / self.std)
+        return np.asarray(0.5 * inside.sum(axis=1) - np.log(self.std).sum(), np.float64)
+
+
+_DEFENSIVE = 0.15
+"""The share of points that are drawn from the domain itself, so that no weight exceeds its inverse."""
+_ON_THE_WAY = 0.35
+_ELITE = 0.15
+_CERTAIN = 2.8
+"""Standard errors beyond which a dimension counts as one that matters; the others stay as the domain has them, since a weight is a
+product over all dimensions, and dozens of small errors make it useless."""
+_MAX_LEVELS = 10
+_POLISHED = 2
+"""Rounds more once failures are met, since the first to be met are not the likeliest."""
+
+
+def importance(task: Task, chosen: str, pilot: tuple[FloatArray, FloatArray] | None = None) -> Estimator:
+    """Draws where failures are, as cross-entropy finds it, and weights each by how much rarer it is in the domain.
+
+    Reference: Rubinstein and Kroese, The Cross-Entropy Method (2004), section 3; Hesterberg (1995) for the defensive part.
+    Deviates: dimensions whose mean or deviation does not differ significantly are left alone.
+    """
+    goal, rng = task.goal, task.rng
+    share = _valid_share(task)
+    # Levels are worth a third of the budget or so: what they show is not in the estimate.
+    width = min(max(goal.budget // 8, 50), 300)
+    tilt, level, met, shown = _Tilt(np.zeros(task.dimensions), np.ones(task.dimensions)), -inf, 0, _Shown(task.dimensions)
+    rounds = 0
+    while rounds < _MAX_LEVELS and met <= _POLISHED and task.left > 3 * width:
+        if pilot is None:
+            z = _tilted(task, tilt, width)
+            values = yield from task.simulate("levels", z)
+        else:
+            (z, values), pilot = pilot, None
+        shown.add(tilt, z, values)
+        level = max(level, min(1.0, float(np.quantile(values, 1 - _ELITE))))
+        met += level >= 1.0
+        tilt = shown.fitted(level, tilt)
+        rounds += 1
+    if level < 1.0:
+        said = f"{chosen}; tilted draws did not get to failures in {rounds} rounds, so that splitting goes on"
+        return (yield from splitting(task, said))
+    # the tilts on the way lie between the domain and the failures, and catch those that the last one is too narrow for
+    tilts, parts = shown.mixture(tilt)
+    looks, stopped = Looks(2 * max(goal.batch, 50), goal.confidence), ""
+    terms, tries, plain, interval = np.empty(0), 0, 0, Interval(0.0, 0.0, 1.0, goal.confidence, 0)
+    while not stopped and task.left > 0:
+        count = min(goal.batch, task.left)
+        which = rng.choice(len(parts), count, p=parts)
+        drawn = tilts.mean[which] + tilts.std[which] * rng.standard_normal((count, task.dimensions))
+        fine = task.is_valid(to_cube(drawn))
+        values = np.full(count, -inf)
+        values[fine] = yield from task.simulate("weighted", drawn[fine])
+        weights = 1.0 / sum(part * np.exp(_Tilt(tilts.mean[k], tilts.std[k]).log_ratio(drawn)) for k, part in enumerate(parts))
+        terms = np.concatenate((terms, np.where(values >= 1.0, weights / share, 0.0)))
+        tries, plain = tries + count, plain + int(((which == 0) & fine).sum())
+        is_last = task.left <= 0 or tries > 50 * goal.budget
+        if tries >= looks.next or is_last:
+            interval = looks.at(terms, none_failed(plain, goal.confidence), is_last=is_last)
+            stopped = goal.reached(interval) or ("the budget is spent" if is_last else "")
+    return task.done(interval, Method.IMPORTANCE, chosen, stopped)
+
+
+def _valid_share(task: Task, draws: int = 2048) -> float:
+    """Returns the share of the cube that is valid, from points that are only looked at."""
+    if task.is_valid is everywhere:
+        return 1.0
+    return max(float(task.is_valid(task.rng.random((draws, task.dimensions))).mean()), 1.0 / draws)
+
+
+def _draw(tilt: _Tilt, rng: np.random.Generator, count: int) -> FloatArray:
+    return np.asarray(tilt.mean + tilt.std * rng.standard_normal((count, len(tilt.mean))), np.float64)
+
+
+def _tilted(task: Task, tilt: _Tilt, count: int) -> FloatArray:
+    """Draws valid points from a tilt."""
+    found = np.empty((0, task.dimensions))
+    for _ in range(1000):
+        drawn = _draw(tilt, task.rng, count)
+        found = np.concatenate((found, drawn[task.is_valid(to_cube(drawn))]))[:count]
+        if len(found) == count:
+            break
+    return found
+
+
+class _Shown:
+    """All points of the levels so far, each weighted as one of the mixture of all the tilts that they were drawn from.
+
+    Reference: Veach and Guibas (1995), the balance heuristic: no point that the first, untilted round could have drawn weighs much.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        self._tilts: list[tuple[_Tilt, int]] = []
+        self._z, self._values = np.empty((0, dimensions)), np.empty(0)
+
+    def add(self, tilt: _Tilt, z: FloatArray, values: FloatArray) -> None:
+        """Takes one round."""
+        self._tilts.append((tilt, len(z)))
+        self._z, self._values = np.concatenate((self._z, z)), np.concatenate((self._values, values))
+
+    def mixture(self, last: _Tilt) -> tuple[_Tilt, FloatArray]:
+        """Returns the domain's own distribution, the tilts on the way and the last one, (K, dimensions) each, and their shares, (K,)."""
+        every = [*(tilt for tilt, _ in self._tilts), last]
+        way = len(every) - 2
+        shares = [_DEFENSIVE, *([_ON_THE_WAY / way] * way), 1 - _DEFENSIVE - (_ON_THE_WAY if way else 0.0)]
+        return _Tilt(np.stack([tilt.mean for tilt in every]), np.stack([tilt.std for tilt in every])), np.array(shares)
+
+    def fitted(self, level: float, before: _Tilt) -> _Tilt:
+        """Returns the tilt nearest in cross-entropy to the points beyond a level, where they tell a dimension from the domain's."""
+        z = self._z[self._values >= level]
+        if len(z) < 5:
+            return before
+        share = 1.0 / np.sum([count * np.exp(tilt.log_ratio(z)) for tilt, count in self._tilts], axis=0)
+        share = share / share.sum()
+        worth = 1.0 / float(np.square(share).sum())
+        mean = share @ z
+        std = np.sqrt(share @ np.square(z - mean))
+        moved = np.abs(mean) > _CERTAIN * std / sqrt(worth)
+        other = np.abs(std - 1) > _CERTAIN / sqrt(2 * worth)
+        # wider than the points, since the edge of the failures, towards the likely, carries the most weight
+        return _Tilt(np.where(moved, mean, 0.0), np.where(moved | other, np.clip(1.2 * std, 0.4, 1.5), 1.0))

@@ -1,0 +1,189 @@
+"""Repairs beside the command's usual way: a module of one's own, a data set for one's own training, and a limit to reach."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from repair_toys import SPEC, Garage, run_of, write_drive
+from torch import nn
+from typer.testing import CliRunner
+
+import skidpad as sp
+from skidpad.cli.main import app
+from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.progress import Progress, silent
+from skidpad.core.stimuli import Recipe
+from skidpad.drives.opening import open_drive
+from skidpad.repairs import runs
+from skidpad.repairs.lessons import Batch
+from skidpad.repairs.outcome import Outcome
+from skidpad.repairs.runs import ClosedLoop
+from skidpad.repairs.search import Candidate, SearchSettings, Task, Trained
+from skidpad.repairs.source import reached, task_of
+from skidpad.runs.folder import Run
+from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.description import Format, History, HistoryKind
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.training.training import save_subject
+
+SMALL = {
+    "families": ("gamma", "black-level"),
+    "judged": ("gamma",),
+    "unseen": ("atmosphere",),
+    "weathers": (),
+    "ways": ("random",),
+    "strengths": (1.0,),
+    "pictures": 64,
+    "judged_frames": 2,
+    "epochs": 2,
+    "batch_size": 32,
+    "most_cost": 100.0,
+    "mirror": False,
+    "seeds": 1,
+    "referee": False,
+}
+
+
+def test_a_module_is_repaired_with_a_step_of_ones_own(garage: Garage, tmp_path: Path) -> None:
+    seen: list[Batch] = []
+
+    def step(module: nn.Module, batch: Batch) -> torch.Tensor:
+        seen.append(batch)
+        return ((module(batch.inputs)[:, 0] - batch.labels_rad) ** 2).mean()
+
+    net = sp.wrap(garage.subject.module, width_px=16, height_px=8, colour="grey")
+    mended = sp.repair(net, open_drive(garage.train_text), out=tmp_path / "out", step=step, **SMALL)
+    assert any(bool(batch.is_mutant.any()) for batch in seen)
+    batch = next(batch for batch in seen if bool(batch.is_mutant.any()) and not bool(batch.is_mutant.all()))
+    clean = ~batch.is_mutant
+    assert torch.equal(batch.inputs[clean], batch.originals[clean])
+    assert not torch.equal(batch.inputs[batch.is_mutant], batch.originals[batch.is_mutant])
+    assert isinstance(mended.module, nn.Sequential)
+    assert mended.outcome.subject == "Sequential"
+
+
+def test_a_loss_of_ones_own_is_asked(garage: Garage, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def loss(answers: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        asked.append(len(answers))
+        return (answers - right).abs().mean()
+
+    sp.repair(garage.subject, open_drive(garage.train_text), out=tmp_path / "out", loss=loss, **SMALL)
+    assert asked
+
+
+def test_a_network_with_memory_is_repaired(tmp_path: Path, garage: Garage) -> None:
+    spec = replace(SPEC, history=History(3, HistoryKind.STACK))
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 16, 8), nn.ReLU(), nn.Linear(8, 1))
+    subject = NetworkSubject.of_module(module, replace(garage.subject.description, format=Format.EXPORT, architecture=None, input=spec))
+    drive = open_drive(write_drive(tmp_path / "drive", 200))
+    mended = sp.repair(subject, drive, out=tmp_path / "out", **SMALL)
+    assert subject.lead == 2
+    assert {each.epochs for each in mended.outcome.candidates} == {2}
+
+
+def test_mutants_and_labels_are_exported_as_a_drive(garage: Garage, tmp_path: Path) -> None:
+    text = write_drive(tmp_path / "drive", 30)
+    run = run_of(garage.toml, text, tmp_path / "run", ("gamma(gamma=2.5)", "camera-yaw(yaw_deg=4)"))
+    answer = CliRunner().invoke(
+        app, ["repair", str(garage.toml), str(run.path), "--export", str(tmp_path / "mutants"), "--unseen", "none", "--pictures", "40"]
+    )
+    assert answer.exit_code == 0, answer.output
+    with (tmp_path / "mutants" / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["kind"] for row in rows} == {"finding", "random"}
+    original = open_drive(text)
+    made, places = stimuli(), {name: place for place, name in enumerate(original.frame_ids)}
+    moved = 0
+    for row in rows:
+        label = original.steering_rad[[places[row["original"]]]]
+        recipe = Recipe.from_json(row["recipe"])
+        assert float(row["steering_angle"]) == pytest.approx(float(recipe.moved_rad(label, made)[0]))
+        moved += recipe.moves_camera(made)
+    assert moved > 0
+    opened = open_drive(f"folder:{tmp_path / 'mutants'}?csv=labels.csv&unit=rad")
+    assert len(opened) == len(rows)
+    assert np.isfinite(opened.steering_rad).all()
+    again = CliRunner().invoke(app, ["repair", str(garage.toml), str(run.path), "--export", str(tmp_path / "mutants")])
+    assert isinstance(again.exception, BadParametersError)
+
+
+@pytest.fixture(scope="module")
+def limits_run(garage: Garage, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("limits")
+    drive = write_drive(folder / "drive", 120)
+    result = sp.limits(garage.toml, drive, "contrast-loss", out=folder / "run", frames=60, stretch_frames=4, steps=4, referee="off")
+    return result.run
+
+
+def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, limits_run: Run) -> None:
+    task = task_of(limits_run, garage.subject, hold="contrast-loss.share=0.45", source="limits", referee=False)
+    assert task.aim is not None
+    assert task.aim.share == pytest.approx(0.5)
+    assert task.findings == ()
+
+    always_zero = nn.Linear(8 * 16, 1)
+    nn.init.zeros_(always_zero.weight)
+    nn.init.zeros_(always_zero.bias)
+    steady = NetworkSubject.of_module(
+        nn.Sequential(nn.Flatten(), always_zero), replace(garage.subject.description, format=Format.EXPORT, architecture=None)
+    )
+    _, judged = task.drive.split(0.5)
+    found = reached(limits_run, task.aim, garage.subject, steady, judged)
+    assert found.holds_after
+    assert not found.holds_before
+    assert "reached" in found.said
+    assert "not reached" in replace(found, holds_after=False).said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"hold": ""}, "say which"), ({"hold": "contrast-loss.share=7"}, "is tested from"), ({"hold": "fogg=3"}, "fogg")],
+)
+def test_a_limit_that_cannot_be_aimed_at_is_a_sentence(garage: Garage, limits_run: Run, options: dict[str, str], words: str) -> None:
+    with pytest.raises(sp.SkidpadError, match=words):
+        task_of(limits_run, garage.subject, **options)
+
+
+def test_a_run_of_another_kind_has_no_limit_to_aim_at(garage: Garage) -> None:
+    with pytest.raises(BadRunError, match="no run of `skidpad limits`"):
+        task_of(garage.run, garage.subject, source="limits")
+    with pytest.raises(BadParametersError, match="--hold aims"):
+        task_of(garage.run, garage.subject, hold="fog.visibility_m=100")
+
+
+def test_the_command_says_whether_the_limit_is_reached_and_drives(
+    garage: Garage, limits_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def found(task: Task, folder: Path, settings: SearchSettings, _: Progress) -> Outcome:
+        assert task.aim is not None
+        save_subject(garage.subject.module, garage.subject.description, folder / "recommended")
+        before = Trained(Candidate("before", 0.0, 0), 0.1, 0.1, 0.5, 0, 0, "")
+        after = Trained(Candidate("random", 2.0, 0), 0.1, 0.05, 0.2, 3, 3, "")
+        return Outcome("toy", "", "drive", "", settings, ("gamma",), ("fog",), (1, 1, 1), before, (after,), after.candidate.name, (), ())
+
+    out.mkdir()
+    monkeypatch.setattr(runs, "search", found)
+    words = ["repair", str(garage.toml), str(limits_run.path), "--from", "limits", "--hold", "contrast-loss.share=0.45", "--out", str(out)]
+    answer = CliRunner().invoke(app, [*words, "--referee", "off", "--json"])
+    assert answer.exit_code == 0, answer.output
+    told = json.loads(answer.stdout)
+    assert told["reached"]["aim"].startswith("contrast loss to 0.45")
+    assert told["reached"]["failing_before"] == told["reached"]["failing_after"]  # the same network
+    assert "not reached" in told["verdict"]
+    assert "not reached" in (out / "report.html").read_text()
+    loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)
+    first, again = (runs.driven(garage.subject, out, SearchSettings(), loop, silent) for _ in range(2))
+    assert [each.drives for each in first] == [1]
+    assert first == again

@@ -1,0 +1,219 @@
+"""The search for a repair: what it chooses, what it says, and that it goes on after it was killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from repair_toys import WIDE, Garage, run_of, trained_subject, write_drive
+
+from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, UnknownNameError
+from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import open_drive
+from skidpad.oracles.relations import SteersAlike
+from skidpad.repairs.families import Families, families
+from skidpad.repairs.outcome import Outcome, search, written
+from skidpad.repairs.pairs import Clip, render
+from skidpad.repairs.search import CLEAN, SEEN, UNSEEN_SET, Candidate, SearchSettings, Task, Trained, chosen
+from skidpad.repairs.source import task_of
+from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.loading import load_subject
+
+QUICK = SearchSettings(
+    families=("gamma", "black-level"),
+    unseen=("atmosphere", "contrast-loss"),
+    judged=("gamma", "contrast-loss", "haze"),
+    weathers=(),
+    ways=("random", "consistency"),
+    strengths=(3.0,),
+    pictures=400,
+    judged_frames=4,
+    epochs=10,
+    patience=10,
+    most_cost=1.0,
+    learning_rate=2e-3,
+    batch_size=16,
+    mirror=False,
+    seeds=2,
+    referee=False,
+)
+
+
+def trained(way: str, clean: float, rate: float, best_epoch: int = 3) -> Trained:
+    return Trained(Candidate(way, 1.0, 0), clean, rate, rate, best_epoch, 5, "")
+
+
+def test_the_fewest_failures_within_the_cost_are_recommended() -> None:
+    before, control = trained("before", 0.100, 0.5), trained("control", 0.095, 0.48)
+    candidates = [trained("findings", 0.100, 0.4), trained("random", 0.101, 0.2), trained("mix", 0.110, 0.1)]
+    best = chosen(before, control, candidates, 0.02)
+    assert best is not None
+    assert best.candidate.way == "random"
+    dear = chosen(before, control, candidates, 0.2)
+    assert dear is not None
+    assert dear.candidate.way == "mix"
+
+
+def test_nothing_is_recommended_where_further_training_alone_does_as_well() -> None:
+    before, control = trained("before", 0.1, 0.5), trained("control", 0.1, 0.2)
+    assert chosen(before, control, [trained("random", 0.1, 0.3)], 0.02) is None
+    assert chosen(before, control, [trained("random", 0.1, 0.1, best_epoch=0)], 0.02) is None
+
+
+def test_families_are_divided_by_group_and_none_is_on_both_sides() -> None:
+    divided = Families.of((), ("atmosphere", "defocus"))
+    assert {"fog", "haze", "defocus"} <= set(divided.unseen)
+    assert "motion-blur" in divided.seen
+    assert not set(divided.seen) & set(divided.unseen)
+    assert not {"late-frames", "frozen-frames"} & {*divided.seen, *divided.unseen}
+    with pytest.raises(UnknownNameError, match="atmosphere"):
+        Families.of((), ("atmosfere",))
+    with pytest.raises(BadParametersError, match="holds back every condition"):
+        Families.of(("fog",), ("atmosphere",))
+
+
+def test_what_is_drawn_is_of_seen_families_and_can_be_applied() -> None:
+    divided = Families.of((), ("atmosphere",))
+    rng = np.random.default_rng(0)
+    frames = np.full((1, 24, 32, 3), 90, np.uint8)
+    made = stimuli()
+    drawn = [divided.draw(rng) for _ in range(60)]
+    assert {step.stimulus for recipe in drawn for step in recipe.steps} <= set(divided.seen)
+    assert {len(recipe.steps) for recipe in drawn} == {1, 2}
+    for recipe in drawn:
+        assert recipe.apply(frames, made).shape == frames.shape
+
+
+def test_every_family_has_a_ladder_of_severities() -> None:
+    divided = Families.of((), ())
+    made = stimuli()
+    frames = np.full((1, 24, 32, 3), 90, np.uint8)
+    for name in families():
+        ladder = divided.ladder(name)
+        assert len(ladder) >= 4
+        assert ladder[-1].apply(frames, made).shape == frames.shape
+
+
+def test_a_moved_camera_moves_the_label_and_cuts_the_original(garage: Garage, tmp_path: Path) -> None:
+    divided = Families.of((), ())
+    yaw = divided.ladder("camera-yaw")[3]
+    drive = open_drive(garage.train_text)
+    spec = garage.subject.description.input
+    pairs = render(drive, [Clip(np.arange(5), yaw)], spec, stimuli(), tmp_path, "moved", lambda *_: None)
+    assert np.allclose(pairs.mutants.labels_rad, yaw.moved_rad(drive.steering_rad[:5], stimuli()))
+    assert np.abs(pairs.mutants.labels_rad - drive.steering_rad[:5]).min() > 0.05
+    assert np.allclose(pairs.originals.labels_rad, drive.steering_rad[:5])
+    assert np.allclose(pairs.expected_rad(drive.steering_rad[:5], stimuli()), pairs.mutants.labels_rad)
+
+
+@pytest.fixture(scope="module")
+def task(garage: Garage, tmp_path_factory: pytest.TempPathFactory) -> Task:
+    folder = tmp_path_factory.mktemp("long")
+    drive = write_drive(folder / "drive", 240)
+    subject = trained_subject(garage.train_drive, folder / "wide", architecture=WIDE)
+    run = run_of(folder / "wide.toml", drive, folder / "run", ("gamma(gamma=2)", "black-level(share=0.4)"))
+    return replace(task_of(run, subject, referee=False), relation=SteersAlike(within_deg=6.0))
+
+
+@pytest.fixture(scope="module")
+def outcome(task: Task, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    out = tmp_path_factory.mktemp("repair") / "out"
+    found = search(task, out, QUICK)
+    written(found, out)
+    return found, out
+
+
+def test_a_planted_fault_is_mended_also_under_families_that_no_training_saw(outcome: tuple[Outcome, Path]) -> None:
+    found, _ = outcome
+    assert found.recommended
+    for name in (SEEN, UNSEEN_SET):
+        row = found.row(name)
+        assert row is not None
+        assert row.cases > 20
+        assert row.before > 0.2  # the toy was trained on clear frames alone
+        assert row.repaired.estimate < 0.7 * row.before
+        assert row.change_beyond_control.estimate < -0.3
+    clean = found.row(CLEAN)
+    assert clean is not None
+    assert clean.repaired.estimate < 0.1  # a third of what the labels vary by
+    assert not set(found.seen) & set(found.unseen)
+    assert "fog" in found.unseen
+
+
+def test_everything_is_kept_and_the_recommended_one_can_be_tested(task: Task, outcome: tuple[Outcome, Path]) -> None:
+    found, out = outcome
+    stored = json.loads((out / "repair.json").read_text())
+    assert stored["recommended"] == found.recommended
+    assert len(list((out / "candidates").glob("*.safetensors"))) >= 1 + 2 + 1
+    assert "tradeoff" in (out / "report.html").read_text()
+    again = load_subject(out / "recommended.toml")
+    assert again.sha256 != task.subject.sha256
+    assert (out / "recommended.safetensors").read_bytes() == (out / "candidates" / f"{found.recommended}.safetensors").read_bytes()
+    assert not list((out / "work").glob("*.checkpoint.pt"))
+
+
+def kill_at(words: str) -> Callable[..., None]:
+    def progress(_done: int, _total: int, note: str = "") -> None:
+        if note.startswith(words):
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("killed", ["rendering random", "random-3-seed0, epoch 3", "consistency-3-seed0, epoch 1", "control-3-seed1"])
+def test_killed_anywhere_it_goes_on_to_the_same_network(task: Task, outcome: tuple[Outcome, Path], tmp_path: Path, killed: str) -> None:
+    found, whole = outcome
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        search(task, out, QUICK, kill_at(killed))
+    again = search(task, out, QUICK)
+    assert again == found
+    assert (out / "recommended.safetensors").read_bytes() == (whole / "recommended.safetensors").read_bytes()
+
+
+def test_a_folder_of_another_repair_is_refused(task: Task, outcome: tuple[Outcome, Path], tmp_path: Path) -> None:
+    with pytest.raises(BadSubjectError, match="finished repair"):
+        search(task, outcome[1], QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        search(task, tmp_path / "out", QUICK, kill_at("rendering"))
+    with pytest.raises(BadSubjectError, match="begun with another"):
+        search(task, tmp_path / "out", replace(QUICK, seed=5))
+
+
+def test_a_run_without_findings_is_said_and_repaired_without_them(task: Task, tmp_path: Path) -> None:
+    bare = replace(task, findings=())
+    settings = replace(QUICK, ways=("findings", "random"), epochs=1, seeds=1)
+    found = search(bare, tmp_path / "out", settings)
+    assert any("no finding of the run" in note for note in found.notes)
+    assert {each.candidate.way for each in found.candidates} == {"control", "random"}
+    with pytest.raises(BadParametersError, match="nothing is left to train on"):
+        search(bare, tmp_path / "alone", replace(settings, ways=("findings",)))
+
+
+def test_a_network_that_learns_nothing_is_said_to(task: Task, tmp_path: Path) -> None:
+    settings = replace(QUICK, learning_rate=1e-12, ways=("random",), epochs=1, seeds=1)
+    found = search(task, tmp_path / "out", settings)
+    assert found.recommended == ""
+    assert "No repair helped" in found.verdict
+    assert found.rows == ()
+    assert not (tmp_path / "out" / "recommended.toml").exists()
+
+
+@pytest.mark.parametrize(("factor", "word"), [(180 / np.pi, "unit=deg"), (np.pi / 180, "unit=rad")])
+def test_labels_in_a_wrong_unit_are_a_sentence(task: Task, tmp_path: Path, factor: float, word: str) -> None:
+    whole = task.drive
+    frames = whole.read(range(len(whole))).frames
+    drive = drive_from_arrays(frames, whole.steering_rad * factor)
+    with pytest.raises(BadDriveError, match=word):
+        search(replace(task, drive=drive), tmp_path / "out", QUICK)
+
+
+def test_labels_that_are_all_the_same_are_a_sentence(task: Task, tmp_path: Path) -> None:
+    whole = task.drive
+    drive = drive_from_arrays(whole.read(range(len(whole))).frames, np.full(len(whole), 0.1))
+    with pytest.raises(BadDriveError, match="nothing to learn"):
+        search(replace(task, drive=drive), tmp_path / "out", QUICK)

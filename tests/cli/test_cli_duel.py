@@ -125,6 +125,10 @@ def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
     assert [row.count("train-sound-000.safetensors") for row in twice.out.splitlines() if ": train-sound" in row] == [1, 1]
     assert "1: train-sound-000.safetensors" in twice.out
     assert "2: train-sound-000.safetensors" in twice.out
+    crowded = skidpad(
+        *("duel", "test", "--ego", ego, "--front", front, "--adversaries-at-once", 2, "--test-episodes", 4, "--out", tmp_path / "crowded")
+    )
+    assert crowded.code == 0, crowded.err  # both were trained with one front vehicle, and drive among two
     swapped = skidpad("duel", "test", "--ego", front, "--test-episodes", 4, "--out", tmp_path / "swapped")
     assert swapped.code == 2
     assert "was trained to drive the front vehicle" in swapped.err
@@ -135,6 +139,10 @@ def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
     ("words", "said"),
     [
         (("duel", "--w-col", "often"), "--w-col takes numbers"),
+        (("duel", "--crash-cost", "much"), "--crash-cost takes numbers, e.g. 1,3,10"),
+        (("duel", "--crash-cost", "3,3"), "each once"),
+        (("duel", "--adversaries-at-once", "4"), "at most 3"),
+        (("duel", "--env", "merge", "--adversaries-at-once", "2"), "built-in highway only"),
         (("duel", "--rewards", "soud"), "did you mean 'sound'"),
         (("duel", "--env", "mergd"), "did you mean 'merge'"),
         (("duel", "--env", "merge", "--scenario", "paper"), "a scene of highway-env has its own road; use --scenario or --env, not both"),

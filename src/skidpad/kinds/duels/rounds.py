@@ -146,10 +146,10 @@ class Rounds:
         return ShardResult(phase, index, SCHEMA.empty_table(), packed_training(name, trained))
 
     def _match(self, front: Opponent, pool: int) -> Match:
-        """Returns where and how often the ego meets one of the pool; ordinary traffic is what it mostly meets, and forgets first."""
+        """Returns where and how often the ego meets one of the pool: IDM, which it forgets first, in half of the episodes."""
         arena = self.work.arena
         if isinstance(front, Idm):
-            return Match(arena.pretraining, front, pool / 2.0)
+            return Match(arena.pretraining, front, float(pool))
         return Match(arena.scenario, front, pool / 6.0 if isinstance(front, RandomActions) else 1.0)
 
     def _gain(self, ego: str, number: int, index: int) -> float:

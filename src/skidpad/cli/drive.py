@@ -27,7 +27,8 @@ def drive(
     domain: Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: restricted or extended.")] = "restricted",
     scenarios: Annotated[int, typer.Option(help="How many scenarios to draw.")] = 50,
     scenario: Annotated[
-        list[Path] | None, typer.Option(help="A scenario file, or a folder of them, instead of drawn ones; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="A scenario file (.toml, .json, .xosc), or a folder of them, instead of drawn ones; may be repeated."),
     ] = None,
     stimulus: Annotated[
         list[str] | None,

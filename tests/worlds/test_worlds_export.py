@@ -23,7 +23,20 @@ from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.render.weather import visibility_m
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.sampling import sample
-from skidpad.worlds.scenario.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadKind, RoadPlan, Scenario, Side, Weather
+from skidpad.worlds.scenario.scenario import (
+    Conditions,
+    Ego,
+    Figure,
+    Move,
+    OtherVehicle,
+    Pedestrian,
+    RoadKind,
+    RoadPlan,
+    Scenario,
+    Shape,
+    Side,
+    Weather,
+)
 from skidpad.worlds.scenario.tables import values_of
 
 pytest.importorskip("scenariogeneration")
@@ -239,6 +252,18 @@ def test_exports_satisfy_the_standards_schemas(opendrive_schema: etree.XMLSchema
     (scenario,) = sample(DOMAINS.get("extended"), seed, 1).scenarios
     opendrive_schema.assertValid(etree.fromstring(opendrive_text(scenario).encode()))
     openscenario_schema.assertValid(etree.fromstring(openscenario_text(scenario).encode()))
+
+
+def test_moves_satisfy_the_schema_and_stay_on_the_road(opendrive_schema: etree.XMLSchema, openscenario_schema: etree.XMLSchema) -> None:
+    moves = (Move(2.0, 3.0, 20.0, 1, 0.5, Shape.SINUSOIDAL), Move(6.0, speed_m_s=0.0))
+    people = OtherVehicle(2, 60.0, 0.0, figure=Figure.PERSON)
+    moving = replace(BUSY, vehicles=(replace(BUSY.vehicles[0], moves=moves, offset_m=-0.2), people), duration_s=15.0)
+    text = openscenario_text(moving)
+    openscenario_schema.assertValid(etree.fromstring(text.encode()))
+    assert len(ET.fromstring(text).findall(".//Event")) == 2
+    road = opendrive_text(moving)
+    opendrive_schema.assertValid(etree.fromstring(road.encode()))
+    assert Reader.of(road).length_m >= max(build_scene(moving).movers_at(np.array([15.0]))[0, :, 0].max(), 0.0)
 
 
 def test_the_schemas_can_say_no(opendrive_schema: etree.XMLSchema, openscenario_schema: etree.XMLSchema) -> None:

@@ -276,7 +276,7 @@ def damaged(text: str, rng: Random) -> str:
     return text
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(400, marks=pytest.mark.slow)])
 def test_damaged_files_end_in_a_scenario_or_in_a_sentence(tmp_path: Path, count: int) -> None:
     path, rng = files.cut_in(tmp_path), Random(count)
     whole = {each: each.read_text() for each in (path, tmp_path / "road.xodr")}

@@ -1,6 +1,7 @@
 """Cars that change speed and lane: where they are, how they are drawn, and whom they touch."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,20 @@ from skidpad.core.camera import Camera
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
+from skidpad.worlds.scenario.files import read_scenario, write_scenario
 from skidpad.worlds.scenario.road import CrossSection
-from skidpad.worlds.scenario.scenario import Ego, Figure, Move, OtherVehicle, Pace, RoadPlan, Scenario, Shape, Surroundings
+from skidpad.worlds.scenario.scenario import (
+    BadScenarioError,
+    Ego,
+    Figure,
+    Move,
+    OtherVehicle,
+    Pace,
+    RoadPlan,
+    Scenario,
+    Shape,
+    Surroundings,
+)
 from skidpad.worlds.scenario.tables import scenario_from, table_of, values_of
 from skidpad.worlds.scenario.tracks import Track
 
@@ -76,6 +89,20 @@ def test_who_moves_in_the_way_is_touched() -> None:
     for _ in range(160):
         world.step(world.truth_rad())
     assert world.collided().tolist() == [False, True, True]
+
+
+def test_who_moves_into_the_way_of_a_constant_ego_needs_a_careful_driver(tmp_path: Path) -> None:
+    cuts_in = Scenario(RoadPlan(lanes=2), ego=Ego(12.0), vehicles=(OtherVehicle(2, 40.0, 8.0, moves=(Move(2.0, 2.0, lane=1),)),))
+    away = replace(cuts_in, vehicles=(replace(cuts_in.vehicles[0], ahead_m=140.0),))
+    careful = replace(cuts_in, ego=Ego(12.0, pace=Pace.CAREFUL))
+    nowhere = replace(careful, vehicles=(OtherVehicle(2, 140.0, 8.0, moves=(Move(2.0, 2.0, lane=4),)),))
+    for name, scenario, words in (("a", cuts_in, "let a careful driver brake"), ("b", nowhere, "vehicle-lanes-exist")):
+        write_scenario(tmp_path / f"{name}.toml", scenario)
+        with pytest.raises(BadScenarioError, match=words):
+            read_scenario(tmp_path / f"{name}.toml")
+    for name, scenario in (("c", away), ("d", careful)):
+        write_scenario(tmp_path / f"{name}.toml", scenario)
+        assert read_scenario(tmp_path / f"{name}.toml") == scenario
 
 
 def test_a_scenario_without_moves_is_written_as_before_there_were_any() -> None:

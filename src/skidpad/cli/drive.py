@@ -18,7 +18,7 @@ Domain = Annotated[str, typer.Option(help="The domain model that scenarios are d
 Scenarios = Annotated[int, typer.Option(help="How many scenarios to draw.")]
 ScenarioFiles = Annotated[
     list[Path] | None,
-    typer.Option("--scenario", help="A scenario file, or a folder of them, instead of drawn ones; may be repeated."),
+    typer.Option("--scenario", help="A scenario file (.toml, .json, .xosc), or a folder of them, instead of drawn ones; may be repeated."),
 ]
 Stimuli = Annotated[
     list[str] | None,

@@ -113,7 +113,7 @@ def read(
     out: Annotated[Path | None, typer.Option(help="Folder to write those that can be played to, as .toml files.")] = None,
     json: Json = False,
 ) -> None:
-    """Read OpenSCENARIO files (.xosc): which can be played, why not, and whether a careful and competent driver (UN R157) avoids it."""
+    """Read OpenSCENARIO files (.xosc): which can be played, why not, and what a careful and competent driver (UN R157) does."""
     from skidpad.page.wording import counted
     from skidpad.worlds.careful import drive_carefully
     from skidpad.worlds.scenario.files import write_scenario

@@ -218,8 +218,8 @@ class Outcome:
     def __str__(self) -> str:
         if self.collided_at_s is not None:
             return f"collides at {self.collided_at_s:.1f} s"
-        braked = f", brakes with {self.hardest_m_s2:.1f} m/s2 at most" if self.hardest_m_s2 else ""
-        return f"avoids it{braked}" + (f", {self.nearest_m:.1f} m are left" if self.nearest_m < inf else "")
+        braked = f", brakes with {self.hardest_m_s2:.1f} m/s² at most" if self.hardest_m_s2 else ""
+        return f"touches nobody{braked}" + (f", {self.nearest_m:.1f} m are left" if self.nearest_m < inf else "")
 
 
 def drive_carefully(scenario: Scenario, driver: CarefulDriver | None = None, step_s: float = STEP_S / 5.0) -> Outcome:

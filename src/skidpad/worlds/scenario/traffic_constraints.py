@@ -1,4 +1,4 @@
-"""Constraints on the other vehicles and on pedestrians. All keep their speed and their lane, as the ego does."""
+"""Constraints on the other vehicles and on pedestrians. Those drawn keep their speed and lane, as the ego does; files may say moves."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from itertools import combinations
 from math import radians
 
 from skidpad.worlds.scenario.constraints import Interval, Known, Only, Outside, constraint
+from skidpad.worlds.scenario.road import CrossSection
 from skidpad.worlds.scenario.road_constraints import lane_offset_m
-from skidpad.worlds.scenario.scenario import OtherVehicle, RoadKind, RoadPlan, Scenario, Side
+from skidpad.worlds.scenario.scenario import CAR_WIDTH_M, OtherVehicle, RoadKind, RoadPlan, Scenario, Side
+from skidpad.worlds.scenario.tracks import Track
 
 CLEAR_OF_EGO_M = 14.0
 """From the middle of another car to the ego's rear axle: about 8 m from bumper to bumper, since the ego never brakes."""
@@ -18,6 +20,8 @@ MOTORWAY_LANES = 3
 
 _WITH_SIDE_LANE = frozenset({RoadKind.ENTRY, RoadKind.EXIT})
 _ROUNDING = 1e-9
+_LOOK_S = 0.1
+"""How often it is looked where a vehicle with moves is."""
 
 
 def way_m_s(lane: int, speed_m_s: float) -> float:
@@ -67,7 +71,8 @@ def _known_motion(known: Known, number: int) -> Interval:
     {"vehicles.*.lane": lambda known: Only(frozenset(range(1 - known.whole("road.lanes"), known.whole("road.lanes") + 1)))},
 )
 def _vehicle_lanes_exist(scenario: Scenario) -> bool:
-    return all(1 - scenario.road.lanes <= vehicle.lane <= scenario.road.lanes for vehicle in scenario.vehicles)
+    lanes = [lane for each in scenario.vehicles for lane in (each.lane, *(move.lane for move in each.moves)) if lane is not None]
+    return all(1 - scenario.road.lanes <= lane <= scenario.road.lanes for lane in lanes)
 
 
 @constraint(
@@ -97,13 +102,31 @@ def _clear_of_ego_gap(known: Known) -> Outside:
     "clear-of-the-ego",
     f"No vehicle of the ego's lane comes nearer than {CLEAR_OF_EGO_M:g} m to it before the scenario ends, each at its own speed; "
     "in bends it is a little more.",
-    "move the vehicle away, give it nearly the ego's speed, or put it into another lane",
+    "move the vehicle away, give it nearly the ego's speed, put it into another lane, or let a careful driver brake (ego.pace)",
     {"vehicles.*.ahead_m": _clear_of_ego_gap},
 )
 def _clear_of_the_ego(scenario: Scenario) -> bool:
     ego, apart_m = (0.0, scenario.ego.speed_m_s), clear_of_ego_m(scenario.road, scenario.ego.lane)
-    own_lane = [_motion(vehicle) for vehicle in scenario.vehicles if vehicle.lane == scenario.ego.lane]
-    return all(_stay_apart(ego, motion, apart_m, scenario.duration_s) for motion in own_lane)
+    steady = [each for each in scenario.vehicles if not (each.moves or each.offset_m)]
+    own_lane = [_motion(vehicle) for vehicle in steady if vehicle.lane == scenario.ego.lane]
+    return all(_stay_apart(ego, motion, apart_m, scenario.duration_s) for motion in own_lane) and not any(
+        _meets_ego(each, scenario, apart_m) for each in scenario.vehicles if each not in steady
+    )
+
+
+def _meets_ego(vehicle: OtherVehicle, scenario: Scenario, apart_m: float) -> bool:
+    """Tells whether a vehicle with moves, or beside the middle of its lane, comes too near to an ego that keeps its speed."""
+    plan, ego = scenario.road, scenario.ego
+    lanes = (vehicle.lane, ego.lane, *(move.lane for move in vehicle.moves if move.lane is not None))
+    if not all(1 - plan.lanes <= lane <= plan.lanes for lane in lanes) or ego.lane < 1:
+        return False  # told by another constraint
+    section = CrossSection(plan.lane_width_m, lanes=plan.lanes, ego_lane=ego.lane)
+    track, wide_m = Track(vehicle, section), 0.5 * (CAR_WIDTH_M + vehicle.figure.size_m[1])
+    for step in range(int(scenario.duration_s / _LOOK_S) + 1):
+        here = track.at(step * _LOOK_S)
+        if abs(here.lateral_m - section.lane_centre_m) < wide_m and abs(here.s_m - ego.speed_m_s * step * _LOOK_S) < apart_m:
+            return True
+    return False
 
 
 def _vehicle_gaps(known: Known) -> Outside:

@@ -98,9 +98,10 @@ def inspect_subject(path: str, device: str, json: bool, drive: "Drive | None" = 
 
 
 def frame_warnings(spec: "InputSpec", drive: "Drive") -> list[str]:
-    """Returns what is wrong with a drive's frames for a network's input."""
-    from skidpad.subjects.windows import aspect_warning
+    """Returns what is wrong with a drive's frames for a network's input; refuses a drive of other cameras."""
+    from skidpad.subjects.windows import aspect_warning, check_cameras
 
+    check_cameras(spec, drive.cameras, f"drive {drive.name!r}")
     height_px, width_px, _ = drive.frame_shape
     warning = aspect_warning(spec, height_px, width_px)
     return [warning] if warning is not None else []

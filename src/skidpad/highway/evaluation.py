@@ -198,7 +198,7 @@ def _drive(
         if len(running) == 0:
             break
         if not isinstance(front, Idm):
-            if played is not None:
+            if played is not None or isinstance(front, SearchedActions):
                 answers = _played(played, running, step)
             else:
                 answers = ask_driver(front, params, states[running], Side.FRONT, seed, numbers[running], step)
@@ -219,9 +219,9 @@ def _drive(
     )
 
 
-def _played(table: NDArray[np.int8], running: IntArray, step: int) -> Answers:
+def _played(table: NDArray[np.int8] | None, running: IntArray, step: int) -> Answers:
     actions = np.full(len(running), int(Action.IDLE))
-    if step < table.shape[1]:
+    if table is not None and step < table.shape[1]:
         actions = np.where(table[running, step] == NO_ACTION, actions, table[running, step])
     return Answers(actions)
 

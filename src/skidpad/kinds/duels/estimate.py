@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.images import BoolArray, FloatArray
+from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.core.seeding import child_seed
 from skidpad.highway.engine import START_DRAWS
 from skidpad.highway.evaluation import evaluate_starts, starts_from
@@ -76,11 +76,12 @@ class DuelSimulation:
         """The seed that the episodes are numbered under."""
         return child_seed(self.work.settings.seed, PHASE)
 
-    def driven(self, points: FloatArray, first: int = 0) -> list[tuple[str, Episodes, FloatArray]]:
+    def driven(self, points: FloatArray, first: int = 0) -> list[tuple[str, Episodes, IntArray]]:
         """Drives points, (N, dimensions), and returns for each opponent its name, its episodes and their places among the points."""
         numbers = np.minimum(points, _BELOW_ONE)
         which = (numbers[:, 0] * len(self.opponents)).astype(np.int64) if self._first else np.zeros(len(points), np.int64)
-        ego, found = self.work.drivers.ego(self.work.best_ego()), []
+        ego = self.work.drivers.ego(self.work.best_ego())
+        found: list[tuple[str, Episodes, IntArray]] = []
         for number in np.unique(which).tolist():
             name, places = self.opponents[number], np.flatnonzero(which == number)
             front = self.work.drivers.front(name)
@@ -102,7 +103,7 @@ def nearness(episodes: Episodes) -> FloatArray:
 def opponents_of(work: DuelWork) -> tuple[str, ...]:
     """Returns the names of the drivers in front: those that the settings name, and every given adversary for `given`."""
     s = work.settings
-    known = {name: (name,) for name in (IDM, RANDOM, SLOW, AGGRESSIVE)}
+    known: dict[str, tuple[str, ...]] = {name: (name,) for name in (IDM, RANDOM, SLOW, AGGRESSIVE)}
     known[GIVEN] = tuple(trained_name(GIVEN, index) for index in range(len(s.fronts)))
     chosen = s.against or ((GIVEN,) if s.fronts else (RANDOM,))
     unknown = [name for name in chosen if not known.get(name)]

@@ -188,10 +188,10 @@ def _conditions(traits: Sequence[Trait], seen: BoolArray) -> list[Condition]:
                     found.append(Condition(template.format(text), trait.name, holds))
         else:
             texts = np.array(trait.values, np.str_)
-            words = sorted(set(texts[seen].tolist()) - {""})
-            found += [Condition(f"{trait.name} is {text}", trait.name, texts == text) for text in words]
-            if len(words) > 2:  # of two, the other says it more plainly
-                found += [Condition(f"{trait.name} is not {text}", trait.name, (texts != text) & (texts != "")) for text in words]
+            known_texts = sorted(set(texts[seen].tolist()) - {""})
+            found += [Condition(f"{trait.name} is {text}", trait.name, texts == text) for text in known_texts]
+            if len(known_texts) > 2:  # of two, the other says it more plainly
+                found += [Condition(f"{trait.name} is not {text}", trait.name, (texts != text) & (texts != "")) for text in known_texts]
     return [each for each in found if 0 < each.holds[seen].sum() < seen.sum()]
 
 

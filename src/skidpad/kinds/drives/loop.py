@@ -224,15 +224,16 @@ def ride(
             break
         # Who has ended rolls on: nobody looks any more.
         world.step(np.where(running, answers if wheel is Wheel.SUBJECT else truth, 0.0))
-    logs = (log[: ends[car], :, car].T.copy() for car in range(count))
-    courses = [
-        Course(lateral, said, true, None if collided[car] < 0 else int(collided[car]), problems[car])
-        for car, (lateral, said, true) in enumerate(logs)
-    ]
+    courses = [_course(log[: ends[car], :, car], int(collided[car]), problems[car]) for car in range(count)]
     return [
         course if witness is None or not _failed(course) else replace(course, reason=witness.reason(recipe, stimuli))
         for course, witness, recipe in zip(courses, watched, recipes, strict=True)
     ]
+
+
+def _course(log: FloatArray, collided_step: int, problem: str) -> Course:
+    lateral, answers, truth = log.T.copy()
+    return Course(lateral, answers, truth, None if collided_step < 0 else collided_step, problem)
 
 
 def _failed(course: Course) -> bool:

@@ -89,11 +89,11 @@ class Duel:
                 run_shards(run, phase.name, phase.shards, shards)
             work = self.work(run)
             work.drivers.write_policies()
-            done = {phase.name: phase.shards for phase in phases}
+            counts = {phase.name: phase.shards for phase in phases}
             if estimated:
                 meter.begin(PHASE, 0)
-                done[PHASE] = duel_estimate(work).execute(run, crew, meter.part(estimated))
-            run.finish(done)
+                counts[PHASE] = duel_estimate(work).execute(run, crew, meter.part(estimated))
+            run.finish(counts)
 
     def step(self, name: str, given: KeptShards) -> Work:
         """Returns the work of a phase, given what the phases before it keep."""

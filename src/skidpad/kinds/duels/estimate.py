@@ -80,7 +80,8 @@ class DuelSimulation:
         """Drives points, (N, dimensions), and returns for each opponent its name, its episodes and their places among the points."""
         numbers = np.minimum(points, _BELOW_ONE)
         which = (numbers[:, 0] * len(self.opponents)).astype(np.int64) if self._first else np.zeros(len(points), np.int64)
-        ego, found = self.work.drivers.ego(self.work.best_ego()), []
+        ego = self.work.drivers.ego(self.work.best_ego())
+        found: list[tuple[str, Episodes, IntArray]] = []
         for number in np.unique(which).tolist():
             name, places = self.opponents[number], np.flatnonzero(which == number)
             front = self.work.drivers.front(name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from math import isfinite, nan
+from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
@@ -250,13 +250,3 @@ def judged_rows(
 
 def _value(name: str, rate: Rate) -> float:
     return rate.rmse_rad if name == CLEAN else rate.failure_rate
-
-
-def number(value: Any) -> float:
-    """Returns a number of a stored outcome, NaN for null."""
-    return nan if value is None else float(value)
-
-
-def is_told(found: Interval) -> bool:
-    """Tells whether an interval has ends."""
-    return isfinite(found.low) and isfinite(found.high)

@@ -40,8 +40,8 @@ RECOMMENDED = "recommended"
 class JudgedRow:
     """One set of pictures that no training saw. The rates of control and repaired are means over seeds, with Student's t intervals.
 
-    fall_beyond_control: by what share the failure rate lies below the control's; for clean pictures, by how much the error rose over
-    the first network's.
+    fall_beyond_control: by what share the failure rate lies below the control's; for clean pictures, by how much the error lies above the
+    control's.
     """
 
     pictures: str

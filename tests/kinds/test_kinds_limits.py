@@ -17,7 +17,7 @@ from skidpad.drives.memory import drive_from_arrays
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.work import ClosedLoopRunner
 from skidpad.kinds.limits.curve import Curve, Point, Standing, frontier
-from skidpad.kinds.limits.holding import _read
+from skidpad.kinds.limits.holding import read_hold
 from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
 from skidpad.kinds.limits.page import limits_figures, limits_page
 from skidpad.kinds.limits.probes import Sample
@@ -271,7 +271,7 @@ def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> 
 )
 def test_a_limit_to_hold_that_makes_no_sense_is_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises((BadParametersError, UnknownNameError)) as caught:
-        _read(text, all_rows(CONDITIONS, STEPS))
+        read_hold(text, all_rows(CONDITIONS, STEPS))
     assert sentence in str(caught.value)
     assert row_named("fog-toy.visibility_m", all_rows(CONDITIONS, STEPS)).name == "toy-fog"
 

@@ -213,7 +213,7 @@ def test_a_history_that_compares_frames_needs_two(kind: HistoryKind, small_net: 
 
 def test_a_history_that_the_network_does_not_take_is_one_sentence(small_net: nn.Module, small_description: Description) -> None:
     described = replace(small_description, input=replace(small_description.input, history=History(3, HistoryKind.RECURRENT)))
-    with pytest.raises(BadSubjectError, match=r"cannot take an input of shape \(2, 3, 3, 16, 24\).*correct .* or history"):
+    with pytest.raises(BadSubjectError, match=r"cannot take an input of shape \(2, 3, 3, 16, 24\).*correct .* history or cameras"):
         NetworkSubject.of_module(small_net, described)
 
 

@@ -48,6 +48,19 @@ def test_the_style_search_benchmark_compares_with_one_frame_at_a_time() -> None:
     assert figures["frames_share"] <= 1.2  # racing saves, running ahead may spend a little
 
 
+@pytest.mark.slow
+def test_the_papers_at_scale_make_their_cells_on_a_few_frames() -> None:
+    figures = figures_of("papers_at_scale.py")
+    assert list(figures["seconds"]) == ["networks", "whole", "share", "table"]
+    out = Path(figures["out"])
+    assert len(list(out.glob("whole/*/*/*/cell.json"))) == 2  # one network and weather, both criteria
+    assert len(list(out.glob("share/*/*/*/cell.json"))) == 1
+    assert len(list(out.glob("table/*/*/cell.json"))) == 1
+    rows = json.loads((out / "refused.json").read_text(encoding="utf-8"))
+    assert {row["search"] for row in rows} == {"es", "random-styles", "random-search"}
+    assert all(0 <= refused <= 4 for row in rows for refused in row["refused"])
+
+
 def test_the_lane_environments_benchmark_compares_with_highway_env() -> None:
     figures = figures_of("lane_env.py")
     assert {"skidpad, one car", "skidpad, 16 cars", "highway-env, from above"} <= set(figures["frames_per_s"])

@@ -144,6 +144,26 @@ def test_notes_say_what_was_set_and_what_happened(finished: tuple[Tactic, Run], 
     assert unsaid not in words
 
 
+def test_scenes_that_the_referee_refused_are_said_search_by_search(finished: tuple[Tactic, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign, run = finished
+    summary = summarise(campaign, run)
+    assert "No filter of scenes was used" in filter_words(campaign, summary)
+    monkeypatch.setattr("skidpad.kinds.settings.asks_referee", lambda _: True)
+    repeats = [
+        replace(
+            repeat,
+            conditions=tuple(
+                replace(each, condition=replace(each.condition, refused=each.scenes if repeat.search == "es" else 0))
+                for each in repeat.conditions
+            ),
+        )
+        for repeat in summary.repeats
+    ]
+    words = filter_words(campaign, replace(summary, repeats=tuple(repeats))).replace("\xa0", " ")
+    assert words.startswith("Of the scenes the referee refused 100 % under es, 0 % under random-styles")
+    assert "No filter" not in words
+
+
 def test_dropped_tries_are_counted(finished: tuple[Tactic, Run]) -> None:
     campaign, run = finished
     summary = summarise(campaign, run)

@@ -184,6 +184,12 @@ def test_a_folder_of_another_repair_is_refused(task: Task, outcome: tuple[Outcom
         search(task, tmp_path / "out", replace(QUICK, seed=5))
 
 
+@pytest.mark.parametrize("given", [{"families": ("gama",)}, {"judged": ("late-frames",)}, {"ways": ("rondom",)}])
+def test_a_name_that_is_none_is_a_sentence(task: Task, tmp_path: Path, given: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(UnknownNameError):
+        search(task, tmp_path / "out", replace(QUICK, **given))  # type: ignore[arg-type] # texts for fields of texts
+
+
 def test_a_run_without_findings_is_said_and_repaired_without_them(task: Task, tmp_path: Path) -> None:
     bare = replace(task, findings=())
     settings = replace(QUICK, ways=("findings", "random"), epochs=1, seeds=1)

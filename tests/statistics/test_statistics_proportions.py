@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, fisher_exact
+from scipy.stats import t as student
 
 from skidpad.core.errors import BadParametersError
-from skidpad.statistics.intervals import wilson
+from skidpad.statistics.intervals import student_mean, wilson
 from skidpad.statistics.proportions import Clusters, holm, sign_flip, two_proportions
 
 
@@ -104,3 +105,12 @@ def test_impossible_clusters_are_refused() -> None:
     with pytest.raises(BadParametersError, match="between 0 and its trials"):
         clusters((3, 2))
     assert np.isnan(two_proportions(clusters(), clusters((1, 2))))
+
+
+@pytest.mark.parametrize("values", [(0.1, 0.2, 0.4), (1.0, 1.5)])
+def test_the_mean_of_a_few_seeds_has_students_interval(values: tuple[float, ...]) -> None:
+    found = student_mean([*values, float("nan")])
+    low, high = student.interval(0.95, len(values) - 1, np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5)
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert np.isnan(student_mean([0.5]).low)
+    assert student_mean([0.5]).estimate == 0.5

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from math import isfinite, nan
+from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
@@ -40,8 +40,8 @@ RECOMMENDED = "recommended"
 class JudgedRow:
     """One set of pictures that no training saw. The rates of control and repaired are means over seeds, with Student's t intervals.
 
-    fall_beyond_control: by what share the failure rate lies below the control's; for clean pictures, by how much the error rose over
-    the first network's.
+    fall_beyond_control: by what share the failure rate lies below the control's; for clean pictures, by how much the error lies above the
+    control's.
     """
 
     pictures: str
@@ -237,8 +237,8 @@ def judged_rows(
                 pictures=name,
                 cases=first.pictures,
                 before=_value(name, first),
-                control=student_mean(values[0]),
-                repaired=student_mean(values[1]),
+                control=_possible(name, student_mean(values[0])),
+                repaired=_possible(name, student_mean(values[1])),
                 change_beyond_control=student_mean(changes),
                 rmse_before_rad=first.rmse_rad,
                 rmse_control_rad=student_mean([rate.rmse_rad for rate in ways[0]]),
@@ -248,15 +248,10 @@ def judged_rows(
     return tuple(rows)
 
 
+def _possible(name: str, found: Interval) -> Interval:
+    """Cuts the interval of a rate at 0 and 1, which Student's t does not know of."""
+    return found if name == CLEAN or isnan(found.low) else replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+
+
 def _value(name: str, rate: Rate) -> float:
     return rate.rmse_rad if name == CLEAN else rate.failure_rate
-
-
-def number(value: Any) -> float:
-    """Returns a number of a stored outcome, NaN for null."""
-    return nan if value is None else float(value)
-
-
-def is_told(found: Interval) -> bool:
-    """Tells whether an interval has ends."""
-    return isfinite(found.low) and isfinite(found.high)

@@ -20,7 +20,7 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.settings import Count, Natural, Positive, Within, check
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.relations import Answers, Relation, fails_unchanged
-from skidpad.repairs.families import Families, aimed
+from skidpad.repairs.families import Families, aimed, families
 from skidpad.repairs.lessons import Diet, Loss, OwnStep, RepairLesson, Validation
 from skidpad.repairs.pairs import Clip, Pairs, clips_of, render
 from skidpad.stimuli.pictures import stimuli
@@ -227,6 +227,10 @@ class Repairs:
 
     def __init__(self, task: Task, out: Path, settings: SearchSettings, progress: Progress = silent) -> None:
         self.task, self.out, self.settings, self.progress = task, out, settings, progress
+        known = families()
+        for name in (*settings.families, *settings.judged):
+            if name not in known:
+                raise UnknownNameError.among("condition that a repair can train on", name, known)
         self.families = Families.of(settings.families or task.wanted, settings.unseen)
         self.made: Mapping[str, Stimulus] = {**stimuli(), **stimuli(f"weather:{name}" for name in settings.weathers)}
         self.notes: list[str] = []

@@ -14,6 +14,7 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.drives.drive import Problem
 from skidpad.drives.opening import LostDrive
+from skidpad.kinds import settings as kinds_settings
 from skidpad.kinds.pictures.styles.applying import picture, recipe_of
 from skidpad.kinds.pictures.styles.campaign import phase_name
 from skidpad.kinds.pictures.styles.settings import GUIDES
@@ -154,7 +155,19 @@ def notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
 
 
 def filter_words(campaign: Tactic, summary: TacticSummary) -> str:
-    """Says how many scenes the filter refused."""
+    """Says how many scenes the referee and the filter refused."""
+    if kinds_settings.asks_referee(campaign.settings.referee):
+        shares = {
+            search: np.mean([each.condition.refused / max(each.scenes, 1) for repeat in summary.of(search) for each in repeat.conditions])
+            for search in summary.searches
+        }
+        refused = ", ".join(f"{percent(float(share))} under {search}" for search, share in shares.items())
+        said = f"Of the scenes the referee refused {refused}, by the road and the edges; they count neither as errors nor as covered."
+        return f"{said} {_filtered(campaign, summary)}" if campaign.settings.validity else said
+    return _filtered(campaign, summary)
+
+
+def _filtered(campaign: Tactic, summary: TacticSummary) -> str:
     if not campaign.settings.validity:
         return "No filter of scenes was used: scenes that a style destroyed count as any other."
     rejected = [each.rejection_rate.estimate for repeat in summary.repeats for each in repeat.conditions] or [float("nan")]

@@ -77,7 +77,7 @@ def _commands() -> str:
 
 
 _KNOWN = {
-    "SUBJECT": "A description of a network, as model.toml.",
+    "SUBJECT": "A description of a network, e.g. model.toml.",
     "DRIVE": "A recorded drive: a path, READER:PATH, or `rendered`.",
     "SUBJECT|DRIVE": "A description of a network or its file; a folder of a drive.",
 }

@@ -77,7 +77,7 @@ def _commands() -> str:
 
 
 _KNOWN = {
-    "SUBJECT": "A description of a network, as model.toml.",
+    "SUBJECT": "A description of a network, e.g. model.toml.",
     "DRIVE": "A recorded drive: a path, READER:PATH, or `rendered`.",
     "SUBJECT|DRIVE": "A description of a network or its file; a folder of a drive.",
 }
@@ -117,7 +117,7 @@ _INTRODUCTIONS: Mapping[str, str] = {
     "units": "Of an output in the description of a network.",
     "readers": "Of drives, with their options: [My drive](../how-to/my-drive.md).",
     "architectures": "For `skidpad train`; layers and sources in [The zoo](../zoo.md).",
-    "weathers": "Weathers that come along, and those that can be rendered. More in [Weather](../weather.md).",
+    "weathers": "Bundled weathers, and those that can be rendered. More in [Weather](../weather.md).",
     "worlds": "For `skidpad drive --world`. Adding one: [My world](../how-to/my-world.md).",
     "domains": "For `--domain`: what is varied, within which ranges. More in [Scenarios](../scenarios.md).",
     "constraints": "What must hold in a scenario, and the way out.",

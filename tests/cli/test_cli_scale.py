@@ -71,10 +71,10 @@ def test_deaths_of_workers_are_warned_of() -> None:
     assert _workers("2", {}) == Processes(2, warn)
 
 
-def test_help_names_every_kind_of_workers_and_the_network_that_comes_along(skidpad) -> None:
+def test_help_names_every_kind_of_workers_and_the_bundled_network(skidpad) -> None:
     words = re.sub(r"[\s│]+", "", skidpad("test", "--help").out)
     assert "N|ray|ray:auto|ray:HOST:PORT|ray://HOST:PORT" in words
-    assert "asmodel.toml;or`demo`" in words
+    assert "e.g.model.toml,or`demo`" in words
 
 
 def test_a_run_on_a_server_is_called_by_its_url(

@@ -17,9 +17,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def compare(
-    subject: Annotated[
-        str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo` for the network that comes along.")
-    ],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
     drive: Annotated[
         str, typer.Option(help="A recorded drive with labels, as Udacity CH2's test drive, for RQ0; without it RQ0 is left out.")
     ] = "",
@@ -35,12 +33,12 @@ def compare(
         str,
         typer.Option(help="Unit of epsilon and MAE: rad, the numbers in Udacity's file; scaled25, degrees / 25, as the paper reads them."),
     ] = "rad",
-    epsilon: Annotated[float, typer.Option(help="How far the steering of comparable drives may be apart on average.")] = 0.1,
-    mae_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable offline.")] = 0.1,
-    mdcl_limit: Annotated[float, typer.Option(help="Below it a scenario is acceptable online.")] = 0.7,
-    width: Annotated[int, typer.Option(help="Scenarios side by side, a matter of speed alone; 0 is 16, on a GPU 128.")] = 0,
+    epsilon: Annotated[float, typer.Option(help="Largest mean difference in steering of two comparable drives.")] = 0.1,
+    mae_limit: Annotated[float, typer.Option(help="A scenario is acceptable offline if its MAE is below this.")] = 0.1,
+    mdcl_limit: Annotated[float, typer.Option(help="A scenario is acceptable online if its MDCL is below this.")] = 0.7,
+    width: Annotated[int, typer.Option(help="Scenarios to drive at once; changes only the speed. 0 is 16, or 128 on a GPU.")] = 0,
     referee: RefereeOption = "on",
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,

@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
 def demo(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     frames: Annotated[int, typer.Option(help="How many frames to render and test.")] = FRAMES,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     workers: Workers = "",
 ) -> None:
     """Test the network that comes with skidpad on a rendered drive: findings, its limits, reports; no download, no GPU."""

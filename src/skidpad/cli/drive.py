@@ -28,9 +28,9 @@ Stimuli = Annotated[
         "several with commas, or given again.",
     ),
 ]
-Repeats = Annotated[int, typer.Option(help="How often each drive is made; verdicts that differ are FLAKY.")]
-Seconds = Annotated[float | None, typer.Option(help=f"How long each drive lasts; {SECONDS:g}, a scenario file's own where one is given.")]
-Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
+Repeats = Annotated[int, typer.Option(help="How often to repeat each drive; if verdicts differ, it is FLAKY.")]
+Seconds = Annotated[float | None, typer.Option(help=f"Length of each drive in seconds; default {SECONDS:g}, or what a scenario file says.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")]
 
 
@@ -64,9 +64,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def drive(
-    subject: Annotated[
-        str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo` for the network that comes along.")
-    ],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
     world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
     domain: Domain = "restricted",
     scenarios: Scenarios = 50,
@@ -80,15 +78,17 @@ def drive(
         bool, typer.Option("--estimate", help="Estimate how likely a failure is in the domain, with an interval; see --budget.")
     ] = False,
     method: Annotated[
-        str, typer.Option(help="How to estimate: auto (chosen after a pilot, and said), monte-carlo, importance, splitting.")
+        str, typer.Option(help="How to estimate: auto (chooses after a pilot, and says which), monte-carlo, importance, splitting.")
     ] = "auto",
     stop_below: Annotated[float, typer.Option(help="Stop an estimate once its upper bound is below this, as 1e-3.")] = 0.0,
-    within: Annotated[float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 to go on.")] = 0.3,
-    budget: Annotated[int, typer.Option(help="The most drives that an estimate may make.")] = 1000,
+    within: Annotated[
+        float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 uses the whole budget.")
+    ] = 0.3,
+    budget: Annotated[int, typer.Option(help="Largest number of drives for an estimate.")] = 1000,
     repeats: Repeats = 1,
     seconds: Seconds = None,
     width: Annotated[
-        int, typer.Option(help="Scenarios side by side, a matter of speed (0 is 16, on a GPU 128); a search learns after so many (0 is 8).")
+        int, typer.Option(help="Scenarios to drive at once; 0 is 16, or 128 on a GPU. A search learns after each such group; 0 is 8 there.")
     ] = 0,
     referee: RefereeOption = "on",
     seed: Seed = 0,

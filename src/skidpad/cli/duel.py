@@ -87,15 +87,20 @@ def duel(
         bool, typer.Option("--estimate", help="Only estimate how likely the ego crashes, with an interval; see --budget.")
     ] = False,
     against: Annotated[
-        str, typer.Option(help="Whom an estimate lets the ego meet, each as often: idm, random, slow, aggressive, given (see --front).")
+        str,
+        typer.Option(
+            help="Front vehicles that the ego meets in an estimate, equally often: idm, random, slow, aggressive, given (see --front)."
+        ),
     ] = "",
     front: Front = None,
     method: Annotated[
-        str, typer.Option(help="How to estimate: auto (chosen after a pilot, and said), monte-carlo, importance, splitting.")
+        str, typer.Option(help="How to estimate: auto (chooses after a pilot, and says which), monte-carlo, importance, splitting.")
     ] = "auto",
     stop_below: Annotated[float, typer.Option(help="Stop an estimate once its upper bound is below this, as 1e-4.")] = 0.0,
-    within: Annotated[float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 to go on.")] = 0.3,
-    budget: Annotated[int, typer.Option(help="The most duels that an estimate may drive.")] = 100_000,
+    within: Annotated[
+        float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 uses the whole budget.")
+    ] = 0.3,
+    budget: Annotated[int, typer.Option(help="Largest number of duels for an estimate.")] = 100_000,
     seed: Seed = 0,
     workers: Workers = "",
     out: Out = None,

@@ -28,29 +28,33 @@ def add_to(app: typer.Typer) -> None:
 
 def gate(
     run: RunPath,
-    baseline: Annotated[Path | None, typer.Option(help="The run of an earlier subject; rates must not rise above its own.")] = None,
-    max_rate: Annotated[list[str] | None, typer.Option(help="As 0.05 for all cases, or fog=0.1 for a group; may be repeated.")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="Run of an earlier network; failure rates must not rise above its rates.")] = None,
+    max_rate: Annotated[
+        list[str] | None, typer.Option(help="Largest failure rate: 0.05 for all cases, or fog=0.1 for a group; may be repeated.")
+    ] = None,
     hold: Annotated[
         list[str] | None,
-        typer.Option(help="Of a run of `skidpad limits`: the severity that it must hold to, as fog.visibility_m=150; may be repeated."),
+        typer.Option(
+            help="For a run of `skidpad limits`: severity that the network must hold to, e.g. fog.visibility_m=150; may be repeated."
+        ),
     ] = None,
-    max_new: Annotated[int | None, typer.Option(help="How many cases may fail that did not fail in the baseline.")] = None,
-    max_rise: Annotated[float, typer.Option(help="By how much a rate may rise above the baseline's, as 0.01.")] = 0.0,
-    alpha: Annotated[float, typer.Option(help="How often chance alone may fail the comparison with the baseline.")] = 0.01,
+    max_new: Annotated[int | None, typer.Option(help="Largest number of cases that fail here and did not fail in the baseline.")] = None,
+    max_rise: Annotated[float, typer.Option(help="Largest rise of a rate above the baseline's, e.g. 0.01.")] = 0.0,
+    alpha: Annotated[float, typer.Option(help="Probability that chance alone fails the comparison with the baseline.")] = 0.01,
     without_false_alarms: Annotated[
         bool, typer.Option("--without-false-alarms", help="Findings that are tagged as false alarms count as passed.")
     ] = False,
     accept_doubts: Annotated[
         bool,
         typer.Option(
-            "--accept-doubts", help="Pass although the answers on unchanged frames make no sense, as constant or implausible ones."
+            "--accept-doubts", help="Pass even if the answers on unchanged frames make no sense, e.g. are constant or implausible."
         ),
     ] = False,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary here; - prints it, alone.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary here; - prints it and nothing else.")] = None,
     json: Json = False,
 ) -> None:
-    """Hold a run against limits and a baseline; exit code 1, and one line for each limit that is broken."""
+    """Check a run against limits and a baseline; exits with 1 and prints one line for each limit that is broken."""
     from skidpad.kinds.gating import check_gate
     from skidpad.page.gate import MOST_TOLD, finding_words
     from skidpad.runs.folder import Run

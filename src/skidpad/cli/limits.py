@@ -22,27 +22,31 @@ def add_to(app: typer.Typer) -> None:
 
 
 def limits(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
     conditions: Annotated[
         str, typer.Option(help="Comma-separated: conditions (fog,rain), severities, or module:MyCondition; `all` of them by default.")
     ] = "all",
-    share: Annotated[float, typer.Option(help="The share of frames that may fail where a network still holds.")] = 0.05,
-    within_deg: Annotated[float | None, typer.Option(help="A frame fails if its steering moves by this many degrees; 10.")] = None,
+    share: Annotated[float, typer.Option(help="Share of frames that may fail while the network still holds.")] = 0.05,
+    within_deg: Annotated[
+        float | None, typer.Option(help="A frame fails if its steering moves by this many degrees or more; default 10.")
+    ] = None,
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; steers-alike by default.")] = "",
     within: Annotated[float | None, typer.Option(help="Tolerance of a relation other than steers-alike.")] = None,
     frames: Annotated[int, typer.Option(help="How many frames to show, evenly spaced over the drive; 0 is all.")] = 500,
     stretch_frames: Annotated[
-        int, typer.Option(help="Neighbouring frames that the intervals take as one observation; 0 is two seconds' worth.")
+        int, typer.Option(help="Neighbouring frames that intervals count as one observation; 0 is two seconds of frames.")
     ] = 0,
-    steps: Annotated[int, typer.Option(help="Steps from harmless to worst; limits are found to one step.")] = 32,
+    steps: Annotated[int, typer.Option(help="Steps from harmless to worst; a limit is known to one step.")] = 32,
     pairs: Annotated[list[str] | None, typer.Option(help="Two conditions to map together, as fog,dusk; may be repeated.")] = None,
-    online: Annotated[bool, typer.Option("--online", help="Also drive the built-in world: from which severity is the lane left?")] = False,
+    online: Annotated[
+        bool, typer.Option("--online", help="Also drive the built-in world, and find the severity from which the car leaves its lane.")
+    ] = False,
     scenarios: Annotated[int, typer.Option(help="How many scenarios to drive under each severity, with --online.")] = 6,
     seconds: Annotated[float, typer.Option(help="How long each of these drives lasts.")] = 10.0,
     referee: Annotated[str, typer.Option(help="on: leave out pictures that are no longer the same scene; off: count them.")] = "on",
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,

@@ -33,8 +33,8 @@ def referee(
     held_out: Annotated[float, typer.Option(help="With --group: share of the cameras to score on; --train uses the others.")] = 0.2,
     train: Annotated[Path | None, typer.Option(help="Teach a network from these pictures and write it to this file.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of a training.")] = 12000,
-    network: Annotated[Path | None, typer.Option(help="A network that --train wrote; the one that comes along by default.")] = None,
-    seed: Annotated[int, typer.Option(help="Root of all randomness of a training.")] = 9,
+    network: Annotated[Path | None, typer.Option(help="A network that --train wrote; the bundled one by default.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the training's random numbers.")] = 9,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:

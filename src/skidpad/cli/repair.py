@@ -38,43 +38,47 @@ def repair(
         str, typer.Option(help="Conditions to train on, as fog,dusk; by default those that the run tried, `all` for every one.")
     ] = "",
     unseen: Annotated[
-        str, typer.Option(help="Groups or conditions that no training sees, so that it is judged by them; `none` trains on all.")
+        str, typer.Option(help="Groups or conditions to keep out of training and judge the repair by; `none` trains on all.")
     ] = "atmosphere,lens,shadows",
-    weathers: Annotated[str, typer.Option(help="Learned weathers that it is judged by; never trained on. `none` for none.")] = "night,rain",
+    weathers: Annotated[
+        str, typer.Option(help="Learned weathers to judge the repair by, never trained on; `none` for none.")
+    ] = "night,rain",
     ways: Annotated[
         str, typer.Option(help="Which repairs to try: findings, random, consistency, mix.")
     ] = "findings,random,consistency,mix",
     strengths: Annotated[str, typer.Option(help="Mutants for each clean picture of an epoch; every way is tried with each.")] = "1,3",
     train_share: Annotated[float, typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges.")] = 0.6,
     pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
-    judged_frames: Annotated[int, typer.Option(help="Frames under each severity that judges.")] = 12,
-    most_cost: Annotated[float, typer.Option(help="Share by which the clean error may rise.")] = 0.02,
+    judged_frames: Annotated[int, typer.Option(help="Frames to judge under each severity.")] = 12,
+    most_cost: Annotated[float, typer.Option(help="Largest rise of the error on clean pictures, as a share.")] = 0.02,
     seeds: Annotated[int, typer.Option(help="How often to train the recommended repair and its control.")] = 3,
     closed_loop: Annotated[int, typer.Option(help="Scenarios to drive before and after, 0 for none.")] = 0,
-    stimulus: Annotated[list[str] | None, typer.Option(help="What sits before the camera in these drives; may be repeated.")] = None,
+    stimulus: Annotated[
+        list[str] | None, typer.Option(help="Stimulus in front of the camera in the drives of --closed-loop; may be repeated.")
+    ] = None,
     domain: Annotated[str, typer.Option(help="Which domain the scenarios of --closed-loop are drawn from.")] = "extended",
-    referee: Annotated[str, typer.Option(help="on: mutants that are no longer the same scene count for nothing; off: all count.")] = "on",
+    referee: Annotated[str, typer.Option(help="on: leave out mutants that no longer show the same scene; off: count them.")] = "on",
     preset: Annotated[str, typer.Option(help="search, or deeptest: the paper's retraining, which takes the options below.")] = "search",
     epochs: Annotated[int | None, typer.Option(help="Default: 12; deeptest 10, from scratch 30.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Default: 3e-4, from scratch 1e-3.")] = None,
     mirror: Annotated[bool, typer.Option(help="Flip half of the pictures, and the sign of their labels.")] = True,
     train_drive: Annotated[str, typer.Option(help="deeptest: the drive the network was trained on; else the share's originals.")] = "",
     transforms: Annotated[
-        str, typer.Option(help="deeptest: comma-separated: mutants of these and their combinations are taken.")
+        str, typer.Option(help="deeptest: comma-separated stimuli whose mutants, and those of their combinations, are used.")
     ] = "deeptest-fog,deeptest-rain",
     share: Annotated[float, typer.Option(help="deeptest: share of the frames whose mutants are trained on; the rest is held out.")] = 0.66,
     split: Annotated[str, typer.Option(help="deeptest: random (the paper's; flatters) or time (contiguous blocks held out).")] = "random",
-    max_mutants: Annotated[int, typer.Option(help="deeptest: render at most so many mutants, drawn at random.")] = 6000,
+    max_mutants: Annotated[int, typer.Option(help="deeptest: render at most this many mutants, drawn at random.")] = 6000,
     from_scratch: Annotated[bool, typer.Option(help="deeptest: start from fresh weights instead of the subject's.")] = False,
     control: Annotated[bool, typer.Option(help="deeptest: retrain a second network as long without the mutants.")] = True,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     threads: Threads = 1,
     json: Json = False,
 ) -> None:
     """Repair a network: try several ways, choose on held-out frames, judge on frames and conditions that no training saw.
 
-    Killed and called again, it goes on to the same network.
+    If it is interrupted, the same command continues and ends with the same network.
     """
     from skidpad.runs.folder import Run
 

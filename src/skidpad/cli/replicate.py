@@ -30,16 +30,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def deeptest(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A drive with labels that the network was not trained on.")],
-    out: Annotated[Path, typer.Option(help="Folder of the runs, deeptest.json and deeptest.md; goes on where it was stopped.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs, deeptest.json and deeptest.md; continues where it was stopped.")],
     train_drive: Annotated[str, typer.Option(help="The drive the network was trained on, for RQ5.")] = "",
-    images: Annotated[int, typer.Option(help="At most so many evenly spaced frames for RQ2, RQ4 and RQ5.")] = 1000,
-    seeds: Annotated[int, typer.Option(help="At most so many evenly spaced seed frames for RQ3.")] = 100,
-    max_mutants: Annotated[int, typer.Option(help="RQ5 trains and tests on at most so many mutants, drawn at random.")] = 6000,
+    images: Annotated[int, typer.Option(help="At most this many evenly spaced frames for RQ2, RQ4 and RQ5.")] = 1000,
+    seeds: Annotated[int, typer.Option(help="At most this many evenly spaced seed frames for RQ3.")] = 100,
+    max_mutants: Annotated[int, typer.Option(help="RQ5 trains and tests on at most this many mutants, drawn at random.")] = 6000,
     epochs: Annotated[int | None, typer.Option(help="Epochs of RQ5's retraining; 10 by default.")] = None,
-    control: Annotated[bool, typer.Option(help="RQ5 retrains a second network as long without the mutants.")] = True,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    control: Annotated[bool, typer.Option(help="RQ5 also retrains a second network for as many steps without the mutants.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -74,13 +74,13 @@ def deeptest(
 
 
 def duel(
-    out: Annotated[Path, typer.Option(help="Folder of the run, duel.json, duel.md and report.html; goes on where it was stopped.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run, duel.json, duel.md and report.html; continues where it was stopped.")],
     trainings: Annotated[int, typer.Option(help="Trainings of egos, of adversaries for each reward, and of repairs.")] = 10,
     train_episodes: Annotated[int, typer.Option(help="Episodes of a training.")] = 2000,
     tests: Annotated[int, typer.Option(help="Tests of every policy.")] = 10,
     test_episodes: Annotated[int, typer.Option(help="Episodes of a test.")] = 2000,
     quick: Annotated[bool, typer.Option(help="Two trainings of 300 episodes, three tests of 200: to see how it works.")] = False,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     json: Json = False,
 ) -> None:
     """Make Table I of adversarial testing with reinforcement learning, for every reward, and what it does not show."""
@@ -106,14 +106,16 @@ def duel(
 
 
 def offline_online(
-    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions; `demo` is the network that comes along.")],
-    out: Annotated[Path, typer.Option(help="Folder of the runs, offline-online.json and .md; goes on where it was stopped.")],
+    subjects: Annotated[
+        list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo` for the bundled network.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the runs, offline-online.json and .md; continues where it was stopped.")],
     drive: Annotated[str, typer.Option(help="A recorded drive with labels, as Udacity CH2's test drive, for RQ0.")] = "",
     scenarios: Annotated[int, typer.Option(help="Scenarios of RQ1.")] = 50,
     matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive.")] = 100,
     seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = 20.0,
     unit: Annotated[str, typer.Option(help="Unit of errors: rad, the numbers in Udacity's file; or scaled25, degrees / 25.")] = "rad",
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -143,14 +145,14 @@ def offline_online(
 
 
 def deeproad(
-    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml; or `demo`.")],
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
     weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be repeated.")],
-    out: Annotated[Path, typer.Option(help="Folder of the runs, deeproad.json and .md; goes on where it was stopped, and grows.")],
-    frames: Annotated[int, typer.Option(help="At most so many frames, every second, third and so on; 0 is all.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the runs, deeproad.json and .md; continues where it was stopped, and grows.")],
+    frames: Annotated[int, typer.Option(help="At most this many frames, every second, third and so on; 0 is all.")] = 0,
     thresholds: Annotated[str, typer.Option(help="Error bounds in degrees, ascending.")] = "10,20,30,40",
     style: Annotated[str, typer.Option(help="Style of MUNIT weathers: mean, real or random.")] = "mean",
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -185,10 +187,10 @@ def deeproad(
 
 
 def tactic(
-    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, as model.toml; or `demo`.")],
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
     weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train --method munit` wrote; may be repeated.")],
-    out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; goes on where it was stopped, and grows.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; continues where it was stopped, and grows.")],
     criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be repeated. nbc by default.")] = None,
     search: Annotated[str, typer.Option(help="Comma-separated searches.")] = "es,random-styles,random-search",
     repeats: Annotated[int, typer.Option(help="How often each search is made; a larger number goes on with the same runs.")] = 10,
@@ -198,7 +200,7 @@ def tactic(
     racing: Annotated[bool, typer.Option(help="Drop tries that can hardly win before they have seen all scenes.")] = True,
     profile_drive: Annotated[str, typer.Option(help="Training drive for the bounds of the neurons; the drive itself by default.")] = "",
     minutes: Annotated[float, typer.Option(help="Stop after so many minutes, with tables of what is finished; 0 is never.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:

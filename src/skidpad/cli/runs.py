@@ -57,8 +57,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run_test(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
     stimulus: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,10 +71,12 @@ def run_test(
     search: Annotated[str, typer.Option(help="Comma-separated: grid (every row of each stimulus), greedy (Algorithm 1), random.")] = "grid",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; by default one that suits output and drive.")] = "",
-    lambda_: Annotated[float | None, typer.Option("--lambda", help="Tolerance of label-mse (Eq. 2), in MSEs of the originals; 5.")] = None,
-    within_deg: Annotated[float | None, typer.Option(help="Tolerance of steers-alike, in degrees; 10.")] = None,
+    lambda_: Annotated[
+        float | None, typer.Option("--lambda", help="Tolerance of label-mse (Eq. 2), in MSEs of the originals; default 5.")
+    ] = None,
+    within_deg: Annotated[float | None, typer.Option(help="Tolerance of steers-alike, in degrees; default 10.")] = None,
     within: Annotated[float | None, typer.Option(help="Tolerance of answers-alike, in the output's unit, or of your own relation.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Where the decision of decides-alike lies; 0.5.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Threshold of decides-alike; default 0.5.")] = None,
     criteria: Annotated[str, typer.Option(help="Comma-separated coverage criteria; the first guides greedy.")] = "nc",
     profile_drive: Annotated[str, typer.Option(help="Training drive for the neuron bounds of kmnc, nbc and snac.")] = "",
     stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
@@ -82,10 +84,10 @@ def run_test(
     max_failed_tries: Annotated[int, typer.Option(help="Algorithm 1's maxFailedTries.")] = 10,
     keep_activations: Annotated[bool, typer.Option(help="Store which neurons each picture activated.")] = False,
     preset: Annotated[
-        str, typer.Option(help="What to try where no --stimulus is named: conditions (in physical units), or deeptest (its Table 4).")
+        str, typer.Option(help="What to try if no --stimulus is named: conditions (in physical units), or deeptest (its Table 4).")
     ] = "conditions",
     referee: RefereeOption = "on",
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
@@ -133,7 +135,7 @@ def run_test(
 
 
 def run_file(
-    campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A TOML file of settings, as config.toml of any run.")],
+    campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A TOML file of settings, e.g. config.toml of any run.")],
     workers: Workers = "",
     out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
     json: Json = False,
@@ -157,7 +159,7 @@ def run_file(
 
 
 def resume(run: RunPath, workers: Workers = "", json: Json = False) -> None:
-    """Go on with a run that was stopped; it ends with the findings of one never stopped, whoever computes."""
+    """Continue a run that was stopped; its findings are those of an uninterrupted run, whatever --workers is."""
     opened = _open(run)
     opened.refuse_altered()
     if damage := opened.damage("it is computed again" if len(opened.damaged) == 1 else "they are computed again"):
@@ -197,7 +199,9 @@ def report(
 def replay(
     run: RunPath,
     finding: Finding,
-    picture: Annotated[Path | None, typer.Option(help="Draw it here: pair.png of pictures, film.svg of drives and duels.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the finding here: e.g. pair.png for pictures, film.svg for drives and duels.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compute a finding again and compare: identical, within a stated bound on another processor, or different (exit code 1)."""

@@ -28,10 +28,10 @@ def add_to(app: typer.Typer) -> None:
 def draw(
     out: Annotated[Path, typer.Option(help="One file for all of them (.toml or .json), or a folder for one file each.")],
     domain: Annotated[str, typer.Option(help="The domain model: restricted or extended.")] = "extended",
-    count: Annotated[int, typer.Option(help="How many.")] = 10,
-    first: Annotated[int, typer.Option(help="The number of the first one; scenario k depends on the seed and k alone.")] = 0,
-    seconds: Annotated[float, typer.Option(help="How long each lasts; 0: as the domain says.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    count: Annotated[int, typer.Option(help="How many scenarios to draw.")] = 10,
+    first: Annotated[int, typer.Option(help="Number of the first scenario; scenario k depends only on the seed and k.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Length of each scenario in seconds; 0 uses the domain's.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     json: Json = False,
 ) -> None:
     """Draw scenarios that obey every constraint of a domain, and write them as files to read, change and drive."""
@@ -91,10 +91,10 @@ def check(files: Files, json: Json = False) -> None:
 def fetch(
     collection: Annotated[str, typer.Argument(help="alks (UN R157, by ASAM) or ncap (Euro NCAP, by Vector).")],
     out: Annotated[Path, typer.Option(help="A new or empty folder.")],
-    address: Annotated[str, typer.Option(help="Another place to fetch it from; what comes must be the same.")] = "",
+    address: Annotated[str, typer.Option(help="Another address to fetch from; the files must be the same.")] = "",
     json: Json = False,
 ) -> None:
-    """Fetch a public collection of OpenSCENARIO files from its authors (MPL-2.0), and check that it is what it was."""
+    """Fetch a public collection of OpenSCENARIO files from its authors (MPL-2.0), and check its SHA-256."""
     from skidpad.worlds.openx.collections import COLLECTIONS
     from skidpad.worlds.openx.collections import fetch as fetched
 

@@ -21,12 +21,10 @@ def add_to(app: typer.Typer) -> None:
 
 def serve(
     simulator: Annotated[
-        str, typer.Option("--as", metavar="udacity|donkey|sdc-competition", help="Which simulator to play, or which tool to be.")
+        str, typer.Option("--as", metavar="udacity|donkey|sdc-competition", help="Simulator or competition tool to act as.")
     ],
-    port: Annotated[int, typer.Option(help="Where the client is met; 0 is the usual one, 4567, 9091 or 4545.")] = 0,
-    host: Annotated[
-        str, typer.Option(help="Where the client is met. Only programs of this machine are, unless you name another address.")
-    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the connection with the client; 0 is the usual one: 4567, 9091 or 4545.")] = 0,
+    host: Annotated[str, typer.Option(help="Address of the connection. By default only programs on this machine take part.")] = "127.0.0.1",
     connect: Annotated[bool, typer.Option(help="Donkey: connect to a client that listens, as gym-donkeycar 1.0 from PyPI does.")] = False,
     name: Annotated[str, typer.Option(help="What the report calls the client.")] = "",
     domain: Domain = "restricted",
@@ -36,7 +34,7 @@ def serve(
     repeats: Repeats = 1,
     seconds: Seconds = None,
     timeout: Annotated[float, typer.Option(help="Seconds that the client may take to answer a frame.")] = 15.0,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for the client to be there.")] = 300.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the client.")] = 300.0,
     realtime: Annotated[
         bool, typer.Option(help="At most 20 frames a second, for clients that drive by the clock, as donkeycar does.")
     ] = False,

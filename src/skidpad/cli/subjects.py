@@ -223,11 +223,11 @@ def add_to(app: typer.Typer) -> None:
 
 def inspect(
     what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")],
-    drive: Annotated[str | None, typer.Argument(metavar="DRIVE", help="Of a SUBJECT: the drive whose frames it is to see.")] = None,
+    drive: Annotated[str | None, typer.Argument(metavar="DRIVE", help="With a SUBJECT: the drive to check it against.")] = None,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Tell what a network or a drive is, and what is wrong with it; of both, whether the frames fit the network.
+    """Describe a network or a drive and what is wrong with it; with both, also whether the frames fit the network.
 
     A file is a SUBJECT (a description, as model.toml) unless it is a recording; anything else is a DRIVE: a folder, READER:PATH, a
     URL, or `rendered`.

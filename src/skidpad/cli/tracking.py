@@ -18,10 +18,10 @@ def add_to(app: typer.Typer) -> None:
 def track(
     run: RunPath,
     to: Annotated[str, typer.Option(help="Address of an MLflow server, or a folder; MLFLOW_TRACKING_URI by default.")] = "",
-    experiment: Annotated[str, typer.Option(help="The experiment in MLflow; made where there is none.")] = "skidpad",
+    experiment: Annotated[str, typer.Option(help="The experiment in MLflow; created if it does not exist.")] = "skidpad",
     json: Json = False,
 ) -> None:
-    """Write a run to MLflow: settings, figures, hashes and the report; a run written before is brought up to date."""
+    """Write a run to MLflow: settings, figures, hashes and the report; a run that is already there is updated."""
     from dataclasses import asdict
 
     from skidpad.kinds.kind import kind_of

@@ -13,7 +13,9 @@ from skidpad.cli.subjects import Device, Json
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import facts, print_json, progress_bar, say, warn
 
-Threads = Annotated[int, typer.Option(help="Threads on the CPU. More may be faster; another number gives a slightly other network.")]
+Threads = Annotated[
+    int, typer.Option(help="Threads on the CPU. More may be faster; a different number gives a slightly different network.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,13 +28,13 @@ def train(
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A drive with labels; ?to=0.6 takes the first 60 % by time.")],
     out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors, OUT.toml and OUT.training.json.")],
     epochs: Annotated[int, typer.Option(help="At most this many passes over the drive, in each stage.")] = 30,
-    batch_size: Annotated[int, typer.Option(help="Pictures, or windows of them, a step.")] = 64,
+    batch_size: Annotated[int, typer.Option(help="Pictures, or windows of pictures, per step.")] = 64,
     learning_rate: Annotated[float, typer.Option(help="Adam's first learning rate; it falls along a cosine.")] = 1e-3,
     patience: Annotated[int, typer.Option(help="Stop after this many epochs without a better validation.")] = 8,
     validation: Annotated[float, typer.Option(help="Share held out for validation, the last by time.")] = 0.15,
     mirror: Annotated[bool, typer.Option(help="Also train on mirrored frames.")] = True,
-    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint beside OUT.")] = False,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    resume: Annotated[bool, typer.Option(help="Continue from the checkpoint beside OUT.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     threads: Threads = 1,
     json: Json = False,

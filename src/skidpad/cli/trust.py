@@ -36,9 +36,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def trust(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml, or a model file.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    forget_it: Annotated[bool, typer.Option("--forget", help="Take the word back.")] = False,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or a model file.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    forget_it: Annotated[bool, typer.Option("--forget", help="Stop trusting this subject.")] = False,
 ) -> None:
     """Show what code a subject would run, and remember that you trust it until any of it changes.
 

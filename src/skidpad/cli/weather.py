@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from skidpad.kinds.pictures.weather.summary import BoundCount, Ranked
 
-Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,21 +37,23 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run_test(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, as model.toml; or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 and so on slice it.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
     weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be repeated.")],
     thresholds: Annotated[
-        str, typer.Option(help="Error bounds in degrees, ascending; the first one tells what a finding is.")
+        str, typer.Option(help="Error bounds in degrees, ascending; an error at the first one is a finding.")
     ] = "10,20,30,40",
     style: Annotated[
         str, typer.Option(help="Styles of MUNIT weathers: mean or real (as the pictures it learned from have), or random (N(0, 1)).")
     ] = "",
     styles: Annotated[
-        int | None, typer.Option(help="How many styles to draw; without --style from N(0, 1). By default the mean alone.")
+        int | None, typer.Option(help="How many styles to draw, from N(0, 1) unless --style is given. Default: only the mean style.")
     ] = None,
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
     stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
-    subject_device: Annotated[str, typer.Option(help="Where the subject runs; as --device, or the CPU for one that cannot.")] = "",
+    subject_device: Annotated[
+        str, typer.Option(help="Where the subject runs; default: as --device, or the CPU if it cannot run there.")
+    ] = "",
     seed: Seed = 0,
     referee: RefereeOption = "on",
     device: Device = "cpu",
@@ -84,7 +86,7 @@ def run_test(
 
 
 def rank(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Finished runs of `weather test`, one a subject.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Finished runs of `weather test`, one for each subject.")],
     json: Json = False,
 ) -> None:
     """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first."""

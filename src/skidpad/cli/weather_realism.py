@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.weather.realism import Realism, RealismLine
     from skidpad.stimuli.weather.classifier import ClassifierCard
 
-Seed = Annotated[int, typer.Option(help="Root of all randomness.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 
 
 def add_to(weathers: typer.Typer) -> None:
@@ -56,7 +56,7 @@ def classifier(
 
 
 def realism(
-    source: Annotated[str, typer.Option("--from", metavar="DRIVE", help="The whole drive; its held-out parts are taken.")],
+    source: Annotated[str, typer.Option("--from", metavar="DRIVE", help="The whole drive; frames are taken from its held-out parts.")],
     classifier: Annotated[str, typer.Option(metavar="FILE", help="What `skidpad weather classifier` wrote.")],
     weather: Annotated[
         list[str] | None, typer.Option(help="FILE, a name of `skidpad list weathers`, or FILE=CLASS; may be repeated.")
@@ -112,7 +112,9 @@ def render(
     count: Annotated[int, typer.Option(help="How many pictures, each of another road.")] = 300,
     size: Annotated[str, typer.Option(help="Width x height in pixels.")] = "256x256",
     fov_deg: Annotated[float, typer.Option(help="The camera's horizontal field of view.")] = 62.0,
-    supersample: Annotated[int, typer.Option(help="Render so many times as wide and high, and average; smoother.")] = 1,
+    supersample: Annotated[
+        int, typer.Option(help="Render at this many times the width and height, and average, for smoother pictures.")
+    ] = 1,
     quality: Annotated[int, typer.Option(min=1, max=100, help="JPEG quality, 1 to 100.")] = 85,
     seed: Seed = 0,
     json: Json = False,

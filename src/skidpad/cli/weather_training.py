@@ -36,7 +36,7 @@ def train(
         str, typer.Option(help="road: keeps the road where it is, for a GPU; paper: as published; small: 64 px, for CPUs.")
     ] = "road",
     steps: Annotated[int | None, typer.Option(help="Steps of the training; the preset's by default.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Pictures of each weather a step.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures of each weather per step.")] = None,
     size: Annotated[int | None, typer.Option(help="Shorter side of pictures in pixels, while learning and translating.")] = None,
     crop: Annotated[int | None, typer.Option(help="Side of the squares that are cut from pictures; at most the size.")] = None,
     filters: Annotated[
@@ -55,7 +55,7 @@ def train(
         bool | None, typer.Option(help="Say that the target pictures were rendered; by default what their folder says.")
     ] = None,
     limit: Annotated[int, typer.Option(help="Most pictures to read of each set, evenly spaced; they are kept in memory.")] = 4000,
-    seed: Annotated[int, typer.Option(help="Root of all randomness.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:

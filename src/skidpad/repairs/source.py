@@ -50,7 +50,7 @@ def task_of(
     if source == "limits" and kind != "limits":
         raise BadRunError(f"{run.path} is no run of `skidpad limits`; make one with `skidpad limits SUBJECT DRIVE`")
     if hold and kind != "limits":
-        raise BadParametersError(f"--hold aims at a limit that a run of `skidpad limits` has measured, and {run.path} is none")
+        raise BadParametersError(f"--hold needs a run of `skidpad limits`, and {run.path} is another kind of run")
     if kind == "limits" and not hold:
         raise BadParametersError("a repair from a run of `skidpad limits` aims at one limit; say which, as --hold fog.visibility_m=100")
     campaign = load_campaign(run.config, str(run.path), run.manifest)

@@ -258,7 +258,7 @@ class Study:
 
     def _check(self, participant: str) -> None:
         if not _PARTICIPANT.fullmatch(participant) or participant not in self.backgrounds():
-            raise UnknownNameError("nobody of this name takes part in this questionnaire; begin again at /study")
+            raise UnknownNameError("there is no participant of this name in this questionnaire; begin again at /study")
 
 
 PAPER = {

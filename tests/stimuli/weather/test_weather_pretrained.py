@@ -61,7 +61,7 @@ def test_a_weather_keeps_the_road_of_a_rendered_drive(name: str, frames: NumpyFr
 
 
 def test_other_names_are_refused() -> None:
-    with pytest.raises(UnknownNameError, match="no weather that comes along named 'demo-hail'"):
+    with pytest.raises(UnknownNameError, match="no bundled weather named 'demo-hail'"):
         pretrained_weather("demo-hail")
 
 

@@ -82,7 +82,7 @@ def _shown(campaign: Limits, run: Run, row: Mapping[str, Any]) -> Mapping[str, f
 def _driven(campaign: Limits, row: Mapping[str, Any]) -> Mapping[str, float]:
     case = next((each for each in campaign.cases if each.name == row["frame_id"]), None)
     if case is None:
-        raise BadRunError(f"the scenario {row['frame_id']!r} is none of this run's; its settings were changed")
+        raise BadRunError(f"the scenario {row['frame_id']!r} is not part of this run; its settings were changed")
     probe = Probe(row["severity"], row["position"], Recipe.from_json(row["recipe"]))
     cases = [replace(case, recipe=probe.recipe)]
     again = drive_records(probe, cases, campaign.runner.courses(cases, Wheel.SUBJECT)).to_pylist()[0]

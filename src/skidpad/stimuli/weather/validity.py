@@ -15,7 +15,7 @@ from skidpad.stimuli.weather.classifier import ClassifierCard, WeatherClassifier
 from skidpad.stimuli.weather.files import WeatherCard
 
 LEAST_LIKENESS = 0.45
-"""Calibrated on real pairs (docs/weather-realism.md): scenes of another place, mirrored, flat or blurred out lie below, the same scene
+"""Calibrated on real pairs (docs/research/weather.md): scenes of another place, mirrored, flat or blurred out lie below, the same scene
 in light or darkness, in DeepTest's fog and rain and in learned weathers above."""
 
 LEAST_POLARITY = 0.0
@@ -23,7 +23,7 @@ LEAST_POLARITY = 0.0
 
 LEAST_DETAIL = 0.35
 """Between what kept the scene (0.36 and more) and smears in its large shapes (2 of 128 above); a picture reduced to
-24 pixels and enlarged again has about 0.4, one reduced to 16 has 0.25 (docs/weather-realism.md)."""
+24 pixels and enlarged again has about 0.4, one reduced to 16 has 0.25 (docs/research/weather.md)."""
 
 
 def target_class(classes: ClassifierCard, weather: WeatherCard, named: str = "") -> str:

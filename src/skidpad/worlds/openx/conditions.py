@@ -177,7 +177,7 @@ def _by_entity(element: Element, parameters: Parameters) -> Callable[[Scene, str
 
 def _there(scene: Scene, name: str) -> Moment:
     if name not in scene.moments:
-        raise BadScenarioError(f"a trigger of it asks about {name!r}, whom nobody has placed")
+        raise BadScenarioError(f"a trigger of it refers to {name!r}, which has no position")
     return scene.moments[name]
 
 

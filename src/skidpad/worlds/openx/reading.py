@@ -107,7 +107,7 @@ class _Reader:
         """Returns the scenario."""
         private = {each.get("entityRef", ""): each for each in self.root.iterfind("Storyboard/Init/Actions/Private")}
         if self.ego not in private:
-            raise BadScenarioError("nobody says where the ego begins")
+            raise BadScenarioError("the file does not say where the ego begins")
         road, ego = self._begin(private[self.ego])
         plan, notes = road.plan(ego.place, AHEAD_M)
         self.notes += notes
@@ -242,7 +242,7 @@ class _Reader:
         self._check_known(name, told)
         other = parameters.text(told, "entityRef")
         if other not in actors:
-            raise BadScenarioError(f"{name!r} is put beside {other!r}, whom nobody has placed before")
+            raise BadScenarioError(f"{name!r} is placed relative to {other!r}, which has no position yet")
         at = actors[other]
         if told.tag == "RelativeLanePosition":
             lane = road.lane(shifted(road.of(at.place.lane).number, int(parameters.number(told, "dLane"))))

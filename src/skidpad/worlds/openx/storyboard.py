@@ -203,7 +203,7 @@ class Rehearsal:
         if name == self.ego:
             raise BadScenarioError(f"it drives the ego itself ({inner.tag}); here the subject does")
         if name not in self.actors:
-            raise BadScenarioError(f"{name!r} is to act, and nobody has placed it on the road")
+            raise BadScenarioError(f"{name!r} is to act, but has no position on the road")
         told = inner[0] if inner.tag in {"LongitudinalAction", "LateralAction", "RoutingAction"} and len(inner) else inner
         starts: Mapping[str, Callable[[Element, Actor], float]] = {
             "SpeedAction": self._speed,
@@ -314,7 +314,7 @@ class Rehearsal:
     def _lane_of(self, name: str) -> int:
         """Returns the lane in whose middle somebody is, more or less."""
         if name not in self.moments:
-            raise BadScenarioError(f"a lane is told by {name!r}, whom nobody has placed")
+            raise BadScenarioError(f"a lane is given relative to {name!r}, which has no position")
         lateral_m = self.moments[name].lateral_m
         lanes = [lane for lane in self.road.numbers.values() if 1 - self.section.lanes <= lane <= self.section.lanes]
         return min(lanes, key=lambda lane: abs(self.section.lane_centre_of(lane) - lateral_m))

@@ -93,7 +93,7 @@ class Tactic:
         subject = _load_subject(settings, seen)
         judged = JudgedOutput.of(subject.description, settings.output)
         if not judged.output.is_angle:
-            raise SkidpadError(f"critical conditions are told by how far an angle moves, and the output {judged.name!r} is none")
+            raise SkidpadError(f"critical conditions are judged by how far an angle moves, and the output {judged.name!r} is not an angle")
         if not subject.layers:
             raise SkidpadError(
                 f"the search is guided by coverage, and {subject.description.name!r} is a black box whose neurons cannot be seen; "

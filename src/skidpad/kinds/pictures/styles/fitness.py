@@ -55,7 +55,7 @@ def fitness(newly: float, uncovered: int, divergence: float, weights: FitnessWei
     a larger divergence keeps counting.
     """
     if isnan(divergence):
-        raise BadParametersError("the mean divergence is not a number; leave out scenes whose original answer is none")
+        raise BadParametersError("the mean divergence is not a number; leave out scenes whose original answer is not a number")
     return weights.coverage * diversity(newly, uncovered) + weights.divergence * norm(divergence)
 
 

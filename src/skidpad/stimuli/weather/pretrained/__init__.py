@@ -16,7 +16,7 @@ def pretrained_names() -> tuple[str, ...]:
 def pretrained_weather(name: str) -> Path:
     """Returns the card of a weather that comes along."""
     if name not in pretrained_names():
-        raise UnknownNameError.among("weather that comes along", name, pretrained_names())
+        raise UnknownNameError.among("bundled weather", name, pretrained_names())
     return Path(__file__).parent / f"{name}.toml"
 
 

@@ -118,6 +118,15 @@ def test_openscenario_files_are_read_and_played_beside_a_careful_driver(skidpad,
     assert "Beside a careful and competent driver" in (tmp_path / "page.md").read_text()
 
 
+def test_files_of_which_none_can_be_played_are_an_error(skidpad, tmp_path) -> None:
+    bike = openx_files.cut_in(tmp_path, name="bike")
+    bike.write_text(bike.read_text().replace('name="other" vehicleCategory="car"', 'name="other" vehicleCategory="bicycle"'))
+    for words in ((), ("--json",)):
+        done = skidpad("scenarios", "read", bike, *words)
+        assert done.code == 2
+        assert "is a bicycle" in done.out
+
+
 def test_a_collection_that_is_not_known_is_not_fetched(skidpad, tmp_path) -> None:
     done = skidpad("scenarios", "fetch", "alsk", "--out", tmp_path / "out")
     assert done.code == 2

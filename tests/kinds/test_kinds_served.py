@@ -114,7 +114,7 @@ def test_a_faulty_answer_costs_one_drive_and_the_next_goes_on(folder: Path, tmp_
     assert whole["clamped"] == STEPS
     page = KINDS.get("served").page(campaign, run)
     assert any(words in remark for remark in page.remarks)
-    assert any("85 answers asked for more than the car can do" in remark for remark in page.remarks)
+    assert any("85 answers lay outside -1 to 1 and were clipped." in remark for remark in page.remarks)
     assert replay_served(campaign, run, broken["case_id"]).reproduction.is_reproduced
 
 

@@ -109,7 +109,7 @@ class Kind:
     cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
     reads the records. checks: what judges exported findings, by the name in their files. hold: judges a run by the limits that it
     must hold, as `fog.visibility_m=150`. side_by_side: compares several runs in a table. traits: what rules are learned
-    from. A kind without a part says so when asked.
+    from. worst: what the finding with the largest excess is called. A kind without a part says so when asked.
     """
 
     summary: str
@@ -125,6 +125,7 @@ class Kind:
     hold: Callable[[Run, Sequence[str]], Sequence[Outcome]] | None = None
     side_by_side: Callable[[Sequence[Run]], Table] | None = None
     traits: Callable[[Any, Run], Cases] | None = None
+    worst: str = "worst finding"
 
     def part(self, name: str, done: str) -> Callable[..., Any]:
         """Returns a part that a kind may lack, or says what then cannot be done, as "exported"."""

@@ -169,10 +169,17 @@ def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headli
         Headline("left the lane", count(departed), f"{count(collided)} touched something"),
         Headline(
             "median distance from the middle",
-            f"{CAP_M * median:.2f} m" if isfinite(median) else NOTHING,
+            _distance_words(median),
             f"the largest of each drive; at {CAP_M:g} m the lane is left (MDCL {median:.2f} of 1)" if isfinite(median) else "",
         ),
     )
+
+
+def _distance_words(mdcl: float) -> str:
+    """Words a largest distance in metres; one at the cap may have been any distance beyond it."""
+    if not isfinite(mdcl):
+        return NOTHING
+    return f"{CAP_M * mdcl:.2f} m" if mdcl < 1.0 else f"{CAP_M:g} m or more"
 
 
 def _remarks(summary: OnlineSummary, campaign: Online | Served) -> tuple[str, ...]:
@@ -301,7 +308,7 @@ def _tables(summary: OnlineSummary) -> list[Table]:
     return [
         Table(
             "conditions",
-            "By condition: what sits in front of the camera, or which search",
+            "By condition (camera effect, or search)",
             ("Condition", "PASS", "FAIL", "FLAKY", "ERROR", "Fails", "95 % interval", "Median MDCL"),
             tuple(by_condition),
         ),

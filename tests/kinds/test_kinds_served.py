@@ -21,6 +21,7 @@ from skidpad.kinds.drives.served.settings import ServedSettings
 from skidpad.kinds.exhibits import Motion, exhibit_of
 from skidpad.kinds.kind import KINDS, load_campaign
 from skidpad.page.html import render_page
+from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.worlds.scenario.files import write_scenario
 from skidpad.worlds.scenario.scenario import Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side
@@ -78,6 +79,16 @@ def test_a_client_that_swerves_is_found_and_one_that_does_not_passes(folder: Pat
     ways_m = sorted(unpack(row["speed_m_s"]).sum() * 0.05 for row in (kept, left))
     assert page.remarks[-1].startswith(f"The car came {sum(ways_m) / 2:.0f} m in the median drive, {ways_m[0]:.0f} m in the shortest")
     assert KINDS.get("served").figures(campaign, run)["failure_rate"] == 0.5
+
+
+def test_distances_at_their_cap_are_said_to_be_and_doubts_ask_about_the_program(folder: Path, tmp_path: Path) -> None:
+    with fake_drive_py(lambda *_: [steer(1.0, 1.0)], "3") as client:
+        campaign = served(folder, client.port)
+        run, _ = rows_of(campaign, tmp_path / "run")
+    page = KINDS.get("served").page(campaign, run)
+    assert page.headlines[-1].value == "1.5 m or more"
+    (doubt,) = run_doubts(run)
+    assert "does the program prepare its input" in doubt.said
 
 
 def test_a_recorded_drive_is_the_same_drive_again(folder: Path, tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ class Doubt:
         return self.kind not in {DoubtKind.SCALE, DoubtKind.SQUEEZED}
 
 
-def doubts_of(answer_rad: FloatArray, label_rad: FloatArray, tolerated_rad: float = nan, prepared_by: str = "the description") -> tuple[Doubt, ...]:
+def doubts_of(
+    answer_rad: FloatArray, label_rad: FloatArray, tolerated_rad: float = nan, prepared_by: str = "the description"
+) -> tuple[Doubt, ...]:
     """Returns what is odd about the answers on unchanged frames, the gravest first.
 
     answer_rad, label_rad: (N,) angles of the steering wheel; NaN where there is none. tolerated_rad: the change of an answer that a

@@ -150,7 +150,7 @@ def test_out_of_range_is_a_sentence(name, severity: Severity):
 
 
 def test_an_unknown_parameter_is_a_sentence_with_the_known_ones():
-    with pytest.raises(BadParametersError, match="Fog takes visibility_m, seed; got visibility$"):
+    with pytest.raises(BadParametersError, match=r"Fog takes visibility_m, seed; got visibility$"):
         Fog(visibility=3)
 
 

@@ -101,7 +101,8 @@ def odd_page(found: Found) -> Page:
         tone=Tone.UNKNOWN,
         verdict=("" if run.is_finished else "Not finished yet. ")
         + f"{name} was tested under {counted(tested, 'condition')} on {counted(len(found.frames), 'frame')} of one drive. It failed under "
-        f"{failing or 'none'} of the {counted(tested, 'condition')} tested. Within the limits below it holds on that drive; nothing is claimed beyond them.",
+        f"{failing or 'none'} of the {counted(tested, 'condition')} tested. "
+        "Within the limits below it holds on that drive; nothing is claimed beyond them.",
         headlines=(
             Headline("conditions tested", str(tested)),
             Headline("attributes not tested", str(len(_untested(found)))),

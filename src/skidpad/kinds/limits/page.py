@@ -152,7 +152,9 @@ def verdict(found: Found) -> str:
         told = f"The network fails under none of {counted(conditions_in(limits), 'condition')} as far as they were tested ({within})."
     else:
         first = min(failing, key=lambda each: each.curve.fails_from.position if each.curve.fails_from else 0)
-        told = f"The network fails under {conditions_in(failing)} of {counted(conditions_in(limits), 'condition')} ({within}), earliest under "
+        told = (
+            f"The network fails under {conditions_in(failing)} of {counted(conditions_in(limits), 'condition')} ({within}), earliest under "
+        )
         told += f"{plain(first.row.name, 60)}: from {fails_words(first)} on."
     if unsafe:
         told += f" Under {', '.join(plain(each.row.name, 60) for each in unsafe)} offline testing says that it holds where a car leaves "

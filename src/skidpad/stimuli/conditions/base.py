@@ -54,7 +54,7 @@ class PhysicalCondition:
     severities: ClassVar[tuple[Severity, ...]]
 
     def __new__(cls, *_given: object, **named: object) -> Self:
-        # Python's own sentence for a wrong name is a TypeError, and does not say which names there are.
+        """Refuses unknown parameters: Python's own sentence is a TypeError, and does not say which there are."""
         known = [each.name for each in fields(cls)]
         for name in named:
             if name not in known:

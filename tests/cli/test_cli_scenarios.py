@@ -111,11 +111,28 @@ def test_openscenario_files_are_read_and_played_beside_a_careful_driver(skidpad,
     played = skidpad("drive", "demo", "--scenario", tmp_path / "toml" / "too_near.toml", "--out", tmp_path / "run", "--json")
     assert played.code == 0, played.err
     (case,) = json.loads(played.out)["cases"]
-    assert case["verdict"] == "FAIL"
+    assert (case["verdict"], case["failed"], case["judged"]) == ("UNAVOIDABLE", 0, 0)
+    assert skidpad("gate", tmp_path / "run", "--max-rate", "0").code == 2, "it must not pass on nothing"
     assert case["careful_driver"] == told["playable"][1]["careful_driver"]
     page = skidpad("report", tmp_path / "run", "--out", tmp_path / "page.md")
     assert page.code == 0, page.err
-    assert "Beside a careful and competent driver" in (tmp_path / "page.md").read_text()
+    text = (tmp_path / "page.md").read_text()
+    assert "Beside a careful and competent driver" in text
+    assert "In 1 case a careful driver collides as well; that counts in no rate." in text
+    both = skidpad("drive", "demo", "--scenario", tmp_path / "toml", "--out", tmp_path / "both")
+    assert "all 2 cases" not in both.out
+    gate = skidpad("gate", tmp_path / "both", "--max-rate", "0")
+    assert gate.code == 0, gate.out
+    assert "1 failure that nobody could avoid counts in no rate" in gate.out + gate.err
+
+
+def test_files_of_which_none_can_be_played_are_an_error(skidpad, tmp_path) -> None:
+    bike = openx_files.cut_in(tmp_path, name="bike")
+    bike.write_text(bike.read_text().replace('name="other" vehicleCategory="car"', 'name="other" vehicleCategory="bicycle"'))
+    for words in ((), ("--json",)):
+        done = skidpad("scenarios", "read", bike, *words)
+        assert done.code == 2
+        assert "is a bicycle" in done.out
 
 
 def test_a_collection_that_is_not_known_is_not_fetched(skidpad, tmp_path) -> None:

@@ -117,7 +117,9 @@ def test_drives_are_judged_where_the_truth_steers_and_nothing_is_changed(tmp_pat
 def test_a_drive_of_a_constant_network_is_doubted(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", {"campaign": "online"}, manifest(), SCHEMA)
     run.commit(drives(run, "online", np.zeros(40), Recipe()))
-    assert [doubt.kind for doubt in run_doubts(run)] == [DoubtKind.CONSTANT]
+    (doubt,) = run_doubts(run)
+    assert doubt.kind is DoubtKind.CONSTANT
+    assert "does the description prepare its input" in doubt.said
 
 
 def trained_on(frame_aspect: float) -> BarSubject:

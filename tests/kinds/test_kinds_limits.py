@@ -237,6 +237,16 @@ def test_the_page_begins_with_the_table_then_curves_then_pictures(tmp_path: Path
     assert len(page.pictures) == 2
 
 
+def test_a_condition_that_gets_harder_in_two_ways_is_one(tmp_path: Path) -> None:
+    campaign = limits(Planted(), names=("toy-dark", "toy-bright", "toy-fog"))
+    run, _ = executed(campaign, tmp_path)
+    page = limits_page(campaign, run)
+    assert len(page.lead_tables[0].rows) == 3
+    assert "none of 2 conditions" in page.verdict
+    assert page.headlines[0].value == "2"
+    assert "It failed under none of the 2 conditions tested." in statement(campaign, run, ".md")
+
+
 def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> None:
     campaign = limits(Planted(dark=40.0), names=("toy-dark", "toy-fog"))
     run, found = executed(campaign, tmp_path)
@@ -255,6 +265,8 @@ def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> 
     assert "## Not tested" in text
     assert json.loads(statement(campaign, run, ".json")) == json.loads(json.dumps(told))
     assert "Not tested" in statement(campaign, run, ".html")
+    assert "It failed under 1 of the 2 conditions tested." in text
+    assert "…" not in text
 
 
 @pytest.mark.parametrize(

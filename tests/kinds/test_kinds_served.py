@@ -21,6 +21,7 @@ from skidpad.kinds.drives.served.settings import ServedSettings
 from skidpad.kinds.exhibits import Motion, exhibit_of
 from skidpad.kinds.kind import KINDS, load_campaign
 from skidpad.page.html import render_page
+from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.worlds.scenario.files import write_scenario
 from skidpad.worlds.scenario.scenario import Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side
@@ -80,6 +81,16 @@ def test_a_client_that_swerves_is_found_and_one_that_does_not_passes(folder: Pat
     assert KINDS.get("served").figures(campaign, run)["failure_rate"] == 0.5
 
 
+def test_distances_at_their_cap_are_said_to_be_and_doubts_ask_about_the_program(folder: Path, tmp_path: Path) -> None:
+    with fake_drive_py(lambda *_: [steer(1.0, 1.0)], "3") as client:
+        campaign = served(folder, client.port)
+        run, _ = rows_of(campaign, tmp_path / "run")
+    page = KINDS.get("served").page(campaign, run)
+    assert page.headlines[-1].value == "1.5 m or more"
+    (doubt,) = run_doubts(run)
+    assert "does the program prepare its input" in doubt.said
+
+
 def test_a_recorded_drive_is_the_same_drive_again(folder: Path, tmp_path: Path) -> None:
     with fake_drive_py(swerving, "3") as client:
         campaign = served(folder, client.port, stimuli=("blur",))
@@ -114,7 +125,7 @@ def test_a_faulty_answer_costs_one_drive_and_the_next_goes_on(folder: Path, tmp_
     assert whole["clamped"] == STEPS
     page = KINDS.get("served").page(campaign, run)
     assert any(words in remark for remark in page.remarks)
-    assert any("85 answers asked for more than the car can do" in remark for remark in page.remarks)
+    assert any("85 answers lay outside -1 to 1 and were clipped." in remark for remark in page.remarks)
     assert replay_served(campaign, run, broken["case_id"]).reproduction.is_reproduced
 
 

@@ -42,6 +42,13 @@ def test_what_rounding_leaves_of_a_constant_is_said_as_zero() -> None:
     assert "its answers spread by 0°" in doubt.said
 
 
+def test_the_doubts_of_a_program_do_not_ask_about_a_description() -> None:
+    for answer in (np.zeros(40), np.full(40, 100.0)):
+        found = doubts_of(answer, np.linspace(-0.3, 0.3, 40), prepared_by="the program")
+        assert found
+        assert all("the program" in doubt.said and "description" not in doubt.said for doubt in found)
+
+
 def test_a_gate_is_refused_by_all_but_another_scale() -> None:
     assert [doubt.refuses for doubt in doubts_of(LABEL / 14.8, LABEL)] == [False]
     assert [doubt.refuses for doubt in doubts_of(LABEL * 180.0 / np.pi, LABEL)] == [True, True, False]

@@ -142,6 +142,10 @@ def test_a_planted_fault_is_mended_also_under_families_that_no_training_saw(outc
     assert clean.repaired.estimate < 0.1  # a third of what the labels vary by
     assert not set(found.seen) & set(found.unseen)
     assert "fog" in found.unseen
+    assert "no fewer failures" not in found.verdict
+    same = tuple(replace(row, before=row.repaired.estimate) for row in found.rows)
+    said = f"Recommended: {found.recommended}: better where it was chosen, no fewer failures where it was judged."
+    assert replace(found, rows=same).verdict.startswith(said)
 
 
 def test_everything_is_kept_and_the_recommended_one_can_be_tested(task: Task, outcome: tuple[Outcome, Path]) -> None:

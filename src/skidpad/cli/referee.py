@@ -104,7 +104,7 @@ def _pair(original: Path, changed: Path, out: Path | None, device: str, json: bo
         print_json(payload)
     else:
         facts(f"{changed.name} beside {original.name}", [(name, value) for name, value in payload.items() if value is not None])
-        say("road overlap: intersection over union of the two roads; edge likeness: of the part that is least alike, about 1 where all is")
+        say("road overlap: intersection over union of the two roads; edge likeness of the worst-matching part; 1 is the same")
 
 
 def _pairs(pictures: Path, masks: Path) -> list[tuple[Path, Path]]:

@@ -288,6 +288,7 @@ def _show(page: "Page", run: "Run") -> None:
     """Prints the page, and what shows the worst finding again; doubts are told before."""
     from dataclasses import replace
 
+    from skidpad.kinds.kind import kind_of
     from skidpad.page.terminal import show_page
     from skidpad.runs.doubts import run_doubts
     from skidpad.runs.worst import worst_finding
@@ -295,7 +296,7 @@ def _show(page: "Page", run: "Run") -> None:
     told = {doubt.said for doubt in run_doubts(run)}
     show_page(replace(page, warnings=tuple(warning for warning in page.warnings if warning not in told)))
     if worst := worst_finding(run):
-        say(f"worst finding: skidpad replay {run.place} {worst}")
+        say(f"{kind_of(run).worst}: skidpad replay {run.place} {worst}")
 
 
 def say_doubts(run: "Run") -> None:

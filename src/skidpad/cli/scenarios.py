@@ -113,7 +113,7 @@ def read(
     out: Annotated[Path | None, typer.Option(help="Folder to write those that can be played to, as .toml files.")] = None,
     json: Json = False,
 ) -> None:
-    """Read OpenSCENARIO files (.xosc): which can be played, why not, and what a careful and competent driver (UN R157) does."""
+    """Read OpenSCENARIO files (.xosc): which can be played, what a careful driver (UN R157) does, why not; exit code 2 where none can."""
     from skidpad.page.wording import counted
     from skidpad.worlds.careful import drive_carefully
     from skidpad.worlds.scenario.files import write_scenario
@@ -130,6 +130,8 @@ def read(
         wrong = [{"scenario": each.name, "reason": each.reason} for each in skipped]
         told = [{"scenario": name, "careful_driver_avoids": outcome.avoided, "careful_driver": str(outcome)} for name, _, outcome in played]
         print_json({"playable": told, "not_playable": wrong, "drawn_otherwise": warnings})
+        if not played:
+            raise typer.Exit(2)
         return
     if played:
         rows = [(name, f"{scenario.duration_s:.1f} s", str(outcome)) for name, scenario, outcome in played]
@@ -140,7 +142,9 @@ def read(
         warn(warning)
     avoided = sum(outcome.avoided for _, _, outcome in played)
     say(f"{len(played)} can be played, {len(skipped)} cannot; the driver avoids a collision in {avoided} of {len(played)}")
-    if out is not None and played:
+    if not played:
+        raise typer.Exit(2)
+    if out is not None:
         say(f"drive them: skidpad drive demo --scenario {out}")
 
 

@@ -51,7 +51,8 @@ def _judged_cases(run: Run) -> tuple[Cases, int, int]:
     wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
     wanted += [columns.group] if columns.group else []
     wanted += [_RECIPE] if columns.group == _STIMULUS and _RECIPE in run.schema.names else []
-    wanted += [said[0] for said in (columns.only, columns.excused) if said]
+    wanted += [columns.only[0]] if columns.only else []
+    wanted += columns.excused[0] if columns.excused else ()
     parts, excused = [], 0
     for phase in _counted(run, columns):
         for table in run.iter_records(phase, list(dict.fromkeys(wanted))):
@@ -59,7 +60,8 @@ def _judged_cases(run: Run) -> tuple[Cases, int, int]:
             if columns.only:
                 judged = judged.filter(pc.equal(judged[columns.only[0]], columns.only[1]))
             if columns.excused:
-                avoidable = judged.filter(pc.not_equal(judged[columns.excused[0]], columns.excused[1]))
+                names, is_excused = columns.excused
+                avoidable = judged.filter(pa.array([not is_excused(row) for row in judged.select(names).to_pylist()], pa.bool_()))
                 excused += judged.num_rows - avoidable.num_rows
                 judged = avoidable
             parts.append(_cases(judged, columns, phase, tags))

@@ -73,7 +73,7 @@ class CaseColumns:
     """Which columns of a kind of records say what. key: what names a case whoever is tested; by default its id.
 
     group: cases that belong together in a table; "" for the phase. cluster: cases that are not independent. only: rows that count.
-    excused: a column and the value of it that a failure has which nobody could have avoided; such cases are left out, and said.
+    excused: columns, and what says of a row of them whether it is a failure that nobody could have avoided; such are left out, and said.
     led: whether the phases are searches, the first of the run's and others that it is compared with; the first alone counts.
     free, free_hashes: settings and hashes that may differ between runs that are compared, beside those that always may.
     """
@@ -82,7 +82,7 @@ class CaseColumns:
     group: str = ""
     cluster: str = "case_id"
     only: tuple[str, str] | None = None
-    excused: tuple[str, str] | None = None
+    excused: tuple[tuple[str, ...], Callable[[Mapping[str, Any]], bool]] | None = None
     led: bool = False
     free: frozenset[str] = frozenset()
     free_hashes: frozenset[str] = frozenset()
@@ -109,7 +109,7 @@ class Kind:
     cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
     reads the records. checks: what judges exported findings, by the name in their files. hold: judges a run by the limits that it
     must hold, as `fog.visibility_m=150`. side_by_side: compares several runs in a table. traits: what rules are learned
-    from. A kind without a part says so when asked.
+    from. worst: what the finding with the largest excess is called. A kind without a part says so when asked.
     """
 
     summary: str
@@ -125,6 +125,7 @@ class Kind:
     hold: Callable[[Run, Sequence[str]], Sequence[Outcome]] | None = None
     side_by_side: Callable[[Sequence[Run]], Table] | None = None
     traits: Callable[[Any, Run], Cases] | None = None
+    worst: str = "worst finding"
 
     def part(self, name: str, done: str) -> Callable[..., Any]:
         """Returns a part that a kind may lack, or says what then cannot be done, as "exported"."""

@@ -60,22 +60,25 @@ class Doubt:
         return self.kind not in {DoubtKind.SCALE, DoubtKind.SQUEEZED}
 
 
-def doubts_of(answer_rad: FloatArray, label_rad: FloatArray, tolerated_rad: float = nan) -> tuple[Doubt, ...]:
+def doubts_of(
+    answer_rad: FloatArray, label_rad: FloatArray, tolerated_rad: float = nan, prepared_by: str = "the description"
+) -> tuple[Doubt, ...]:
     """Returns what is odd about the answers on unchanged frames, the gravest first.
 
     answer_rad, label_rad: (N,) angles of the steering wheel; NaN where there is none. tolerated_rad: the change of an answer that a
     test lets pass, by which answers without labels are called constant; NaN where nothing is tolerated or known.
+    prepared_by: what prepares the input and says what the output means, for the sentences.
     """
     answer, label = np.asarray(answer_rad, np.float64), np.asarray(label_rad, np.float64)
     if answer.shape != label.shape or answer.ndim != 1:
         raise BadParametersError(f"answers and labels must be of one shape (N,), got {answer.shape} and {label.shape}; pair them by frame")
     finite = answer[np.isfinite(answer)]
     both = np.isfinite(answer) & np.isfinite(label)
-    found = [_implausible(finite)]
+    found = [_implausible(finite, prepared_by)]
     if both.sum() >= _FEWEST:
-        found += _beside_labels(answer[both], label[both])
+        found += _beside_labels(answer[both], label[both], prepared_by)
     elif len(finite) >= _FEWEST and isfinite(tolerated_rad):
-        found.append(_constant(finite, _STILL_TOLERANCE * tolerated_rad, f"{_deg(tolerated_rad)} are tolerated"))
+        found.append(_constant(finite, _STILL_TOLERANCE * tolerated_rad, f"{_deg(tolerated_rad)} are tolerated", prepared_by))
     return tuple(doubt for doubt in found if doubt is not None)
 
 
@@ -84,7 +87,7 @@ def doubts_payload(doubts: tuple[Doubt, ...]) -> list[dict[str, object]]:
     return [{"kind": doubt.kind.value, "said": doubt.said, "refuses": doubt.refuses} for doubt in doubts]
 
 
-def _implausible(answer: FloatArray) -> Doubt | None:
+def _implausible(answer: FloatArray, prepared_by: str) -> Doubt | None:
     beyond = int((np.abs(answer) > radians(LOCK_DEG)).sum())
     if not beyond:
         return None
@@ -92,31 +95,31 @@ def _implausible(answer: FloatArray) -> Doubt | None:
     return Doubt(
         DoubtKind.IMPLAUSIBLE,
         f"{beyond} of {len(answer)} answers on unchanged frames lie beyond {LOCK_DEG:g}°, further than a steering wheel turns (the "
-        f"furthest is {furthest:.0f}°). Check the output's unit and scale in the description, and that input is prepared as in training.",
+        f"furthest is {furthest:.0f}°). Check the output's unit and scale in {prepared_by}, and that input is prepared as in training.",
     )
 
 
-def _constant(answer: FloatArray, still_rad: float, beside: str) -> Doubt | None:
+def _constant(answer: FloatArray, still_rad: float, beside: str, prepared_by: str) -> Doubt | None:
     spread_rad = float(answer.std())
     if not spread_rad < still_rad:
         return None
     return Doubt(
         DoubtKind.CONSTANT,
         f"The network answers the same on every frame: its answers spread by {_deg(spread_rad)}, while {beside}. A constant answer passes "
-        "every test of consistency. Is the network trained, and does the description prepare its input as in training?",
+        f"every test of consistency. Is the network trained, and does {prepared_by} prepare its input as in training?",
     )
 
 
-def _beside_labels(answer: FloatArray, label: FloatArray) -> list[Doubt | None]:
+def _beside_labels(answer: FloatArray, label: FloatArray, prepared_by: str) -> list[Doubt | None]:
     spread_rad, label_spread_rad = float(answer.std()), float(label.std())
     if label_spread_rad > radians(_LABEL_NOISE_DEG):
-        constant = _constant(answer, _STILL_SHARE * label_spread_rad, f"the labels spread by {_deg(label_spread_rad)}")
+        constant = _constant(answer, _STILL_SHARE * label_spread_rad, f"the labels spread by {_deg(label_spread_rad)}", prepared_by)
         if constant is not None:
             return [constant]
     has_curves = label_spread_rad > radians(_CURVES_DEG)
     return [
         _opposed(pearson(answer, label), len(answer)) if has_curves else None,
-        _worse_than_mean(answer - label, label_spread_rad),
+        _worse_than_mean(answer - label, label_spread_rad, prepared_by),
         _other_scale(spread_rad / label_spread_rad, spread_rad, label_spread_rad) if has_curves else None,
     ]
 
@@ -131,7 +134,7 @@ def _opposed(correlation: float, frames: int) -> Doubt | None:
     )
 
 
-def _worse_than_mean(error: FloatArray, label_spread_rad: float) -> Doubt | None:
+def _worse_than_mean(error: FloatArray, label_spread_rad: float, prepared_by: str) -> Doubt | None:
     with np.errstate(over="ignore"):
         rmse_rad = float(np.sqrt(np.square(error).mean()))
     # on a straight road the mean label is hard to beat, and a network that strays by less than counts as straight is no worse for it
@@ -140,7 +143,7 @@ def _worse_than_mean(error: FloatArray, label_spread_rad: float) -> Doubt | None
     return Doubt(
         DoubtKind.WORSE_THAN_MEAN,
         f"On unchanged frames the network steers worse than one that always answers the mean label: its RMSE is {_deg(rmse_rad)}, that "
-        f"one's {_deg(label_spread_rad)}. Check the description first: size, crop, colour and range of the input, unit of the output.",
+        f"one's {_deg(label_spread_rad)}. Check {prepared_by} first: size, crop, colour and range of the input, unit of the output.",
     )
 
 

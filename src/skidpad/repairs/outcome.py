@@ -117,7 +117,10 @@ class Outcome:
                 "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
                 f"trained as long without mutants, at a clean error at most {self.settings.most_cost:.0%} higher. The network is unchanged."
             )
-        said = [f"Recommended: {self.recommended}."]
+        judged = [row for name in (UNSEEN_SET, SEEN) if (row := self.row(name)) is not None and row.cases]
+        is_better = not judged or any(row.repaired.estimate < row.before for row in judged)
+        unproven = "" if is_better else ": better where it was chosen, no fewer failures where it was judged"
+        said = [f"Recommended: {self.recommended}{unproven}."]
         for name, words in ((UNSEEN_SET, "conditions of families that no training saw"), (SEEN, "families that it was trained on")):
             row = self.row(name)
             if row is not None and row.cases:

@@ -72,7 +72,9 @@ def _of_drives(run: Run) -> tuple[Doubt, ...]:
                 answers.setdefault(row["mode"], []).append(np.frombuffer(row["answers_rad"], "<f8"))
                 truths.setdefault(row["mode"], []).append(np.frombuffer(row["truth_rad"], "<f8"))
     mode = "offline" if "offline" in answers else "online"
-    found = doubts_of(_joined(answers.get(mode, [])), _joined(truths.get(mode, [])))
+    # a program that was served has no description: it prepares its frames itself
+    prepared_by = "the program" if "clamped" in run.schema.names else "the description"
+    found = doubts_of(_joined(answers.get(mode, [])), _joined(truths.get(mode, [])), prepared_by=prepared_by)
     return found if mode == "offline" else tuple(doubt for doubt in found if doubt.kind not in _NEED_LABELS)
 
 

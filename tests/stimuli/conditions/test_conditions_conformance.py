@@ -13,6 +13,7 @@ import torch
 from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.stimuli import Capture, Condition, Params, Recipe, Severity
+from skidpad.stimuli.conditions.atmosphere import Fog
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
 from skidpad.stimuli.pictures.agreement import AGREEMENT, EXACT
 
@@ -146,6 +147,11 @@ def test_out_of_range_is_a_sentence(name, severity: Severity):
     params = Params(**(dict(severity.params(0.5)) | {severity.parameter: 1e9}))
     with pytest.raises(BadParametersError, match=rf"'{name}' takes {severity.parameter} in .*; got {severity.parameter}=1000000000.0"):
         Recipe.of(name, params).apply(scene(), CONDITIONS)
+
+
+def test_an_unknown_parameter_is_a_sentence_with_the_known_ones():
+    with pytest.raises(BadParametersError, match=r"Fog takes visibility_m, seed; got visibility$"):
+        Fog(visibility=3)
 
 
 def test_numpy_frames_do_not_import_torch():

@@ -7,6 +7,7 @@ DRIVE_COLUMNS = CaseColumns(
     group="condition",
     cluster="scenario",
     only=("mode", "online"),
+    excused=(("violated", "departed_at_s", "scenario"), lazy(f"{__name__}.summary:is_unavoidable")),
     free=frozenset({"scenarios", "files", "stimuli", "searches", "repeats", "matched"}),
     free_hashes=frozenset({"scenarios"}),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from skidpad.kinds.drives.campaign import features_of
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
-from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, summarise
+from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, beside_careful, summarise
 from skidpad.kinds.drives.traits import drive_cases
 from skidpad.kinds.estimating import ESTIMATED, facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.ruling import rules_table
@@ -23,9 +23,6 @@ from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_pag
 from skidpad.page.svg import Bar, Cell, HeatRow, heat_map
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
-from skidpad.worlds.careful import drive_carefully
-from skidpad.worlds.scenario.scenario import Pace
-from skidpad.worlds.scenario.tables import scenario_of
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
@@ -76,7 +73,11 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
         ),
         films=films(campaign.runner, run, [case.case_id for case in _shown(summary)]),
         charts=(*_charts(summary), *_maps(summary, campaign.settings.searches)),
-        tables=(_reach(summary, campaign.settings.searches), _beside_careful(summary), *_tables(summary)),
+        tables=(
+            _reach(summary, campaign.settings.searches),
+            *([_beside_careful(summary)] if "pedal" not in run.schema.names else []),
+            *_tables(summary),
+        ),
         lead_tables=[table for table in (rules_table(drive_cases(campaign, run)),) if table.rows],
     )
 
@@ -85,7 +86,7 @@ def online_figures(campaign: Online | Served, run: Run) -> Mapping[str, object]:
     """Returns the rates and every case's verdict as plain values."""
     summary = summarise(run)
     found = _estimate(campaign, run)
-    counts = "passed failed flaky errors departed collided median_mdcl"
+    counts = "passed failed flaky errors unavoidable departed collided median_mdcl"
     measured = "failed judged errors mdcl max_lateral_m departed_at_s collided_at_s mae_rad problem"
     return {
         "estimate": None if found is None else figures_of(found),
@@ -146,11 +147,13 @@ def _shown(summary: OnlineSummary) -> list[CaseVerdict]:
 
 
 def _verdict(summary: OnlineSummary, name: str, failed: int, judged: int) -> str:
+    excused = summary.count(Verdict.UNAVOIDABLE)
+    spared = f" In {counted(excused, 'case')} a careful driver collides as well; that counts in no rate." if excused else ""
     if not judged:
-        return "No drive could be judged."
+        return f"No drive could be judged.{spared}"
     rate = f"{interval(summary.rate.low, summary.rate.high)} with 95 % confidence"
     errors = summary.count(Verdict.ERROR)
-    lost = f" {count(errors)} could not be judged." if errors else ""
+    lost = (f" {count(errors)} could not be judged." if errors else "") + spared
     if not failed:
         most = f"at most {percent(none_failed(judged))} of such cases fail, with 95 % confidence"
         return f"{name} kept its lane in {'the one case' if judged == 1 else f'all {count(judged)} cases'}: {most}.{lost}"
@@ -169,10 +172,17 @@ def _headlines(summary: OnlineSummary, failed: int, judged: int) -> tuple[Headli
         Headline("left the lane", count(departed), f"{count(collided)} touched something"),
         Headline(
             "median distance from the middle",
-            f"{CAP_M * median:.2f} m" if isfinite(median) else NOTHING,
+            _distance_words(median),
             f"the largest of each drive; at {CAP_M:g} m the lane is left (MDCL {median:.2f} of 1)" if isfinite(median) else "",
         ),
     )
+
+
+def _distance_words(mdcl: float) -> str:
+    """Words a largest distance in metres; one at the cap may have been any distance beyond it."""
+    if not isfinite(mdcl):
+        return NOTHING
+    return f"{CAP_M * mdcl:.2f} m" if mdcl < 1.0 else f"{CAP_M:g} m or more"
 
 
 def _remarks(summary: OnlineSummary, campaign: Online | Served) -> tuple[str, ...]:
@@ -255,8 +265,8 @@ def _beside_careful(summary: OnlineSummary) -> Table:
         if (word := careful_word(case.scenario))
     ]
     note = (
-        "The subject steers, and the careful and competent driver of UN R157 holds the pedals. Where that driver collides and keeps "
-        "the middle of its lane, the collision is not the subject's."
+        "The subject steers, and the careful and competent driver of UN R157 holds the pedals. If the reference driver also "
+        "collides, the collision is not counted against your network, as long as it keeps its lane."
     )
     return Table(
         "careful", "Beside a careful and competent driver", ("Scenario", "Condition", "Verdict", "The driver"), tuple(rows), 3, note
@@ -265,8 +275,8 @@ def _beside_careful(summary: OnlineSummary) -> Table:
 
 def careful_word(scenario: str) -> str:
     """Returns what a careful driver does in a recorded scenario, "" where nobody holds the pedals."""
-    table = json.loads(scenario)
-    return str(drive_carefully(scenario_of(table))) if table["ego"].get("pace") == Pace.CAREFUL.value else ""
+    found = beside_careful(scenario)
+    return "" if found is None else str(found)
 
 
 def _tables(summary: OnlineSummary) -> list[Table]:
@@ -301,7 +311,7 @@ def _tables(summary: OnlineSummary) -> list[Table]:
     return [
         Table(
             "conditions",
-            "By condition: what sits in front of the camera, or which search",
+            "By condition (camera effect, or search)",
             ("Condition", "PASS", "FAIL", "FLAKY", "ERROR", "Fails", "95 % interval", "Median MDCL"),
             tuple(by_condition),
         ),

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skidpad.statistics.intervals import Interval, wilson
+from skidpad.worlds.careful import drive_carefully
+from skidpad.worlds.scenario.scenario import Pace
+from skidpad.worlds.scenario.tables import scenario_of
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
+    from skidpad.worlds.careful import Outcome
 
 
 _COLUMNS = (
@@ -34,17 +40,24 @@ _COLUMNS = (
 
 
 class Verdict(Enum):
-    """What the repeats of one case say together; an error is a drive that could not be judged."""
+    """What the repeats of one case say together; an error is a drive that could not be judged.
+
+    UNAVOIDABLE: the careful driver who holds the pedals collides in the middle of the lane, too; such a case counts in no rate.
+    """
 
     PASS = "PASS"  # noqa: S105 - a verdict, no password
     FAIL = "FAIL"
     FLAKY = "FLAKY"
     ERROR = "ERROR"
+    UNAVOIDABLE = "UNAVOIDABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """One case over its repeats. failures of judged drives; mdcl, max_lateral_m: the worst; times: the earliest, NaN for never."""
+    """One case over its repeats. failures of judged drives; mdcl, max_lateral_m: the worst; times: the earliest, NaN for never.
+
+    excused: collisions that nobody could avoid, which are not among those judged.
+    """
 
     case_id: str
     scenario_name: str
@@ -61,12 +74,13 @@ class CaseVerdict:
     departed_at_s: float
     collided_at_s: float
     problem: str
+    excused: int = 0
 
     @property
     def verdict(self) -> Verdict:
         """FLAKY where repeats differ, be it that some could not be judged."""
         if not self.judged:
-            return Verdict.ERROR
+            return Verdict.UNAVOIDABLE if self.excused else Verdict.ERROR
         if self.failed == self.judged and not self.errors:
             return Verdict.FAIL
         return Verdict.PASS if not self.failed and not self.errors else Verdict.FLAKY
@@ -84,6 +98,7 @@ class ConditionRate:
     departed: int
     collided: int
     median_mdcl: float
+    unavoidable: int = 0
 
     @property
     def rate(self) -> Interval:
@@ -122,14 +137,32 @@ def summarise(run: Run) -> OnlineSummary:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["scenario_name"], row["condition"]), []).append(row)
-    cases = tuple(_case(repeats) for repeats in groups.values())
+    # a client that is served holds the pedals itself, so that a careful driver excuses nothing
+    is_paced = "pedal" not in run.schema.names
+    cases = tuple(_case(repeats, is_paced=is_paced) for repeats in groups.values())
     names = dict.fromkeys(case.condition for case in cases)
     return OnlineSummary(cases, tuple(_condition(name, [case for case in cases if case.condition == name]) for name in names), len(rows))
 
 
-def _case(rows: Sequence[Mapping[str, Any]]) -> CaseVerdict:
+def is_unavoidable(row: Mapping[str, Any]) -> bool:
+    """Returns whether a drive kept its lane and touched somebody whom the careful driver at its pedals touches as well."""
+    if not row["violated"] or isfinite(row["departed_at_s"]):
+        return False
+    driver = beside_careful(row["scenario"])
+    return driver is not None and not driver.avoided
+
+
+@lru_cache(maxsize=1024)
+def beside_careful(scenario: str) -> Outcome | None:
+    """Returns what a careful driver does in a recorded scenario, None where nobody holds the pedals."""
+    table = json.loads(scenario)
+    return drive_carefully(scenario_of(table)) if table["ego"].get("pace") == Pace.CAREFUL.value else None
+
+
+def _case(rows: Sequence[Mapping[str, Any]], *, is_paced: bool = True) -> CaseVerdict:
     first = rows[0]
-    judged = [row for row in rows if row["violated"] or not row["problem"]]
+    driven = [row for row in rows if row["violated"] or not row["problem"]]
+    judged = [row for row in driven if not (is_paced and is_unavoidable(row))]
     failed = sum(row["violated"] for row in judged)
     return CaseVerdict(
         case_id=first["case_id"],
@@ -140,12 +173,13 @@ def _case(rows: Sequence[Mapping[str, Any]]) -> CaseVerdict:
         failures=wilson(failed, len(judged)),
         failed=failed,
         judged=len(judged),
-        errors=len(rows) - len(judged),
-        mdcl=max((row["mdcl"] for row in judged), default=nan),
-        max_lateral_m=max((row["max_lateral_m"] for row in judged), default=nan),
-        mae_rad=max((row["mae_rad"] for row in judged), default=nan),
-        departed_at_s=_earliest(row["departed_at_s"] for row in judged),
-        collided_at_s=_earliest(row["collided_at_s"] for row in judged),
+        errors=len(rows) - len(driven),
+        excused=len(driven) - len(judged),
+        mdcl=max((row["mdcl"] for row in driven), default=nan),
+        max_lateral_m=max((row["max_lateral_m"] for row in driven), default=nan),
+        mae_rad=max((row["mae_rad"] for row in driven), default=nan),
+        departed_at_s=_earliest(row["departed_at_s"] for row in driven),
+        collided_at_s=_earliest(row["collided_at_s"] for row in driven),
         problem=next((row["problem"] for row in rows if row["problem"]), ""),
     )
 
@@ -162,6 +196,7 @@ def _condition(name: str, cases: Sequence[CaseVerdict]) -> ConditionRate:
         departed=sum(isfinite(case.departed_at_s) for case in cases),
         collided=sum(isfinite(case.collided_at_s) for case in cases),
         median_mdcl=float(np.median(strayed)) if strayed else nan,
+        unavoidable=found.count(Verdict.UNAVOIDABLE),
     )
 
 

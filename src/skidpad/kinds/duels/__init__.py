@@ -16,7 +16,7 @@ KINDS.register("duel")(
         columns=CaseColumns(
             key=("family", "column", "training", "test", "seed", "episode"),
             group="column",
-            excused=("avoidable", "never"),
+            excused=(("avoidable",), lambda row: row["avoidable"] == "never"),
             free=frozenset({"ego", "egos", "train_episodes", "validation_episodes", "keep_episodes", "test_episodes", "test_runs"}),
             free_hashes=frozenset({"ego"}),
         ),

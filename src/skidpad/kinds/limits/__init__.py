@@ -16,5 +16,6 @@ KINDS.register("limits")(
         hold=lazy(f"{__name__}.holding:held"),
         side_by_side=lazy(f"{__name__}.page:side_by_side"),
         traits=lazy("skidpad.kinds.pictures.traits:limit_cases"),
+        worst="largest change",
     )
 )

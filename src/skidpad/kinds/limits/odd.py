@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.limits.campaign import Limits
-from skidpad.kinds.limits.page import definitions, fails_words, holds_words, note_of, short_words
+from skidpad.kinds.limits.page import conditions_in, definitions, fails_words, holds_words, note_of, short_words
 from skidpad.kinds.limits.rows import LimitRow, all_rows, with_unit
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload
 from skidpad.page.html import render_page
@@ -94,15 +94,17 @@ def odd_page(found: Found) -> Page:
     campaign, run = found.campaign, found.run
     name = plain(campaign.subject.description.name, 80)
     settings = campaign.settings
-    failing = [each for each in found.limits if each.curve.fails_from is not None]
+    tested = conditions_in(found.limits)
+    failing = conditions_in([each for each in found.limits if each.curve.fails_from is not None])
     return Page(
         title=f"Operational design domain of {name}, as tested",
         tone=Tone.UNKNOWN,
         verdict=("" if run.is_finished else "Not finished yet. ")
-        + f"{name} was tested under {counted(len(found.limits), 'condition')} on {counted(len(found.frames), 'frame')} of one drive; it "
-        f"fails within the tested range of {len(failing)}. Within the limits below it holds on that drive; nothing is claimed beyond them.",
+        + f"{name} was tested under {counted(tested, 'condition')} on {counted(len(found.frames), 'frame')} of one drive. It failed under "
+        f"{failing or 'none'} of the {counted(tested, 'condition')} tested. "
+        "Within the limits below it holds on that drive; nothing is claimed beyond them.",
         headlines=(
-            Headline("conditions tested", str(len(found.limits))),
+            Headline("conditions tested", str(tested)),
             Headline("attributes not tested", str(len(_untested(found)))),
         ),
         context=(
@@ -191,7 +193,7 @@ def _untested(found: Found) -> list[tuple[str, str, str]]:
 
 
 def _untested_table(found: Found) -> Table:
-    rows = tuple((plain(part, 60), plain(name, 80), plain(why, 200)) for part, name, why in _untested(found))
+    rows = tuple((plain(part, 60), plain(name, 80), plain(why)) for part, name, why in _untested(found))
     return Table(
         "not-tested", "Not tested", ("Part", "Attribute", "Why"), rows, numbers_from=3, note="Outside of what was tested nothing is known."
     )

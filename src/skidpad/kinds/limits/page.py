@@ -135,6 +135,11 @@ def note_of(limit: Limit) -> str:
     return "open between" if between > 1 else ""
 
 
+def conditions_in(limits: Sequence[Limit]) -> int:
+    """Counts the conditions of rows; one that gets harder in two ways, as a camera that pitches up or down, has two."""
+    return len({each.row.stimulus for each in limits})
+
+
 def verdict(found: Found) -> str:
     """Says in a sentence how far the network holds."""
     limits = found.limits
@@ -144,10 +149,12 @@ def verdict(found: Found) -> str:
     unsafe = [each for each in limits if each.is_false_safe]
     within = f"{percent(found.campaign.settings.accepted_share)} of frames may fail"
     if not failing:
-        told = f"The network fails under none of {counted(len(limits), 'condition')} as far as they were tested ({within})."
+        told = f"The network fails under none of {counted(conditions_in(limits), 'condition')} as far as they were tested ({within})."
     else:
         first = min(failing, key=lambda each: each.curve.fails_from.position if each.curve.fails_from else 0)
-        told = f"The network fails under {len(failing)} of {counted(len(limits), 'condition')} ({within}), earliest under "
+        told = (
+            f"The network fails under {conditions_in(failing)} of {counted(conditions_in(limits), 'condition')} ({within}), earliest under "
+        )
         told += f"{plain(first.row.name, 60)}: from {fails_words(first)} on."
     if unsafe:
         told += f" Under {', '.join(plain(each.row.name, 60) for each in unsafe)} offline testing says that it holds where a car leaves "
@@ -225,10 +232,10 @@ def _tone(limits: Sequence[Limit]) -> Tone:
 
 def _headlines(found: Found) -> tuple[Headline, ...]:
     limits = found.limits
-    failing = sum(each.curve.fails_from is not None for each in limits)
+    failing = conditions_in([each for each in limits if each.curve.fails_from is not None])
     saved = f"a grid of the same resolution takes {count(found.grid_predictions)}"
     return (
-        Headline("conditions", count(len(limits)), f"{count(failing)} of them with a severity at which the network fails"),
+        Headline("conditions", count(conditions_in(limits)), f"{count(failing)} of them with a severity at which the network fails"),
         Headline("frames", count(len(found.frames)), f"{percent(found.campaign.settings.accepted_share)} of them may fail"),
         Headline("predictions", count(found.predictions), saved),
     )

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import cv2
 import numpy as np
@@ -52,6 +52,14 @@ class PhysicalCondition:
     """
 
     severities: ClassVar[tuple[Severity, ...]]
+
+    def __new__(cls, *_given: object, **named: object) -> Self:
+        """Refuses unknown parameters: Python's own sentence is a TypeError, and does not say which there are."""
+        known = [each.name for each in fields(cls)]
+        for name in named:
+            if name not in known:
+                raise BadParametersError(f"{cls.__name__} takes {', '.join(known)}; got {name}")
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         # A wrong number is refused where it is typed, not when the first frame comes.

@@ -15,6 +15,9 @@ KINDS.register("served")(
         shrink=lazy(f"{__name__}.replaying:refuse_shrinking"),
         exporter=lazy(f"{__name__}.replaying:refuse_export"),
         exhibit=lazy("skidpad.kinds.drives.exhibit:ServedExhibit"),
-        columns=replace(DRIVE_COLUMNS, free=DRIVE_COLUMNS.free | {"name", "host", "port", "connects", "timeout_s", "wait_s", "realtime"}),
+        # the client holds the pedals, so that what a careful driver does there excuses nothing
+        columns=replace(
+            DRIVE_COLUMNS, excused=None, free=DRIVE_COLUMNS.free | {"name", "host", "port", "connects", "timeout_s", "wait_s", "realtime"}
+        ),
     )
 )

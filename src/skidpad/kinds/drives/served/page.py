@@ -36,7 +36,7 @@ def _manners(run: Run) -> list[str]:
     if ways_m:
         said.append(f"The car came {median(ways_m):.0f} m in the median drive, {min(ways_m):.0f} m in the shortest; it begins at rest.")
     if clamped:
-        said.append(f"{counted(clamped, 'answer')} asked for more than the car can do, beyond -1 and 1, and took its most.")
+        said.append(f"{counted(clamped, 'answer')} lay outside -1 to 1 and {'was' if clamped == 1 else 'were'} clipped.")
     if unasked:
         said.append(f"{counted(unasked, 'answer')} came before the frame that they could have answered, and were thrown away.")
     return said

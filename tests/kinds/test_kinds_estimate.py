@@ -13,7 +13,9 @@ from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.page import online_figures, online_page
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.estimating import PHASE, FailureEstimate, criticality_of, figures_of, verdict_of
+from skidpad.kinds.gating import check_gate
 from skidpad.runs.folder import Run
+from skidpad.runs.gate import Limits
 from skidpad.statistics.rare import Method
 from skidpad.stimuli.grammar import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS
@@ -92,7 +94,10 @@ def test_page_and_figures_tell_the_estimate_and_not_the_share_of_its_drives(tmp_
     run = made.start(tmp_path / "run")
     made.execute(run)
     page = online_page(made, Run.open(run.path))
-    assert "fails with a probability of 0 a drive in the domain restricted" in page.verdict
+    assert page.verdict.startswith("No failure in 2 drives of ")
+    assert "of drives fail (95% confidence), by plain Monte Carlo; the budget is spent." in page.verdict
+    with pytest.raises(SkidpadError, match="is an estimate, which chooses its cases"):
+        check_gate(Run.open(run.path), Limits({"all": 0.5}))
     assert "plain Monte Carlo" in page.context[0].value
     figures = online_figures(made, run)["estimate"]
     assert figures["drives"] == 2

@@ -288,6 +288,11 @@ def test_a_limit_to_hold_that_makes_no_sense_is_a_sentence(text: str, sentence: 
     assert row_named("fog-toy.visibility_m", all_rows(CONDITIONS, STEPS)).name == "toy-fog"
 
 
+def test_a_condition_that_the_run_did_not_test_is_said_to_be_that() -> None:
+    with pytest.raises(BadParametersError, match=r"rain was not tested in this run.*it tested toy-fog"):
+        read_hold("rain.mm_per_h=3", [row for row in all_rows(CONDITIONS, STEPS) if row.name == "toy-fog"])
+
+
 def test_drives_that_nothing_can_be_told_from_are_a_sentence_each() -> None:
     with pytest.raises(BadDriveError, match="stretches of 40 frames"):
         limits(Planted(), stretch_frames=40).check_frames()

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from online_toys import LONGER, demo, online, tampered
+from typer.testing import CliRunner
 
+from skidpad.cli.main import app
 from skidpad.core.errors import SkidpadError
 from skidpad.drives import open_drive
 from skidpad.kinds.ranking import Ranking, rank_frames, rank_scenarios
@@ -30,6 +32,8 @@ def test_scenarios_of_a_run_are_ranked_and_a_run_without_drives_is_refused(tmp_p
     assert set(ranking.names) == {"straight", "left", "right"}
     assert ranking.names[ranking.orders["geometry"][-1]] == "straight"
     assert ranking.failed is not None
+    said = CliRunner().invoke(app, ["rank", "demo", str(run.path)], catch_exceptions=False)
+    assert "is a run of another subject than demo" in said.stderr
 
     class Pictures:
         schema = type("Schema", (), {"names": ["case_id"]})

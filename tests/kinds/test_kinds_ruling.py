@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from bar_world import BarSubject, bar_campaign, bar_drive
-from online_toys import DEMO, demo
+from online_toys import DEMO, LONGER, demo, online, tampered
 from typer.testing import CliRunner
 
 from skidpad.cli.main import app
+from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Params, Real, Recipe, Space
 from skidpad.kinds.drives.campaign import Online
 from skidpad.kinds.drives.loop import Course, Wheel
@@ -69,6 +70,17 @@ def test_the_command_and_the_page_say_it(planted):
     lead = online_page(campaign, run).lead_tables[0]
     assert lead.title == "When it fails"
     assert "the weather is rain" in lead.rows[0][0]
+
+
+def test_one_case_is_too_few_and_kinds_without_rules_name_those_that_have_them(tmp_path):
+    campaign = online(tampered(bias_rad=1.5), LONGER)
+    run = campaign.start(tmp_path / "run")
+    campaign.execute(run)
+    assert "Too few cases to learn from" in CliRunner().invoke(app, ["rules", str(run.path)], catch_exceptions=False).output
+    with pytest.raises(
+        SkidpadError, match=r"cannot be explained by rules; those of `skidpad drive`, `skidpad duel`, `skidpad limits`, `skidpad test` can"
+    ):
+        KINDS.get("compare").part("traits", "explained by rules")
 
 
 def test_parameters_of_a_recipe_are_traits():

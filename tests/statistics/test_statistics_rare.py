@@ -78,6 +78,23 @@ def test_the_method_is_chosen_and_said():
     assert coverage(repeats(tail(3, 1e-3), Method.AUTO, 3, Goal(6000), 150), 1e-3) >= 0.93
 
 
+def test_common_failures_are_counted_by_plain_draws_and_the_reason_to_stop_is_that_of_the_interval():
+    found = estimate(tail(3, 0.2), Method.AUTO, 3, Goal(200), 0)
+    assert found.method is Method.MONTE_CARLO
+    assert "common enough for plain draws" in found.chosen
+    for method in Method:
+        small = estimate(tail(3, 0.2), method, 3, Goal(200), 0)
+        half = max(small.interval.high - small.interval.estimate, small.interval.estimate - small.interval.low)
+        assert (small.stopped == "the budget is spent") == (half > 0.3 * small.interval.estimate), method
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_a_budget_too_small_for_anything_else_is_spent_on_plain_draws(method):
+    found = estimate(tail(3, 1e-3), method, 3, Goal(8), 0)
+    assert (found.simulations, found.method) == (8, Method.MONTE_CARLO)
+    assert method is Method.MONTE_CARLO or "not tried (budget too small)" in found.chosen
+
+
 def test_a_subject_that_never_fails_stops_below_the_bound():
     found = estimate(lambda points: np.full(len(points), 0.2), Method.AUTO, 3, Goal(10_000, stop_below=1e-3), 0)
     assert found.interval.estimate == 0

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 import typer
 
-from skidpad.cli.runs import RefereeOption, Workers, next_free, run_campaign
+from skidpad.cli.runs import RefereeOption, Workers, check_estimate, next_free, run_campaign
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 from skidpad.page.terminal import warn
@@ -64,6 +64,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def drive(
+    context: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
     world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
     domain: Domain = "restricted",
@@ -82,7 +83,7 @@ def drive(
     ] = "auto",
     stop_below: Annotated[float, typer.Option(help="Stop an estimate once its upper bound is below this, as 1e-3.")] = 0.0,
     within: Annotated[
-        float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 uses the whole budget.")
+        float, typer.Option(help="Stop when the interval is within this share of the estimate; 0: use the whole budget.")
     ] = 0.3,
     budget: Annotated[int, typer.Option(help="Largest number of drives for an estimate.")] = 1000,
     repeats: Repeats = 1,
@@ -103,6 +104,7 @@ def drive(
     from skidpad.subjects.pretrained import subject_path
     from skidpad.worlds.world import WORLDS
 
+    check_estimate(context, estimate=estimate, budget=budget)
     searches = tuple(part.strip() for part in search.split(",") if part.strip())
     WORLDS.allow([world])
     VECTOR_SEARCHES.allow(searches)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Workers, next_free, open_with_campaign, run_campaign
+from skidpad.cli.runs import Workers, check_estimate, next_free, open_with_campaign, run_campaign
 from skidpad.cli.subjects import Json
 from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import trusting
@@ -98,7 +98,7 @@ def duel(
     ] = "auto",
     stop_below: Annotated[float, typer.Option(help="Stop an estimate once its upper bound is below this, as 1e-4.")] = 0.0,
     within: Annotated[
-        float, typer.Option(help="Stop an estimate once its interval is within this share of it; 0 uses the whole budget.")
+        float, typer.Option(help="Stop when the interval is within this share of the estimate; 0: use the whole budget.")
     ] = 0.3,
     budget: Annotated[int, typer.Option(help="Largest number of duels for an estimate.")] = 100_000,
     seed: Seed = 0,
@@ -109,6 +109,7 @@ def duel(
     """Train an ego and an adversary, test them, retrain the ego, and write a report; takes about two minutes."""
     if context.invoked_subcommand is not None:
         return
+    check_estimate(context, estimate=estimate, budget=budget)
     if estimate:
         _run(
             {

@@ -8,7 +8,7 @@ import typer
 from skidpad.cli.subjects import Device, Json
 from skidpad.cli.trust import may_trust
 from skidpad.core.errors import SkidpadError
-from skidpad.page.terminal import print_json, progress_bar, say, table
+from skidpad.page.terminal import print_json, progress_bar, say, table, warn
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,7 +38,12 @@ def rank(
     is_run = (Path(tests) / "manifest.json").is_file()
     with progress_bar("ranking") as progress:
         if is_run:
-            found = rank_scenarios(network, Run.open(Path(tests)), progress)
+            run = Run.open(Path(tests))
+            if run.manifest.hashes.get("subject") != network.sha256:
+                warn(
+                    f"{tests} is a run of another subject than {subject}: its verdicts, and so the scores below, are not those of {subject}"
+                )
+            found = rank_scenarios(network, run, progress)
         else:
             found = rank_frames(network, open_drive(tests), within_deg, progress)
     if by not in found.orders:

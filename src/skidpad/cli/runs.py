@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from skidpad.runs.workers.protocol import Workers as CampaignWorkers
 
 
+def check_estimate(context: typer.Context, *, estimate: bool, budget: int) -> None:
+    """Refuses options of an estimate that nobody asked for, and one that may make nothing."""
+    options = ("method", "stop_below", "within", "budget")
+    given = [name for name in options if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if given and not estimate:
+        named = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise SkidpadError(f"{named} {'belongs' if len(given) == 1 else 'belong'} to --estimate; add it, or leave {named} out")
+    if estimate and budget < 1:
+        raise SkidpadError(f"--budget is the most that an estimate may make, at least 1; got {budget}")
+
+
 def _refuse_empty(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
     """Refuses an empty word, as an unset variable of a shell gives it; left out altogether, the option is empty too."""
     source = context.get_parameter_source(str(parameter.name))

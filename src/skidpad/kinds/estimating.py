@@ -119,9 +119,18 @@ def probability(value: float) -> str:
     return NOTHING if not isfinite(value) else "0" if value == 0 else f"{value:.2g}"
 
 
+def _percent(share: float) -> str:
+    # two digits however small, since 0 % would say too much
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
 def verdict_of(found: Estimate, name: str, where: str, what: str = "drive") -> str:
     """Words the estimate. where: the distribution, as "in the domain restricted". what: one simulation."""
     low, high = found.interval.low, found.interval.high
+    if found.interval.estimate == 0 and not found.failures:
+        none = f"No failure in {counted(found.simulations - found.unjudged, what)} of {name} {where}"
+        most = f"at most {_percent(high)} of {what}s fail ({found.interval.confidence:.0%} confidence)"
+        return f"{none}: {most}, by {METHODS[found.method]}; {found.stopped}."
     rate = f"fails with a probability of {probability(found.interval.estimate)} a {what}"
     bounds = f"{probability(low)} to {probability(high)} with {found.interval.confidence:.0%} confidence"
     made = f"by {METHODS[found.method]}, {counted(found.simulations, what)}"

@@ -80,6 +80,11 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         if each is not None and not each.is_finished:
             way_out = each.damage() or f"go on with: skidpad resume {each.place}"
             raise BadRunError(f"the run {each.path} is not finished, so its rates are not final; {way_out}")
+        if each is not None and each.config.get("estimate"):
+            raise BadRunError(
+                f"the run {each.path} is an estimate, which chooses its cases, so that shares of them say nothing of the domain; read the "
+                f"upper bound with `skidpad report {each.place} --json` (estimate.high), or gate a run that was made without --estimate"
+            )
         if each is not None and limits.without_false_alarms and (damage := Tags.of(each.path).damage()):
             raise BadRunError(f"{damage}; a gate that leaves out false alarms must know them all")
     if baseline is not None:
@@ -105,7 +110,7 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
     if len(_counted(run, columns_of(run))) < len(run.phases()):
         first, *others = _searches(run)
         notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")
-    outcomes = kind_of(run).part("hold", "held against a severity, which `skidpad limits` finds")(run, limits.hold) if limits.hold else ()
+    outcomes = kind_of(run).part("hold", "held against a severity")(run, limits.hold) if limits.hold else ()
     return _doubted(replace(verdict, notes=(*verdict.notes, *notes), outcomes=(*verdict.outcomes, *outcomes)), run, limits)
 
 

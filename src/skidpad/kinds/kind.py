@@ -102,17 +102,18 @@ def lazy(where: str) -> Callable[..., Any]:
 class Kind:
     """One kind of campaign: everything that the commands, the gate and the pages ask about its runs.
 
-    summary: one sentence for `skidpad list campaigns`. load: takes a config and the manifest of a run that is only looked at, else None:
-    what the user brought to such a run may be gone, or not be trusted, so that what the manifest says of it must do (see `subject_of`).
-    The others take the campaign and its run: page is what any reader sees, figures is for `--json`, replay (with a case and the picture to
-    draw, or None) computes a case again, shrink (with a finding's row and a progress) finds the smallest case that fails, exporter writes
-    cases as files. exhibit: what the page of `skidpad ui` shows, from the config alone. columns: how the gate
-    reads the records. checks: what judges exported findings, by the name in their files. hold: judges a run by the limits that it
-    must hold, as `fog.visibility_m=150`. side_by_side: compares several runs in a table. traits: what rules are learned
-    from. worst: what the finding with the largest excess is called. A kind without a part says so when asked.
+    summary: one sentence for `skidpad list campaigns`. command: what makes its runs, after `skidpad`, as "drive". load: takes a config and
+    the manifest of a run that is only looked at, else None: what the user brought to such a run may be gone, or not be trusted, so that
+    what the manifest says of it must do (see `subject_of`). The others take the campaign and its run: page is what any reader sees, figures
+    is for `--json`, replay (with a case and the picture to draw, or None) computes a case again, shrink (with a finding's row and a
+    progress) finds the smallest case that fails, exporter writes cases as files. exhibit: what the page of `skidpad ui` shows, from the
+    config alone. columns: how the gate reads the records. checks: what judges exported findings, by the name in their files. hold: judges a
+    run by the limits that it must hold, as `fog.visibility_m=150`. side_by_side: compares several runs in a table. traits: what rules are
+    learned from. worst: what the finding with the largest excess is called. A kind without a part says so when asked.
     """
 
     summary: str
+    command: str = ""
     load: Callable[[Mapping[str, Any], Manifest | None], Campaign]
     page: Callable[[Any, Run], Page]
     figures: Callable[[Any, Run], Mapping[str, object]]
@@ -131,7 +132,12 @@ class Kind:
         """Returns a part that a kind may lack, or says what then cannot be done, as "exported"."""
         found: Callable[..., Any] | None = getattr(self, name)
         if found is None:
-            raise SkidpadError(f"findings of this kind of campaign cannot be {done}: whoever registers it must give its Kind a {name!r}")
+            kinds = [KINDS.get(each) for each in KINDS.names()]
+            able = sorted(f"`skidpad {each.command}`" for each in kinds if each.command and getattr(each, name) is not None)
+            raise SkidpadError(
+                f"findings of this kind of run cannot be {done}; those of {', '.join(able) or 'no command'} can "
+                f"(for extenders: its Kind has no {name!r})"
+            )
         return found
 
 

@@ -109,7 +109,7 @@ def how_learned(ruled: Ruled) -> str:
     dropped = f" {counted(ruled.dropped, 'rule')} did not hold there." if ruled.dropped else ""
     return (
         f"Learned on {ruled.learned_on:,} cases and counted on {ruled.counted_on:,} others, kept apart. "
-        f"Each rule is about the cases that those before it leave.{dropped}"
+        f"Each rule covers only cases that no earlier rule matched.{dropped}"
     )
 
 

@@ -121,6 +121,11 @@ class Ruled:
     learned_on: int
     counted_on: int
 
+    @property
+    def is_starved(self) -> bool:
+        """Whether there are so few cases that no rule could be learned, whatever they are."""
+        return self.learned_on <= _LEAST or self.counted_on < _SEEN
+
 
 def percent_of(counted: Counted) -> str:
     """Words a share: two digits below ten percent, since 33 of 8,528 are not none."""

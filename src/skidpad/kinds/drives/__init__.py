@@ -15,6 +15,7 @@ DRIVE_COLUMNS = CaseColumns(
 KINDS.register("online")(
     Kind(
         summary="Drives a network through scenarios in a closed loop, judged by how far it strays from its lane.",
+        command="drive",
         load=lazy(f"{__name__}.campaign:load_online"),
         page=lazy(f"{__name__}.page:online_page"),
         figures=lazy(f"{__name__}.page:online_figures"),

@@ -5,6 +5,7 @@ from skidpad.kinds.kind import KINDS, CaseColumns, Kind, lazy
 KINDS.register("duel")(
     Kind(
         summary="Trains a front vehicle to make an ego crash, tests who crashes against whom, and retrains the ego.",
+        command="duel",
         load=lazy(f"{__name__}.campaign:load_duel"),
         page=lazy(f"{__name__}.page:campaign_page"),
         figures=lazy(f"{__name__}.figures:duel_figures"),

@@ -5,6 +5,7 @@ from skidpad.kinds.kind import KINDS, CaseColumns, Kind, lazy
 KINDS.register("limits")(
     Kind(
         summary="Finds how far a network holds under each condition, in the condition's own unit.",
+        command="limits",
         load=lazy(f"{__name__}.campaign:load_limits"),
         page=lazy(f"{__name__}.page:limits_page"),
         figures=lazy(f"{__name__}.page:limits_figures"),

@@ -14,11 +14,12 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import silent
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.probes import Probe, ProbePart, ProbeWork
-from skidpad.kinds.limits.rows import LimitRow, row_named, with_unit
+from skidpad.kinds.limits.rows import LimitRow, all_rows, row_named, with_unit
 from skidpad.kinds.limits.summary import Found, point_of
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.runs.gate import Outcome
 from skidpad.runs.workers.here import open_lanes
+from skidpad.stimuli.pictures.registry import stimuli
 
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe
@@ -42,6 +43,13 @@ def read_hold(text: str, rows: Sequence[LimitRow]) -> tuple[LimitRow, float]:
     name, equals, number = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise BadParametersError(f"a limit to hold is written as fog.visibility_m=150; got {text!r}")
+    first, tested_here = name.partition(".")[0], {each for row in rows for each in (row.name, row.stimulus)}
+    known = {each for row in all_rows(stimuli(), 1) for each in (row.name, row.stimulus)}
+    if first in known - tested_here:
+        raise BadParametersError(
+            f"{first} was not tested in this run, so that it says nothing of {text!r}; it tested {', '.join(row.name for row in rows)}; "
+            f"name {first} among the --conditions of `skidpad limits`, or leave them out"
+        )
     row = row_named(name, rows)
     try:
         value = float(number)

@@ -5,6 +5,7 @@ from skidpad.kinds.kind import KINDS, CaseColumns, Kind, lazy
 KINDS.register("deeptest")(
     Kind(
         summary="Tests a network on a drive under transformations, judged by a metamorphic relation.",
+        command="test",
         load=lazy(f"{__name__}.campaign:from_config"),
         page=lazy(f"{__name__}.page:deeptest_page"),
         figures=lazy(f"{__name__}.page:deeptest_figures"),

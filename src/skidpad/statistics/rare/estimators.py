@@ -7,9 +7,9 @@ from math import inf
 
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.statistics.rare.importance import importance
+from skidpad.statistics.rare.importance import importance, is_affordable
 from skidpad.statistics.rare.splitting import splitting
-from skidpad.statistics.rare.task import Estimate, Estimator, Goal, Method, Task, Valid, everywhere
+from skidpad.statistics.rare.task import Estimate, Estimator, Goal, Method, Task, Valid, everywhere, monte_carlo
 
 
 def estimator(method: Method, dimensions: int, goal: Goal, seed: int, is_valid: Valid = everywhere) -> Estimator:
@@ -41,6 +41,8 @@ def estimate(
 _PILOT = 200
 _ENOUGH = 100
 """Failures that Monte Carlo needs for an interval within 30 % that may be looked at early."""
+_COMMON = 0.05
+"""The share of failures from which on plain draws meet so many that no other method is worth its detour."""
 
 
 def _auto(task: Task) -> Estimator:
@@ -58,13 +60,8 @@ def _auto(task: Task) -> Estimator:
     seen = f"{hits} of {trials} plain draws failed"
     if needed <= goal.budget:
         return (yield from monte_carlo(task, f"{seen}, so that the budget will do for plain draws"))
+    if hits >= _COMMON * trials:
+        return (yield from monte_carlo(task, f"{seen}, which is common enough for plain draws to go on"))
+    if not is_affordable(task):
+        return (yield from monte_carlo(task, f"{seen}; importance sampling and splitting were not tried (budget too small)"))
     return (yield from importance(task, f"{seen}, too few for plain draws to do within the budget", (z, values)))
-
-
-def monte_carlo(task: Task, chosen: str) -> Estimator:
-    """Draws from the domain itself. Its interval holds whatever the failures look like."""
-    stopped = task.goal.reached(task.plain()) if task.plain_trials else ""
-    while not stopped and task.left > 0:
-        yield from task.simulate("plain", task.normal(min(task.goal.batch, task.left)), is_plain=True)
-        stopped = task.goal.reached(task.plain())
-    return task.done(task.plain(), Method.MONTE_CARLO, chosen, stopped)

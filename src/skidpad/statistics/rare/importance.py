@@ -10,7 +10,7 @@ import numpy as np
 from skidpad.core.images import FloatArray
 from skidpad.statistics.intervals import Interval, none_failed
 from skidpad.statistics.rare.splitting import splitting
-from skidpad.statistics.rare.task import Estimator, Looks, Method, Task, everywhere, to_cube
+from skidpad.statistics.rare.task import Estimator, Goal, Looks, Method, Task, everywhere, to_cube
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ def importance(task: Task, chosen: str, pilot: tuple[FloatArray, FloatArray] | N
     goal, rng = task.goal, task.rng
     share = _valid_share(task)
     # Levels are worth a third of the budget or so: what they show is not in the estimate.
-    width = min(max(goal.budget // 8, 50), 300)
+    width = _width(goal)
     tilt, level, met, shown = _Tilt(np.zeros(task.dimensions), np.ones(task.dimensions)), -inf, 0, _Shown(task.dimensions)
     rounds = 0
-    while rounds < _MAX_LEVELS and met <= _POLISHED and task.left > 3 * width:
+    while rounds < _MAX_LEVELS and met <= _POLISHED and is_affordable(task):
         if pilot is None:
             z = _tilted(task, tilt, width)
             values = yield from task.simulate("levels", z)
@@ -62,8 +62,10 @@ def importance(task: Task, chosen: str, pilot: tuple[FloatArray, FloatArray] | N
         tilt = shown.fitted(level, tilt)
         rounds += 1
     if level < 1.0:
-        said = f"{chosen}; tilted draws did not get to failures in {rounds} rounds, so that splitting goes on"
-        return (yield from splitting(task, said))
+        tried = (
+            f"tilted draws did not get to failures in {rounds} rounds" if rounds else "importance sampling was not tried (budget too small)"
+        )
+        return (yield from splitting(task, f"{chosen}; {tried}, so that splitting goes on"))
     # the tilts on the way lie between the domain and the failures, and catch those that the last one is too narrow for
     tilts, parts = shown.mixture(tilt)
     looks, stopped = Looks(2 * max(goal.batch, 50), goal.confidence), ""
@@ -83,6 +85,15 @@ def importance(task: Task, chosen: str, pilot: tuple[FloatArray, FloatArray] | N
             interval = looks.at(terms, none_failed(plain, goal.confidence), is_last=is_last)
             stopped = goal.reached(interval) or ("the budget is spent" if is_last else "")
     return task.done(interval, Method.IMPORTANCE, chosen, stopped)
+
+
+def is_affordable(task: Task) -> bool:
+    """Tells whether what is left of the budget does for a first round of tilted draws and for weighted ones after it."""
+    return task.left > 3 * _width(task.goal)
+
+
+def _width(goal: Goal) -> int:
+    return min(max(goal.budget // 8, 50), 300)
 
 
 def _valid_share(task: Task, draws: int = 2048) -> float:
@@ -126,7 +137,7 @@ class _Shown:
         """Returns the domain's own distribution, the tilts on the way and the last one, (K, dimensions) each, and their shares, (K,)."""
         every = [*(tilt for tilt, _ in self._tilts), last]
         way = len(every) - 2
-        shares = [_DEFENSIVE, *([_ON_THE_WAY / way] * way), 1 - _DEFENSIVE - (_ON_THE_WAY if way else 0.0)]
+        shares = [_DEFENSIVE, *([_ON_THE_WAY / max(way, 1)] * way), 1 - _DEFENSIVE - (_ON_THE_WAY if way else 0.0)]
         return _Tilt(np.stack([tilt.mean for tilt in every]), np.stack([tilt.std for tilt in every])), np.array(shares)
 
     def fitted(self, level: float, before: _Tilt) -> _Tilt:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from math import exp, inf, isnan, nan, sqrt
 
 import numpy as np
 
 from skidpad.core.images import FloatArray
 from skidpad.statistics.intervals import Interval, none_failed
-from skidpad.statistics.rare.task import Batch, Estimator, Looks, Method, Task, to_cube
+from skidpad.statistics.rare.task import Batch, Estimator, Looks, Method, Task, monte_carlo, to_cube
 
 _PARTICLES, _KEPT, _MOVES = 100, 0.5, 4
 _REPLICATES = 6
@@ -27,6 +26,7 @@ def splitting(task: Task, chosen: str) -> Estimator:
     found: list[float] = []
     particles = max(min(_PARTICLES, goal.budget // 60), 20)
     interval = Interval(0.0, 0.0, 1.0, goal.confidence, 0)
+    is_tried = task.left >= particles
     while not stopped and task.left > 0:
         one = yield from _one_splitting(task, particles)
         if not isnan(one):
@@ -36,7 +36,9 @@ def splitting(task: Task, chosen: str) -> Estimator:
             interval = looks.at(np.array(found), none_failed(task.plain_trials, goal.confidence), is_last=is_last)
             stopped = goal.reached(interval) or ("the budget is spent" if is_last else "")
     if interval.note or len(found) < 3:
-        interval = replace(task.plain(), note="the budget was too small for splitting; this is what its plain draws say")
+        task.is_spent = False  # what is too little for a splitting does for plain draws, which those before count among
+        tried = "the budget was too small for splitting" if is_tried else "it was not tried (budget too small)"
+        return (yield from monte_carlo(task, f"{chosen}; {tried}, so that plain draws count"))
     return task.done(interval, Method.SPLITTING, chosen, stopped)
 
 

@@ -199,6 +199,15 @@ def to_cube(z: FloatArray) -> FloatArray:
     return np.asarray(ndtr(z), np.float64)
 
 
+def monte_carlo(task: Task, chosen: str) -> Estimator:
+    """Draws from the domain itself. Its interval holds whatever the failures look like."""
+    stopped = task.goal.reached(task.plain()) if task.plain_trials else ""
+    while not stopped and task.left > 0:
+        yield from task.simulate("plain", task.normal(min(task.goal.batch, task.left)), is_plain=True)
+        stopped = task.goal.reached(task.plain())
+    return task.done(task.plain(), Method.MONTE_CARLO, chosen, stopped)
+
+
 class Looks:
     """Student's interval of a mean of independent values, looked at after `first`, twice as many, four times, and so on.
 

@@ -6,6 +6,7 @@ from skidpad.kinds.kind import KINDS, Kind, lazy
 KINDS.register("compare")(
     Kind(
         summary="Tests a network offline and online on the same scenarios, and simulated against recorded drives.",
+        command="compare",
         load=lazy(f"{__name__}.campaign:load_offline_vs_online"),
         page=lazy(f"{__name__}.page:comparison_page"),
         figures=lazy(f"{__name__}.summary:comparison_figures"),

@@ -8,6 +8,7 @@ from skidpad.kinds.kind import KINDS, Kind, lazy
 KINDS.register("served")(
     Kind(
         summary="Plays another simulator for a client that stays as it is, and judges how it keeps its lane through scenarios.",
+        command="serve",
         load=lazy(f"{__name__}.campaign:load_served"),
         page=lazy(f"{__name__}.page:served_page"),
         figures=lazy("skidpad.kinds.drives.page:online_figures"),

@@ -5,6 +5,7 @@ from skidpad.kinds.kind import KINDS, CaseColumns, Kind, lazy
 KINDS.register("tactic")(
     Kind(
         summary="Searches a learned weather for the conditions under which a network errs most.",
+        command="weather search",
         load=lazy(f"{__name__}.campaign:from_config"),
         page=lazy(f"{__name__}.page:tactic_page"),
         figures=lazy(f"{__name__}.replaying:tactic_figures"),

@@ -5,6 +5,7 @@ from skidpad.kinds.kind import KINDS, CaseColumns, Kind, lazy
 KINDS.register("deeproad")(
     Kind(
         summary="Tests a network on a drive under learned weathers, counted at several error bounds.",
+        command="weather test",
         load=lazy(f"{__name__}.campaign:from_config"),
         page=lazy(f"{__name__}.page:deeproad_page"),
         figures=lazy(f"{__name__}.page:deeproad_figures"),

@@ -18,6 +18,7 @@ def figures_of(name: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_campaign_benchmark_compares_all_ways() -> None:
     """It fails where a way covers or finds something else than skidpad; whether it was disturbed is up to the machine."""
     figures = figures_of("campaign.py")
@@ -35,12 +36,14 @@ def test_the_memory_benchmark_compares_two_lengths() -> None:
     assert figures["peak_mb"] > 50
 
 
+@pytest.mark.slow
 def test_the_subjects_benchmark_compares_formats() -> None:
     shares = figures_of("subjects.py")["overhead_share"]
     assert set(shares) >= {"safetensors", "torchscript", "export", "onnx"}
     assert all(math.isfinite(share) for share in shares.values())
 
 
+@pytest.mark.slow
 def test_the_style_search_benchmark_compares_with_one_frame_at_a_time() -> None:
     figures = figures_of("style_search.py")
     for name in ("minutes_per_condition", "vs_one_at_a_time", "decoder_frames_per_s", "search_frames_per_s"):

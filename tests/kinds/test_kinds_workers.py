@@ -105,17 +105,18 @@ def cluster() -> Iterator[None]:
         ray.shutdown()
 
 
-@pytest.mark.parametrize("kind", ["deeptest", "tactic", "online", "duel"])
+@pytest.mark.parametrize("kind", ["deeptest", "online"])  # all kinds: `slow`, below
 def test_two_processes_write_the_bytes_of_one_thread(kind: str, alone: Callable[[str], list[str]], tmp_path: Path) -> None:
     assert computed(kind, tmp_path, Processes(2)) == alone(kind)
 
 
-@pytest.mark.parametrize("kind", ["deeproad", "compare", "search"])
+@pytest.mark.parametrize("kind", ["tactic", "duel", "deeproad", "compare", "search"])
 def test_threads_write_them_too(kind: str, alone: Callable[[str], list[str]], tmp_path: Path) -> None:
     assert computed(kind, tmp_path, Here(3)) == alone(kind)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("deeptest", 2)])  # all kinds: `slow`, below
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "most"), [("deeptest", 2)])
 def test_a_ray_cluster_writes_them_too(kind: str, most: int, cluster: None, alone: Callable[[str], list[str]], tmp_path: Path) -> None:
     assert computed(kind, tmp_path, RayCluster(most=most)) == alone(kind)
 

@@ -168,7 +168,14 @@ def kill_at(words: str) -> Callable[..., None]:
     return progress
 
 
-@pytest.mark.parametrize("killed", ["rendering random", "random-3-seed0, epoch 3", "consistency-3-seed0, epoch 1", "control-3-seed1"])
+@pytest.mark.parametrize(
+    "killed",
+    [
+        "rendering random",
+        "consistency-3-seed0, epoch 1",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("random-3-seed0, epoch 3", "control-3-seed1")),
+    ],
+)
 def test_killed_anywhere_it_goes_on_to_the_same_network(task: Task, outcome: tuple[Outcome, Path], tmp_path: Path, killed: str) -> None:
     found, whole = outcome
     out = tmp_path / "out"

@@ -78,7 +78,7 @@ def test_a_map_that_is_left_leaves_nothing_behind(crew: Crew) -> None:
     assert sorted(crew.map("square", [1], range(5))) == [(place, place * place + 1) for place in range(5)]
 
 
-@pytest.mark.parametrize("kind", ["processes", "ray"])
+@pytest.mark.parametrize("kind", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
 def test_a_worker_that_is_killed_costs_nothing_but_time(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     deaths: list[str] = []
     workers: Workers = Processes(2, deaths.append)

@@ -144,6 +144,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subp
         process.communicate()
 
 
+@pytest.mark.slow
 def test_from_outside_a_lost_worker_is_replaced_and_a_lost_head_is_said(
     run: Path, tmp_path: Path, head: tuple[subprocess.Popen[bytes], str]
 ) -> None:

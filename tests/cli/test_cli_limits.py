@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_a_sentence(skidpad: Any, tmp_path: Path, given: 
 def test_a_run_of_another_kind_holds_no_severity_and_states_no_domain(skidpad: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert skidpad("test", "demo", "rendered?frames=8", "--stimulus", "brightness(shift=10)", "--out", run).code == 0
-    assert "`skidpad limits` finds" in skidpad("gate", run, "--hold", "fog=1").err
+    assert "those of `skidpad limits` can" in skidpad("gate", run, "--hold", "fog=1").err
     assert "no run of `skidpad limits`" in skidpad("odd", run).err
 
 

@@ -157,7 +157,7 @@ def test_a_limit_that_cannot_be_aimed_at_is_a_sentence(garage: Garage, limits_ru
 def test_a_run_of_another_kind_has_no_limit_to_aim_at(garage: Garage) -> None:
     with pytest.raises(BadRunError, match="no run of `skidpad limits`"):
         task_of(garage.run, garage.subject, source="limits")
-    with pytest.raises(BadParametersError, match="--hold aims"):
+    with pytest.raises(BadParametersError, match="--hold needs a run of `skidpad limits`"):
         task_of(garage.run, garage.subject, hold="fog.visibility_m=100")
 
 

@@ -156,7 +156,7 @@ def is_unavoidable(row: Mapping[str, Any]) -> bool:
 def beside_careful(scenario: str) -> Outcome | None:
     """Returns what a careful driver does in a recorded scenario, None where nobody holds the pedals."""
     table = json.loads(scenario)
-    return drive_carefully(scenario_of(table)) if table["ego"].get("pace") == Pace.CAREFUL.value else None
+    return drive_carefully(scenario_of(table)) if table.get("ego", {}).get("pace") == Pace.CAREFUL.value else None
 
 
 def _case(rows: Sequence[Mapping[str, Any]], *, is_paced: bool = True) -> CaseVerdict:

@@ -24,7 +24,8 @@ import skidpad as sp
 from skidpad.drives import open_drive
 from skidpad.repairs.families import families
 from skidpad.repairs.outcome import search, written
-from skidpad.repairs.search import Repairs, SearchSettings, Task
+from skidpad.repairs.plan import SearchSettings, Task
+from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import referee_of
 from skidpad.statistics.intervals import student_mean
 from skidpad.subjects.description import Crop, History, HistoryKind, InputSpec

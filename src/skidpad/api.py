@@ -277,10 +277,10 @@ def repair(
 
     source: a run of `test` or `limits`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own, of
     answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. settings: see
-    `skidpad.repairs.search.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
+    `skidpad.repairs.plan.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
     """
     from skidpad.repairs.outcome import search, written  # noqa: PLC0415  most programs repair nothing
-    from skidpad.repairs.search import SearchSettings, Task  # noqa: PLC0415  see above
+    from skidpad.repairs.plan import SearchSettings, Task  # noqa: PLC0415  see above
     from skidpad.repairs.source import referee_of, task_of  # noqa: PLC0415  see above
 
     asked = load(subject) if isinstance(subject, str | Path) else subject

@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 import skidpad as sp
 from skidpad.cli.main import app
-from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.errors import BadParametersError, BadRunError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.repairs import runs
 from skidpad.repairs.lessons import Batch
 from skidpad.repairs.outcome import Outcome
+from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.runs import ClosedLoop
-from skidpad.repairs.search import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
@@ -159,6 +159,8 @@ def test_a_run_of_another_kind_has_no_limit_to_aim_at(garage: Garage) -> None:
         task_of(garage.run, garage.subject, source="limits")
     with pytest.raises(BadParametersError, match="--hold needs a run of `skidpad limits`"):
         task_of(garage.run, garage.subject, hold="fog.visibility_m=100")
+    with pytest.raises(UnknownNameError, match="limits"):
+        task_of(garage.run, garage.subject, source="findings")
 
 
 def test_the_command_says_whether_the_limit_is_reached_and_drives(

@@ -18,7 +18,8 @@ from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import Outcome, search, written
 from skidpad.repairs.pairs import Clip, render
-from skidpad.repairs.search import CLEAN, SEEN, UNSEEN_SET, Candidate, SearchSettings, Task, Trained, chosen
+from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, SearchSettings, Task, Trained
+from skidpad.repairs.search import chosen
 from skidpad.repairs.source import task_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.loading import load_subject

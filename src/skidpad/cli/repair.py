@@ -90,7 +90,7 @@ def repair(
     if export is not None:
         from skidpad.repairs.export import export_mutants
 
-        with progress_bar("exporting", "start again with the same command") as progress:
+        with progress_bar("exporting", f"remove {export} and start again") as progress:
             written = export_mutants(opened, export, held_back=_listed(unseen), pictures=pictures, seed=seed, progress=progress)
         say(written.said)
         return
@@ -121,8 +121,8 @@ def repair(
         return
     from skidpad.repairs.families import families as every_family
     from skidpad.repairs.outcome import written as write_outcome
+    from skidpad.repairs.plan import SearchSettings
     from skidpad.repairs.runs import ClosedLoop, repair_run
-    from skidpad.repairs.search import SearchSettings
     from skidpad.subjects.loading import load_network
     from skidpad.subjects.pretrained import subject_path
 

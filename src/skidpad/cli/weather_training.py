@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
@@ -86,9 +87,11 @@ def train(
     roads: list[RoadRow] = []
 
     def watch(training: Training) -> None:
-        roads.append(_road_row(training))
-        if roads[-1].is_lost:
-            warn(f"after {roads[-1].step} steps the road is no longer where it was in {roads[-1]}; look at {_page(out)}")
+        row = _road_row(training)
+        if row.ious:  # else no sampled picture shows a road
+            roads.append(row)
+        if row.is_lost:
+            warn(f"after {row.step} steps the road is no longer where it was in {row}; look at {_page(out)}")
         _write_page(out, lesson, training, command, roads, finished=False)
 
     with progress_bar(f"learning {out.name}", goes_on) as progress, stopping() as stop:
@@ -204,7 +207,8 @@ def _road_row(training: Training) -> RoadRow:
         for row in range(len(training.samples[-1].rows))
         for scene, made in zip(training.sampler.scenes, training.samples[-1].pictures(row), strict=True)
     ]
-    return RoadRow(training.step, tuple(float(drivable_iou(judge, one[None], other[None])[0]) for one, other in pairs))
+    ious = [float(drivable_iou(judge, one[None], other[None])[0]) for one, other in pairs]
+    return RoadRow(training.step, tuple(iou for iou in ious if isfinite(iou)))
 
 
 def _write_page(out: Path, lesson: Lesson, training: Training, command: str, roads: Sequence[RoadRow], *, finished: bool) -> None:

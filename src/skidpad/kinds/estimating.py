@@ -140,7 +140,8 @@ def verdict_of(found: Estimate, name: str, where: str, what: str = "drive") -> s
 def headlines_of(found: Estimate, what: str = "drive") -> tuple[Headline, ...]:
     """The figures at the top of the page."""
     plain = found.plain_simulations
-    worth = f"plain Monte Carlo of a fixed size needs about {count(round(plain))} for the same width" if isfinite(plain) else ""
+    is_compared = isfinite(plain) and found.method is not Method.MONTE_CARLO
+    worth = f"plain Monte Carlo of a fixed size needs about {count(round(plain))} for the same width" if is_compared else ""
     return (
         Headline(
             f"probability of a failure a {what}",

@@ -1,7 +1,8 @@
 """Two of the referee's looks at many changes of the same originals, without leaving their device: the road, and the edges.
 
-A search looks at thousands of pictures for each one that it keeps. Plain counting (borders, blank and clipped pictures) is left to the
-whole referee, which has the last word on what is kept.
+A search looks at thousands of pictures for each one that it keeps. These looks are stricter than the whole referee: what fog hides from the
+network they refuse, where the whole referee may still know the road by its own pixels. Plain counting (borders, blank and clipped
+pictures) is left to the whole referee, which judges what passes here.
 """
 
 from __future__ import annotations

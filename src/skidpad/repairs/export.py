@@ -20,8 +20,9 @@ from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.repairs.families import Families
+from skidpad.repairs.mutants import unchanged_drive
 from skidpad.repairs.pairs import Clip, clips_of
-from skidpad.repairs.source import KINDS, findings_of, unchanged_drive
+from skidpad.repairs.source import KINDS, findings_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description_toml import write_atomically
 

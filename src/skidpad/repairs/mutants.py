@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skidpad.core.images import BoolArray, IntArray
-    from skidpad.drives.drive import FrameBatch
+    from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.repairs.settings import RepairSettings
     from skidpad.runs.folder import Run
     from skidpad.subjects.network_subject import NetworkSubject
@@ -85,13 +85,17 @@ def campaign_of(run: Run, subject: NetworkSubject, device: str) -> DeepTest:
         raise BadRunError(
             f"{run.path} judges the output {settings.output!r}; a repair trains on labels, and drives have them for steering only"
         )
-    drive = open_drive(settings.drive)
-    then = run.manifest.hashes.get("drive")
+    return DeepTest(settings, subject, unchanged_drive(run, settings.drive), stimuli())
+
+
+def unchanged_drive(run: Run, text: str) -> Drive:
+    """Opens the drive of a run; refuses one that has changed since."""
+    drive, then = open_drive(text), run.manifest.hashes.get("drive")
     if drive.sha256 != then:
         raise BadRunError(
-            f"the drive {settings.drive!r} has changed since the run {run.path} ({then} then, {drive.sha256} now); put it back as it was"
+            f"the drive {text!r} has changed since the run {run.path} ({then} then, {drive.sha256} now); put it back as it was"
         )
-    return DeepTest(settings, subject, drive, stimuli())
+    return drive
 
 
 def choose_cases(run: Run, settings: RepairSettings) -> Cases:

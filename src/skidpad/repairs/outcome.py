@@ -11,22 +11,9 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
+from skidpad.repairs.plan import BEFORE, CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.report import finite
-from skidpad.repairs.search import (
-    BEFORE,
-    CLEAN,
-    CONTROL,
-    SEEN,
-    UNSEEN_SET,
-    Candidate,
-    Rate,
-    Repairs,
-    SearchSettings,
-    Task,
-    Trained,
-    chosen,
-    write_network,
-)
+from skidpad.repairs.search import Repairs, chosen, write_network
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description_toml import write_atomically
 
@@ -40,8 +27,7 @@ RECOMMENDED = "recommended"
 class JudgedRow:
     """One set of pictures that no training saw. The rates of control and repaired are means over seeds, with Student's t intervals.
 
-    fall_beyond_control: by what share the failure rate lies below the control's; for clean pictures, by how much the error lies above the
-    control's.
+    change_beyond_control: by what share the failure rate, for clean pictures the error, lies above the control's; below 0 it fell.
     """
 
     pictures: str

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
 from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, round_up, tip, write
 from skidpad.page.wording import percent, plain
-from skidpad.repairs.search import BEFORE, CLEAN, CONTROL, UNSEEN_SET
+from skidpad.repairs.plan import BEFORE, CLEAN, CONTROL, UNSEEN_SET
 
 if TYPE_CHECKING:
     from skidpad.repairs.outcome import JudgedRow, Outcome
-    from skidpad.repairs.search import Trained
+    from skidpad.repairs.plan import Trained
     from skidpad.statistics.intervals import Interval
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 60.0, WIDTH - 20.0, 24.0, 300.0, 344.0

@@ -186,7 +186,7 @@ def _joined(parts: Sequence[Mapping[str, np.ndarray]], spec: InputSpec, recipes:
             for part in whole
         ]
         if not made:
-            return Labelled(torch.empty((0, spec.height_px, spec.width_px, spec.colour.channels), dtype=torch.uint8), np.zeros(0))
+            return Labelled(torch.empty((0, spec.height_px, spec.columns_px, spec.channels), dtype=torch.uint8), np.zeros(0))
         return made[0].joined(*made[1:])
 
     def column(name: str, kind: type) -> np.ndarray:

@@ -18,7 +18,7 @@ from skidpad.subjects.loading import load_subject
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skidpad.repairs.search import SearchSettings
+    from skidpad.repairs.plan import SearchSettings
     from skidpad.subjects.network_subject import NetworkSubject
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.errors import BadParametersError, BadRunError, UnknownNameError
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.opening import open_drive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.limits.curve import Standing
@@ -16,8 +15,9 @@ from skidpad.kinds.limits.holding import read_hold, tested
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.repairs.families import at_share
+from skidpad.repairs.mutants import unchanged_drive
 from skidpad.repairs.outcome import Reached
-from skidpad.repairs.search import Aim, Task
+from skidpad.repairs.plan import Aim, Task
 from skidpad.subjects.description import STEERING
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from skidpad.subjects.base import Subject
     from skidpad.subjects.network_subject import NetworkSubject
 
-KINDS = ("deeptest", "limits")
+LIMITS = "limits"
+KINDS = ("deeptest", LIMITS)
 """Campaigns whose runs a repair can begin from: those of `skidpad test` and `skidpad limits`."""
 
 
@@ -44,14 +45,16 @@ def task_of(
     step: OwnStep | None = None,
 ) -> Task:
     """Reads a run. hold: a limit to aim at, as fog.visibility_m=100, of a run of `skidpad limits`. source: `limits` if it must be one."""
+    if source not in {"", LIMITS}:
+        raise UnknownNameError.among("kind of run to repair --from", source, [LIMITS])
     kind = str(run.config.get("campaign"))
     if kind not in KINDS:
         raise BadRunError(f"{run.path} holds a campaign {kind!r}; a repair takes runs of `skidpad test` and of `skidpad limits`")
-    if source == "limits" and kind != "limits":
+    if source and kind != LIMITS:
         raise BadRunError(f"{run.path} is no run of `skidpad limits`; make one with `skidpad limits SUBJECT DRIVE`")
-    if hold and kind != "limits":
+    if hold and kind != LIMITS:
         raise BadParametersError(f"--hold needs a run of `skidpad limits`, and {run.path} is another kind of run")
-    if kind == "limits" and not hold:
+    if kind == LIMITS and not hold:
         raise BadParametersError("a repair from a run of `skidpad limits` aims at one limit; say which, as --hold fog.visibility_m=100")
     campaign = load_campaign(run.config, str(run.path), run.manifest)
     if not isinstance(campaign, DeepTest | Limits):
@@ -80,14 +83,6 @@ def referee_of(device: str) -> Judge:
     from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
 
     return partial(judge, device=device)
-
-
-def unchanged_drive(run: Run, text: str) -> Drive:
-    """Opens the drive of a run; refuses one that has changed since."""
-    drive = open_drive(text)
-    if drive.sha256 != run.manifest.hashes.get("drive"):
-        raise BadRunError(f"the drive {text!r} has changed since the run {run.path}; put it back as it was")
-    return drive
 
 
 def findings_of(run: Run) -> tuple[tuple[int, Recipe], ...]:

@@ -39,7 +39,7 @@ _MANY = 0.2
 
 @dataclass(frozen=True, slots=True)
 class RoadRow:
-    """How much of the drivable area was where it had been after a step, by the referee: an IoU for each sampled picture."""
+    """How much of the drivable area was where it had been after a step, by the referee: an IoU for each sampled picture with a road."""
 
     step: int
     ious: tuple[float, ...]

@@ -1,0 +1,224 @@
+"""The plan of a repair: what is repaired and how, what counts, and whether the labels can teach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+
+from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, UnknownNameError
+from skidpad.core.settings import Count, Natural, Positive, Within, check
+from skidpad.core.stimuli import Recipe
+from skidpad.oracles.relations import Relation
+from skidpad.repairs.lessons import Loss, OwnStep
+from skidpad.subjects.training.fitting import TrainingSettings
+
+if TYPE_CHECKING:
+    from skidpad.drives.drive import Drive
+    from skidpad.kinds.limits.probes import Judge
+    from skidpad.kinds.limits.rows import LimitRow
+    from skidpad.subjects.network_subject import NetworkSubject
+
+UNSEEN = ("atmosphere", "lens", "shadows")
+"""Groups that no training sees unless someone says otherwise, so that a repair is judged by what it was not taught."""
+
+CONTROL, BEFORE = "control", "before"
+
+_LOWEST, _HIGHEST = 1 / 15, 15.0
+"""Labels over answers: where answers follow labels, only another unit is so far away: degrees taken for radians are 57 times."""
+
+_FOLLOWS = 0.8
+"""Correlation from which on a network is taken to answer what the labels say, in whatever unit."""
+
+_MOST_RAD = 12.0
+"""Steering wheels turn by less than two rounds to each side."""
+
+
+class Way(Enum):
+    """What a candidate learns from."""
+
+    FINDINGS = "findings"
+    """The run's findings that the referee kept, with their labels."""
+    RANDOM = "random"
+    """Random stimuli of the families that may be seen, with labels."""
+    CONSISTENCY = "consistency"
+    """The same pictures without their labels: a mutant is to be answered as its original is."""
+    MIX = "mix"
+    """Findings and random stimuli, with labels and consistency."""
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Of the labels on mutants, and of consistency."""
+        return {Way.CONSISTENCY: (0.0, 1.0), Way.MIX: (0.5, 1.0)}.get(self, (1.0, 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """One search for a repair.
+
+    families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged: conditions
+    that judge; empty: all, seen or not. weathers: learned ones that judge. train_share: of the drive by time; the last validation_share
+    of that chooses, the rest of the drive judges. ways, strengths: each way with each strength is a candidate; a strength is how many
+    mutants an epoch takes for each clean picture. pictures: mutants of the pool, about. judged_frames: frames under each severity that
+    judges. most_cost: the share by which the clean error may rise. seeds: how often the recommended one and the control are trained.
+    """
+
+    families: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = UNSEEN
+    judged: tuple[str, ...] = ()
+    weathers: tuple[str, ...] = ("night", "rain")
+    train_share: Annotated[float, Within(above=0, below=1)] = 0.6
+    validation_share: Annotated[float, Within(above=0, below=1)] = 0.15
+    ways: tuple[str, ...] = tuple(way.value for way in Way)
+    strengths: tuple[float, ...] = (1.0, 3.0)
+    pictures: Count = 4000
+    judged_frames: Count = 12
+    epochs: Count = 12
+    patience: Count = 6
+    learning_rate: Positive = 3e-4
+    batch_size: Count = 64
+    mirror: bool = True
+    most_cost: Annotated[float, Within(least=0)] = 0.02
+    seeds: Count = 3
+    referee: bool = True
+    max_findings: Natural = 2000
+    seed: int = 0
+    device: str = "cpu"
+    threads: Count = 1
+
+    def __post_init__(self) -> None:
+        check(self, BadParametersError)
+        for way in self.ways:
+            if way not in {one.value for one in Way}:
+                raise UnknownNameError.among("way to repair", way, [one.value for one in Way])
+        if not self.ways or not self.strengths or min(self.strengths) <= 0:
+            raise BadParametersError(f"a repair needs a way and a strength above 0; got {self.ways} and {self.strengths}")
+
+    def training(self, seed: int) -> TrainingSettings:
+        """Returns how one candidate is trained."""
+        return TrainingSettings(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            mirror=self.mirror,
+            seed=seed,
+            device=self.device,
+            threads=self.threads,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aim:
+    """A limit to reach: a severity of a condition, and the value that is to hold."""
+
+    row: LimitRow
+    value: float
+
+    @property
+    def share(self) -> float:
+        """How far along from harmless to worst the value lies."""
+        return self.row.severity.share(self.value)
+
+    def __str__(self) -> str:
+        return f"{self.row.name} to {self.value:g} {self.row.severity.unit}".strip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What is repaired, on what, and what counts as a failure. findings: frames of the drive with the recipes that failed on them.
+
+    wanted: the conditions that a run tried; empty for all. judge: the referee, None where it is not asked. pool: a folder of rendered
+    pictures that several repairs share; None for one of its own.
+    """
+
+    subject: NetworkSubject
+    drive: Drive
+    relation: Relation
+    findings: tuple[tuple[int, Recipe], ...] = ()
+    wanted: tuple[str, ...] = ()
+    judge: Judge | None = None
+    aim: Aim | None = None
+    loss: Loss | None = None
+    step: OwnStep | None = None
+    pool: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way at one strength; the control trains as long as the recommended one without mutants."""
+
+    way: str
+    strength: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """As its files are called."""
+        return f"{self.way}-{self.strength:g}-seed{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained candidate and its errors on the validation stretch. best_epoch: 0 where no epoch was better than the start."""
+
+    candidate: Candidate
+    clean_rmse_rad: float
+    stressed_rms_rad: float
+    failure_rate: float
+    best_epoch: int
+    epochs: int
+    weights: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How one network fares on one set of pictures that no training saw; a clean set has no failures."""
+
+    pictures: int
+    failures: int
+    rmse_rad: float
+    moved_rms_rad: float
+
+    @property
+    def failure_rate(self) -> float:
+        """The share that fails."""
+        return self.failures / self.pictures if self.pictures else float("nan")
+
+
+CLEAN, SEEN, UNSEEN_SET = "clean", "seen families", "unseen families"
+
+
+def check_labels(subject: NetworkSubject, drive: Drive) -> None:
+    """Refuses labels that are hardly in the network's unit."""
+    known = np.flatnonzero(np.isfinite(drive.steering_rad))
+    places = known[np.linspace(0, len(known) - 1, min(64, len(known))).round().astype(np.int64)]
+    lead = subject.lead
+    answers = np.concatenate([subject.predict(drive.read([place], lead=lead).clip)[:, _steering(subject)] for place in places.tolist()])
+    labels = drive.steering_rad[places]
+    if not np.isfinite(answers).all():
+        raise BadSubjectError(f"{subject.description.name!r} has no finite steering on some unchanged frames; see `skidpad inspect`")
+    wide, said = (float(np.quantile(np.abs(each - np.median(each)), 0.9)) for each in (labels, answers))
+    if wide == 0.0:
+        raise BadDriveError(
+            f"every label of the frames to train on is {labels[0]:g} rad, so that there is nothing to learn; check the drive"
+        )
+    ratio = wide / max(said, 1e-9)
+    follows = said > 0.0 and float(np.corrcoef(labels, answers)[0, 1]) > _FOLLOWS
+    if float(np.quantile(np.abs(labels), 0.9)) > _MOST_RAD or (follows and not _LOWEST <= ratio <= _HIGHEST):
+        way_out = (
+            "degrees read as radians are 57 times too large: open the drive with ?unit=deg"
+            if ratio > 1.0
+            else "radians read as degrees are 57 times too small: open the drive with ?unit=rad"
+        )
+        raise BadDriveError(
+            f"the labels of {drive.name!r} vary {ratio:.3g} times as much as the answers of {subject.description.name!r}, so that they are "
+            f"hardly in its unit; {way_out}"
+        )
+
+
+def _steering(subject: NetworkSubject) -> int:
+    return int(subject.description.column("steering"))

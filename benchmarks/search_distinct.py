@@ -35,7 +35,7 @@ from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.drivers import KeptShards
 from skidpad.kinds.duels.estimate import DuelSimulation, nearness
 from skidpad.kinds.duels.settings import DuelSettings
-from skidpad.runs.workers.performing import pinned
+from skidpad.runs.workers.here import pinned
 from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorTask
 from skidpad.statistics.effects import a12
 from skidpad.statistics.ranks import mann_whitney

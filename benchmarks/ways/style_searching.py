@@ -12,7 +12,7 @@ import torch
 
 from skidpad.core.images import NumpyFrames
 from skidpad.coverage.profile import profile_of
-from skidpad.coverage.state import CoverageState
+from skidpad.coverage.tracker import CoverageState
 from skidpad.drives.drive import Drive
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.condition import Found, find

@@ -20,8 +20,8 @@ from weakref import WeakKeyDictionary, finalize
 from torch import nn
 
 from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, SkidpadError
-from skidpad.core.given import MEMORY, giving
 from skidpad.core.progress import Progress, silent
+from skidpad.core.registry import MEMORY, giving
 from skidpad.core.stimuli import Stimulus, Value
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives import Drive
@@ -29,6 +29,7 @@ from skidpad.drives import open_drive as open_named_drive
 from skidpad.kinds.exhibits import Motion, Side, Sight, exhibit_of
 from skidpad.kinds.gating import check_gate, judged_cases
 from skidpad.kinds.kind import Campaign, kind_of, load_campaign
+from skidpad.kinds.shards import workers_of
 from skidpad.oracles.error import PredictionError, prediction_error, steering_answers
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike, SteersRight
 from skidpad.page.arrows import pair_picture
@@ -39,7 +40,6 @@ from skidpad.runs.doubts import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits, Verdict
 from skidpad.runs.replay import Replayed
-from skidpad.runs.workers.protocol import workers_of
 from skidpad.runs.worst import worst_finding
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.conditions.base import PhysicalCondition

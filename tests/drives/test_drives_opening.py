@@ -233,6 +233,6 @@ def test_a_folder_that_cannot_be_listed_is_one_error(folder: Path, monkeypatch: 
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("skidpad.drives.pictures.os.scandir", refuse)
+    monkeypatch.setattr("skidpad.drives.frames.os.scandir", refuse)
     with pytest.raises(BadDriveError, match="Permission denied"):
         open_drive(f"folder:{folder}")

@@ -17,7 +17,7 @@ from tactic_toys import CARD, toy_campaign, toy_drive, toy_subject, toy_weights
 
 from skidpad.core.errors import BadDriveError, BadParametersError
 from skidpad.core.images import NumpyFrames
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.coverage.profile import profile_of
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.memory import drive_from_arrays
@@ -218,7 +218,7 @@ class EvenOnly:
 
 
 def test_scenes_that_the_referee_does_not_keep_count_for_nothing_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skidpad.kinds.settings.asks_referee", lambda _: True)
+    monkeypatch.setattr("skidpad.kinds.kind.asks_referee", lambda _: True)
     monkeypatch.setattr("skidpad.kinds.pictures.styles.evaluation.QuickReferee", EvenOnly)
     asked: list[int] = []
 

@@ -148,7 +148,7 @@ def test_scenes_that_the_referee_refused_are_said_search_by_search(finished: tup
     campaign, run = finished
     summary = summarise(campaign, run)
     assert "No filter of scenes was used" in filter_words(campaign, summary)
-    monkeypatch.setattr("skidpad.kinds.settings.asks_referee", lambda _: True)
+    monkeypatch.setattr("skidpad.kinds.kind.asks_referee", lambda _: True)
     repeats = [
         replace(
             repeat,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from skidpad.core.stimuli import Params, Real, Recipe, Space
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.drives.readers import READERS
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.search.evolution import STYLE_SEARCHES, StyleTask

@@ -116,7 +116,7 @@ import cv2
 import numpy as np
 
 from skidpad.cli.main import main
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.drives.readers import READERS
 from skidpad.oracles.relations import RELATIONS
 from skidpad.search.protocol import SEARCHES

@@ -68,7 +68,7 @@ def _transforms() -> Rows:
 
 
 def _criteria() -> Rows:
-    from skidpad.coverage.criterion import CRITERIA
+    from skidpad.coverage.criteria import CRITERIA
 
     def words(name: str) -> str:
         return f"{_summary(CRITERIA.get(name))} {CRITERIA.get(name)()!r}"

@@ -105,7 +105,7 @@ def run_test(
     json: Json = False,
 ) -> None:
     """Test a network on a drive under conditions or transformations, judged by a metamorphic relation (DeepTest)."""
-    from skidpad.coverage.criterion import CRITERIA
+    from skidpad.coverage.criteria import CRITERIA
     from skidpad.drives import drive_warnings, open_drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.oracles.relations import RELATIONS
@@ -266,7 +266,7 @@ def next_free(folder: Path, name: str) -> Path:
 
 
 def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None":
-    from skidpad.runs.workers.protocol import workers_of
+    from skidpad.kinds.shards import workers_of
 
     return workers_of(text, str(config.get("device", "cpu")), warn)
 

@@ -12,13 +12,13 @@ from urllib.parse import unquote
 import numpy as np
 
 from skidpad.core.errors import BadDriveError, SkidpadError, UnknownNameError
-from skidpad.core.files import NotAFileError
-from skidpad.core.given import given
+from skidpad.core.files import NotAFileError, is_url
+from skidpad.core.registry import given
 from skidpad.core.trust import Code, require
 from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.memory import ArraySource
 from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, adjusted, real_option, whole_option
-from skidpad.drives.remote import Mirror, is_url, mirror_of
+from skidpad.drives.remote import Mirror, mirror_of
 
 
 def open_drive(text: str) -> Drive:
@@ -200,7 +200,15 @@ def _check_there(path: Path, text: str, reader: str) -> None:
 
 def _recognised(path: Path, text: str) -> str:
     readers = {name: READERS.get(name)() for name in READERS.names()}
-    names = [name for name, reader in readers.items() if reader.needs_path and reader.recognises(path)]
+    names: list[str] = []
+    is_ours_found = False
+    for name, reader in readers.items():
+        is_ours = type(reader).__module__.startswith("skidpad.")
+        if is_ours and is_ours_found:
+            continue  # of our own readers at most one recognises a drive; a plug-in may claim it too
+        if reader.needs_path and reader.recognises(path):
+            names.append(name)
+            is_ours_found |= is_ours
     if len(names) == 1:
         return names[0]
     if names:

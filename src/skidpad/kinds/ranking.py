@@ -70,7 +70,7 @@ class _Seen:
 
 def _look(subject: Subject, clip: NumpyFrames) -> _Seen:
     """Asks a subject about a clip as it is and a little changed."""
-    from skidpad.coverage.activation import NC  # noqa: PLC0415  torch is for those who ask a subject
+    from skidpad.coverage.criteria import NC  # noqa: PLC0415  torch is for those who ask a subject
 
     column = subject.description.steering_column
     frames = clip[subject.lead :]

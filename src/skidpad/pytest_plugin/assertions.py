@@ -16,8 +16,7 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, as_numpy, write_image
 from skidpad.core.stimuli import Condition, Params, Recipe, Stimulus
-from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import Drive, Problem
+from skidpad.drives.drive import Drive, Problem, capture_of
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.bundles import FINDING, Scene, judge_bundle, loaded
 from skidpad.kinds.limits.campaign import Limits, default_judge, resolved

@@ -13,7 +13,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.oracles.doubts import Doubt, DoubtKind, doubts_of
 from skidpad.oracles.relations import SteersAlike
 from skidpad.runs.records import ORIGINALS, holds_pictures
-from skidpad.subjects.recorded import squeezed_frames
+from skidpad.subjects.base import squeezed_frames
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run

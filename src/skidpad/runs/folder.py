@@ -40,7 +40,7 @@ from skidpad.runs.records import (
     with_referee,
     worst_first,
 )
-from skidpad.runs.remote import Mirror
+from skidpad.runs.remote import MARK, Mirror
 from skidpad.runs.segments import Segment, ShardResult, encode_segment, incomplete, refuse_used
 
 State = TypeVar("State")
@@ -81,7 +81,7 @@ class Run:
         """
         check_schema(schema)
         settings = write_config(config)
-        mirror = Mirror.of(path)
+        mirror = _mirror_of(path)
         folder = path if mirror is None else mirror.folder
         if is_held(folder):
             raise in_use(folder, " or choose another --out")
@@ -112,7 +112,7 @@ class Run:
 
         set_aside: False for one who only looks; damaged segments then stay where they are, and are not read.
         """
-        mirror = Mirror.of(path)
+        mirror = _mirror_of(path)
         if mirror is not None:
             mirror.pull()
             path = mirror.folder
@@ -384,6 +384,11 @@ class Run:
         if self._bad:
             sync_folder(self.path / _SEGMENTS)
         self._bad = []
+
+
+def _mirror_of(path: Path) -> Mirror | None:
+    """Returns the mirror of a run at a URL; a folder of this machine has none, and needs nothing of what speaks to servers."""
+    return Mirror.of(path) if ":" in str(path) or (path / MARK).exists() else None
 
 
 def _missing(run: Run, shards: Mapping[str, int]) -> list[str]:

@@ -20,9 +20,8 @@ import torch
 
 from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray, Frames, IntArray, NumpyFrames, as_numpy
-from skidpad.core.layers import Layer
 from skidpad.core.stimuli import Capture, Condition, Params, Recipe, Space, Stimulus
-from skidpad.coverage.criterion import Criterion
+from skidpad.coverage.criteria import Criterion
 from skidpad.coverage.profile import Profile
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.readers import Options, Reader
@@ -31,6 +30,7 @@ from skidpad.search.evolution import StyleFitness, StyleTask
 from skidpad.search.protocol import Search, SearchTask, asked_of, kept
 from skidpad.search.vectors import Fitness, VectorTask
 from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.base import Layer
 from skidpad.worlds.conformance import CHECKS, EXACT, MakeWorld, NonconformingError, Tolerance
 
 __all__ = [

@@ -15,7 +15,7 @@ from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.drive import Drive
-from skidpad.drives.names import Names
+from skidpad.drives.frames import Names
 from skidpad.worlds.builtin import PICTURE_VERSION
 from skidpad.worlds.render.chunks import START_M, length_of, road_of, section_of
 from skidpad.worlds.render.raycast import RayCaster

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from skidpad.core.errors import SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
-from skidpad.kinds import settings as kinds_settings
-from skidpad.kinds.crews import crew_for
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.drives.estimate import drive_estimate
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, cases_of, scenario_json
@@ -22,6 +21,7 @@ from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
 from skidpad.kinds.estimating import PHASE, FailureEstimate
 from skidpad.kinds.kind import check_unchanged, start_run, subject_of
+from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.search.vectors import VECTOR_SEARCHES
@@ -135,7 +135,7 @@ class Online:
     def runner(self) -> ClosedLoopRunner:
         """What makes the drives."""
         s = self.settings
-        is_refereed = kinds_settings.asks_referee(s.referee)
+        is_refereed = kinds.asks_referee(s.referee)
         return ClosedLoopRunner(self.subject, s.world, self.stimuli, s.width, s.device, is_refereed)
 
     def start(self, out: Path) -> Run:

@@ -19,7 +19,7 @@ from skidpad.kinds.drives.records import Case, unpack
 from skidpad.page.svg import write_film
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import Replayed, Reproduction
-from skidpad.runs.workers.performing import pinned
+from skidpad.runs.workers.here import pinned
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.world import STEP_S, WORLDS
 

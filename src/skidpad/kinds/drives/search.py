@@ -20,8 +20,8 @@ from skidpad.core.seeding import child_seed
 from skidpad.core.stimuli import Recipe
 from skidpad.kinds.drives.loop import BATCH, Wheel
 from skidpad.kinds.drives.records import Case, build_records, refused
+from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorSearch, VectorTask
 from skidpad.worlds.scenario.scenario import RoadKind, Weather
 from skidpad.worlds.scenario.tables import table_of

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Within, check
-from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.statistics.rare import Method
 
 

@@ -16,7 +16,7 @@ from skidpad.kinds.drives.loop import BATCH, Wheel
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.pictures.shrinking import Ladder, changed, dials_of, ladder, recipe_changes
 from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Shrunk, minimise
-from skidpad.runs.workers.performing import cores, pinned
+from skidpad.runs.workers.here import cores, pinned
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
 from skidpad.worlds.scenario.tables import scenario_from, values_of

@@ -24,7 +24,7 @@ from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.page.arrows import pair_picture
 from skidpad.page.wording import answer
 from skidpad.runs.records import Record
-from skidpad.runs.workers.performing import pinned
+from skidpad.runs.workers.here import pinned
 from skidpad.stimuli.pictures import stimuli
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ import numpy as np
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.kinds.pictures.cases import CaseColumns, judged, may_stand
-from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.judging import CaseColumns, Originals, judged, may_stand
 from skidpad.oracles.relations import Answers
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.workers.performing import patiently
+from skidpad.runs.workers.here import patiently
 from skidpad.search.pairs import stack_order
 from skidpad.search.protocol import SEARCHES, SearchTask, asked_of, kept
 

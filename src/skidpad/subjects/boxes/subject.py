@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from skidpad.core.layers import Layer
+    from skidpad.subjects.base import Layer
     from skidpad.subjects.boxes.protocol import Inputs
 
 _DEFAULT_BATCH = 32

@@ -23,8 +23,8 @@ from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, 
 from skidpad.kinds.drives.served.loop import ServedCourse, serve_drive
 from skidpad.kinds.drives.served.settings import ServedSettings
 from skidpad.kinds.kind import check_unchanged, start_run
+from skidpad.kinds.shards import one_by_one, resumable, run_shards
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, resumable, run_shards
 from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.scenario.files import NamedScenario, SkippedScenario
 from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario

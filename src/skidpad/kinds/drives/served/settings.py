@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.settings import Count, OneOf, Within, check
 from skidpad.kinds.drives.settings import check_seconds
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.kind import CampaignSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
-from skidpad.kinds import settings as kinds_settings
-from skidpad.kinds.crews import crew_for
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
@@ -34,12 +33,12 @@ from skidpad.kinds.pictures.styles.fitness import filter_of
 from skidpad.kinds.pictures.styles.scenes import SceneSet, block_scenes, read_scenes
 from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
 from skidpad.kinds.pictures.weather.campaign import one_camera
+from skidpad.kinds.shards import crew_for, one_by_one, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import SCHEMA
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, run_shards
-from skidpad.runs.workers.performing import patiently
+from skidpad.runs.workers.here import patiently
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.evolution import StyleTask
 from skidpad.stimuli.weather.decoding import FoldedDecoder
@@ -201,7 +200,7 @@ class Tactic:
 
     @property
     def _is_refereed(self) -> bool:
-        return kinds_settings.asks_referee(self.settings.referee)
+        return kinds.asks_referee(self.settings.referee)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.drives.drive import Problem
 from skidpad.drives.opening import LostDrive
-from skidpad.kinds import settings as kinds_settings
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.pictures.styles.applying import picture, recipe_of
 from skidpad.kinds.pictures.styles.campaign import phase_name
 from skidpad.kinds.pictures.styles.settings import GUIDES
@@ -156,7 +156,7 @@ def notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
 
 def filter_words(campaign: Tactic, summary: TacticSummary) -> str:
     """Says how many scenes the referee and the filter refused."""
-    if kinds_settings.asks_referee(campaign.settings.referee):
+    if kinds.asks_referee(campaign.settings.referee):
         shares = {
             search: np.mean([each.condition.refused / max(each.scenes, 1) for repeat in summary.of(search) for each in repeat.conditions])
             for search in summary.searches

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights
-from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
 from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, STYLE_SEARCHES
 
 BOUNDS_DEG = (10.0, 20.0, 30.0, 40.0)

@@ -12,7 +12,7 @@ import torch
 from skidpad.core.images import FloatArray, Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
-from skidpad.kinds import settings as kinds_settings
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.pictures.evidence import PictureExporter
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.shrinking import Accepts, shrink_recipe
@@ -26,8 +26,7 @@ from skidpad.subjects.base import Observation
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
-    from skidpad.kinds.pictures.cases import Words
-    from skidpad.kinds.pictures.judging import Originals
+    from skidpad.kinds.pictures.judging import Originals, Words
     from skidpad.kinds.pictures.styles.campaign import Tactic
     from skidpad.oracles.relations import Relation
     from skidpad.runs.folder import Run
@@ -75,7 +74,7 @@ class StyleCampaign:
 
     def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:  # noqa: ARG002  one weather, which knows no time
         """Returns the referee; None where it is not asked."""
-        if not kinds_settings.asks_referee(self.campaign.settings.referee):
+        if not kinds.asks_referee(self.campaign.settings.referee):
             return None
         return lambda places, mutants: judge(frames[places], mutants, device=self.campaign.settings.device)
 

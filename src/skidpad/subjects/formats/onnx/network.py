@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from skidpad.core.errors import BadSubjectError, MissingExtraError
-from skidpad.core.layers import Layer
+from skidpad.subjects.base import Layer
 from skidpad.subjects.formats.onnx.observing import RECURRENT
 from skidpad.subjects.probe import Activations
 

@@ -87,7 +87,7 @@ def test_what_makes_no_sense_is_refused_in_words(skidpad, tmp_path, monkeypatch,
         ("worlds", "metadrive"),
         ("domains", "restricted: road.radius_m"),
         ("constraints", "fog-lights-in-fog"),
-        ("scenario-searches", "cma-es"),
+        ("searches", "cma-es"),
     ],
 )
 def test_worlds_domains_constraints_and_searches_are_listed(skidpad, what, words) -> None:

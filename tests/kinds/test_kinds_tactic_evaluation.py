@@ -30,7 +30,8 @@ from skidpad.kinds.pictures.styles.scenes import chosen_runs
 from skidpad.referee.verdict import Verdicts
 from skidpad.referee.word import Reason
 from skidpad.runs.workers.here import Here
-from skidpad.search.evolution import StyleTask
+from skidpad.search.evolution import Styles
+from skidpad.search.protocol import SearchTask
 from skidpad.stimuli.weather.translation import Weather
 
 STYLE = np.array([0.4, -1.2, 0.9])
@@ -116,7 +117,7 @@ def test_regions_that_are_covered_already_bring_nothing() -> None:
 
 
 def steps(evaluator: Evaluator, name: str = "es", at_once: int = 1, **changes: object) -> list[Try]:
-    task = StyleTask(3, 0, patience=8, budget=12)
+    task = SearchTask(Styles(3), 0, patience=8, budget=12)
     return list(find(name, task, evaluator, blank_goal(evaluator, **changes), at_once).tries)
 
 

@@ -100,14 +100,14 @@ def drive(
 ) -> None:
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
     from skidpad.kinds.drives.settings import OnlineSettings
-    from skidpad.search.vectors import VECTOR_SEARCHES
+    from skidpad.search.protocol import SEARCHES
     from skidpad.subjects.pretrained import subject_path
     from skidpad.worlds.world import WORLDS
 
     check_estimate(context, estimate=estimate, budget=budget)
     searches = tuple(part.strip() for part in search.split(",") if part.strip())
     WORLDS.allow([world])
-    VECTOR_SEARCHES.allow(searches)
+    SEARCHES.allow(searches)
     roads = Roads.of(scenario, stimulus, seconds)
     settings = OnlineSettings(
         subject=str(subject_path(subject)),

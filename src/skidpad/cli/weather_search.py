@@ -49,8 +49,11 @@ def search(
     from skidpad.cli.weather import degrees_of
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.styles.settings import TacticSettings
+    from skidpad.search.protocol import SEARCHES
     from skidpad.subjects.pretrained import subject_path
 
+    searches = tuple(part.strip() for part in search.split(",") if part.strip())
+    SEARCHES.allow(searches)
     settings = TacticSettings(
         subject=str(subject_path(subject)),
         drive=open_drive(drive).origin or drive,
@@ -58,7 +61,7 @@ def search(
         criterion=criterion,
         conditions=conditions,
         frames=frames,
-        searches=tuple(part.strip() for part in search.split(",") if part.strip()),
+        searches=searches,
         repeats=repeats,
         patience=patience,
         iterations=iterations,

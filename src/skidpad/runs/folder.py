@@ -49,7 +49,7 @@ _CONFIG, _SCHEMA, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "schema.json", "
 _FINISHED = "finished.json"
 _DAMAGED_SUFFIX = ".damaged"
 _MAX_STATE_BYTES = 1 << 30
-_STATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
+_STATE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the system calls a full disk, or a user's full share of it."""
@@ -350,7 +350,7 @@ class Run:
 
     def _state_path(self, name: str) -> Path:
         if not _STATE_NAME.fullmatch(name):
-            raise ValueError(f"a state's name is lower-case letters, digits, '.', '_' and '-'; got {name!r}")
+            raise ValueError(f"a state's name is letters, digits, '.', '_', '+' and '-'; got {name!r}")
         return self.path / _STATE / name
 
     def _write(self, path: Path, data: bytes) -> None:

@@ -8,13 +8,14 @@ import numpy as np
 
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, GenerationSearch, VectorTask
+from skidpad.search.protocol import Fitness, SearchTask, searches
+from skidpad.search.vectors import Cube, GenerationSearch, budget_of
 
 FAILED = 1.0
 """The fitness from which on a try counts as a failure."""
 
 
-@VECTOR_SEARCHES.register("surrogate")
+@searches("surrogate", Cube)
 class SurrogateSearch(GenerationSearch):
     """Fits fitness by ridge regression, and tries the points that promise most in cells of the map that hold no failure yet.
 
@@ -31,7 +32,7 @@ class SurrogateSearch(GenerationSearch):
     a fittest point, how far their numbers are moved, and the share of numbers that are."""
     RIDGES = (0.1, 1.0, 10.0, 100.0)
 
-    def __init__(self, task: VectorTask) -> None:
+    def __init__(self, task: SearchTask[Cube]) -> None:
         super().__init__(task)
         self._points: list[FloatArray] = []
         self._values: list[float] = []
@@ -41,13 +42,13 @@ class SurrogateSearch(GenerationSearch):
         self._planned: tuple[int, list[FloatArray]] = (-1, [])
 
     def _point(self, place: int, rng: np.random.Generator, /) -> FloatArray:
-        if self._tries < self.FIRST * self._task.budget or len(self._values) < 5:
-            return rng.random(self._task.dimensions)
+        if self._tries < self.FIRST * budget_of(self._task) or len(self._values) < 5:
+            return self._task.space.draw(rng)
         # A generation is planned whole, once for all its places.
         if self._planned[0] != self._tries:
             self._planned = (self._tries, self._plan(child_rng(self._task.seed, self.name, "plan", self._tries)))
         plan = self._planned[1]
-        return plan[place] if place < len(plan) else rng.random(self._task.dimensions)
+        return plan[place] if place < len(plan) else self._task.space.draw(rng)
 
     def _learn(self, _place: int, point: FloatArray, fitness: Fitness, /) -> None:
         if not isfinite(fitness.value):
@@ -62,7 +63,7 @@ class SurrogateSearch(GenerationSearch):
 
     def _plan(self, rng: np.random.Generator) -> list[FloatArray]:
         """Returns points in the order in which they are worth trying."""
-        drawn = rng.random((self.DRAWN, self._task.dimensions))
+        drawn = rng.random((self.DRAWN, self._task.space.dimensions))
         best = [point for point, _ in self._best.values()]
         for row in range(int(self.NEAR * self.DRAWN)):
             parent = best[int(rng.integers(len(best)))]
@@ -79,8 +80,8 @@ class SurrogateSearch(GenerationSearch):
         return [drawn[by_cell[cell][0]] for cell in order]
 
     def _cell(self, point: FloatArray) -> str:
-        if self._task.cell is not None:
-            return self._task.cell(point)
+        if self._task.space.cell is not None:
+            return self._task.space.cell(point)
         return self._cells[int(np.argmin(np.square(np.stack(self._points) - point).sum(axis=1)))]
 
     def _predicted(self, points: FloatArray) -> FloatArray:

@@ -24,7 +24,8 @@ from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.search.vectors import VECTOR_SEARCHES
+from skidpad.search.protocol import check_searches
+from skidpad.search.vectors import Cube
 from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
@@ -104,8 +105,7 @@ class Online:
     def load(cls, settings: OnlineSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
-        for name in settings.searches:
-            VECTOR_SEARCHES.get(name)
+        check_searches(settings.searches, Cube)
         conditions, stimuli = conditions_of(settings.stimuli)
         # an estimate draws its own, as long as it goes on
         chosen = scenarios_of(

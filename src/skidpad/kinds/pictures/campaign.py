@@ -64,7 +64,8 @@ from skidpad.runs.records import ORIGINALS, SCHEMA
 from skidpad.runs.replay import DEFAULT_TOLERANCE
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
-from skidpad.search.protocol import SEARCHES
+from skidpad.search.pairs import Pairs
+from skidpad.search.protocol import check_searches
 from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
 from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
 
@@ -94,8 +95,7 @@ class DeepTest:
     @classmethod
     def load(cls, settings: DeepTestSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
-        for name in settings.searches:
-            SEARCHES.get(name)
+        check_searches(settings.searches, Pairs)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
         chosen = stimuli_of(settings.transforms) if settings.transforms else preset_stimuli(Preset(settings.preset))
         if settings.relation:

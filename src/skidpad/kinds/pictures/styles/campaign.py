@@ -40,7 +40,8 @@ from skidpad.runs.records import SCHEMA
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.workers.here import patiently
 from skidpad.runs.workers.protocol import in_order
-from skidpad.search.evolution import StyleTask
+from skidpad.search.evolution import Styles
+from skidpad.search.protocol import SearchTask
 from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.files import BadWeatherError, load_weather
 from skidpad.stimuli.weather.settings import Method
@@ -220,13 +221,9 @@ class _Conditions:
         s, campaign = self.campaign.settings, self.campaign
         covered = self._covered(index).state(s.criterion)
         # The repeats of all searches share their seeds, so that they begin with the same styles.
-        task = StyleTask(
-            campaign.weather.style_size,
-            child_seed(s.seed, "repeat", self.repeat, "condition", index),
-            s.patience,
-            s.iterations,
-            s.style_limit,
-        )
+        space = Styles(campaign.weather.style_size, s.style_limit)
+        seed = child_seed(s.seed, "repeat", self.repeat, "condition", index)
+        task = SearchTask(space, seed, s.iterations or None, s.patience)
         goal = Goal.of(covered.bits, covered.reachable, s.weights, racing=s.racing, risk=s.risk, measured=self.search == "map-elites")
 
         def told(tries: int, best: float) -> None:
@@ -285,7 +282,7 @@ def phase_name(search: str, repeat: int) -> str:
 
 def condition_file(phase: str, number: int) -> str:
     """Returns the name of the state that holds a condition."""
-    return f"condition-{phase}-{number:02d}.json"
+    return f"condition-{phase.replace(':', '+')}-{number:02d}.json"
 
 
 def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:

@@ -12,6 +12,7 @@ import torch
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.core.seeding import child_rng
 from skidpad.drives.drive import Problem
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds import kind as kinds
@@ -25,7 +26,7 @@ from skidpad.page.model import Chart, Headline, Page, Table, Tone, doubt_words, 
 from skidpad.page.pictures import Gallery, GalleryRow, PairCard, PicturePair, cards, gallery_row
 from skidpad.page.svg import Bar
 from skidpad.page.wording import NOTHING, count, counted, drive_with, interval, percent, plain
-from skidpad.search.evolution import StyleTask
+from skidpad.search.evolution import Styles
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
@@ -333,8 +334,8 @@ def _galleries(campaign: Tactic, summary: TacticSummary, conditions: tuple[Condi
                 scenes,
             )
         )
-    task = StyleTask(campaign.weather.style_size, campaign.settings.seed, limit=campaign.settings.style_limit)
-    drawn = [tuple(task.fresh("shown", number).tolist()) for number in range(RANDOM)]
+    styles = Styles(campaign.weather.style_size, campaign.settings.style_limit)
+    drawn = [tuple(styles.draw(child_rng(campaign.settings.seed, "shown", number)).tolist()) for number in range(RANDOM)]
     rows += [_row(campaign, f"random style {number}", "", style, scenes) for number, style in enumerate(drawn, 1)]
     which = _which(summary)
     caption = f"The same scenes in every row: as they were recorded, under the conditions found{which}, and under styles drawn at random."

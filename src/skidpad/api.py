@@ -36,11 +36,10 @@ from skidpad.page.arrows import pair_picture
 from skidpad.page.html import write_page
 from skidpad.page.pictures import embed
 from skidpad.page.wording import counted, percent, plain
-from skidpad.runs.doubts import run_doubts
+from skidpad.runs.findings import run_doubts, worst_finding
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits, Verdict
 from skidpad.runs.replay import Replayed
-from skidpad.runs.worst import worst_finding
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.conditions.base import PhysicalCondition
 from skidpad.stimuli.pictures import TRANSFORMS

@@ -11,7 +11,7 @@ import torch
 from skidpad.core.images import FloatArray, Frames, as_numpy
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.stimuli.pictures import stimuli

@@ -11,7 +11,7 @@ from skidpad.core.settings import Count, Mark, OneOf, Within, check, plain, read
 from skidpad.highway.observation import ObservationSpec
 from skidpad.highway.scenario import Scenario
 from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
-from skidpad.kinds.drives.served.settings import ServedSettings
+from skidpad.kinds.drives.served.campaign import ServedSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.kind import KINDS as REGISTERED

@@ -20,7 +20,7 @@ from skidpad.core.images import NumpyFrames
 from skidpad.coverage.criteria import CRITERIA
 from skidpad.coverage.profile import profile_of
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.styles.applying import apply
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.condition import Condition, Try, find

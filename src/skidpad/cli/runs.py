@@ -252,7 +252,7 @@ def case_named(run: "Run", text: str) -> str:
     """Returns the case that a user means: `worst` is the finding furthest beyond what was tolerated that the stimulus caused."""
     if text != "worst":
         return text
-    from skidpad.runs.worst import worst_finding
+    from skidpad.runs.findings import worst_finding
 
     found = worst_finding(run)
     if found is None:
@@ -301,8 +301,7 @@ def _show(page: "Page", run: "Run") -> None:
 
     from skidpad.kinds.kind import kind_of
     from skidpad.page.terminal import show_page
-    from skidpad.runs.doubts import run_doubts
-    from skidpad.runs.worst import worst_finding
+    from skidpad.runs.findings import run_doubts, worst_finding
 
     told = {doubt.said for doubt in run_doubts(run)}
     show_page(replace(page, warnings=tuple(warning for warning in page.warnings if warning not in told)))
@@ -312,7 +311,7 @@ def _show(page: "Page", run: "Run") -> None:
 
 def say_doubts(run: "Run") -> None:
     """Says what is odd about a run's answers on unchanged pictures; before any figure, since figures do not show it."""
-    from skidpad.runs.doubts import run_doubts
+    from skidpad.runs.findings import run_doubts
 
     for doubt in run_doubts(run):
         say(f"doubt: {doubt.said}")
@@ -322,8 +321,7 @@ def _payload(campaign: "Campaign", run: "Run", page: "Page", path: Path) -> "Map
     from skidpad.kinds.kind import kind_of
     from skidpad.oracles.doubts import doubts_payload
     from skidpad.page.model import tags_payload
-    from skidpad.runs.doubts import run_doubts
-    from skidpad.runs.refereed import Refereed
+    from skidpad.runs.findings import Refereed, run_doubts
     from skidpad.runs.tags import Tags
 
     evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}

@@ -15,8 +15,17 @@ from skidpad.core.errors import BadDriveError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
 from skidpad.core.stimuli import LATE_S, Capture
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
-from skidpad.drives.frames import FrameBatch, FrameSource, Names, Problem, ProblemKind, SideBySide
-from skidpad.drives.prefetch import FRAMES_PER_TASK, default_threads, filled_in_order
+from skidpad.drives.frames import (
+    FRAMES_PER_TASK,
+    FrameBatch,
+    FrameSource,
+    Names,
+    Problem,
+    ProblemKind,
+    SideBySide,
+    default_threads,
+    filled_in_order,
+)
 
 __all__ = ["Cut", "Drive", "FrameBatch", "FrameSource", "LabelConvention", "Problem", "ProblemKind", "SideBySide"]
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from skidpad.core.errors import BadRunError
 from skidpad.core.files import write_atomically
-from skidpad.drives.prefetch import map_ahead
+from skidpad.drives.frames import map_ahead
 from skidpad.drives.remote import RemoteFile, RemoteFiles, ServerGoneError, cache_folder
 from skidpad.runs.guarding import exclusive, is_held, read_plain
 

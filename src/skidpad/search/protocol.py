@@ -121,7 +121,7 @@ SEARCHES: Registry[MakeSearch] = Registry(
         "skidpad.search.evolution",
         "skidpad.search.vectors",
         "skidpad.search.populations",
-        "skidpad.search.surrogate",
+        "skidpad.search.vectors",
     ),
 )
 

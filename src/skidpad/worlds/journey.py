@@ -21,10 +21,9 @@ from skidpad.worlds.render.chunks import START_M, length_of, road_of, section_of
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.rendered import Daytime, Settings
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, draw
 from skidpad.worlds.scenario.road import Road, random_road
 from skidpad.worlds.scenario.road_constraints import LATERAL_M_S2, MAX_SNOW_INTENSITY, WINTER_SUN_DEG
-from skidpad.worlds.scenario.sampling import draw
 from skidpad.worlds.scenario.scenario import Conditions, RoadKind, Scenario, Weather
 from skidpad.worlds.vehicle import Driver
 from skidpad.worlds.world import STEP_S

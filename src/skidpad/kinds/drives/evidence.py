@@ -29,7 +29,7 @@ from skidpad.worlds.scenario.files import read_scenario, write_scenario
 from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
-    from skidpad.kinds.drives.shrinking import DriveCampaign
+    from skidpad.kinds.drives.replaying import DriveCampaign
     from skidpad.runs.folder import Run
 
 

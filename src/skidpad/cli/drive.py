@@ -1,4 +1,4 @@
-"""skidpad drive: a network at the wheel, through scenarios in a closed loop."""
+"""skidpad drive and compare: a network at the wheel, through scenarios in a closed loop, and the same scenarios offline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

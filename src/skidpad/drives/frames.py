@@ -1,4 +1,4 @@
-"""What a drive is made of: frames, their names and sources, pictures in folders, and what can be wrong with a frame."""
+"""What a drive is made of: frames, their names and sources, pictures in folders, reading ahead, and what can be wrong with a frame."""
 
 from __future__ import annotations
 

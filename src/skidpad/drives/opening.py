@@ -1,4 +1,4 @@
-"""From a line of text to a drive."""
+"""From a line of text, or from arrays, to a drive."""
 
 from __future__ import annotations
 

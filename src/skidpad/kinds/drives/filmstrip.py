@@ -231,7 +231,7 @@ _NEEDED = ("scenario", "recipe", "lateral_m", "answers_rad", "truth_rad", "mode"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ShownStage:
     """What it takes to show a recorded drive again: the world, and what sits in front of the camera."""
 
     world: str
@@ -256,12 +256,12 @@ class DriveExhibit(Exhibit):
         return Rule("keeps its lane", f"within {CAP_M:g} m, touching nothing")
 
     @cached_property
-    def stage(self) -> Stage:
+    def stage(self) -> ShownStage:
         """The world and the transforms that the config names."""
         from skidpad.stimuli.grammar import conditions_of  # noqa: PLC0415  stimuli are loaded for the first film only
 
         texts = self.config.get("stimuli", ())
-        return Stage(str(self.config.get("world", "built-in")), conditions_of([str(text) for text in texts])[1])
+        return ShownStage(str(self.config.get("world", "built-in")), conditions_of([str(text) for text in texts])[1])
 
     def title(self, row: Row) -> str:
         """The scenario and what sat in front of the camera."""
@@ -306,9 +306,9 @@ class ServedExhibit(DriveExhibit):
     command: ClassVar[str] = "serve"
 
     @cached_property
-    def stage(self) -> Stage:
+    def stage(self) -> ShownStage:
         """The simulator's world, and what sat in front of its camera."""
-        return Stage(str(self.config.get("simulator", "udacity")), super().stage.stimuli)
+        return ShownStage(str(self.config.get("simulator", "udacity")), super().stage.stimuli)
 
 
 class OfflineVsOnlineExhibit(DriveExhibit):

@@ -1,4 +1,4 @@
-"""A recorded drive made again: by asking the subject anew, and from its recorded steering for pictures."""
+"""A recorded drive made again: by asking the subject anew, from its recorded steering for pictures, and smaller while it still fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases over pictures: the frames as the subject saw them, the pair with its arrows, and the recipe step by step."""
+"""Cases over pictures: made again and compared, as the subject saw them, the pair with its arrows, and the recipe step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepRoad's published figures, as printed, and what is to be minded about them."""
+"""DeepRoad's published figures, as printed, what is to be minded about them, and our cells beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importance sampling: draws where failures are, as cross-entropy finds it, each weighted by how much rarer it is in the domain."""
+"""Importance sampling, which draws where failures are and weights each by how much rarer it is in the domain; and splitting by levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A black box as a subject: everything works with it but coverage."""
+"""A black box as a subject, and how it is called: everything works with it but coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers of OpenSCENARIO storyboards: conditions on the time, on places and speeds of entities, and on what has happened before."""
+"""OpenSCENARIO's parameter variations, and the triggers of storyboards: on time, places and speeds, and on what has happened before."""
 
 from __future__ import annotations
 

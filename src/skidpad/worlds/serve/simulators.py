@@ -1,4 +1,4 @@
-"""The cars and cameras of the simulators that the built-in world can play, each a world of its own name."""
+"""The cars and cameras of the simulators that the built-in world can play, each a world of its own name, and how a client steers them."""
 
 from __future__ import annotations
 

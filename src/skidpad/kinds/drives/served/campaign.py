@@ -19,7 +19,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import Count, OneOf, Within, check
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.campaign import scenarios_of
-from skidpad.kinds.drives.filmstrip import Stage
+from skidpad.kinds.drives.filmstrip import ShownStage
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.page import online_page
 from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, pack, scenario_json, unpack
@@ -135,7 +135,7 @@ class Served:
     @property
     def runner(self) -> Stage:
         """What shows recorded drives again."""
-        return Stage(self.settings.world, self.stimuli)
+        return ShownStage(self.settings.world, self.stimuli)
 
     @property
     def hashes(self) -> Mapping[str, str]:

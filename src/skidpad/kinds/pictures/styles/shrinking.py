@@ -1,4 +1,4 @@
-"""Critical conditions made smaller: a style nearer to the most ordinary look of its weather that still turns the wheel."""
+"""Critical conditions made again, and made smaller: a style nearer to its weather's most ordinary look that still turns the wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ONNX model as onnxruntime runs it: its sessions, its limits and its errors."""
+"""An ONNX model as onnxruntime runs it: how it is opened, its sessions, its limits and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations, by name and as layers of their own."""
+"""Activations, by name and as layers of their own, and normalisation."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Served:
         return self.settings.name or self.simulator.client
 
     @property
-    def runner(self) -> Stage:
+    def runner(self) -> ShownStage:
         """What shows recorded drives again."""
         return ShownStage(self.settings.world, self.stimuli)
 

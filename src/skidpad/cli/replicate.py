@@ -110,8 +110,8 @@ def offline_online(
         list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo` for the bundled network.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, offline-online.json and .md; continues where it was stopped.")],
-    drive: Annotated[str, typer.Option(help="A recorded drive with labels, as Udacity CH2's test drive, for RQ0.")] = "",
-    scenarios: Annotated[int, typer.Option(help="Scenarios of RQ1.")] = 50,
+    drive: Annotated[str, typer.Option(help="A recorded drive with labels, to compare simulated drives with (RQ0).")] = "",
+    scenarios: Annotated[int, typer.Option(help="Scenarios to test both offline and online (RQ1).")] = 50,
     matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive.")] = 100,
     seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = 20.0,
     unit: Annotated[str, typer.Option(help="Unit of errors: rad, the numbers in Udacity's file; or scaled25, degrees / 25.")] = "rad",

@@ -18,7 +18,7 @@ class Reason(Enum):
     NO_ROAD = "no road in the original"
     BLANK = "blank"
     BORDER = "a border of one colour"
-    CLIPPED = "clipped: most of the road's half is quite black or quite white"
+    CLIPPED = "clipped: most of the lower half is pure black or pure white"
     MIRRORED = "one half mirrors the other"
     FLIPPED = "the mirrored scene"
     OTHER_SCENE = "another scene"

@@ -44,8 +44,8 @@ def repair(
         str, typer.Option(help="Learned weathers to judge the repair by, never trained on; `none` for none.")
     ] = "night,rain",
     ways: Annotated[
-        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix.")
-    ] = "findings,random,consistency,mix",
+        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix, looks.")
+    ] = "findings,random,consistency,mix,looks",
     strengths: Annotated[str, typer.Option(help="Mutants for each clean picture of an epoch; every way is tried with each.")] = "1,3",
     train_share: Annotated[float, typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges.")] = 0.6,
     pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,

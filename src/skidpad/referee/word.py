@@ -19,10 +19,12 @@ class Reason(Enum):
     BLANK = "blank"
     BORDER = "a border of one colour"
     CLIPPED = "clipped: most of the lower half is pure black or pure white"
+    ROAD_BURNT = "clipped: most of the road is pure white"
     MIRRORED = "one half mirrors the other"
     FLIPPED = "the mirrored scene"
     OTHER_SCENE = "another scene"
     ROAD_LOST = "the road is no longer where it was"
+    ROAD_PALE = "a large part of the road is quite white"
     SCENE_DOUBTFUL = "perhaps another scene"
     ROAD_DOUBTFUL = "the road may no longer be where it was"
 
@@ -31,4 +33,5 @@ class Reason(Enum):
         """What it comes to."""
         if self is Reason.SAME_SCENE:
             return Word.KEPT
-        return Word.UNCLEAR if self in {Reason.NO_ROAD, Reason.SCENE_DOUBTFUL, Reason.ROAD_DOUBTFUL} else Word.REFUSED
+        doubtful = {Reason.NO_ROAD, Reason.ROAD_PALE, Reason.SCENE_DOUBTFUL, Reason.ROAD_DOUBTFUL}
+        return Word.UNCLEAR if self in doubtful else Word.REFUSED

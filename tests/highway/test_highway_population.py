@@ -71,6 +71,28 @@ def test_everybody_takes_turns_and_the_same_seed_gives_the_same_bits(ego) -> Non
     assert all(validation.worst_rate >= validation.failure_rate for validation in first.validations)
 
 
+def test_the_mean_of_the_weights_may_be_kept_and_does_not_change_what_is_learned(ego) -> None:
+    plain = replace(SHORT, validate_every=12)
+    alone, latest, mean = (repair_ego(ego, EVERYBODY[:3], replace(plain, mean_episodes=count), 3) for count in (0, 1, 4))
+    assert [len(training.validations) for training in (alone, latest, mean)] == [1, 2, 2]
+    assert latest.policy.weights.tobytes() == alone.policy.weights.tobytes()  # the mean of one episode is its weights
+    assert latest.validations == alone.validations * 2
+    assert mean.validations[0] == alone.validations[0] != mean.validations[1]
+    np.testing.assert_array_equal(mean.curve.returns, alone.curve.returns)
+    with pytest.raises(BadParametersError, match="mean_episodes at least 0"):
+        replace(plain, mean_episodes=-1)
+
+
+def test_the_speed_of_a_validation_counts_opponents_as_often_as_they_are_met(ego) -> None:
+    once = replace(SHORT, episodes=1, validate_every=1, validation_episodes=12)
+    frozen = replace(once, dqn=replace(SMALL, batch=80))  # a batch that one episode does not fill: nothing is learned
+    calm, chance = (repair_ego(ego, [match], replace(frozen, validation_episodes=6), 3).validations[0].ego_mps for match in EVERYBODY[:2])
+    both = [
+        repair_ego(ego, [replace(EVERYBODY[0], weight=weight), EVERYBODY[1]], frozen, 3).validations[0].ego_mps for weight in (1.0, 3.0)
+    ]
+    assert both == pytest.approx([(calm + chance) / 2, (3 * calm + chance) / 4])
+
+
 def test_a_search_alone_is_no_pool(ego) -> None:
     with pytest.raises(BadParametersError, match="search alone"):
         repair_ego(ego, [Match(RELEASED, SearchedActions(3))], SHORT, 3)

@@ -1,6 +1,6 @@
 """Which weights of a training are kept: the best on validation, those that the paper's program would keep, or the last."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf, nan
@@ -8,6 +8,7 @@ from math import inf, nan
 import numpy as np
 
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.highway.asking import check_fit
@@ -55,6 +56,7 @@ class Validation:
     worst_rate: float = nan
     """Of the opponents, the greatest failure rate."""
     ego_mps: float = nan
+    """The mean over the opponents, each counting as often as it is met in training."""
 
     def rank(self, side: Side, accepted_rate: float | None = None) -> tuple[float, float, int]:
         """Returns what the best validation of a side has the most of."""
@@ -114,10 +116,17 @@ class TrainingSettings:
     """Shared by the opponents."""
     accepted_rate: float | None = None
     """Of the egos that crash in at most this share of the episodes with each opponent, the fastest is kept; None keeps the safest."""
+    mean_episodes: int = 0
+    """Besides the weights of the moment, their running mean over about so many episodes may be kept; 0 for no mean.
+
+    Between two validations the weights of the moment swing between careful and reckless; their mean swings less.
+    """
 
     def __post_init__(self) -> None:
-        if min(self.episodes, self.validate_every, self.validation_episodes) < 1:
-            raise BadParametersError(f"episodes, validate_every and validation_episodes are at least 1; got {self}")
+        if min(self.episodes, self.validate_every, self.validation_episodes) < 1 or self.mean_episodes < 0:
+            raise BadParametersError(
+                f"episodes, validate_every and validation_episodes are at least 1, mean_episodes at least 0; got {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,7 +234,7 @@ def _train(
     weights = unfolded(start.weights, start.shape, lens)
     trainee = new_trainee(weights, start.shape, settings.dqn, learners, 1 + scenario.fronts)
     curve = new_curve(settings.episodes)
-    session = _Session(fitted, start, lens, trainee, curve, settings, reward, seed)
+    session = _Session(fitted, start, lens, trainee, curve, settings, reward, seed, trainee.learner.online.astype(np.float64))
     candidates: list[Candidate] = []
     rule, is_window = RunningMean(), settings.selection is Selection.WINDOW
     stride = 1 if is_window else settings.validate_every
@@ -233,12 +242,13 @@ def _train(
         done = min(first + stride, settings.episodes)
         session.run(first, done)
         if settings.selection is Selection.VALIDATION:
-            candidates.append(Candidate(done, session.policy.weights, session.validate()))
+            candidates += (Candidate(done, policy.weights, session.validate(policy)) for policy in session.policies())
         elif is_window and rule.is_kept(first, float(curve.returns[first])):
             candidates = [Candidate(done, session.policy.weights)]
         progress(done, settings.episodes, f"failure rate {(curve.outcomes[max(0, done - 100) : done] == CRASH).mean():.2f}")
     best = candidates[-1] if candidates else Candidate(settings.episodes, session.policy.weights)
-    validations = tuple(_validation(candidate, reward, side, trainee) for candidate in candidates if candidate.seen)
+    shares = [match.weight for match in fitted]
+    validations = tuple(_validation(candidate, reward, side, trainee, shares) for candidate in candidates if candidate.seen)
     if validations:
         ranked = zip((validation.rank(side, settings.accepted_rate) for validation in validations), candidates, strict=True)
         best = max(ranked, key=lambda pair: pair[0])[1]
@@ -246,13 +256,14 @@ def _train(
     return Training(replace(start, weights=best.weights, facts=facts), curve, validations, int(trainee.learner.counts[UPDATES]))
 
 
-def _validation(candidate: Candidate, reward: Reward, side: Side, trainee: Trainee) -> Validation:
-    """Scores a candidate; every opponent counts the same."""
+def _validation(candidate: Candidate, reward: Reward, side: Side, trainee: Trainee, shares: Sequence[float]) -> Validation:
+    """Scores a candidate; every opponent counts the same, except in the speed, where IDM must not be one among many adversaries."""
     returns = [float(seen.returns(reward, side, trainee.earned).mean()) for seen in candidate.seen]
     rates = [seen.failure_rate for seen in candidate.seen]
     speeds = [seen.mean_ego_mps for seen in candidate.seen]
     count = len(candidate.seen)
-    return Validation(candidate.episode, sum(returns) / count, sum(rates) / count, max(rates), sum(speeds) / count)
+    speed_mps = float(np.average(speeds, weights=shares))
+    return Validation(candidate.episode, sum(returns) / count, sum(rates) / count, max(rates), speed_mps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,24 +278,36 @@ class _Session:
     settings: TrainingSettings
     reward: Reward
     seed: int
+    mean: FloatArray
+    """The running mean of the weights, as the learner sees them."""
 
     @property
     def policy(self) -> LearnedPolicy:
         """The policy of the moment, as it sees the plain observation."""
-        return replace(self.start, weights=folded(self.trainee.learner.online.copy(), self.start.shape, self.lens))
+        return self._seeing(self.trainee.learner.online.copy())
+
+    def policies(self) -> Iterator[LearnedPolicy]:
+        """Returns those that may be kept: the policy of the moment, and the mean of those before it."""
+        yield self.policy
+        if self.settings.mean_episodes:
+            yield self._seeing(self.mean.astype(np.float32))
+
+    def _seeing(self, weights: Vector) -> LearnedPolicy:
+        return replace(self.start, weights=folded(weights, self.start.shape, self.lens))
 
     def run(self, first: int, last: int) -> None:
         """Trains for the episodes first .. last - 1, compiled, or in Python where the opponent is a user's."""
-        if len(self.matches) == 1:
+        if len(self.matches) == 1 and not self.settings.mean_episodes:
             self._drive(self.matches[0], first, last)
             return
-        drawn = {episode: self._drawn(episode) for episode in range(first, last)}
-        for episode, match in drawn.items():
-            self._drive(match, episode, episode + 1)
+        for episode in range(first, last):
+            self._drive(self._drawn(episode), episode, episode + 1)
+            if self.settings.mean_episodes:
+                self.mean[:] += (self.trainee.learner.online - self.mean) / self.settings.mean_episodes
 
-    def validate(self) -> tuple[Episodes, ...]:
+    def validate(self, policy: LearnedPolicy) -> tuple[Episodes, ...]:
         """Drives the validation episodes with each opponent; a search gets a tenth, since it takes as long as a hundred others."""
-        seed, policy = child_seed(self.seed, "validation"), self.policy
+        seed = child_seed(self.seed, "validation")
         share = max(self.settings.validation_episodes // len(self.matches), 1)
         shares = [-(-share // 10) if isinstance(match.opponent, SearchedActions) else share for match in self.matches]
         return tuple(_validate(match, policy, count, seed) for match, count in zip(self.matches, shares, strict=True))

@@ -19,6 +19,9 @@ HIGHWAY = "released"
 RISK_AVERSION = -1.0
 """w_col of Eq. 2 as the paper sets it (section III)."""
 
+ROUND_TRAININGS = 4
+"""A round retrains the ego for as many episodes as so many other trainings have, since it meets so many opponents."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuelSettings(CampaignSettings):

@@ -24,7 +24,7 @@ class Reason(Enum):
     FLIPPED = "the mirrored scene"
     OTHER_SCENE = "another scene"
     ROAD_LOST = "the road is no longer where it was"
-    ROAD_PALE = "a large part of the road is quite white"
+    ROAD_PALE = "a large part of the road is pure white"
     SCENE_DOUBTFUL = "perhaps another scene"
     ROAD_DOUBTFUL = "the road may no longer be where it was"
 

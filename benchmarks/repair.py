@@ -24,7 +24,7 @@ import numpy as np
 
 import skidpad as sp
 from skidpad.drives import open_drive
-from skidpad.repairs.families import families
+from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import search, written
 from skidpad.repairs.plan import CLEAN, CONTROL, UNSEEN_SET, Candidate, SearchSettings, Task
 from skidpad.repairs.search import Repairs
@@ -74,11 +74,17 @@ def train_one(args: argparse.Namespace, seed: int) -> None:
         train(args.network, seen, out / "net", settings, spec=spec_of(args))
 
 
+def unseen_of(fold: str) -> tuple[str, ...]:
+    """Names the conditions that a fold never trains on."""
+    return Families.of((), FOLDS[fold]).unseen
+
+
 def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, device: str) -> tuple[Task, SearchSettings]:
     """Returns what is repaired and how; all seeds are shown the same pictures."""
     settings = SearchSettings(
         families=tuple(families()),
         unseen=FOLDS[fold],
+        judged=unseen_of(fold) if args.unseen_only else (),
         ways=tuple(args.ways.split(",")),
         strengths=tuple(float(each) for each in args.strengths.split(",")),
         pictures=args.pictures,
@@ -91,7 +97,7 @@ def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, dev
         seeds=1,
         device=device,
     )
-    pool = Path(args.out) / "pools" / f"{args.network}-{fold}"
+    pool = Path(args.out) / "pools" / args.network
     task = Task(subject=subject, drive=open_drive(args.drive), relation=sp.SteersAlike(within_deg=10), judge=referee_of("cpu"), pool=pool)
     return task, settings
 
@@ -131,8 +137,15 @@ def repair_one(args: argparse.Namespace, seed: int, fold: str) -> None:
 def sets_of(args: argparse.Namespace, fold: str) -> list[str]:
     """Names the sets of pictures of a fold."""
     weathers = [f"weather:{each}" for each in args.weathers.split(",") if each]
-    looks = ["looks"] if "looks" in args.ways.split(",") else []
-    return ["random", *looks, "seen families", *weathers, "validation", *(f"unseen: {group}" for group in FOLDS[fold])]
+    # looks and weathers are the same in every fold
+    shared = [*(["looks"] if "looks" in args.ways.split(",") else []), *weathers] if fold == args.folds.split(",")[0] else []
+    return [
+        *([] if args.unseen_only else ["seen families"]),  # the longest first
+        "validation",
+        *shared,
+        "random",
+        *(f"unseen: {group}" for group in FOLDS[fold]),
+    ]
 
 
 def failures(found: dict[str, dict[str, dict[str, float]]], network: str, names: Sequence[str]) -> float:
@@ -214,6 +227,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--weathers", default="night,rain")
+    parser.add_argument("--unseen-only", action="store_true", help="judge no families that were trained on")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", required=True)
     parser.add_argument("--part", default="", help="train/SEED, render/FOLD/SET, repair/SEED/FOLD or gather: one part of the work")

@@ -14,6 +14,7 @@ from skidpad.core.stimuli import Params, Recipe
 from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import families
 from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
+from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs
 from skidpad.stimuli.pictures import stimuli
@@ -70,6 +71,17 @@ def test_looks_teach_and_never_judge(repairs: Repairs) -> None:
     assert np.array_equal(pool.mutants.labels_rad, pool.originals.labels_rad)
     recipe = drawn_look(np.random.default_rng(2))
     assert Recipe.from_json(recipe.to_json()) == recipe
+
+
+def test_pictures_are_shared_by_networks_that_saw_frames_of_another_shape(repairs: Repairs, tmp_path: Path) -> None:
+    """A network's own `frame_aspect` changes no picture, so that a stand-in can render for it."""
+    rendered = []
+    for aspect in (None, 1.3333):
+        spec = replace(repairs.spec, frame_aspect=aspect)
+        render(repairs.train_drive, [Clip(np.arange(2), Recipe(()))], spec, repairs.made, tmp_path / "pool", "one", lambda *_: None)
+        rendered.append(sorted(each.name for each in (tmp_path / "pool").iterdir()))
+    assert len(rendered[0]) == 1
+    assert rendered[0] == rendered[1]
 
 
 def test_the_validation_shows_looks_where_a_candidate_is_taught_them(garage: Garage, repairs: Repairs, tmp_path: Path) -> None:

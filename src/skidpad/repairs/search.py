@@ -196,7 +196,7 @@ class Repairs:
         for weather in self.settings.weathers:
             name = f"weather:{weather}"
             by_set[name] = [Recipe.of(name, params) for params in self.made[name].space.grid[:4]]
-        return by_set
+        return {name: recipes for name, recipes in by_set.items() if recipes}
 
     def judged_set(self, name: str, recipes: Sequence[Recipe]) -> Pairs:
         """Renders one set that judges; a learned weather has few looks, and so more frames under each."""

@@ -65,7 +65,12 @@ _VISIBLE = 0.3
 _BLANK_LEVELS = 4.0
 """Grey levels by which a picture with something in it varies."""
 _MOST_CLIPPED = 0.85
-"""Share of the lower half that may be quite black or quite white, where it was less."""
+"""Share of the lower half that may be pure black or pure white, where it was less."""
+_BURNT, _PALE = 0.5, 0.25
+"""Share of the road's pixels that became pure white: from the first on the road is gone, from the second on it may be. One stop more
+light on a sunlit road makes 0.11 of it white. Black is no sign: the road of a night may be."""
+_WHITE = 252.0
+"""Level of every channel of a pixel that shows nothing any more."""
 _DARK = 40.0
 """Grey levels of a border; what is lighter and reaches down no further than the upper half may be the sky."""
 
@@ -196,9 +201,9 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
         seen = _moved(np.ones((HEIGHT_PX, WIDTH_PX), np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0
     overlap = overlap_of(roads & seen, drivable(after, device) & seen)
     edges_said = _edges_kept(before, after, own_cars, device)
-    same_road, tint = _road_kept(before, after, roads & seen)
+    same_road, tint, burnt = _road_kept(before, after, roads & seen)
     enough = np.mean(roads & seen, axis=(1, 2)) >= LEAST_ROAD
-    looks = (_Look(*each) for each in zip(steady, overlap, *edges_said, same_road, tint, strict=True))
+    looks = (_Look(*each) for each in zip(steady, overlap, *edges_said, same_road, tint, burnt, strict=True))
     found = [
         _reason(one, other, look) if has_road else Reason.NO_ROAD
         for one, other, has_road, look in zip(before, after, enough, looks, strict=True)
@@ -237,7 +242,7 @@ class _Look:
     """What is known of a pair. likeness: of the edges, in the part that is least so. mirrored: how much more one half mirrors the other.
 
     places: the likeness of most blocks. flipped: how much more they are like the mirrored original. same_road: see SAME_ROAD. tint: how
-    much greener the road alone became.
+    much greener the road alone became. burnt: the share of it that became pure white.
     """
 
     is_steady: bool
@@ -248,6 +253,7 @@ class _Look:
     flipped: float
     same_road: float
     tint: float
+    burnt: float
 
     @property
     def is_this_road(self) -> bool:
@@ -272,12 +278,14 @@ def _reason(before: NumpyFrames, after: NumpyFrames, look: _Look) -> Reason:
     asked: dict[Reason, Callable[[], bool | np.bool_]] = {
         Reason.BORDER: lambda: _has_border(before, after),
         Reason.CLIPPED: lambda: _clipped(after) > max(_MOST_CLIPPED, _clipped(before) + 0.2),
+        Reason.ROAD_BURNT: lambda: look.burnt > _BURNT,
         Reason.MIRRORED: lambda: look.mirrored > _MIRRORED,
         Reason.FLIPPED: lambda: look.flipped > _FLIPPED,
         Reason.OTHER_SCENE: lambda: (
             not look.is_in_place and (look.likeness < LEAST_LIKENESS or (look.same_road < OTHER_ROAD and look.places < OTHER_PLACES))
         ),
         Reason.ROAD_LOST: lambda: look.has_lost_road,
+        Reason.ROAD_PALE: lambda: look.burnt > _PALE,
         Reason.SCENE_DOUBTFUL: lambda: look.likeness < SURE_LIKENESS and not look.is_in_place,
         Reason.ROAD_DOUBTFUL: lambda: look.overlap < SURE_OVERLAP and not look.is_this_road,
     }
@@ -376,8 +384,8 @@ def _median_alike(one: torch.Tensor, other: torch.Tensor, hidden: torch.Tensor) 
     return torch.where(has_edges.sum(dim=1) >= _LEAST_BLOCKS, alike.nanmedian(dim=1).values, torch.nan)
 
 
-def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the correlation of the road's light in bands of rows, and how much greener the road alone became, (N,) each.
+def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns same_road, tint and burnt of `_Look`, (N,) each; the first is the correlation of the road's light in bands of rows.
 
     A band weighs by how much it varies in the changed picture: what fog has hidden says nothing. The road's edges belong to it.
     """
@@ -395,7 +403,8 @@ def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tup
     green = [picture[..., 1] - 0.5 * (picture[..., 0] + picture[..., 2]) for picture in pictures]
     change = green[1] - green[0]
     greener = _mean_in(change, roads) - _mean_in(change, ~around)
-    return same.astype(np.float64), greener / (_mean_in(pictures[1].mean(axis=3), roads) + 8.0)
+    was_white, is_white = (_mean_in(np.float32(1.0) * (picture.min(axis=3) >= _WHITE), roads) for picture in pictures)
+    return same.astype(np.float64), greener / (_mean_in(pictures[1].mean(axis=3), roads) + 8.0), is_white - was_white
 
 
 def _smooth(frame: NumpyFrames) -> NDArray[np.float32]:

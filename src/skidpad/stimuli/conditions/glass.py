@@ -110,6 +110,10 @@ def _drops(camera: Camera, share: float, seed: int) -> _Drops:
     return _Drops(places, parts, _three(shade), _three(cover))
 
 
+_DAYLIGHT = 80.0
+"""Mean display value from which on a frame has the light in which the colours of what lies on the glass are given."""
+
+
 class _Covered(PhysicalCondition):
     """A condition that lays something over the frames that is the same in every frame."""
 
@@ -125,8 +129,8 @@ class _Covered(PhysicalCondition):
 
         def lay(frame: NumpyFrames, _: float) -> Field:
             mixed = np.multiply(frame, keep, dtype=np.float32)
-            mixed += add
-            return mixed
+            # What lies on the glass has no light but the scene's: dirt is dark by night, and a crack does not glow.
+            return np.asarray(cv2.scaleAdd(add, min(1.0, float(np.mean(cv2.mean(frame)[:3])) / _DAYLIGHT), mixed, dst=mixed))
 
         return lay
 

@@ -7,7 +7,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.settings import Count, Mark, Natural, OneOf, Positive, Within, check
 from skidpad.highway.layout import MAX_FRONTS
 from skidpad.highway.training import Selection
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.kind import CampaignSettings
 from skidpad.statistics.rare import Method
 
 GIVEN = "given"

@@ -13,9 +13,9 @@ import numpy as np
 
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import capture_of
 from skidpad.kinds.limits.records import SCHEMA, frame_records
-from skidpad.kinds.pictures.cases import uploaded
+from skidpad.kinds.pictures.judging import uploaded
 from skidpad.kinds.pictures.work import LastRead
 from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.runs.records import ORIGINALS

@@ -25,8 +25,8 @@ from skidpad.page.charts import DeviationHistogram
 from skidpad.page.model import Headline, Page, Tone, doubt_words, run_page
 from skidpad.page.pictures import PairCard, PicturePair, cards, drawn
 from skidpad.page.wording import DEGREES, angles_sentence, count, counted, drive_with, interval, percent, plain, with_unit
+from skidpad.runs.findings import caused_first, label_relation
 from skidpad.runs.records import Record
-from skidpad.runs.worst import caused_first, label_relation
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.campaign import DeepTest

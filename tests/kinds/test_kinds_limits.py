@@ -261,7 +261,7 @@ def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> 
     glass = replace(campaign.rows[0], severity=replace(campaign.rows[0].severity, attribute="windscreen and lens cover"))
     assert attribute_of(glass) == ("Camera system", "windscreen and lens cover")
     text = statement(campaign, run, ".md")
-    assert "| visibility | toy-fog | 2000 to 20 m | 20 m | not up to 20 m |" in text
+    assert "| visibility | toy-fog | 2000 to 20 m | 20 m | none, tested to 20 m |" in text
     assert "## Not tested" in text
     assert json.loads(statement(campaign, run, ".json")) == json.loads(json.dumps(told))
     assert "Not tested" in statement(campaign, run, ".html")

@@ -80,7 +80,7 @@ def test_what_the_referee_refuses_is_recorded_and_counts_for_nothing(tmp_path: P
     assert worst_finding(run) in {row["case_id"] for row in rows["brightness"]}
     found = Refereed.of(run)
     assert found.words == {Word.KEPT: 3, Word.REFUSED: 3}
-    assert "3 of 6 mutants" in found.said
+    assert "3 of the 6 changed pictures" in found.said
     again = replay_case(campaign, run, rows["translation"][0]["case_id"])
     assert again.is_reproduced(0.0)
 

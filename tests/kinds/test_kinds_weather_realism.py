@@ -126,6 +126,15 @@ def test_the_road_of_untouched_scenes_is_where_it_was(found: Realism) -> None:
     assert (plain.contrast_near, plain.contrast_far) == pytest.approx((1.0, 1.0))
 
 
+def test_what_the_referee_does_not_keep_is_left_out_of_the_second_figures(found: Realism) -> None:
+    plain, lost = line(found, "as it was").drive, line(found, "untrained").drive
+    assert plain is not None
+    assert lost is not None
+    assert (plain.kept_road_iou, plain.kept_road_iou_below) in {(1.0, 0.0), (None, None)}
+    assert plain.not_kept < lost.not_kept == 1.0
+    assert lost.kept_road_iou is lost.kept_road_iou_below is None
+
+
 class Blinking:
     """A weather that turns the light up and down from frame to frame."""
 

@@ -19,15 +19,13 @@ def add_to(app: typer.Typer) -> None:
 def compare(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
     drive: Annotated[
-        str, typer.Option(help="A recorded drive with labels, as Udacity CH2's test drive, for RQ0; without it RQ0 is left out.")
+        str, typer.Option(help="A recorded drive with labels, to compare simulated drives with (RQ0); without it that is left out.")
     ] = "",
     world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
-    domain: Annotated[str, typer.Option(help="The domain model of RQ1's scenarios: extended or restricted.")] = "extended",
-    scenarios: Annotated[int, typer.Option(help="Scenarios of RQ1; the paper has 50.")] = 50,
-    matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive; the paper has 100.")] = 100,
-    stimulus: Annotated[
-        str, typer.Option(help="What sits in front of the camera in RQ1, offline and online: fog, weather:demo-rain, ...")
-    ] = "original",
+    domain: Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: extended or restricted.")] = "extended",
+    scenarios: Annotated[int, typer.Option(help="Scenarios to test both offline and online (RQ1); the paper has 50.")] = 50,
+    matched: Annotated[int, typer.Option(help="Simulated scenarios to match with --drive (RQ0); the paper has 100.")] = 100,
+    stimulus: Annotated[str, typer.Option(help="Stimulus in front of the camera, offline and online: fog, weather:rain, ...")] = "original",
     seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = SECONDS,
     unit: Annotated[
         str,
@@ -35,8 +33,13 @@ def compare(
     ] = "rad",
     epsilon: Annotated[float, typer.Option(help="Largest mean difference in steering of two comparable drives.")] = 0.1,
     mae_limit: Annotated[float, typer.Option(help="A scenario is acceptable offline if its MAE is below this.")] = 0.1,
-    mdcl_limit: Annotated[float, typer.Option(help="A scenario is acceptable online if its MDCL is below this.")] = 0.7,
-    width: Annotated[int, typer.Option(help="Scenarios to drive at once; changes only the speed. 0 is 16, or 128 on a GPU.")] = 0,
+    mdcl_limit: Annotated[
+        float,
+        typer.Option(
+            help="A scenario is acceptable online if the maximum distance from the lane's centre (MDCL, 1 is 1.5 m) is below this."
+        ),
+    ] = 0.7,
+    width: Annotated[int, typer.Option(help="Scenarios to drive side by side; changes only the speed. 0: 16, on a GPU 128.")] = 0,
     referee: RefereeOption = "on",
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = "cpu",

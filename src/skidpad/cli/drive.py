@@ -89,7 +89,8 @@ def drive(
     repeats: Repeats = 1,
     seconds: Seconds = None,
     width: Annotated[
-        int, typer.Option(help="Scenarios to drive at once; 0 is 16, or 128 on a GPU. A search learns after each such group; 0 is 8 there.")
+        int,
+        typer.Option(help="Scenarios to drive side by side; 0: 16, on a GPU 128, with --search 8. A search learns after each such group."),
     ] = 0,
     referee: RefereeOption = "on",
     seed: Seed = 0,

@@ -20,7 +20,11 @@ def rank(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
     tests: Annotated[str, typer.Argument(metavar="DRIVE|RUN", help="A drive, whose frames are ranked, or the folder of a `drive` run.")],
     by: Annotated[
-        str, typer.Option(help="uncertainty, distance, coverage or geometry; for scenarios also variety or road.")
+        str,
+        typer.Option(
+            help="uncertainty (answers that waver), distance (unlike the others), coverage (new neurons), geometry (bends); scenarios also "
+            "variety (unlike those before), road (its shape)."
+        ),
     ] = "uncertainty",
     within_deg: Annotated[float, typer.Option(help="A frame fails where the answer is further than this from its label.")] = 10.0,
     first: Annotated[int, typer.Option(help="How many to list.")] = 10,

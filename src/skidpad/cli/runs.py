@@ -75,24 +75,37 @@ def run_test(
         typer.Option(
             "--stimulus",
             "--transforms",
-            help="fog, fog(visibility_m=100), rotation+fog, weather:demo-rain, module:MyStimulus; several with commas, or given again. "
-            "Those of --preset by default.",
+            help="What to apply: fog, fog(visibility_m=100), weather:rain, module:MyStimulus (see `skidpad list transforms`). "
+            "+ combines (rotation+fog), commas separate. Those of --preset by default.",
         ),
     ] = None,
-    search: Annotated[str, typer.Option(help="Comma-separated: grid (every row of each stimulus), greedy (Algorithm 1), random.")] = "grid",
+    search: Annotated[
+        str, typer.Option(help="Comma-separated: grid (each stimulus at each of its strengths), greedy (coverage-guided pairs), random.")
+    ] = "grid",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; by default one that suits output and drive.")] = "",
     lambda_: Annotated[
-        float | None, typer.Option("--lambda", help="Tolerance of label-mse (Eq. 2), in MSEs of the originals; default 5.")
+        float | None,
+        typer.Option(
+            "--lambda", help="label-mse: a mutant fails if its squared error is above this many times the originals' MSE; default 5."
+        ),
     ] = None,
     within_deg: Annotated[float | None, typer.Option(help="Tolerance of steers-alike, in degrees; default 10.")] = None,
     within: Annotated[float | None, typer.Option(help="Tolerance of answers-alike, in the output's unit, or of your own relation.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Threshold of decides-alike; default 0.5.")] = None,
-    criteria: Annotated[str, typer.Option(help="Comma-separated coverage criteria; the first guides greedy.")] = "nc",
-    profile_drive: Annotated[str, typer.Option(help="Training drive for the neuron bounds of kmnc, nbc and snac.")] = "",
-    stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
-    seeds: Annotated[int, typer.Option(help="Seed frames of greedy and random, evenly spaced; 0 is all.")] = 100,
-    max_failed_tries: Annotated[int, typer.Option(help="Algorithm 1's maxFailedTries.")] = 10,
+    criteria: Annotated[
+        str, typer.Option(help="Neuron coverage to report, comma-separated (see `skidpad list criteria`); the first guides greedy.")
+    ] = "nc",
+    profile_drive: Annotated[
+        str, typer.Option(help="Drive that the network was trained on: kmnc, nbc and snac learn from it what is usual for each neuron.")
+    ] = "",
+    stimulus_on: Annotated[
+        str, typer.Option(help="For networks that see several frames: change all of them (window), or only the newest (last-frame).")
+    ] = "window",
+    seeds: Annotated[int, typer.Option(help="How many frames greedy and random start from, evenly spaced; 0 is all.")] = 100,
+    max_failed_tries: Annotated[
+        int, typer.Option(help="How many tries without new coverage greedy makes on a frame before it gives up (maxFailedTries).")
+    ] = 10,
     keep_activations: Annotated[bool, typer.Option(help="Store which neurons each picture activated.")] = False,
     preset: Annotated[
         str, typer.Option(help="What to try if no --stimulus is named: conditions (in physical units), or deeptest (its Table 4).")

@@ -50,7 +50,9 @@ def run_test(
         int | None, typer.Option(help="How many styles to draw, from N(0, 1) unless --style is given. Default: only the mean style.")
     ] = None,
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
-    stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
+    stimulus_on: Annotated[
+        str, typer.Option(help="For networks that see several frames: change all of them (window), or only the newest (last-frame).")
+    ] = "window",
     subject_device: Annotated[
         str, typer.Option(help="Where the subject runs; default: as --device, or the CPU if it cannot run there.")
     ] = "",

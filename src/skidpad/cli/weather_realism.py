@@ -165,9 +165,22 @@ def _show_realism(found: Realism) -> None:
     columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
     table("realism", columns, [_cells(line) for line in found.lines])
     say("told from real: 50 % is not at all; nearer: how much of the way from the scenes as they were to real ones (MMD)")
-    names = ("class", "scenes", "road IoU", f"below {LEAST_IOU:g}", "contrast near", "far", "flicker", "recorded")
+    names = (
+        "class",
+        "scenes",
+        "road IoU",
+        f"below {LEAST_IOU:g}",
+        "not kept",
+        "IoU of the kept",
+        "below",
+        "contrast near",
+        "far",
+        "flicker",
+        "recorded",
+    )
     table("the same drive", names, [_drive_cells(line) for line in found.lines if line.drive is not None])
-    say("road IoU: the drivable area before and after; contrast: the share that is left; flicker: grey levels between neighbouring frames")
+    say("road IoU: the drivable area before and after; not kept: scenes that the referee refuses or doubts, which no campaign counts")
+    say("contrast: the share that is left; flicker: grey levels between neighbouring frames")
     for note in found.notes:
         say(f"note: {note}")
 
@@ -193,7 +206,10 @@ def _drive_cells(line: RealismLine) -> tuple[object, ...]:
         line.row.target,
         line.row.name,
         None if drive.road_iou is None else f"{drive.road_iou:.3f}",
-        None if drive.road_iou_below is None else f"{drive.road_iou_below:.0%}",
+        None if drive.road_iou_below is None else f"{drive.road_iou_below:.1%}",
+        f"{drive.not_kept:.1%}",
+        None if drive.kept_road_iou is None else f"{drive.kept_road_iou:.3f}",
+        None if drive.kept_road_iou_below is None else f"{drive.kept_road_iou_below:.1%}",
         *(None if share is None else f"{share:.0%}" for share in shares),
         *(None if levels is None else f"{levels:.1f}" for levels in (drive.flicker, drive.flicker_recorded)),
     )

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.weather.training_page import RoadRow
     from skidpad.stimuli.weather.learning import Lesson
     from skidpad.stimuli.weather.settings import WeatherSettings
-    from skidpad.stimuli.weather.training import Training
+    from skidpad.stimuli.weather.training import Guide, Training
 
 
 def train(
     source: Annotated[str, typer.Option("--from", help="A drive, or a folder of pictures, without the weather.")],
     target: Annotated[str, typer.Option("--to", help="A folder of pictures, or a drive, in the weather.")],
     out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors, OUT.toml and OUT.html.")],
-    method: Annotated[str, typer.Option(help="munit: any style of a space; unit: one look.")] = "munit",
+    method: Annotated[str, typer.Option(help="munit: many looks of the weather, one for each style; unit: one look.")] = "munit",
     preset: Annotated[
         str, typer.Option(help="road: keeps the road where it is, for a GPU; paper: as published; small: 64 px, for CPUs.")
     ] = "road",
@@ -52,6 +52,14 @@ def train(
     alike: Annotated[
         float | None, typer.Option(help="Share of the weather's pictures to leave out because their road lies elsewhere.")
     ] = None,
+    classifier: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE[=CLASS]",
+            help="A classifier from `skidpad weather classifier` that pictures learn to convince that they show CLASS (by default OUT).",
+        ),
+    ] = "",
+    named: Annotated[float, typer.Option(help="With --classifier: weight of the loss by it; not in the papers.")] = 1.0,
     rendered: Annotated[
         bool | None, typer.Option(help="Say that the target pictures were rendered; by default what their folder says.")
     ] = None,
@@ -75,6 +83,9 @@ def train(
     weights = {name: value for name, value in (("contrast", contrast), ("road", road)) if value is not None}
     settings = replace(settings, weights=replace(settings.weights, **weights), alike=settings.alike if alike is None else alike)
     usable_device(device)
+    guide = _guide(classifier, out, device)
+    if guide is not None:
+        settings = replace(settings, weights=replace(settings.weights, named=named))
     check_out(out)
     command = shlex.join(["skidpad", *sys.argv[1:]])
     goes_on = f"go on with the same command: {command}"
@@ -104,6 +115,7 @@ def train(
             watch=watch,
             stop=stop,
             teacher=load_teacher() if settings.weights.road or settings.alike else None,
+            guide=guide,
         )
     _write_page(out, lesson, training, command, roads, finished=True)
     page = _page(out)
@@ -182,6 +194,18 @@ def _settings(
         crop = min(size, PRESETS[preset].crop_px)
     changes = {"steps": steps, "batch_size": batch_size, "size_px": size, "crop_px": crop, "seed": seed, "device": device}
     return preset_of(preset, Method(method), **changes)
+
+
+def _guide(text: str, out: Path, device: str) -> Guide | None:
+    if not text:
+        return None
+    from skidpad.stimuli.weather.classifier import WeatherClassifier
+    from skidpad.stimuli.weather.files import weather_file
+    from skidpad.stimuli.weather.training import Guide
+
+    file, _, label = text.partition("=")
+    loaded = WeatherClassifier.load(Path(file), device)
+    return Guide(loaded, label or loaded.card.class_named(weather_file(out, "").name))
 
 
 def _is_rendered(target: str) -> bool:

@@ -55,9 +55,10 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Writes beside the target, forces it to disk and renames it; on any failure nothing is left behind.
 
     The directory is forced to disk too, or the rename itself could be lost with the power. What bears the temporary name is replaced and
-    never written into: in a folder from a stranger it may be a link to a file of ours. mode: the most that anybody may do with it.
+    never written into: in a folder from a stranger it may be a link to a file of ours. The name has the process in it, so that several can
+    write the same file. mode: the most that anybody may do with it.
     """
-    temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         temporary.unlink(missing_ok=True)
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:

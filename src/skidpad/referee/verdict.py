@@ -65,9 +65,9 @@ _VISIBLE = 0.3
 _BLANK_LEVELS = 4.0
 """Grey levels by which a picture with something in it varies."""
 _MOST_CLIPPED = 0.85
-"""Share of the lower half that may be quite black or quite white, where it was less."""
+"""Share of the lower half that may be pure black or pure white, where it was less."""
 _BURNT, _PALE = 0.5, 0.25
-"""Share of the road's pixels that became quite white: from the first on the road is gone, from the second on it may be. One stop more
+"""Share of the road's pixels that became pure white: from the first on the road is gone, from the second on it may be. One stop more
 light on a sunlit road makes 0.11 of it white. Black is no sign: the road of a night may be."""
 _WHITE = 252.0
 """Level of every channel of a pixel that shows nothing any more."""
@@ -244,7 +244,7 @@ class _Look:
     """What is known of a pair. likeness: of the edges, in the part that is least so. mirrored: how much more one half mirrors the other.
 
     places: the likeness of most blocks. flipped: how much more they are like the mirrored original. same_road: see SAME_ROAD. tint: how
-    much greener the road alone became. burnt: the share of it that became quite white.
+    much greener the road alone became. burnt: the share of it that became pure white.
     """
 
     is_steady: bool

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 AVERAGING = 0.995
 """Of the weights at each step: noise of single steps costs clean accuracy, and their mean over some 200 does not have it."""
 
-_COST = 50.0
-"""How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good."""
+_COST = 3.0
+"""How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good.
+
+It may be small, since weights whose clean error is too high are blended with the start's until it is not."""
 
 _LEAST = 1e-9
 """Radians: the error of a network that never errs, which others are divided by."""
@@ -135,7 +137,7 @@ class RepairLesson(Lesson):
         return Batch(asking.inputs(chosen, mirrored), labels, is_mutant, asking.inputs(partner, mirrored), moved)
 
     def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - it knows its labels
-        """Returns the stressed error over the start's, and many times the share by which the clean error rose beyond what it may."""
+        """Returns the stressed error over the start's, and three times the share by which the clean error rose beyond what it may."""
         clean, stressed = self._validation.errors_rad(answers_rad)
         clean_first, stressed_first = self._validation.errors_rad(first_rad)
         return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)

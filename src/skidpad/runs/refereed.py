@@ -78,8 +78,8 @@ class Refereed:
         why = ", ".join(f"{reason} ({number})" for reason, number in self.reasons.items())
         counts = f"{self.words.get(Word.REFUSED, 0)} refused, {self.words.get(Word.UNCLEAR, 0)} unclear"
         total = sum(self.words.values())
-        set_apart = f"{self.apart} of {total} mutants that broke their relation"
-        return f"The referee set apart {set_apart} ({counts}), which count for nothing: {why}.{f' {unseen}' if self.unseen else ''}"
+        told = f"The referee did not keep {self.apart} of the {total} changed pictures that failed ({counts}), so they are not counted"
+        return f"{told}: {why}.{f' {unseen}' if self.unseen else ''}"
 
     @property
     def compared(self) -> str:

@@ -28,6 +28,9 @@ from skidpad.stimuli.weather.classifier import (
     save_classifier,
 )
 from skidpad.stimuli.weather.files import BadWeatherError
+from skidpad.stimuli.weather.scenes import load_scenes
+from skidpad.stimuli.weather.settings import LossWeights, Sizes, WeatherSettings
+from skidpad.stimuli.weather.training import Guide, Training
 
 QUICK = ClassifierSettings(epochs=2, samples=160, batch_size=16, learning_rate=5e-3)
 
@@ -186,3 +189,33 @@ def test_real_weathers_are_told_apart(shared_data: Path) -> None:
     card, _ = learn_classifier(sets, ClassifierSettings(epochs=6, limit=300))
     assert card.accuracy > 0.85
     assert min(map(card.recall, card.classes)) > 0.7
+
+
+def test_surprise_is_the_cross_entropy_of_a_class_and_teaches_pictures(learned: tuple[ClassifierCard, dict[str, torch.Tensor]]) -> None:
+    classifier = WeatherClassifier(*learned)
+    frames = np.stack([road(np.random.default_rng(1), dark=False)])
+    signed = (torch.from_numpy(frames).permute(0, 3, 1, 2).float() / 127.5 - 1.0).requires_grad_()
+    surprise = classifier.surprise(signed, "night")
+    assert float(surprise) == pytest.approx(-np.log(classifier.probabilities(frames)[0, classifier.card.place("night")]), rel=1e-4)
+    assert float(surprise) > float(classifier.surprise(signed, "day"))
+    surprise.backward()
+    assert signed.grad is not None
+    taught = (signed - 0.5 * signed.grad / signed.grad.abs().amax()).detach()
+    assert float(classifier.surprise(taught, "night")) < float(surprise)
+    with pytest.raises(UnknownNameError):
+        classifier.surprise(signed, "hail")
+
+
+def test_a_training_by_a_classifier_needs_one_and_notes_it(
+    learned: tuple[ClassifierCard, dict[str, torch.Tensor]], folders: tuple[Path, Path]
+) -> None:
+    sizes = Sizes(filters=4, blocks=1, hidden=8, scales=1, halvings=1, style=2)
+    settings = WeatherSettings(sizes=sizes, weights=LossWeights(named=1.0), size_px=48, crop_px=32, steps=2, batch_size=1)
+    source, target = (load_scenes(str(folder), 48, 2) for folder in folders)
+    with pytest.raises(BadParametersError, match="needs a classifier"):
+        Training(source, target, settings)
+    training = Training(source, target, settings, guide=Guide(WeatherClassifier(*learned), "night"))
+    training.run()
+    assert training.curve[-1].losses["named"] > 0.0
+    with pytest.raises(UnknownNameError):
+        Guide(WeatherClassifier(*learned), "hail")

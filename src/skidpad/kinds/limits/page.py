@@ -98,7 +98,7 @@ def _row(limit: Limit, *, driven: bool) -> tuple[str, ...]:
     if driven:
         left = limit.left_from
         worst = limit.drives[-1] if limit.drives else None
-        online = row.words(left.position) if left else f"not up to {row.words(worst.position)}" if worst else NOTHING
+        online = row.words(left.position) if left else f"none, tested to {row.words(worst.position)}" if worst else NOTHING
     return (
         plain(row.name, 60),
         holds_words(limit),
@@ -121,7 +121,7 @@ def fails_words(limit: Limit) -> str:
     failing = limit.curve.fails_from
     if failing is not None:
         return limit.row.words(failing.position)
-    return f"not up to {limit.row.words(limit.curve.points[-1].position)}"
+    return f"none, tested to {limit.row.words(limit.curve.points[-1].position)}"
 
 
 def note_of(limit: Limit) -> str:

@@ -103,7 +103,7 @@ def verdict_words(summary: Summary, relation: Relation, originals: Originals, ju
     worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
     return (
         f"On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {broken}. "
-        f"The worst is {worst.name} with {percent(worst.rate)}."
+        f"Most often it fails under {worst.name}: {percent(worst.rate)}."
     )
 
 
@@ -147,7 +147,7 @@ def headlines_of(summary: Summary) -> tuple[Headline, ...]:
     ]
     whole = next((gain for gain in summary.coverage if not gain.stimulus), None)
     if whole is not None and whole.total:
-        detail = f"{percent(whole.originals / whole.total)} by the unchanged pictures alone; no score, read it beside the findings"
+        detail = f"{percent(whole.originals / whole.total)} by the unchanged pictures alone; not a measure of quality"
         label = _CRITERIA.get(whole.criterion, f"{whole.criterion.upper()} coverage")
         headlines.append(Headline(label, percent(whole.together / whole.total), detail))
     return tuple(headlines)

@@ -163,6 +163,11 @@ class WeatherClassifier:
         scores = [functional.softmax(self._network.head(part), dim=1) for part in self._features(frames)]
         return _joined(scores, len(self.classes))
 
+    def surprise(self, pictures: torch.Tensor, label: str) -> torch.Tensor:
+        """Returns how little pictures (N, 3, height, width) within -1..1 look like a class: the mean cross-entropy, for training by it."""
+        scores = self._network(functional.interpolate(pictures, (SIZE_PX, SIZE_PX), mode="bilinear", antialias=True)).float()
+        return functional.cross_entropy(scores, scores.new_full((len(scores),), self.card.place(label), dtype=torch.int64))
+
     def features(self, frames: Frames) -> NDArray[np.float64]:
         """Returns what the network sees in each frame before it decides, (N, FEATURES)."""
         return _joined(self._features(frames), FEATURES)

@@ -57,7 +57,8 @@ class WeatherCard:
     """What a weather is, and what it was learned from.
 
     rendered: whether the target pictures were made by the built-in world. source_sha256 and target_sha256: of the pictures.
-    contrast, road: the weights of the losses that keep light and dark apart, and the road where it is.
+    contrast, road: the weights of the losses that keep light and dark apart, and the road where it is. guide: the class that a classifier
+    should put its pictures in, and that classifier's checksum; empty without one.
     """
 
     name: str
@@ -75,6 +76,7 @@ class WeatherCard:
     seed: int
     contrast: float = 0.0
     road: float = 0.0
+    guide: str = ""
     weights_sha256: str = ""
     styles: Styles | None = None
 

@@ -15,7 +15,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.stimuli.weather.files import Styles, WeatherCard, save_weather, weather_file
 from skidpad.stimuli.weather.scenes import Scenes
 from skidpad.stimuli.weather.settings import Method, WeatherSettings
-from skidpad.stimuli.weather.training import Training
+from skidpad.stimuli.weather.training import Guide, Training
 from skidpad.stimuli.weather.translation import Weather
 
 _STYLE_PICTURES = 256
@@ -64,16 +64,17 @@ def learn(
     stop: Callable[[], bool] | None = None,
     resumed: Callable[[int], None] | None = None,
     teacher: nn.Module | None = None,
+    guide: Guide | None = None,
 ) -> tuple[WeatherCard, Training]:
     """Trains, or goes on with a training that was stopped, and writes OUT.safetensors and OUT.toml; the checkpoint is then removed.
 
-    teacher: tells where the road is, for the loss that keeps it there; see `Training`.
+    teacher: tells where the road is, for the loss that keeps it there. guide: names weathers, for the loss `named`. See `Training`.
     """
     if lesson.source.sha256 == lesson.target.sha256:
         raise BadDriveError(f"{lesson.source_text!r} and {lesson.target_text!r} hold the same pictures; a weather is learned from two sets")
     check_out(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    training = Training(lesson.source, lesson.target, settings, teacher)
+    training = Training(lesson.source, lesson.target, settings, teacher, guide)
     training.run(progress, checkpoint_file(out), watch=watch, stop=stop, resumed=resumed)
     weights = training.kept_weights()
     card = WeatherCard(
@@ -92,6 +93,7 @@ def learn(
         seed=settings.seed,
         contrast=settings.weights.contrast,
         road=settings.weights.road,
+        guide="" if guide is None else str(guide),
     )
     if settings.method is Method.MUNIT:
         card = replace(card, styles=real_styles(Weather(card, weights, settings.device), lesson.target))

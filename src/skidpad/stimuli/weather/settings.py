@@ -54,7 +54,7 @@ class LossWeights:
     """The weights of the losses; a loss of weight 0 is not computed.
 
     Reference: MUNIT, section 5 (10, 1, 1) and its optional cycle loss (10); UNIT, section 4 (GAN 10, VAE 0.1 and 100, in its
-    published settings GAN 1, image 10, KL 0.01). `contrast` and `road` are ours (see `training.py`) and off in both papers.
+    published settings GAN 1, image 10, KL 0.01). `contrast`, `road` and `named` are ours (see `training.py`) and off in both papers.
     """
 
     gan: LossWeight = 1.0
@@ -65,6 +65,7 @@ class LossWeights:
     kl: LossWeight = 0.01
     contrast: LossWeight = 0.0
     road: LossWeight = 0.0
+    named: LossWeight = 0.0
 
     def __post_init__(self) -> None:
         check(self, BadParametersError)

@@ -23,6 +23,7 @@ from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.stimuli.weather.blocks import Discriminator, start
+from skidpad.stimuli.weather.classifier import WeatherClassifier
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.samples import Sample, Sampler, fresh_model, sample_steps
 from skidpad.stimuli.weather.scenes import Scenes
@@ -120,22 +121,44 @@ class LossRow:
     losses: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """A classifier that made pictures should convince that they show the class `label`; never the one that judges the result.
+
+    Deviates: neither UNIT nor MUNIT has it. A wet road differs little from a dry one, and a grey sky is enough for the discriminators.
+    """
+
+    classifier: WeatherClassifier
+    label: str
+
+    def __post_init__(self) -> None:
+        self.classifier.card.place(self.label)
+
+    def __str__(self) -> str:
+        return f"{self.label}, classifier {self.classifier.card.weights_sha256[:8]}"
+
+
 class Training:
     """A training between two sets of scenes; `run` goes on from where it stands.
 
     teacher: a network that tells what each pixel shows, the first two of its classes road and marking; it is frozen, and never the one
-    that judges the result.
+    that judges the result. guide: for the loss `named`.
 
     batch_size: that of the settings, or half of it and so on where a GPU ran out of memory. samples: translations of the same
     scenes as training went on.
     """
 
-    def __init__(self, source: Scenes, target: Scenes, settings: WeatherSettings, teacher: nn.Module | None = None) -> None:
+    def __init__(
+        self, source: Scenes, target: Scenes, settings: WeatherSettings, teacher: nn.Module | None = None, guide: Guide | None = None
+    ) -> None:
         if teacher is None and (settings.weights.road or settings.alike):
             raise BadParametersError(
                 "keeping the road where it is needs a teacher that tells where it is; give one, or use the preset paper"
             )
+        if guide is None and settings.weights.named:
+            raise BadParametersError("the loss `named` needs a classifier that tells weathers apart; give one, or leave its weight at 0")
         self.settings = settings
+        self.guide = guide
         self.device = torch.device(settings.device)
         if teacher is not None:
             teacher = teacher.to(self.device).eval().requires_grad_(requires_grad=False)
@@ -145,8 +168,10 @@ class Training:
         self._source, self._target = source.to(self.device), target.to(self.device)
         if teacher is not None and settings.alike:
             self._target = alike(self._target, self._source, teacher, settings.alike)
-        self._given = _given(source, target, settings)
-        self._key = sha256(f"{source.sha256} {target.sha256} {_without_device(settings)}".encode()).hexdigest()
+        self._given = _given(source, target, settings) | ({} if guide is None else {"guide": str(guide)})
+        self._key = sha256(
+            f"{source.sha256} {target.sha256} {_without_device(settings)}{'' if guide is None else guide}".encode()
+        ).hexdigest()
         self._follow = max(1.0 - settings.ema, min(1.0, _SLOWEST / settings.steps))
         self._begin()
 
@@ -358,6 +383,8 @@ class Training:
                 losses["contrast"] = contrast_loss(source, made_target) + contrast_loss(target, made_source)
             if weights.road and self._teacher is not None:
                 losses["road"] = road_loss(self._teacher, source, made_target) + road_loss(self._teacher, target, made_source)
+            if weights.named and self.guide is not None:
+                losses["named"] = self.guide.classifier.surprise(made_target, self.guide.label)
             losses["gan"] = torch.stack([self._critics[name].fooling_loss(made[name]) for name in made]).sum()  # type: ignore[operator] # modules are untyped
         total = torch.stack([getattr(weights, name) * loss for name, loss in losses.items()]).sum()
         torch.autograd.backward(total)

@@ -22,6 +22,7 @@ from skidpad.core.images import FloatArray, NumpyFrames, decode, encode, write_i
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.opening import open_drive
+from skidpad.referee import verdict
 from skidpad.referee.network import RoadNet, drivable_iou, load_road_net, load_teacher
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.pictures import COMPOSITE, TRANSFORMS
@@ -82,7 +83,8 @@ class SameDrive:
 
     road_iou: of the drivable areas before and after, the mean over scenes with a road; road_iou_below: the share of them below LEAST_IOU.
     contrast_near, contrast_far: the share of local contrast that is left, see `clips.contrast_kept`. flicker, flicker_recorded: of clips
-    under one style and of the recorded ones, in grey levels; None without clips.
+    under one style and of the recorded ones, in grey levels; None without clips. not_kept: the share of scenes that the referee refuses or
+    doubts, so that no campaign counts them; kept_road_iou, kept_road_iou_below: over the others alone.
     """
 
     road_iou: float | None
@@ -91,6 +93,9 @@ class SameDrive:
     contrast_far: float | None
     flicker: float | None = None
     flicker_recorded: float | None = None
+    not_kept: float = 0.0
+    kept_road_iou: float | None = None
+    kept_road_iou_below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +159,10 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
     plain = _stored(sources)
     plain_features = classifier.features(plain)
     rows: list[tuple[RealismRow, SameDrive | None]] = []
-    same = _same_drive(judge, sources, _Contender("as it was", "untranslated", "", sources, tuple((clip, clip) for clip in clips)))
-    drives = {id(each): _same_drive(judge, sources, each) for each in contenders}
+    same = _same_drive(
+        judge, sources, _Contender("as it was", "untranslated", "", sources, tuple((clip, clip) for clip in clips)), settings.device
+    )
+    drives = {id(each): _same_drive(judge, sources, each, settings.device) for each in contenders}
     for target in dict.fromkeys([*real, *(each.target for each in contenders)]):
         truth = real.get(target)
         bandwidth = None if truth is None else common_bandwidth(truth.features, plain_features)
@@ -197,21 +204,31 @@ def _judge(settings: RealismSettings) -> RoadNet:
     return judge.to(settings.device)
 
 
-def _same_drive(judge: RoadNet, sources: NumpyFrames, made: _Contender) -> SameDrive:
+def _same_drive(judge: RoadNet, sources: NumpyFrames, made: _Contender, device: str) -> SameDrive:
     parts = [slice(first, first + _TOGETHER) for first in range(0, len(sources), _TOGETHER)]
     overlap = np.concatenate([drivable_iou(judge, sources[part], made.scenes[part]) for part in parts])
-    overlap = overlap[np.isfinite(overlap)]
+    kept = np.concatenate([verdict.judge(sources[part], made.scenes[part], device=device).kept for part in parts])
+    has_road = np.isfinite(overlap)
+    mean, below = _mean_and_below(overlap[has_road])
+    kept_mean, kept_below = _mean_and_below(overlap[has_road & kept])
     near, far = contrast_kept(sources, made.scenes)
     flickers = [found for recorded, changed in made.clips if (found := flicker(recorded, changed)) is not None]
     own, theirs = np.mean(flickers, axis=0).tolist() if flickers else (None, None)
     return SameDrive(
-        road_iou=float(overlap.mean()) if len(overlap) else None,
-        road_iou_below=float((overlap < LEAST_IOU).mean()) if len(overlap) else None,
+        road_iou=mean,
+        road_iou_below=below,
         contrast_near=near if isfinite(near) else None,
         contrast_far=far if isfinite(far) else None,
         flicker=own,
         flicker_recorded=theirs,
+        not_kept=float((~kept).mean()),
+        kept_road_iou=kept_mean,
+        kept_road_iou_below=kept_below,
     )
+
+
+def _mean_and_below(overlap: FloatArray) -> tuple[float, float] | tuple[None, None]:
+    return (float(overlap.mean()), float((overlap < LEAST_IOU).mean())) if len(overlap) else (None, None)
 
 
 def _line(row: RealismRow, drive: SameDrive | None, rows: list[tuple[RealismRow, SameDrive | None]]) -> RealismLine:

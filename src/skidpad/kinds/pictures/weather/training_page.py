@@ -28,6 +28,7 @@ _MEANING = {
     "kl": "the latent codes, against N(0, 1)",
     "road": "what each pixel shows, road, marking or else, before and after",
     "contrast": "what was lighter than its surroundings and no longer is",
+    "named": "translated pictures that the classifier of --classifier does not call by the weather's name",
     "gan": "translated pictures that the discriminators told from real ones",
     "critic": "the discriminators' own loss; 0.5 a scale and weather is a draw",
 }

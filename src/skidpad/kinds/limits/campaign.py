@@ -135,7 +135,8 @@ class Limits:
         """Computes what the run lacks; each round follows from the records of those before it, so that a resumed run is the same run."""
         check_unchanged(self, run, SCHEMA)
         shards: dict[str, int] = {}
-        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
+        # Conditions are painted on the CPU: a thread a core feeds the GPU, too.
+        with run.lock(), crew_for(self, run, workers) as crew:
             shards[ORIGINALS] = len(self.sample.chunks)
             run_shards(run, ORIGINALS, shards[ORIGINALS], mapped(crew, ORIGINALS, None), progress)
             originals = Originals.of(run, len(self.drive))

@@ -73,6 +73,10 @@ class Labelled:
         windows = np.concatenate([part.rows() + start for part, start in zip(parts, starts, strict=True)])
         return Labelled(pictures, labels_rad, windows)
 
+    def mirrored(self) -> Labelled:
+        """Returns the pictures flipped left to right, with the labels that are then right."""
+        return Labelled(self.pictures.flip(2), -self.labels_rad, self.windows)
+
     def select(self, indices: np.ndarray) -> Labelled:
         """Returns the windows at these positions; pictures that no window holds any more are left out."""
         chosen = np.asarray(indices, np.int64)

@@ -180,7 +180,7 @@ def definitions(found: Found) -> tuple[str, ...]:
         (f"A frame fails where the answer on the changed picture breaks {settings.relation}{tolerance} against the answer on the unchanged "
         "one; where the camera is moved, against that answer moved to where the camera is."),
         f"Frames do not count that are {referee}wrong before anything is changed.",
-        (f"Holds to: the largest severity at which no frame fails or the upper bound of the failing share is below {accepted}, there and at "
+        (f"Holds to: the largest severity at which no frame fails or the failing share has an upper bound below {accepted}, there and at "
         "every milder severity that was tested. Too few frames to be sure: no frame fails, but the upper bound is not below it."),
         (f"Fails from: the smallest severity at which the lower bound of the failing share is above {accepted}. Between the two it is "
         "open: these frames cannot tell."),

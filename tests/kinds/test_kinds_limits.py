@@ -1,6 +1,7 @@
 """`skidpad limits`: a planted limit is found to a step, with few predictions, and a run that was killed ends the same."""
 
 import json
+import threading
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import log2
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from limit_toys import CONDITIONS, STEPS, Planted, limits, toy_drive
 from online_toys import demo
 
@@ -93,6 +95,22 @@ def test_few_frames_without_a_failure_hold_but_are_not_called_sure() -> None:
     few, many = (Point(8, share_over_stretches(np.zeros(frames), 4, np.random.default_rng(0)), 1.0) for frames in (20, 400))
     assert (few.standing(ACCEPTED), many.standing(ACCEPTED)) == (Standing.HOLDS, Standing.HOLDS)
     assert (few.is_sure(ACCEPTED), many.is_sure(ACCEPTED)) == (False, True)
+
+
+def test_with_a_gpu_conditions_are_still_painted_on_every_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The subject has the GPU to itself: frames stay on the CPU, and as many threads paint as without one."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    threads: set[str] = set()
+
+    class Watched(Planted):
+        def predict(self, clip: Any, now: Any = None) -> Any:
+            assert isinstance(clip, np.ndarray)
+            threads.add(threading.current_thread().name)
+            return super().predict(clip, now)
+
+    campaign = limits(Watched(dark=40.0), names=("toy-dark",), device="cuda")
+    campaign.execute(campaign.start(tmp_path / "run"))
+    assert {name.rpartition("_")[0] for name in threads} == {"skidpad-lane"}, "threads of a pool, not the one that called"
 
 
 def test_a_frontier_never_grows_again() -> None:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ from skidpad.subjects.zoo import ARCHITECTURES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from skidpad.core.images import FloatArray
+
 FOLDS = {
     "without-air": ("atmosphere", "precipitation", "shadows", "lens"),
     "without-camera": ("tone", "sensor", "glass", "light"),
@@ -48,6 +51,9 @@ FOLDS = {
 _DEFAULTS = SearchSettings()
 
 NETWORKS = ("before", "control", "repaired")
+
+Judged = dict[str, dict[str, dict[str, float]]]
+"""Networks, their sets of pictures, and the figures of each."""
 
 
 def net_folder(args: argparse.Namespace, seed: int) -> Path:
@@ -148,9 +154,8 @@ def sets_of(args: argparse.Namespace, fold: str) -> list[str]:
     ]
 
 
-def failures(found: dict[str, dict[str, dict[str, float]]], network: str, names: Sequence[str]) -> float:
-    """Returns the share of failures of one network on some sets together."""
-    rates = [found[network][name] for name in names]
+def _together(found: Sequence[Judged], network: str, names: Sequence[str]) -> float:
+    rates = [each[network][name] for each in found for name in names]
     return sum(rate["failures"] for rate in rates) / max(sum(rate["pictures"] for rate in rates), 1)
 
 
@@ -174,15 +179,28 @@ def gathered(args: argparse.Namespace) -> None:
         lines.append(_row("clean RMSE (rad)", [[each[network][CLEAN]["rmse_rad"] for each in mine.values()] for network in NETWORKS]))
         groups = {name: [name] for name in sets if name != CLEAN} | ({"learned weathers": weathers} if weathers else {})
         for name, members in groups.items():
-            lines.append(_row(name, [[failures(each, network, members) for each in mine.values()] for network in NETWORKS]))
+            lines.append(_row(name, [[_together([each], network, members) for each in mine.values()] for network in NETWORKS]))
         for name in [key for key in next(iter(mine.values())) if key not in NETWORKS]:
             found = [each for each in mine.values() if name in each]
             clean = student_mean([each[name][CLEAN]["rmse_rad"] / each["before"][CLEAN]["rmse_rad"] - 1.0 for each in found])
             cells = [f"{clean.estimate:+.1%}"]
             for members in ([UNSEEN_SET], weathers):
-                rate = np.array([[failures(each, network, members) for each in found] for network in (name, "before")])
+                rate = np.array([[_together([each], network, members) for each in found] for network in (name, "before")])
                 cells += [f"{rate[0].mean():.2%}", f"{np.mean(rate[0] / np.maximum(rate[1], 1e-9)) - 1.0:+.0%}"]
             ways.append(f"| {fold}, {name} | {' | '.join(cells)} |")
+    whole = {
+        seed: [judged[seed, fold] for fold in args.folds.split(",")]
+        for seed in args.seeds.split(",")
+        if all((seed, fold) in judged for fold in args.folds.split(","))
+    }
+    if whole:
+        lines.append("| **both folds** | | | | | |")
+        folds = list(whole.values())
+        clean = [[float(np.mean([each[network][CLEAN]["rmse_rad"] for each in pair])) for pair in folds] for network in NETWORKS]
+        lines.append(_row("clean RMSE (rad)", clean))
+        weathers = [name for name in folds[0][0]["before"] if name.startswith("weather:")]
+        for name, members in {"unseen families": [UNSEEN_SET], "learned weathers": weathers}.items():
+            lines.append(_row(name, [[_together(pair, network, members) for pair in folds] for network in NETWORKS]))
     Path(args.out, "table.md").write_text("\n".join(lines) + "\n")
     Path(args.out, "ways.md").write_text("\n".join(ways) + "\n")
 
@@ -197,18 +215,21 @@ def _file(candidate: dict[str, Any]) -> str:
 
 
 def _row(name: str, values: list[list[float]]) -> str:
+    """Returns a row over seeds. A change is that of the means, since a mean of ratios of few failures hangs on the smallest."""
     before, control, repaired = (np.array(each, float) for each in values)
-    is_rate = "RMSE" not in name
-    cells = []
-    for found in map(student_mean, (before, control, repaired)):
-        ends = (max(0.0, found.low), found.high) if is_rate else (found.low, found.high)
-        said = "{:.2%} ({:.2%} to {:.2%})" if is_rate else "{:.4f} ({:.4f} to {:.4f})"
-        cells.append(said.format(found.estimate, *ends))
-    for other in (before, control):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            change = student_mean(repaired / other - 1.0)
-        cells.append(f"{change.estimate:+.1%} ({change.low:+.1%} to {change.high:+.1%})")
+    said = "{:.4f} ({:.4f} to {:.4f})" if "RMSE" in name else "{:.2%} ({:.2%} to {:.2%})"
+    cells = [said.format(found.estimate, max(0.0, found.low), found.high) for found in map(student_mean, (before, control, repaired))]
+    cells += ["{:+.0%} ({:+.0%} to {:+.0%})".format(*changed(other, repaired)) for other in (before, control)]
     return f"| {name} | {' | '.join(cells)} |"
+
+
+def changed(first: FloatArray, after: FloatArray) -> tuple[float, float, float]:
+    """Returns by what share the mean changed, with the ratio estimator's interval: Student's t of the seeds' residuals."""
+    if not first.mean():
+        return nan, nan, nan
+    ratio = after.mean() / first.mean()
+    half = student_mean(after - ratio * first).high / first.mean()  # the residuals' mean is 0
+    return ratio - 1.0, ratio - half - 1.0, ratio + half - 1.0
 
 
 def main() -> None:

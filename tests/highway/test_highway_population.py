@@ -94,6 +94,17 @@ def test_finalists_are_validated_again_with_their_challengers_and_that_decides(e
         replace(settings, finalists=-1)
 
 
+def test_an_ego_may_crash_more_often_with_those_who_want_it_to(ego) -> None:
+    frozen = replace(SHORT, episodes=1, validate_every=1, validation_episodes=40, dqn=replace(SMALL, batch=80))
+    weights = ego.weights.copy()
+    layers_of(weights, ego.shape.padded()).b3[Action.FASTER] += 1000.0
+    strict, lenient = (
+        repair_ego(replace(ego, weights=weights), [Match(RELEASED, AggressiveActions(), 1.0, leniency)], frozen, 3).validations[0]
+        for leniency in (1.0, 4.0)
+    )
+    assert strict.worst_rate == strict.failure_rate == lenient.failure_rate == 4.0 * lenient.worst_rate > 0.0
+
+
 def test_a_long_validation_outranks_every_short_one() -> None:
     lucky, sober = Validation(1, 0.0, 0.0, 0.0, 29.0), Validation(1, 0.0, 0.1, 0.1, 25.0, is_final=True)
     assert sober.rank(Side.EGO, 0.02) > lucky.rank(Side.EGO, 0.02)

@@ -13,7 +13,7 @@ from bar_world import BarSubject, bar_campaign, bar_drive
 from report_samples import PageReader, model, pair, rate
 
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.page import deeptest_page, showcase, warnings_of
 from skidpad.kinds.pictures.summary import Untested, summarise, untested_frames

@@ -54,7 +54,7 @@ class Validation:
     mean_return: float
     failure_rate: float
     worst_rate: float = nan
-    """Of the opponents, the greatest failure rate."""
+    """Of the opponents, the greatest failure rate divided by the leniency with it."""
     ego_mps: float = nan
     """The mean over the opponents, each counting as often as it is met in training."""
     is_final: bool = False
@@ -202,6 +202,8 @@ class Match:
     opponent: Opponent
     weight: float = 1.0
     """How often it is met, among several."""
+    leniency: float = 1.0
+    """How many times the accepted rate of crashes an ego may reach with it."""
 
 
 def repair_ego(
@@ -273,10 +275,11 @@ def _validation(candidate: Candidate, met: Sequence[Match], reward: Reward, side
     """Scores a candidate; every opponent counts the same, except in the speed, where IDM must not be one among many adversaries."""
     returns = [float(seen.returns(reward, side, trainee.earned).mean()) for seen in candidate.seen]
     rates = [seen.failure_rate for seen in candidate.seen]
+    worst = max(rate / match.leniency for rate, match in zip(rates, met, strict=True))
     speeds = [seen.mean_ego_mps for seen in candidate.seen]
     count = len(candidate.seen)
     speed_mps = float(np.average(speeds, weights=[match.weight for match in met]))
-    return Validation(candidate.episode, sum(returns) / count, sum(rates) / count, max(rates), speed_mps)
+    return Validation(candidate.episode, sum(returns) / count, sum(rates) / count, worst, speed_mps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

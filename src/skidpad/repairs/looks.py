@@ -104,7 +104,7 @@ def _blended(frames: Picture, rng: np.random.Generator) -> Picture:
     other = np.clip(np.float32(rng.random()) + np.float32(rng.uniform(0.05, 0.4)) * field, 0.0, 1.0)
     share = np.float32(rng.uniform(0.2, 0.8))
     if rng.random() < 0.5:
-        return (1.0 - share) * frames + share * other
+        return np.asarray((1.0 - share) * frames + share * other, np.float32)
     return np.asarray(np.maximum(frames, 1e-3) ** (1.0 - share) * np.maximum(2.0 * other * frames, 1e-3) ** share, np.float32)
 
 

@@ -49,12 +49,13 @@ class Way(Enum):
     MIX = "mix"
     """Findings and random stimuli, with labels and consistency."""
     LOOKS = "looks"
-    """The mix, and as many random looks, which belong to no family."""
+    """Findings, random stimuli and as many random looks, which belong to no family; right is what the first network answers, not labels."""
 
     @property
-    def weights(self) -> tuple[float, float]:
-        """Of the labels on mutants, and of consistency."""
-        return {Way.CONSISTENCY: (0.0, 1.0), Way.MIX: (0.5, 1.0), Way.LOOKS: (0.5, 1.0)}.get(self, (1.0, 0.0))
+    def weights(self) -> tuple[float, float, float]:
+        """Of what is right on mutants, of consistency, and of the first network's answers in what is right."""
+        known = {Way.CONSISTENCY: (0.0, 1.0, 0.0), Way.MIX: (0.5, 1.0, 0.0), Way.LOOKS: (0.5, 2.0, 1.0)}
+        return known.get(self, (1.0, 0.0, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from skidpad.highway.layout import Side
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, trained_name
 from skidpad.kinds.duels.estimate import duel_estimate
 from skidpad.kinds.duels.names import OWN, POOL, POPULATION, after_column, populations, repair_family, round_phase
-from skidpad.kinds.duels.rounds import LITTLE, kept_validation
+from skidpad.kinds.duels.rounds import ACCEPTED, kept_validation
 from skidpad.kinds.duels.summary import Column, can_decide, summarise
 from skidpad.kinds.estimating import figures_of
 from skidpad.statistics.effects import Effect, a12
@@ -117,7 +117,7 @@ def repaired_egos(summary: DuelSummary, settings: DuelSettings) -> tuple[Repaire
         tests = {column.column: (column.by_training[training].mean, column.speeds_mps[training]) for column in columns}
         kept = kept_validation(record)
         found.append(RepairedEgo(trained_name(round_phase(settings.rounds), index), settings.crash_cost[place], kept, tests))
-    best = max(found, key=lambda ego: ego.validation.rank(Side.EGO, LITTLE)[:-1], default=None)
+    best = max(found, key=lambda ego: ego.validation.rank(Side.EGO, ACCEPTED)[:-1], default=None)
     return tuple(replace(ego, is_recommended=ego is best) for ego in found)
 
 
@@ -187,7 +187,7 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
             {
                 "policy": ego.policy,
                 "crash_cost": ego.cost,
-                "validation_worst_rate": ego.validation.worst_rate,
+                "validation_share_of_accepted": ego.validation.worst_rate / ACCEPTED,
                 "validation_mps": ego.validation.ego_mps,
                 "is_recommended": ego.is_recommended,
                 "tests": {front: {"failure_rate": rate, "ego_mps": mps} for front, (rate, mps) in ego.tests.items()},

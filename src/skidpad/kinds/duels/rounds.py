@@ -11,7 +11,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.highway.dqn import DqnSettings
 from skidpad.highway.layout import Side
-from skidpad.highway.opponents import Idm, RandomActions
+from skidpad.highway.opponents import ConstantActions, Idm, RandomActions
 from skidpad.highway.rewards import REWARDS, careful_reward
 from skidpad.highway.training import Match, TrainingSettings, repair_ego
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, learned, packed_training, trained_name
@@ -43,9 +43,12 @@ if TYPE_CHECKING:
     from skidpad.kinds.duels.settings import DuelSettings
 
 
-LITTLE = 0.02
-"""A round is skipped where every new adversary makes the ego crash in at most this share of the episodes; an ego that crashes in at most
-this share of the validation episodes with each opponent is safe enough."""
+_LITTLE = 0.02
+"""A round is skipped where every new adversary makes the ego crash in at most this share of the episodes."""
+ACCEPTED = 0.01
+"""An ego is safe enough if it crashes in at most this share of the validation episodes with each ordinary driver."""
+LENIENCY = 4.0
+"""How many times as often it may crash with those who want it to: aggressive drivers, the search, adversaries."""
 _GAIN_EPISODES = 500
 
 TRAINING_WEIGHT = 8
@@ -68,13 +71,13 @@ def population_settings(episodes: int, validation_episodes: int) -> TrainingSett
     # what an ego does swings widely between two validations: the more there are, the better is the best
     every = max(episodes // 80, 1)
     return TrainingSettings(
-        episodes=episodes, dqn=dqn, validate_every=every, validation_episodes=validation_episodes, accepted_rate=LITTLE, finalists=3
+        episodes=episodes, dqn=dqn, validate_every=every, validation_episodes=validation_episodes, accepted_rate=ACCEPTED, finalists=3
     )
 
 
 def kept_validation(record: TrainingRecord) -> Validation:
     """Returns how the ego that a training of a round kept did on its validation episodes."""
-    return max(record.validations, key=lambda validation: validation.rank(Side.EGO, LITTLE))
+    return max(record.validations, key=lambda validation: validation.rank(Side.EGO, ACCEPTED))
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ class Rounds:
         """Keeps the best of a chain's tries, by their validations."""
         s, drivers, phase = self.settings, self.work.drivers, round_phase(number)
         tries = [trained_name(try_phase(number), index * s.tries + place) for place in range(s.tries)]
-        best = max(tries, key=lambda name: kept_validation(drivers.training(name)).rank(Side.EGO, LITTLE)[:-1])
+        best = max(tries, key=lambda name: kept_validation(drivers.training(name)).rank(Side.EGO, ACCEPTED)[:-1])
         progress(1, 1, f"{best} is kept")
         return ShardResult(phase, index, SCHEMA.empty_table(), drivers.renamed(best, trained_name(phase, index)))
 
@@ -160,7 +163,7 @@ class Rounds:
         index, name = shard // s.tries, trained_name(phase, shard)
         before = self._before(number, index)
         gains = self._gains(before, number, index)
-        if number > 1 and max(gains.values()) <= LITTLE:
+        if number > 1 and max(gains.values()) <= _LITTLE:
             return ShardResult(phase, shard, SCHEMA.empty_table(), work.drivers.renamed(before, name))
         names = [IDM, RANDOM, SLOW, AGGRESSIVE, *((SEARCH,) if work.is_searched else ())]
         names += [front_name(group, member) for group in s.groups for member in range(s.members(group))]
@@ -170,7 +173,7 @@ class Rounds:
         seed = work.seed(phase, shard % (s.repairs * s.tries))
         settings = population_settings(s.round_episodes, s.validation_episodes * len(names))
         reward = careful_reward(s.crash_cost[index // s.repairs])
-        harmful = [reward for reward, gain in gains.items() if gain > LITTLE]
+        harmful = [reward for reward, gain in gains.items() if gain > _LITTLE]
         challengers = partial(self._challengers, harmful, child_seed(seed, "challengers"))
         ego = learned(work.drivers.ego(before), before)
         trained = repair_ego(ego, matches, settings, seed, reward=reward, challengers=challengers, progress=progress)
@@ -180,14 +183,16 @@ class Rounds:
         """Trains adversaries against a finalist; they take part in its validation only, and those of the tests have other seeds."""
         arena, settings = self.work.arena, self.work.training_settings()
         found = (arena.train_front(ego, REWARDS.get(reward)(), settings, child_seed(seed, reward), silent) for reward in rewards)
-        return [Match(arena.scenario, training.policy, 0.0) for training in found]
+        return [Match(arena.scenario, training.policy, 0.0, LENIENCY) for training in found]
 
     def _match(self, front: Opponent, pool: int) -> Match:
         """Returns where and how often the ego meets one of the pool: IDM, which it forgets first, in half of the episodes."""
         arena = self.work.arena
         if isinstance(front, Idm):
             return Match(arena.pretraining, front, float(pool))
-        return Match(arena.scenario, front, pool / 6.0 if isinstance(front, RandomActions) else 1.0)
+        if isinstance(front, RandomActions):
+            return Match(arena.scenario, front, pool / 6.0)
+        return Match(arena.scenario, front, 1.0, 1.0 if isinstance(front, ConstantActions) else LENIENCY)
 
     def _gains(self, ego: str, number: int, index: int) -> dict[str, float]:
         """Returns the failure rate that the adversary of each reward of a round reaches with the ego it was trained against."""

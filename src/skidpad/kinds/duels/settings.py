@@ -7,7 +7,7 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.settings import Count, Mark, Natural, OneOf, Positive, Within, check
 from skidpad.highway.layout import MAX_FRONTS
 from skidpad.highway.training import Selection
-from skidpad.kinds.settings import CampaignSettings
+from skidpad.kinds.kind import CampaignSettings
 from skidpad.statistics.rare import Method
 
 GIVEN = "given"
@@ -67,7 +67,7 @@ class DuelSettings(CampaignSettings):
     search_depth: Count = 6
     keep_episodes: Natural = 2000
     rounds: Natural = 0
-    pool_rewards: tuple[str, ...] = ("released", "sound", "paper")
+    pool_rewards: tuple[str, ...] = ("released", "sound")
     round_episodes: Count = 8000
     tries: Count = 4
     crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (5.0,)

@@ -13,7 +13,7 @@ import numpy as np
 
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import capture_of
 from skidpad.kinds.limits.records import SCHEMA, frame_records
 from skidpad.kinds.pictures.work import LastRead
 from skidpad.oracles.relations import Answers, fails_unchanged

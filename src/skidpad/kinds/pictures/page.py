@@ -25,8 +25,9 @@ from skidpad.page.charts import DeviationHistogram
 from skidpad.page.model import Headline, Page, Tone, doubt_words, run_page
 from skidpad.page.pictures import PairCard, PicturePair, cards, drawn
 from skidpad.page.wording import DEGREES, angles_sentence, count, counted, drive_with, interval, percent, plain, with_unit
+from skidpad.runs.findings import caused_first, label_relation
 from skidpad.runs.records import Record
-from skidpad.runs.worst import caused_first, label_relation
+from skidpad.search.protocol import SEARCHES
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.campaign import DeepTest
@@ -100,7 +101,9 @@ def verdict_words(summary: Summary, relation: Relation, originals: Originals, ju
     kept, broken = _kept_and_broken(relation, judged)
     if overall.findings == 0:
         return f"No findings: on all {count(overall.cases)} changed pictures the network {kept}."
-    worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
+    tried = [rate for rate in summary.by_stimulus if rate.cases]
+    conditions = [rate for rate in tried if rate.name not in SEARCHES.names()]  # a search goes where it fails: its rate says less
+    worst = max(conditions or tried, key=lambda rate: rate.rate)
     return (
         f"On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {broken}. "
         f"Most often it fails under {worst.name}: {percent(worst.rate)}."

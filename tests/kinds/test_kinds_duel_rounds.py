@@ -142,7 +142,9 @@ def test_the_recommended_ego_is_chosen_by_its_validation_and_never_by_a_test(cro
     assert all(ego.worst("idm", "random") == max(ego.tests["idm"], ego.tests["random"]) for ego in egos)
     dear, cheap = (Validation(1, 0.0, 0.0, rate, mps) for rate, mps in ((0.01, 22.0), (0.015, 26.0)))
     risky, unsafe = Validation(1, 0.0, 0.0, 0.3, 29.0), Validation(1, 0.0, 0.0, 0.5, 20.0)
-    for first, second, chosen in ((dear, cheap, 1), (cheap, dear, 0), (dear, risky, 0), (unsafe, risky, 1), (dear, dear, 0)):
+    old = Validation(1, 0.0, 0.0)
+    pairs = [(dear, cheap, 1), (cheap, dear, 0), (dear, risky, 0), (unsafe, risky, 1), (dear, dear, 0), (old, unsafe, 1), (old, old, None)]
+    for first, second, chosen in pairs:
         phase = summary.training("repair-population-round1")
         records = tuple(replace(record, validations=(seen,)) for record, seen in zip(phase.records, (first, second), strict=True))
         changed = replace(summary, trainings=(replace(phase, records=records),))

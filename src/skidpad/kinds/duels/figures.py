@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from skidpad.highway.layout import Side
@@ -117,7 +117,8 @@ def repaired_egos(summary: DuelSummary, settings: DuelSettings) -> tuple[Repaire
         tests = {column.column: (column.by_training[training].mean, column.speeds_mps[training]) for column in columns}
         kept = max(record.validations, key=_safe_and_fast)
         found.append(RepairedEgo(trained_name(round_phase(settings.rounds), index), settings.crash_cost[place], kept, tests))
-    best = max(found, key=lambda ego: _safe_and_fast(ego.validation)[:2], default=None)
+    told = [ego for ego in found if isfinite(ego.validation.worst_rate)]  # runs before this choice do not tell
+    best = max(told, key=lambda ego: _safe_and_fast(ego.validation)[:2], default=None)
     return tuple(replace(ego, is_recommended=ego is best) for ego in found)
 
 

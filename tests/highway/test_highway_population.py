@@ -71,16 +71,43 @@ def test_everybody_takes_turns_and_the_same_seed_gives_the_same_bits(ego) -> Non
     assert all(validation.worst_rate >= validation.failure_rate for validation in first.validations)
 
 
-def test_the_mean_of_the_weights_may_be_kept_and_does_not_change_what_is_learned(ego) -> None:
-    plain = replace(SHORT, validate_every=12)
-    alone, latest, mean = (repair_ego(ego, EVERYBODY[:3], replace(plain, mean_episodes=count), 3) for count in (0, 1, 4))
-    assert [len(training.validations) for training in (alone, latest, mean)] == [1, 2, 2]
-    assert latest.policy.weights.tobytes() == alone.policy.weights.tobytes()  # the mean of one episode is its weights
-    assert latest.validations == alone.validations * 2
-    assert mean.validations[0] == alone.validations[0] != mean.validations[1]
-    np.testing.assert_array_equal(mean.curve.returns, alone.curve.returns)
-    with pytest.raises(BadParametersError, match="mean_episodes at least 0"):
-        replace(plain, mean_episodes=-1)
+def test_finalists_are_validated_again_with_their_challengers_and_that_decides(ego) -> None:
+    settings = replace(SHORT, validate_every=3, validation_episodes=20, accepted_rate=0.02)
+    asked = []
+
+    def challengers(policy):
+        asked.append(policy.weights.tobytes())
+        return [Match(RELEASED, AggressiveActions() if len(asked) > 1 else ConstantActions(Action.FASTER), 0.0)]
+
+    plain = repair_ego(ego, EVERYBODY[:2], settings, 3)
+    final = repair_ego(ego, EVERYBODY[:2], replace(settings, finalists=2), 3, challengers=challengers)
+    assert final.validations[:4] == plain.validations
+    assert [seen.is_final for seen in final.validations] == [False] * 4 + [True] * 2
+    first = sorted(plain.validations, key=lambda seen: seen.rank(Side.EGO, 0.02))
+    assert [seen.episode for seen in final.validations[4:]] == [seen.episode for seen in first[2:]]
+    best = max(final.validations[4:], key=lambda seen: seen.rank(Side.EGO, 0.02))
+    assert final.policy.facts.chosen_episode == best.episode
+    assert final.policy.weights.tobytes() in asked
+    assert len(asked) == 2
+    np.testing.assert_array_equal(final.curve.returns, plain.curve.returns)
+    with pytest.raises(BadParametersError, match="finalists at least 0"):
+        replace(settings, finalists=-1)
+
+
+def test_an_ego_may_crash_more_often_with_those_who_want_it_to(ego) -> None:
+    frozen = replace(SHORT, episodes=1, validate_every=1, validation_episodes=40, dqn=replace(SMALL, batch=80))
+    weights = ego.weights.copy()
+    layers_of(weights, ego.shape.padded()).b3[Action.FASTER] += 1000.0
+    strict, lenient = (
+        repair_ego(replace(ego, weights=weights), [Match(RELEASED, AggressiveActions(), 1.0, leniency)], frozen, 3).validations[0]
+        for leniency in (1.0, 4.0)
+    )
+    assert strict.worst_rate == strict.failure_rate == lenient.failure_rate == 4.0 * lenient.worst_rate > 0.0
+
+
+def test_a_long_validation_outranks_every_short_one() -> None:
+    lucky, sober = Validation(1, 0.0, 0.0, 0.0, 29.0), Validation(1, 0.0, 0.1, 0.1, 25.0, is_final=True)
+    assert sober.rank(Side.EGO, 0.02) > lucky.rank(Side.EGO, 0.02)
 
 
 def test_the_speed_of_a_validation_counts_opponents_as_often_as_they_are_met(ego) -> None:

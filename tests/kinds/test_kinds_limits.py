@@ -13,7 +13,7 @@ from limit_toys import CONDITIONS, STEPS, Planted, limits, toy_drive
 from online_toys import demo
 
 from skidpad.core.errors import BadDriveError, BadParametersError, InterruptedRunError, UnknownNameError
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.work import ClosedLoopRunner
 from skidpad.kinds.limits.curve import Curve, Point, Standing, frontier

@@ -18,16 +18,15 @@ from skidpad.kinds import gating
 from skidpad.kinds.gating import columns_of, differences, judged_cases
 from skidpad.kinds.pictures import guided
 from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
 from skidpad.referee.verdict import Verdicts
 from skidpad.referee.word import Reason, Word
+from skidpad.runs.findings import Refereed, worst_finding
 from skidpad.runs.folder import Run
-from skidpad.runs.refereed import Refereed
 from skidpad.runs.tags import Tag, Tags
-from skidpad.runs.worst import worst_finding
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
 from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
 from skidpad.subjects.base import Observation

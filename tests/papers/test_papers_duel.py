@@ -44,18 +44,6 @@ def test_the_papers_rows_average_to_its_averages() -> None:
     assert sem == pytest.approx(paper.EGO_SEM, abs=0.05)
 
 
-def test_the_repair_against_everybody_stands_beside_the_papers_own_table(tmp_path) -> None:
-    settings = replace(TINY, trainings=1, train_episodes=1, tests=4, search_episodes=0, rounds=1, rewards=("sound",))
-    sheets = {sheet.title: sheet for sheet in replicate(settings, tmp_path).behind()}
-    assert "Table I, the paper's" in sheets
-    sheet = sheets["The paper's repair, and ours against everybody"]
-    fronts = ["idm", "random", "slow", "aggressive", "sound", "pool"]
-    assert [row[0] for row in sheet.rows] == [*fronts, *(f"trained afterwards ({reward})" for reward in ("released", "sound", "paper"))]
-    assert all(len(row) == len(sheet.columns) for row in sheet.rows)
-    assert sheet.title in (tmp_path / "duel.md").read_text()
-    assert not any("everybody" in sheet.title for sheet in replicate(replace(settings, rounds=0), tmp_path / "without").behind())
-
-
 def test_table_1_is_whole(folder) -> None:
     answer = replicate(TINY, folder)
     published, sound, printed = answer.behind()[:3]

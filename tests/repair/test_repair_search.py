@@ -12,8 +12,7 @@ import pytest
 from repair_toys import WIDE, Garage, run_of, trained_subject, write_drive
 
 from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, UnknownNameError
-from skidpad.drives.memory import drive_from_arrays
-from skidpad.drives.opening import open_drive
+from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import Outcome, search, written

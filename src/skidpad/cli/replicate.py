@@ -207,7 +207,7 @@ def tactic(
     json: Json = False,
 ) -> None:
     """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, the paper's beside."""
-    from skidpad.cli.weather_search import weather_file
+    from skidpad.cli.weather import weather_file
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.styles.settings import TacticSettings
     from skidpad.papers.tactic.paper import PAPER

@@ -118,7 +118,7 @@ def run_test(
     json: Json = False,
 ) -> None:
     """Test a network on a drive under conditions or transformations, judged by a metamorphic relation (DeepTest)."""
-    from skidpad.coverage.criterion import CRITERIA
+    from skidpad.coverage.criteria import CRITERIA
     from skidpad.drives import drive_warnings, open_drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.oracles.relations import RELATIONS
@@ -265,7 +265,7 @@ def case_named(run: "Run", text: str) -> str:
     """Returns the case that a user means: `worst` is the finding furthest beyond what was tolerated that the stimulus caused."""
     if text != "worst":
         return text
-    from skidpad.runs.worst import worst_finding
+    from skidpad.runs.findings import worst_finding
 
     found = worst_finding(run)
     if found is None:
@@ -279,7 +279,7 @@ def next_free(folder: Path, name: str) -> Path:
 
 
 def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None":
-    from skidpad.runs.workers.protocol import workers_of
+    from skidpad.kinds.shards import workers_of
 
     return workers_of(text, str(config.get("device", "cpu")), warn)
 
@@ -314,8 +314,7 @@ def _show(page: "Page", run: "Run") -> None:
 
     from skidpad.kinds.kind import kind_of
     from skidpad.page.terminal import show_page
-    from skidpad.runs.doubts import run_doubts
-    from skidpad.runs.worst import worst_finding
+    from skidpad.runs.findings import run_doubts, worst_finding
 
     told = {doubt.said for doubt in run_doubts(run)}
     show_page(replace(page, warnings=tuple(warning for warning in page.warnings if warning not in told)))
@@ -325,7 +324,7 @@ def _show(page: "Page", run: "Run") -> None:
 
 def say_doubts(run: "Run") -> None:
     """Says what is odd about a run's answers on unchanged pictures; before any figure, since figures do not show it."""
-    from skidpad.runs.doubts import run_doubts
+    from skidpad.runs.findings import run_doubts
 
     for doubt in run_doubts(run):
         say(f"doubt: {doubt.said}")
@@ -335,8 +334,7 @@ def _payload(campaign: "Campaign", run: "Run", page: "Page", path: Path) -> "Map
     from skidpad.kinds.kind import kind_of
     from skidpad.oracles.doubts import doubts_payload
     from skidpad.page.model import tags_payload
-    from skidpad.runs.doubts import run_doubts
-    from skidpad.runs.refereed import Refereed
+    from skidpad.runs.findings import Refereed, run_doubts
     from skidpad.runs.tags import Tags
 
     evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from io import BufferedReader
 from pathlib import Path
@@ -12,6 +13,14 @@ LFS_ADVICE = "it is a git-lfs pointer, not the file itself; run `git lfs pull`"
 _LFS_START = b"version https://git-lfs"
 
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://.+", re.ASCII)
+
+
+def is_url(text: str) -> bool:
+    """Tells a URL from a path."""
+    return _URL.fullmatch(text) is not None
 
 
 class NotAFileError(OSError):

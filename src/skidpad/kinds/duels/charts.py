@@ -309,5 +309,5 @@ def phase_words(settings: DuelSettings, phase: str) -> str:
     """Returns what a phase of trainings is called."""
     if phase == TRAIN_EGO:
         return "ego"
-    _, words = repairs_of(settings).get(phase, ("", phase.removeprefix("train-")))
-    return words
+    _, words = repairs_of(settings).get(phase.removesuffix("-try"), ("", phase.removeprefix("train-")))
+    return f"{words}, tries" if phase.endswith("-try") else words

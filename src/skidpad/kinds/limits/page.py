@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from skidpad.core.errors import BadDriveError, BadRunError
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import Problem
+from skidpad.drives.drive import Problem, capture_of
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits, is_grey, some_frames

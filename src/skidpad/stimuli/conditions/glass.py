@@ -336,9 +336,9 @@ class Crack(_Covered):
         rows, columns = _grid(camera)
         star = np.clip(1.5 * (1.0 - np.hypot(rows - hit[1], columns - hit[0]) / max(chip, 1e-3)), 0.0, 1.0)
         # The glass is far too near to be in focus, and a crack lets most of the scene through.
-        spread = max(0.6, height / 100)
+        spread = max(0.6, height / 130)
         pale, dark = 1.1 * cv2.GaussianBlur(np.maximum(pale, star), (0, 0), spread), 0.8 * cv2.GaussianBlur(dark, (0, 0), spread)
-        pale, dark = np.minimum(pale, 0.55), np.minimum(dark, 0.35)
+        pale, dark = np.minimum(pale, 0.45), np.minimum(dark, 0.35)
         cover = np.clip(pale + dark * (1.0 - pale), 0.0, 1.0)
         over = np.where(cover > 0.0, (225.0 * pale + 40.0 * dark * (1.0 - pale)) / np.maximum(cover, 1e-6), 0.0)
         return _three(over), np.asarray(cover, np.float32)

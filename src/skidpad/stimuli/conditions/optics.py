@@ -147,14 +147,29 @@ def transmission(camera: Camera, extinction: float, sky: Sky | None, uneven: Fie
 
     uneven: factors of the extinction, (height, width).
     """
-    depth = depth_m(camera)
-    through = np.exp(np.float32(-extinction) * depth if uneven is None else np.float32(-extinction) * depth * uneven)
-    if _is_guessed(camera):
-        # The mean over where the horizon may be: on a crest, or with another camera, air that began at one row would show as a border.
-        through = cv2.GaussianBlur(through, (1, 0), sigmaX=1.0, sigmaY=_HORIZON_SPREAD * camera.height_px, borderType=cv2.BORDER_REPLICATE)
+    through = (
+        _even_transmission(camera, extinction).copy()
+        if uneven is None
+        else _spread(camera, np.float32(-extinction) * depth_m(camera) * uneven)
+    )
     if sky is not None:
         upper = through[: len(sky.share)]
         upper += sky.share * (np.float32(np.exp(-extinction * FAR_M)) - upper)
+    return through
+
+
+@lru_cache(maxsize=32)
+def _even_transmission(camera: Camera, extinction: float) -> Field:
+    through = _spread(camera, np.float32(-extinction) * depth_m(camera))
+    through.setflags(write=False)
+    return through
+
+
+def _spread(camera: Camera, exponent: Field) -> Field:
+    through = np.exp(exponent)
+    if _is_guessed(camera):
+        # The mean over where the horizon may be: on a crest, or with another camera, air that began at one row would show as a border.
+        through = cv2.GaussianBlur(through, (1, 0), sigmaX=1.0, sigmaY=_HORIZON_SPREAD * camera.height_px, borderType=cv2.BORDER_REPLICATE)
     return np.asarray(through, np.float32)
 
 

@@ -38,8 +38,8 @@ class _Particles:
     """What falls.
 
     count: in the box. fall_m_s, sway_m_s: downwards and to the sides. smallest_mm, excess_mm: the least size, and the mean beyond it.
-    shutter_s: how long one is seen. opacity: of a particle as wide as a pixel, if it stood still; above 1 for what is brighter than the air,
-    as drops that gather the light of the sky.
+    shutter_s: how long one is seen. opacity: of a particle as wide as a pixel, if it stood still; above 1 for what is brighter than air, as
+    drops that gather the light of the sky.
     """
 
     count: int

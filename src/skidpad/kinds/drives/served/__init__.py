@@ -15,7 +15,7 @@ KINDS.register("served")(
         replay=lazy(f"{__name__}.replaying:replay_served"),
         shrink=lazy(f"{__name__}.replaying:refuse_shrinking"),
         exporter=lazy(f"{__name__}.replaying:refuse_export"),
-        exhibit=lazy("skidpad.kinds.drives.exhibit:ServedExhibit"),
+        exhibit=lazy("skidpad.kinds.drives.filmstrip:ServedExhibit"),
         # the client holds the pedals, so that what a careful driver does there excuses nothing
         columns=replace(
             DRIVE_COLUMNS, excused=None, free=DRIVE_COLUMNS.free | {"name", "host", "port", "connects", "timeout_s", "wait_s", "realtime"}

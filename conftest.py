@@ -71,19 +71,19 @@ def _trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _no_referee() -> Iterator[None]:
     """Toy frames show no road, so that the referee would set all their findings apart; tests that mean it take `referee_on`."""
-    from skidpad.kinds import settings as kinds_settings  # noqa: PLC0415 - a test that needs no campaign needs none
+    from skidpad.kinds import kind as kinds  # noqa: PLC0415 - a test that needs no campaign needs none
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kinds_settings, "asks_referee", lambda _setting: False)
+        patch.setattr(kinds, "asks_referee", lambda _setting: False)
         yield
 
 
 @pytest.fixture
 def referee_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings of a campaign decide whether the referee is asked, as for users."""
-    from skidpad.kinds import settings as kinds_settings  # noqa: PLC0415 - see above
+    from skidpad.kinds import kind as kinds  # noqa: PLC0415 - see above
 
-    monkeypatch.setattr(kinds_settings, "asks_referee", lambda setting: setting == kinds_settings.RefereeUse.ON.value)
+    monkeypatch.setattr(kinds, "asks_referee", lambda setting: setting == kinds.RefereeUse.ON.value)
 
 
 @pytest.fixture

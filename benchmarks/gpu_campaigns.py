@@ -42,8 +42,7 @@ from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
 from skidpad.kinds.pictures.work import lanes
 from skidpad.runs.records import case_id
-from skidpad.runs.workers.here import Here
-from skidpad.runs.workers.performing import default_lanes, pinned
+from skidpad.runs.workers.here import Here, default_lanes, pinned
 from skidpad.stimuli.weather.files import WeatherCard, load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.stimulus import WeatherLooks

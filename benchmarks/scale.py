@@ -39,8 +39,7 @@ from skidpad.drives import open_drive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.runs.workers.here import Here
-from skidpad.runs.workers.performing import cores
+from skidpad.runs.workers.here import Here, cores
 from skidpad.runs.workers.processes import Processes
 from skidpad.runs.workers.protocol import Workers
 from skidpad.runs.workers.ray_cluster import RayCluster

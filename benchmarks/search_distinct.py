@@ -35,8 +35,9 @@ from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.drivers import KeptShards
 from skidpad.kinds.duels.estimate import DuelSimulation, nearness
 from skidpad.kinds.duels.settings import DuelSettings
-from skidpad.runs.workers.performing import pinned
-from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorTask
+from skidpad.runs.workers.here import pinned
+from skidpad.search.protocol import SEARCHES, Fitness, SearchTask
+from skidpad.search.vectors import Cube
 from skidpad.statistics.effects import a12
 from skidpad.statistics.ranks import mann_whitney
 from skidpad.subjects.pretrained import subject_path
@@ -102,8 +103,8 @@ def duels(given: argparse.Namespace) -> Problem:
 
 def searched(problem: Problem, names: Sequence[str], given: argparse.Namespace) -> dict[str, list[dict[str, int]]]:
     searches = {
-        (name, repeat): VECTOR_SEARCHES.get(name)(
-            VectorTask(problem.dimensions, given.budget, given.seed + 1000 * repeat + 17 * place, problem.cell)
+        (name, repeat): SEARCHES.get(name)(
+            SearchTask(Cube(problem.dimensions, problem.cell), given.seed + 1000 * repeat + 17 * place, given.budget)
         )
         for place, name in enumerate(names)
         for repeat in range(given.repeats)

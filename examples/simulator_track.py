@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from skidpad.core.images import encode
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.serve.simulators import MPH_M_S, UDACITY
 from skidpad.worlds.world import STEP_S
 

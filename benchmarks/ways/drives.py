@@ -19,7 +19,7 @@ from torch import nn
 from skidpad.core.images import NumpyFrames, decode, encode, write_image
 from skidpad.core.stimuli import Params, Space
 from skidpad.drives.drive import Drive
-from skidpad.drives.names import Names
+from skidpad.drives.frames import Names
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.runs.workers.protocol import Crew, Performer, Reload, Workers

@@ -14,8 +14,7 @@ from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.summary import coverage_gains
 from skidpad.kinds.pictures.work import cut, grid_cut
 from skidpad.runs.folder import Run
-from skidpad.runs.workers.here import open_lanes
-from skidpad.runs.workers.performing import default_lanes
+from skidpad.runs.workers.here import default_lanes, open_lanes
 from skidpad.subjects.network_subject import NetworkSubject
 from ways.case import Found
 

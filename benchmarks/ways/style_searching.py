@@ -12,13 +12,14 @@ import torch
 
 from skidpad.core.images import NumpyFrames
 from skidpad.coverage.profile import profile_of
-from skidpad.coverage.state import CoverageState
+from skidpad.coverage.tracker import CoverageState
 from skidpad.drives.drive import Drive
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.condition import Found, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal
 from skidpad.kinds.pictures.styles.settings import TacticSettings
-from skidpad.search.evolution import StyleTask
+from skidpad.search.evolution import Styles
+from skidpad.search.protocol import SearchTask
 from skidpad.stimuli.weather.files import WeatherCard
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.scenes import working_size
@@ -88,7 +89,7 @@ def goal_of(made: Prepared, *, racing: bool, risk: float = 0.001) -> Goal:
 
 
 def searched(made: Prepared, *, patience: int, budget: int, racing: bool, at_once: int) -> Found:
-    task = StyleTask(made.campaign.weather.style_size, 1, patience, budget)
+    task = SearchTask(Styles(made.campaign.weather.style_size), 1, budget or None, patience)
     begun, told = time.perf_counter(), 0
 
     def tell(tries: int, best: float) -> None:

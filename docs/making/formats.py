@@ -17,7 +17,7 @@ from skidpad.core.errors import SkidpadError
 from skidpad.kinds.drives import records as online_records
 from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.served import campaign as served_campaign
-from skidpad.kinds.drives.served.settings import ServedSettings
+from skidpad.kinds.drives.served.campaign import ServedSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels import records as duel_records
 from skidpad.kinds.duels.settings import DuelSettings

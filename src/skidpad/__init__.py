@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from skidpad.core.errors import SkidpadError
     from skidpad.core.trust import trusting
-    from skidpad.drives.memory import drive_from_arrays
+    from skidpad.drives.opening import drive_from_arrays
     from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike, SteersRight
     from skidpad.stimuli.conditions.atmosphere import Dust, Fog, Haze, Smoke, Spray
     from skidpad.stimuli.conditions.glass import (
@@ -221,7 +221,7 @@ _ELSEWHERE = {
     "WetRoad": "skidpad.stimuli.conditions.precipitation",
     "WindscreenReflection": "skidpad.stimuli.conditions.glass",
     "Wiper": "skidpad.stimuli.conditions.glass",
-    "drive_from_arrays": "skidpad.drives.memory",
+    "drive_from_arrays": "skidpad.drives.opening",
     "trusting": "skidpad.core.trust",
 }
 """The modules of the names that are not in `skidpad.api`."""

@@ -6,9 +6,8 @@ import xml.etree.ElementTree as ET
 import openx_files
 import pytest
 
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.files import read_scenario, read_scenarios
-from skidpad.worlds.scenario.sampling import sample
 
 
 def test_scenarios_are_drawn_to_a_file_and_to_a_folder(skidpad, tmp_path) -> None:
@@ -87,7 +86,7 @@ def test_what_makes_no_sense_is_refused_in_words(skidpad, tmp_path, monkeypatch,
         ("worlds", "metadrive"),
         ("domains", "restricted: road.radius_m"),
         ("constraints", "fog-lights-in-fog"),
-        ("scenario-searches", "cma-es"),
+        ("searches", "cma-es"),
     ],
 )
 def test_worlds_domains_constraints_and_searches_are_listed(skidpad, what, words) -> None:

@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.layers import Layer
-from skidpad.coverage.activation import NC
-from skidpad.coverage.boundary import NBC, SNAC
-from skidpad.coverage.criterion import CRITERIA, BadCoverageError, neurons_of
-from skidpad.coverage.multisection import KMNC
+from skidpad.coverage.criteria import CRITERIA, KMNC, NBC, NC, SNAC, TKNC, BadCoverageError, neurons_of
 from skidpad.coverage.profile import Profile
-from skidpad.coverage.topk import TKNC
+from skidpad.subjects.base import Layer
 
 LAYERS = (Layer("a", 0, 4), Layer("b", 4, 9), Layer("out", 9, 10))
 NEURONS = 10

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.torch import save_file
 
-from skidpad.core.layers import Layer
-from skidpad.coverage.criterion import BadCoverageError
+from skidpad.coverage.criteria import BadCoverageError
 from skidpad.coverage.profile import Profile, profile_of
+from skidpad.subjects.base import Layer
 
 NUMBERS = st.one_of(st.floats(-1e3, 1e3, width=32), st.sampled_from([math.nan, math.inf, -math.inf]))
 BATCHES = hnp.arrays(np.float32, st.tuples(st.integers(0, 6), st.just(3)), elements=NUMBERS)

@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.layers import Layer
-from skidpad.coverage.activation import NC
-from skidpad.coverage.boundary import NBC
-from skidpad.coverage.criterion import CRITERIA, BadCoverageError
-from skidpad.coverage.multisection import KMNC
+from skidpad.coverage.criteria import CRITERIA, KMNC, NBC, NC, TKNC, BadCoverageError
 from skidpad.coverage.profile import Profile
-from skidpad.coverage.state import CoverageState
-from skidpad.coverage.topk import TKNC
-from skidpad.coverage.tracker import CoverageTracker
+from skidpad.coverage.tracker import CoverageState, CoverageTracker
+from skidpad.subjects.base import Layer
 
 LAYERS = (Layer("a", 0, 5), Layer("b", 5, 12))
 NEURONS = 12

@@ -16,7 +16,7 @@ from making.formats import SETTINGS, keys, meanings
 from making.markdown import table
 from making.reference import commands, pages
 
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.drives import READERS
 from skidpad.kinds.kind import KINDS
 from skidpad.oracles.relations import RELATIONS

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import NumpyFrames
 from skidpad.drives import Drive, FrameBatch, Problem, ProblemKind, drive_from_arrays
-from skidpad.drives.prefetch import BATCHES_AHEAD, FRAMES_PER_TASK
+from skidpad.drives.frames import BATCHES_AHEAD, FRAMES_PER_TASK
 
 SETTINGS = settings(max_examples=40, deadline=None)
 BROKEN = Problem(ProblemKind.CORRUPT, "?", "planted")

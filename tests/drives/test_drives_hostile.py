@@ -18,7 +18,7 @@ from video_files import write_video
 from skidpad.core import images
 from skidpad.core.errors import BadDriveError
 from skidpad.core.images import MAX_PICTURE_PIXELS, decode, encode, stated_size
-from skidpad.drives import ProblemKind, open_drive, pictures, tables
+from skidpad.drives import ProblemKind, frames, open_drive, tables
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1\nsize 12345\n"
 
@@ -100,7 +100,7 @@ def test_a_file_too_large_for_a_picture_is_not_read(folder: Path, monkeypatch: p
     with (folder / "frame2.png").open("r+b") as file:
         file.truncate(1 << 40)  # sparse: it takes no room
     batch = open_drive(str(folder)).read(range(7))
-    assert [problem.detail for problem in batch.problems] == [f"frame2.png: {pictures.TOO_MANY_BYTES}"]
+    assert [problem.detail for problem in batch.problems] == [f"frame2.png: {frames.TOO_MANY_BYTES}"]
 
 
 def png_of(width_px: int, height_px: int) -> bytes:

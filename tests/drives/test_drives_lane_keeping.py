@@ -15,13 +15,11 @@ from torch import nn
 
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.drives.served.campaign import Served
-from skidpad.kinds.drives.served.settings import ServedSettings
+from skidpad.kinds.drives.served.campaign import Served, ServedSettings
 from skidpad.subjects.description import Colour, Crop, Description, Format, InputSpec, Output, Range
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.world import WORLDS
 
 SPEC = InputSpec(32, 12, Colour.GREY, Range((-1.0,), (1.0,)), Crop(top=0.5))

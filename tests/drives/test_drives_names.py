@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skidpad.drives.drive import Drive
-from skidpad.drives.memory import drive_from_arrays
-from skidpad.drives.names import Names
+from skidpad.drives.frames import Names
+from skidpad.drives.opening import drive_from_arrays
 
 # What stands for raw bytes of a file name is text as well.
 TEXTS = st.lists(st.text(st.characters(exclude_categories=()), max_size=6), max_size=12)

@@ -224,7 +224,10 @@ def test_a_folder_named_like_a_reader_is_reached_by_its_path(tmp_path: Path, mon
 
 
 def test_two_readers_that_recognise_a_folder_must_be_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(READERS._rows, "folder-again", READERS.get("folder"))
+    class Again(READERS.get("folder")):  # type: ignore[misc]
+        """A plug-in's reader of the same folders."""
+
+    monkeypatch.setitem(READERS._rows, "folder-again", Again)
     with pytest.raises(BadDriveError, match="looks like a drive for folder and folder-again; say which, as folder:"):
         open_drive(str(folder))
 
@@ -233,6 +236,6 @@ def test_a_folder_that_cannot_be_listed_is_one_error(folder: Path, monkeypatch: 
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("skidpad.drives.pictures.os.scandir", refuse)
+    monkeypatch.setattr("skidpad.drives.frames.os.scandir", refuse)
     with pytest.raises(BadDriveError, match="Permission denied"):
         open_drive(f"folder:{folder}")

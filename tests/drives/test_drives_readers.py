@@ -18,7 +18,7 @@ from video_files import smooth_picture, write_lerobot, write_video
 
 from skidpad.core.errors import BadDriveError, SkidpadError
 from skidpad.drives import READERS, Drive, ProblemKind, drive_warnings, open_drive
-from skidpad.drives.pictures import frame_id_of, natural_key, times_of
+from skidpad.drives.frames import frame_id_of, natural_key, times_of
 from skidpad.drives.readers import ADJUSTING, SLICING
 
 HEADER = "center,left,right,steering,throttle,brake,speed"

@@ -15,9 +15,10 @@ from s3_server import S3Server, s3_server
 from video_files import write_video
 
 from skidpad.core.errors import BadDriveError, MissingExtraError, SkidpadError
+from skidpad.core.files import is_url
 from skidpad.drives import ProblemKind, open_drive
 from skidpad.drives import remote as remote_files
-from skidpad.drives.remote import RemoteFiles, ServerGoneError, is_url
+from skidpad.drives.remote import RemoteFiles, ServerGoneError
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,13 @@ import numpy as np
 import torch
 
 from skidpad.core.images import FloatArray, Frames, as_numpy
-from skidpad.core.layers import Layer
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.base import Observation
+from skidpad.subjects.base import Layer, Observation
 from skidpad.subjects.description import Description, Format, InputSpec, Output
 
 WIDTH_PX, HEIGHT_PX = 64, 24

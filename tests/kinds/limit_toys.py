@@ -9,7 +9,7 @@ import numpy as np
 from skidpad.core.stimuli import Capture, Params, Real, Severity, Space, Stimulus
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.limits.probes import Judge
 from skidpad.kinds.limits.rows import all_rows

@@ -10,7 +10,7 @@ from torch import nn
 
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.stimuli.weather.blocks import start

@@ -9,7 +9,7 @@ from online_toys import DEMO, LONGER, ROADS, demo, tampered
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import AngleUnit
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.drives.compare.campaign import OFFLINE, OfflineVsOnline
 from skidpad.kinds.drives.compare.page import tone_of, verdict
 from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings

@@ -5,7 +5,7 @@ import pytest
 
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.competition import SERVICE, DamagedMessageError, fields_of, read_oracle, read_test, serving, write_text
-from skidpad.statistics.ranking import apfd
+from skidpad.statistics.ranks import apfd
 from skidpad.statistics.roads import rank_roads, road_features
 
 grpc = pytest.importorskip("grpc")

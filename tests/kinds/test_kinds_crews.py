@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skidpad.kinds.crews import Meter, mapped_parts
 from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.shards import Meter, mapped_parts
 from skidpad.runs.records import no_records
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.workers.protocol import Heard

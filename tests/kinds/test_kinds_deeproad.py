@@ -16,7 +16,7 @@ from skidpad.core.images import pixel_hash
 from skidpad.core.stimuli import Params, Real, Recipe, Space
 from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.kinds.kind import load_campaign
-from skidpad.kinds.pictures.replaying import replay_case
+from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.weather import campaign as deeproad
 from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles, open_weathers
 from skidpad.kinds.pictures.weather.page import deeproad_page, style_words, verdict

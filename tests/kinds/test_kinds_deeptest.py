@@ -10,9 +10,9 @@ from bar_world import BarSubject, bar_campaign, bar_drive, column_of
 from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.core.images import pixel_hash
 from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import Rate, Summary, summarise
 from skidpad.runs.folder import Run

@@ -18,7 +18,7 @@ from skidpad.kinds.pictures.page import deeptest_page
 from skidpad.oracles.doubts import DoubtKind
 from skidpad.page.markdown import page_markdown
 from skidpad.page.model import Tone
-from skidpad.runs.doubts import run_doubts
+from skidpad.runs.findings import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import Limits
 from skidpad.runs.manifest import Manifest

@@ -14,6 +14,7 @@ from skidpad.highway.evaluation import evaluate
 from skidpad.highway.layout import Action, Outcome
 from skidpad.highway.opponents import ConstantActions, Idm
 from skidpad.highway.scenes import RELEASED
+from skidpad.highway.training import Validation
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.drivers import TrainingRecord
 from skidpad.kinds.duels.names import EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, read_counts
@@ -269,7 +270,13 @@ def test_findings_are_crashes_the_hardest_first(whole) -> None:
 
 def test_training_records_survive_packing() -> None:
     rng = np.random.default_rng(0)
-    record = TrainingRecord(rng.normal(size=7), rng.integers(1, 4, 7), rng.integers(1, 30, 7), ((5, 1.5, 0.25), (7, 2.0, 0.0)), 321)
+    record = TrainingRecord(
+        rng.normal(size=7),
+        rng.integers(1, 4, 7),
+        rng.integers(1, 30, 7),
+        (Validation(5, 1.5, 0.25, 0.5, 21.0), Validation(7, 2.0, 0.0, 0.0, 22.0)),
+        321,
+    )
     again = TrainingRecord.unpack(record.pack())
     assert again.pack() == record.pack()
     assert again.validations == record.validations

@@ -7,8 +7,7 @@ import pytest
 from online_toys import DEMO, demo
 
 from skidpad.core.errors import SkidpadError
-from skidpad.kinds.drives.campaign import Online
-from skidpad.kinds.drives.estimate import drive_estimate
+from skidpad.kinds.drives.campaign import Online, drive_estimate
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.page import online_figures, online_page
 from skidpad.kinds.drives.settings import OnlineSettings

@@ -350,7 +350,7 @@ def test_a_drive_that_is_gone_is_waited_for_or_said_and_the_run_goes_on_when_it_
 ) -> None:
     run, waiting = (on_disk.campaign().start(tmp_path / name) for name in ("run", "waiting"))
     waited: list[float] = []
-    monkeypatch.setattr("skidpad.runs.workers.performing.time.sleep", waited.append)
+    monkeypatch.setattr("skidpad.runs.workers.here.time.sleep", waited.append)
     campaign = on_disk.begun(note)
     with pytest.raises(LostDriveError, match=rf"is gone; put it back [^;]*; \d+ [^;]* are kept; {GO_ON} \S+$"):
         campaign.execute(run, on_disk.losing(note, done), workers)
@@ -366,7 +366,7 @@ def test_a_drive_that_is_gone_is_waited_for_or_said_and_the_run_goes_on_when_it_
             on_disk.find()
 
     waited.clear()
-    monkeypatch.setattr("skidpad.runs.workers.performing.time.sleep", back)
+    monkeypatch.setattr("skidpad.runs.workers.here.time.sleep", back)
     campaign = on_disk.begun(note)
     campaign.execute(waiting, on_disk.losing(note, done), workers)
     assert waited
@@ -377,7 +377,7 @@ def test_a_drive_that_is_gone_is_waited_for_or_said_and_the_run_goes_on_when_it_
 def test_a_folder_whose_pictures_are_gone_is_told_too(
     kind: str, whole: Callable[[str], Whole], on_disk: OnDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skidpad.runs.workers.performing.WAITS_S", ())
+    monkeypatch.setattr("skidpad.runs.workers.here.WAITS_S", ())
     run = on_disk.campaign().start(tmp_path / "run")
 
     def emptied(_now: int, _total: int, note: str = "") -> None:

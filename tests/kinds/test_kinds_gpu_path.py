@@ -17,7 +17,7 @@ from skidpad.core.stimuli import Params, Recipe, Step, grid_recipes
 from skidpad.drives import drive_from_arrays
 from skidpad.kinds.pictures import work as batches
 from skidpad.kinds.pictures.campaign import DeepTest
-from skidpad.kinds.pictures.cases import fetched, uploaded
+from skidpad.kinds.pictures.judging import fetched, uploaded
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import InWeathers, drawn_styles
 from skidpad.kinds.pictures.weather.settings import StyleChoice

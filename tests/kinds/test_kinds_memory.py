@@ -16,10 +16,10 @@ from skidpad.core.stimuli import Recipe
 from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.coverage.profile import profile_of
 from skidpad.drives.drive import Drive, Problem, ProblemKind
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.guided import merged_coverage
-from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.work import cut, default_shard_frames
 from skidpad.runs.folder import Run
 from skidpad.runs.records import ORIGINALS

@@ -1,6 +1,6 @@
 """One progress for all phases."""
 
-from skidpad.kinds.crews import Meter
+from skidpad.kinds.shards import Meter
 
 
 def test_a_meter_adds_up_what_all_items_tell() -> None:

@@ -20,7 +20,7 @@ from skidpad.kinds.drives.summary import Verdict, _case, summarise
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import ReplayOutcome
-from skidpad.runs.workers.performing import pinned
+from skidpad.runs.workers.here import pinned
 from skidpad.stimuli.grammar import conditions_of
 from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
 from skidpad.subjects.network_subject import NetworkSubject

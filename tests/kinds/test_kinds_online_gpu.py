@@ -14,7 +14,7 @@ from skidpad.kinds.drives.loop import BATCHES, Eyes, Wheel, seen
 from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.replaying import frames_at, replay_drive
 from skidpad.kinds.drives.work import GPU_WIDTH, WIDTH, ClosedLoopRunner
-from skidpad.runs.workers.performing import pinned
+from skidpad.runs.workers.here import pinned
 from skidpad.stimuli.grammar import conditions_of
 from skidpad.subjects.loading import load_subject
 from skidpad.worlds import builtin

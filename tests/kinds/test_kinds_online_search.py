@@ -15,8 +15,7 @@ from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, summarise
 from skidpad.runs.folder import Run
 from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.grammar import conditions_of
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.scenario import Conditions, RoadKind, RoadPlan, Scenario, Weather
 from skidpad.worlds.scenario.tables import table_of
 

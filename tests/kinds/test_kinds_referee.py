@@ -18,16 +18,15 @@ from skidpad.kinds import gating
 from skidpad.kinds.gating import columns_of, differences, judged_cases
 from skidpad.kinds.pictures import guided
 from skidpad.kinds.pictures.campaign import DeepTest
+from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.replaying import replay_case
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
 from skidpad.referee.verdict import Verdicts
 from skidpad.referee.word import Reason, Word
+from skidpad.runs.findings import Refereed, worst_finding
 from skidpad.runs.folder import Run
-from skidpad.runs.refereed import Refereed
 from skidpad.runs.tags import Tag, Tags
-from skidpad.runs.worst import worst_finding
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
 from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
 from skidpad.subjects.base import Observation
@@ -80,7 +79,7 @@ def test_what_the_referee_refuses_is_recorded_and_counts_for_nothing(tmp_path: P
     assert worst_finding(run) in {row["case_id"] for row in rows["brightness"]}
     found = Refereed.of(run)
     assert found.words == {Word.KEPT: 3, Word.REFUSED: 3}
-    assert "3 of 6 mutants" in found.said
+    assert "3 of the 6 changed pictures" in found.said
     again = replay_case(campaign, run, rows["translation"][0]["case_id"])
     assert again.is_reproduced(0.0)
 

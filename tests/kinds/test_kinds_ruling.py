@@ -17,15 +17,14 @@ from skidpad.kinds.drives.loop import Course, Wheel
 from skidpad.kinds.drives.page import online_page
 from skidpad.kinds.drives.records import Case, build_records
 from skidpad.kinds.drives.settings import OnlineSettings
-from skidpad.kinds.drives.traits import drive_cases
+from skidpad.kinds.drives.summary import drive_cases
 from skidpad.kinds.kind import KINDS
-from skidpad.kinds.pictures.traits import picture_cases
+from skidpad.kinds.pictures.summary import picture_cases
 from skidpad.kinds.ruling import MAX_CASES, judged_rows, recipe_traits
 from skidpad.runs.segments import ShardResult
 from skidpad.statistics.rules import Cases, Trait, learn_rules
 from skidpad.stimuli.grammar import conditions_of
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.scenario import RoadKind, Side, Weather
 
 

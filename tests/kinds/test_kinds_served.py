@@ -14,19 +14,16 @@ from online_toys import demo
 from skidpad.core.errors import SkidpadError
 from skidpad.core.units import STEERING_RATIO
 from skidpad.kinds.drives.records import unpack
-from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served
+from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served, ServedSettings, replay_served
 from skidpad.kinds.drives.served.loop import serve_drive
-from skidpad.kinds.drives.served.replaying import replay_served
-from skidpad.kinds.drives.served.settings import ServedSettings
 from skidpad.kinds.exhibits import Motion, exhibit_of
 from skidpad.kinds.kind import KINDS, load_campaign
 from skidpad.page.html import render_page
-from skidpad.runs.doubts import run_doubts
+from skidpad.runs.findings import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.worlds.scenario.files import write_scenario
 from skidpad.worlds.scenario.scenario import Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Side
-from skidpad.worlds.serve.pilot import Answer, GoneError
-from skidpad.worlds.serve.simulators import UDACITY
+from skidpad.worlds.serve.simulators import UDACITY, Answer, GoneError
 from skidpad.worlds.vehicle import WHEELBASE_M
 
 SECONDS = 4.0

@@ -1,7 +1,8 @@
 """Every field of every kind's settings refuses what it cannot be, whichever fields there are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
+from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -11,15 +12,15 @@ from skidpad.core.settings import Count, Mark, OneOf, Within, check, plain, read
 from skidpad.highway.observation import ObservationSpec
 from skidpad.highway.scenario import Scenario
 from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
-from skidpad.kinds.drives.served.settings import ServedSettings
+from skidpad.kinds.drives.served.campaign import ServedSettings
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.kind import KINDS as REGISTERED
+from skidpad.kinds.kind import CampaignSettings
 from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
-from skidpad.kinds.settings import CampaignSettings
 from skidpad.repairs.settings import RepairSettings
 from skidpad.stimuli.weather.settings import LossWeights, Sizes, WeatherSettings
 
@@ -175,3 +176,19 @@ def test_a_setting_made_in_python_is_checked_as_one_that_is_read() -> None:
         OnlineSettings(subject="a", scenarios="ten")  # type: ignore[arg-type]
     with pytest.raises(BadParametersError, match=r"^names\.1 must be a text; got 1$"):
         check(Sample(names=(1,)), BadParametersError)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", REGISTERED.names())
+def test_every_part_of_a_kind_is_where_the_kind_says(name: str) -> None:
+    def parts(value: object) -> list[str]:
+        if isinstance(value, Mapping | tuple):
+            return [part for each in (value.values() if isinstance(value, Mapping) else value) for part in parts(each)]
+        where = getattr(value, "__doc__", None) or ""
+        return [where] if getattr(value, "__name__", "") == "call" else []
+
+    kind = REGISTERED.get(name)
+    named = [part for field in fields(kind) for part in parts(getattr(kind, field.name))]
+    assert named
+    for part in named:
+        module, _, attribute = part.partition(":")
+        assert hasattr(import_module(module), attribute), part

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Choice, Params, Real, Recipe, Step, Whole
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.kind import KINDS
 from skidpad.kinds.pictures.shrinking import RecipeProblem, ladder, recipe_changes, shrink_recipe
 from skidpad.kinds.pictures.styles.shrinking import StyleCampaign, shrink_style

@@ -11,7 +11,7 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.records import Case, build_records, scenario_json
-from skidpad.kinds.drives.shrinking import DriveProblem, DriveStimulus, scenario_changes
+from skidpad.kinds.drives.replaying import DriveProblem, DriveStimulus, scenario_changes
 from skidpad.kinds.shrinking import minimise, shrink_finding
 from skidpad.stimuli.pictures import stimuli
 from skidpad.worlds.scenario.domain import DOMAINS

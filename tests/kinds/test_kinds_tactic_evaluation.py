@@ -17,10 +17,10 @@ from tactic_toys import CARD, toy_campaign, toy_drive, toy_subject, toy_weights
 
 from skidpad.core.errors import BadDriveError, BadParametersError
 from skidpad.core.images import NumpyFrames
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.coverage.profile import profile_of
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.styles.applying import apply
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.condition import Condition, Try, find
@@ -30,7 +30,8 @@ from skidpad.kinds.pictures.styles.scenes import chosen_runs
 from skidpad.referee.verdict import Verdicts
 from skidpad.referee.word import Reason
 from skidpad.runs.workers.here import Here
-from skidpad.search.evolution import StyleTask
+from skidpad.search.evolution import Styles
+from skidpad.search.protocol import SearchTask
 from skidpad.stimuli.weather.translation import Weather
 
 STYLE = np.array([0.4, -1.2, 0.9])
@@ -116,7 +117,7 @@ def test_regions_that_are_covered_already_bring_nothing() -> None:
 
 
 def steps(evaluator: Evaluator, name: str = "es", at_once: int = 1, **changes: object) -> list[Try]:
-    task = StyleTask(3, 0, patience=8, budget=12)
+    task = SearchTask(Styles(3), 0, patience=8, budget=12)
     return list(find(name, task, evaluator, blank_goal(evaluator, **changes), at_once).tries)
 
 
@@ -218,7 +219,7 @@ class EvenOnly:
 
 
 def test_scenes_that_the_referee_does_not_keep_count_for_nothing_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skidpad.kinds.settings.asks_referee", lambda _: True)
+    monkeypatch.setattr("skidpad.kinds.kind.asks_referee", lambda _: True)
     monkeypatch.setattr("skidpad.kinds.pictures.styles.evaluation.QuickReferee", EvenOnly)
     asked: list[int] = []
 

@@ -11,7 +11,7 @@ import torch
 from bar_world import BarSubject, bar_campaign
 
 from skidpad.core.errors import InterruptedRunError
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings

@@ -9,11 +9,11 @@ from skidpad.cli.runs import case_named
 from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.kinds.pictures.page import showcase
+from skidpad.runs.findings import worst_finding
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.worst import worst_finding
 
 ORIGINAL_DEG = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 30.0])
 """Labels are 0; five times the mean square is within 23.8 degrees, which the last frame breaks as it is."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.bundles import Evidence, Judgement
-from skidpad.kinds.crews import crew_for, mapped
 from skidpad.kinds.exhibits import Exhibit, Form, Row, Rule
 from skidpad.kinds.kind import KINDS, CaseColumns, Kind, check_unchanged, start_run
+from skidpad.kinds.shards import crew_for, mapped
 from skidpad.kinds.shrinking import Change, Shrunk
 from skidpad.page.model import Headline, Page, Table, Tone, run_page
 from skidpad.runs.folder import Run
@@ -40,7 +40,7 @@ class Numbers:
         return start_run(self, out, {"campaign": "numbers", "count": self.count, "limit": self.limit, "seed": 0}, SCHEMA)
 
     def execute(self, run: Run, progress: Progress = silent, workers: Any = None) -> None:
-        from skidpad.runs.shards import run_shards
+        from skidpad.kinds.shards import run_shards
 
         check_unchanged(self, run, SCHEMA)
         shards = -(-self.count // PER_SHARD)

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from bar_world import BarSubject, bar_campaign, bar_drive
 
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.page import deeptest_page, is_undecided, verdict_words, warnings_of
 from skidpad.kinds.pictures.summary import Rate, Summary

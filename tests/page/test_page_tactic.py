@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from tactic_toys import run_of, toy_campaign, toy_drive
 
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.page import PAIRS, RANDOM, SCENES, filter_words, notes, tactic_page, tactic_warnings, tone, verdict
 from skidpad.kinds.pictures.styles.summary import summarise
@@ -148,7 +148,7 @@ def test_scenes_that_the_referee_refused_are_said_search_by_search(finished: tup
     campaign, run = finished
     summary = summarise(campaign, run)
     assert "No filter of scenes was used" in filter_words(campaign, summary)
-    monkeypatch.setattr("skidpad.kinds.settings.asks_referee", lambda _: True)
+    monkeypatch.setattr("skidpad.kinds.kind.asks_referee", lambda _: True)
     repeats = [
         replace(
             repeat,

@@ -12,13 +12,13 @@ from replicate_toys import Case, made_up_run
 from scipy import stats
 
 from skidpad.core.errors import BadRunError
-from skidpad.core.layers import Layer
 from skidpad.core.stimuli import Recipe
-from skidpad.coverage.activation import NC
+from skidpad.coverage.criteria import NC
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.papers.deeptest.association import associate, combine
 from skidpad.papers.deeptest.diversity import diversify, read_activated
 from skidpad.stimuli.pictures import SIMPLE, stimuli
+from skidpad.subjects.base import Layer
 
 NEURONS = 20
 

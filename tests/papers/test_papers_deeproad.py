@@ -10,7 +10,7 @@ from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings as Settings
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad import replication as tables
-from skidpad.papers.deeproad.cells import FILE, Cell, kept_cells
+from skidpad.papers.deeproad.paper import FILE, Cell, kept_cells
 from skidpad.papers.deeproad.replication import RoadReplication, replicate
 
 CELL = Cell(

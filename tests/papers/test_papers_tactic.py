@@ -16,7 +16,7 @@ from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.papers.tactic import paper, replication, tables
 from skidpad.papers.tactic.cells import Cell, Searched, kept_cells
-from skidpad.papers.tactic.paper_tests import TESTS
+from skidpad.papers.tactic.tables import TESTS
 
 SETTINGS = TacticSettings(
     subject="",

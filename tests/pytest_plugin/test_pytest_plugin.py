@@ -24,7 +24,7 @@ import numpy as np
 
 from skidpad.core.units import AngleUnit
 from skidpad.core.units import PlainUnit
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.subjects.description import Description, Format, InputSpec, Output
 
 OUTPUTS = (Output("steering", AngleUnit.RAD), Output("throttle", PlainUnit.FRACTION))
@@ -317,9 +317,9 @@ def test_the_folder_of_pictures_can_be_chosen_and_old_pictures_go(tester: pytest
 
 
 def test_outside_of_pytest_the_assertions_work_as_well(tester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    from skidpad.pytest_plugin import assert_steers_alike, current
+    from skidpad.pytest_plugin import assert_steers_alike, assertions
 
-    monkeypatch.setattr(current, "_RUNNING", [])
+    monkeypatch.setattr(assertions, "_RUNNING", [])
     monkeypatch.syspath_prepend(tester.path)
     toys = import_module("plugin_toys")
     with pytest.raises(AssertionError, match=r"25 of 50 mutants(.|\n)*picture: runs/pytest/no-test/worst.png"):
@@ -348,7 +348,7 @@ def test_a_constant_network_does_not_pass_unless_that_is_accepted(tester: pytest
         test_user="""
         import numpy as np
         from plugin_toys import DAZZLED, MENDED
-        from skidpad.drives.memory import drive_from_arrays
+        from skidpad.drives.opening import drive_from_arrays
         from skidpad.pytest_plugin import assert_steers_alike
 
         BENDS = drive_from_arrays(np.full((8, 16, 32, 3), 100, np.uint8), np.linspace(-0.3, 0.3, 8))

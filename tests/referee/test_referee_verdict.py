@@ -59,6 +59,14 @@ def test_ruin_is_refused_with_its_reason(road: NumpyFrames, name: str, reason: R
     assert set(judge(askew, changed).reasons) == {reason}
 
 
+def test_a_road_that_light_burns_away_is_refused_and_one_that_loses_a_part_is_unclear(road: NumpyFrames) -> None:
+    for rows, reason in ((slice(96, 152), Reason.ROAD_BURNT), (slice(88, 120), Reason.ROAD_PALE)):
+        burnt = road.copy()
+        burnt[:, rows] = 255
+        assert set(judge(road, burnt).reasons) == {reason}
+    assert (Reason.ROAD_BURNT.word, Reason.ROAD_PALE.word) == (Word.REFUSED, Word.UNCLEAR)
+
+
 @pytest.mark.parametrize("level", [0, 128], ids=["black", "grey"])
 def test_frames_without_a_road_are_unclear(level: int) -> None:
     frames = np.full((2, 120, 160, 3), level, np.uint8)

@@ -113,8 +113,7 @@ def test_held_out_frames_are_left_out_of_a_training_drive_that_holds_them(garage
 
 
 def test_frames_of_another_drive_are_not_taken_for_the_same_because_they_are_called_alike(garage: Garage, tmp_path: Path) -> None:
-    from skidpad.drives.memory import drive_from_arrays
-    from skidpad.drives.opening import open_drive
+    from skidpad.drives.opening import drive_from_arrays, open_drive
 
     own = open_drive(garage.test_text)
     other = drive_from_arrays(255 - own.read(range(len(own))).frames, own.steering_rad, frame_ids=own.frame_ids)

@@ -11,11 +11,11 @@ import numpy as np
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.drive import Problem, ProblemKind
+from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, run_shards
 
 NEURONS = 4096
 SHARDS = {"guided": 40, "mutants": 40}

@@ -170,6 +170,13 @@ def test_a_record_is_a_typed_row():
     assert math.isnan(record.label)
 
 
+@pytest.mark.parametrize("phase", ["grid", "es-r00", "my_module:MySearch", "my.module:MySearch-r01"])
+def test_the_name_of_a_segment_gives_its_phase_back(phase, tmp_path):
+    segment = Segment.of(ShardResult(phase, 7, no_records()), b"", tmp_path)
+    assert ":" not in segment.path.name
+    assert Segment.from_path(segment.path) == segment
+
+
 @pytest.mark.parametrize("phase", ["", "Mutants", "../x", "1st", "a b", "é"])
 def test_phases_that_cannot_be_file_names_are_refused(phase):
     with pytest.raises(ValueError, match="a phase is"):

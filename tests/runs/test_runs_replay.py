@@ -179,5 +179,5 @@ def test_a_manifest_comes_back_from_its_json():
 
 
 def test_runs_and_searches_do_not_import_torch():
-    code = "import sys, skidpad.runs.replay, skidpad.runs.shards, skidpad.search.pairs; sys.exit('torch' in sys.modules)"
+    code = "import sys, skidpad.runs.replay, skidpad.kinds.shards, skidpad.search.pairs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,8 +4,8 @@ import pytest
 from runs_toy_campaign import make, shard
 
 from skidpad.core.errors import BadRunError, IncompleteRunError, InterruptedRunError, LostDriveError, LostWorkError, WorkersError
+from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.runs.folder import Run
-from skidpad.runs.shards import one_by_one, run_shards
 
 
 class Recorder:

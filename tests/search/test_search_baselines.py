@@ -7,8 +7,8 @@ from search_toys import STIMULI
 
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe
-from skidpad.search.pairs import Greedy, Grid, RandomPairs
-from skidpad.search.protocol import SEARCHES, SearchTask, taken
+from skidpad.search.pairs import Greedy, Grid, Pairs, RandomPairs, pairs_task
+from skidpad.search.protocol import SEARCHES, searchers, taken
 
 GRID = [Recipe.of(name, row) for name, toy in STIMULI.items() for row in toy.space.grid]
 
@@ -24,8 +24,7 @@ def exhaust(search, widths, feedback=lambda recipe: False):
 
 
 def test_the_three_searches_are_registered():
-    assert set(SEARCHES.names()) == {"greedy", "grid", "random"}
-    assert SEARCHES.get("greedy") is Greedy
+    assert searchers(Pairs) == {"greedy": Greedy, "grid": Grid, "random": RandomPairs}
 
 
 @pytest.mark.parametrize("name", ["greedy", "grid", "random"])
@@ -35,7 +34,7 @@ def test_every_search_takes_the_same_tries_whatever_the_width(name, seed, widths
         return child_rng(seed, recipe.to_json()).random() < 0.3
 
     def make():
-        return SEARCHES.get(name)(SearchTask("a", STIMULI, seed, unguided_tries=17))
+        return SEARCHES.get(name)(pairs_task("a", STIMULI, seed, unguided_tries=17))
 
     tried = exhaust(make(), widths, grew)
     assert tried == exhaust(make(), [1], grew)
@@ -47,7 +46,7 @@ def test_every_search_takes_the_same_tries_whatever_the_width(name, seed, widths
 
 @pytest.mark.parametrize("name", ["greedy", "grid", "random"])
 def test_every_search_ends_empty_and_refuses_other_feedback(name):
-    search = SEARCHES.get(name)(SearchTask("a", STIMULI, 0))
+    search = SEARCHES.get(name)(pairs_task("a", STIMULI, 0))
     with pytest.raises(ValueError, match="width of 1 or more"):
         search.ask(0)
     search.ask(2)
@@ -59,7 +58,7 @@ def test_every_search_ends_empty_and_refuses_other_feedback(name):
 
 
 def test_the_grid_is_every_row_once_in_the_order_given():
-    assert exhaust(Grid(SearchTask("a", STIMULI, 0)), [7], lambda recipe: True) == GRID
+    assert exhaust(Grid(pairs_task("a", STIMULI, 0)), [7], lambda recipe: True) == GRID
     assert len(GRID) == 22
 
 
@@ -67,16 +66,16 @@ def test_the_grid_is_every_row_once_in_the_order_given():
     ("settings", "tries"), [({}, 11), ({"max_failed_tries": 4}, 5), ({"unguided_tries": 40}, 40), ({"unguided_tries": 0}, 0)]
 )
 def test_the_random_baseline_makes_the_tries_it_is_given(settings, tries):
-    search = RandomPairs(SearchTask("a", STIMULI, 0, **settings))
+    search = RandomPairs(pairs_task("a", STIMULI, 0, **settings))
     recipes = exhaust(search, [6], lambda recipe: True)
     assert len(recipes) == search.tries == tries
     assert all(len(recipe.steps) == 2 for recipe in recipes)
 
 
 def test_the_cap_holds_for_the_random_baseline_too():
-    assert len(exhaust(RandomPairs(SearchTask("a", STIMULI, 0, max_tries=9, unguided_tries=40)), [6])) == 9
+    assert len(exhaust(RandomPairs(pairs_task("a", STIMULI, 0, max_tries=9, unguided_tries=40)), [6])) == 9
 
 
 def test_the_random_baseline_does_not_repeat_the_draws_of_the_guided_search():
-    task = SearchTask("a", STIMULI, 0, unguided_tries=11)
+    task = pairs_task("a", STIMULI, 0, unguided_tries=11)
     assert exhaust(RandomPairs(task), [4]) != exhaust(Greedy(task), [4])

@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, MissingExtraError
 from skidpad.core.seeding import child_rng
-from skidpad.search.evolution import STYLE_SEARCHES, OnePlusOneES, StyleFitness, StyleTask
-from skidpad.search.protocol import taken
+from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, OnePlusOneES, Styles
+from skidpad.search.protocol import SEARCHES, Fitness, SearchTask, searchers, taken
 
-NAMES = STYLE_SEARCHES.names()
+NAMES = tuple(searchers(Styles))
+
+
+def task_of(
+    dimensions: int, seed: int, patience: int = PATIENCE, budget: int | None = None, limit: float = STYLE_LIMIT
+) -> SearchTask[Styles]:
+    return SearchTask(Styles(dimensions, limit), seed, budget, patience)
 
 
 def peak(style: np.ndarray) -> float:
@@ -22,23 +28,23 @@ def peak(style: np.ndarray) -> float:
 
 
 def climbed(name: str, width: int = 1, **changes: object) -> tuple[object, list[tuple[float, ...]]]:
-    search = STYLE_SEARCHES.get(name)(StyleTask(**{"dimensions": 3, "seed": 1, "patience": 20, **changes}))  # type: ignore[arg-type]
+    search = SEARCHES.get(name)(task_of(**{"dimensions": 3, "seed": 1, "patience": 20, **changes}))  # type: ignore[arg-type]
     tried: list[tuple[float, ...]] = []
     while not search.done:
         styles = search.ask(width)
         assert 1 <= len(styles) <= width
-        accepted = search.tell([StyleFitness(peak(style), (0.5, 0.5)) for style in styles])
+        accepted = search.tell([Fitness(peak(style), measures=(0.5, 0.5)) for style in styles])
         tried += [tuple(style.tolist()) for style in styles[: taken(len(styles), accepted)]]
     return search, tried
 
 
-def plain_one_plus_one(task: StyleTask) -> list[tuple[float, ...]]:
+def plain_one_plus_one(task: SearchTask[Styles]) -> list[tuple[float, ...]]:
     """The strategy as the paper tells it, with the step rule written out."""
-    best = child_rng(task.seed, "es", 0).standard_normal(task.dimensions).clip(-task.limit, task.limit)
+    best = child_rng(task.seed, "es", 0).standard_normal(task.space.dimensions).clip(-task.space.limit, task.space.limit)
     tried, step, failures = [tuple(best.tolist())], 0.5, 0
     while failures < task.patience:
-        draw = child_rng(task.seed, "es", len(tried)).standard_normal(task.dimensions)
-        style = (best + step * draw).clip(-task.limit, task.limit)
+        draw = child_rng(task.seed, "es", len(tried)).standard_normal(task.space.dimensions)
+        style = (best + step * draw).clip(-task.space.limit, task.space.limit)
         tried.append(tuple(style.tolist()))
         if peak(style) > peak(best):
             best, step, failures = style, min(step * 1.5, 2.0), 0
@@ -78,11 +84,11 @@ def test_budget_and_patience_end_a_search(name: str) -> None:
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=5, deadline=None)
 def test_no_number_goes_beyond_the_limit(name: str, seed: int) -> None:
-    search = STYLE_SEARCHES.get(name)(StyleTask(4, seed, patience=10, limit=0.7, budget=15))
+    search = SEARCHES.get(name)(task_of(4, seed, patience=10, limit=0.7, budget=15))
     while not search.done:
         styles = search.ask(5)
         assert all(np.abs(style).max() <= 0.7 for style in styles)
-        search.tell([StyleFitness(float(style.sum()), (0.1, 0.9)) for style in styles])
+        search.tell([Fitness(float(style.sum()), measures=(0.1, 0.9)) for style in styles])
 
 
 def test_guided_searches_climb_higher_than_chance_with_the_same_budget() -> None:
@@ -102,36 +108,36 @@ def test_random_search_draws_as_munit_does_and_random_styles_draws_once() -> Non
 
 
 def test_a_dropped_try_is_a_failure_and_a_void_one_leaves_no_trace() -> None:
-    search = OnePlusOneES(StyleTask(2, 3, patience=50))
+    search = OnePlusOneES(task_of(2, 3, patience=50))
     search.ask(1)
-    search.tell([StyleFitness(0.5)])
+    search.tell([Fitness(0.5)])
     first = search.ask(3)
-    assert search.tell([StyleFitness(-inf), StyleFitness(0.9), StyleFitness(2.0)]) == (1,)
+    assert search.tell([Fitness(-inf), Fitness(0.9), Fitness(2.0)]) == (1,)
     assert search.tries == 3  # the third was void
     assert search.best_fitness == 0.9
     assert search.step == pytest.approx(0.5 * 1.5**-0.25 * 1.5)
-    alone = OnePlusOneES(StyleTask(2, 3, patience=50))
+    alone = OnePlusOneES(task_of(2, 3, patience=50))
     alone.ask(1)
-    alone.tell([StyleFitness(0.5)])
+    alone.tell([Fitness(0.5)])
     for value, style in zip((0.1, 0.9), first, strict=False):
         np.testing.assert_array_equal(alone.ask(1)[0], style)
-        alone.tell([StyleFitness(value)])
+        alone.tell([Fitness(value)])
     np.testing.assert_array_equal(alone.ask(1)[0], search.ask(1)[0])
 
 
 def test_equal_fitness_is_no_improvement() -> None:
-    search = OnePlusOneES(StyleTask(2, 3, patience=2))
+    search = OnePlusOneES(task_of(2, 3, patience=2))
     for _ in range(3):
         search.ask(1)
-        search.tell([StyleFitness(0.5)])
+        search.tell([Fitness(0.5)])
     assert search.done
 
 
 def test_a_map_of_elites_fills_its_cells() -> None:
-    search = STYLE_SEARCHES.get("map-elites")(StyleTask(3, 0, patience=100, budget=60))
+    search = SEARCHES.get("map-elites")(task_of(3, 0, patience=100, budget=60))
     while not search.done:
         styles = search.ask(7)
-        search.tell([StyleFitness(peak(style), tuple((np.tanh(style[:2]) / 2 + 0.5).tolist())) for style in styles])
+        search.tell([Fitness(peak(style), measures=tuple((np.tanh(style[:2]) / 2 + 0.5).tolist())) for style in styles])
     assert search.filled > 8  # type: ignore[attr-defined]
 
 
@@ -139,18 +145,18 @@ def test_a_map_of_elites_fills_its_cells() -> None:
 def test_a_missing_library_names_its_extra(package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"skidpad\[search\]"):
-        STYLE_SEARCHES.get(name)(StyleTask(3, 0))
+        SEARCHES.get(name)(task_of(3, 0))
 
 
 @pytest.mark.parametrize("changes", [{"dimensions": 0}, {"patience": 0}, {"budget": -1}, {"limit": -1.0}, {"limit": float("nan")}])
 def test_bad_tasks_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(BadParametersError, match="a search over styles needs"):
-        StyleTask(**{"dimensions": 2, "seed": 0, **changes})  # type: ignore[arg-type]
+    with pytest.raises(BadParametersError, match=r"a style has|of a search must be 1 or more"):
+        task_of(**{"dimensions": 2, "seed": 0, **changes})  # type: ignore[arg-type]
 
 
 def test_feedback_must_match() -> None:
     for name in NAMES:
-        search = STYLE_SEARCHES.get(name)(StyleTask(3, 0))
+        search = SEARCHES.get(name)(task_of(3, 0))
         search.ask(1)
         with pytest.raises(ValueError, match="one feedback for each"):
             search.tell([])

@@ -11,8 +11,8 @@ from search_toys import STIMULI, Toy
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe, Step
-from skidpad.search.pairs import Greedy, stack_order
-from skidpad.search.protocol import DEFAULT_MAX_FAILED_TRIES, DEFAULT_MAX_TRIES, SearchTask, taken
+from skidpad.search.pairs import DEFAULT_MAX_FAILED_TRIES, DEFAULT_MAX_TRIES, Greedy, pairs_task, stack_order
+from skidpad.search.protocol import taken
 
 
 def activated(frame_id, recipe, neurons):
@@ -54,7 +54,7 @@ def speculated(seed, frame_ids, stimuli, max_failed_tries, neurons, widths):
     turn = 0
     for position in stack_order(len(frame_ids)):
         frame_id = frame_ids[position]
-        search = Greedy(SearchTask(frame_id, stimuli, seed, max_failed_tries, max_tries=None))
+        search = Greedy(pairs_task(frame_id, stimuli, seed, max_failed_tries, max_tries=None))
         while not search.done:
             recipes = search.ask(widths[turn % len(widths)])
             assert 1 <= len(recipes) <= widths[turn % len(widths)]
@@ -94,14 +94,14 @@ def test_the_reference_has_successes_and_queued_tries():
 
 
 def test_the_loop_runs_once_more_than_max_failed_tries():
-    search = Greedy(SearchTask("a", STIMULI, 0, max_failed_tries=3))
+    search = Greedy(pairs_task("a", STIMULI, 0, max_failed_tries=3))
     assert len(search.ask(100)) == 4
     assert search.tell([False] * 4) == ()
     assert (search.done, search.tries, search.failed_tries) == (True, 4, 4)
 
 
 def test_a_success_queues_both_and_voids_what_was_drawn_after_it():
-    search = Greedy(SearchTask("a", STIMULI, 5))
+    search = Greedy(pairs_task("a", STIMULI, 5))
     before = search.ask(6)
     assert search.tell([False, True, True, False, True, False]) == (1,)
     queued = [step.stimulus for step in before[1].steps]
@@ -115,7 +115,7 @@ def test_a_success_queues_both_and_voids_what_was_drawn_after_it():
 
 
 def test_a_dequeued_transformation_that_succeeds_is_queued_again_at_the_end():
-    search = Greedy(SearchTask("a", STIMULI, 5))
+    search = Greedy(pairs_task("a", STIMULI, 5))
     first = search.ask(1)[0]
     search.tell([True])
     second = search.ask(1)[0]
@@ -125,7 +125,7 @@ def test_a_dequeued_transformation_that_succeeds_is_queued_again_at_the_end():
 
 
 def test_the_cap_ends_a_search_that_never_fails():
-    search = Greedy(SearchTask("a", STIMULI, 0, max_tries=25))
+    search = Greedy(pairs_task("a", STIMULI, 0, max_tries=25))
     while not search.done:
         search.tell([True] * len(search.ask(7)))
     assert (search.tries, search.failed_tries) == (25, 0)
@@ -133,36 +133,36 @@ def test_the_cap_ends_a_search_that_never_fails():
 
 
 def test_asking_again_changes_nothing():
-    search = Greedy(SearchTask("a", STIMULI, 0))
+    search = Greedy(pairs_task("a", STIMULI, 0))
     assert search.ask(3) == search.ask(5)[:3] == search.ask(3)
     assert search.tries == 0
 
 
 @given(st.permutations(sorted(STIMULI)))
 def test_the_order_in_which_transforms_are_listed_does_not_matter(names):
-    expected = Greedy(SearchTask("a", STIMULI, 3)).ask(9)
-    assert Greedy(SearchTask("a", {name: STIMULI[name] for name in names}, 3)).ask(9) == expected
+    expected = Greedy(pairs_task("a", STIMULI, 3)).ask(9)
+    assert Greedy(pairs_task("a", {name: STIMULI[name] for name in names}, 3)).ask(9) == expected
 
 
 def test_images_and_seeds_have_draws_of_their_own():
-    draws = [tuple(Greedy(SearchTask(frame_id, STIMULI, seed)).ask(5)) for frame_id in ("a", "b") for seed in (0, 1)]
+    draws = [tuple(Greedy(pairs_task(frame_id, STIMULI, seed)).ask(5)) for frame_id in ("a", "b") for seed in (0, 1)]
     assert len(set(draws)) == 4
 
 
 @pytest.mark.parametrize("frame_id", ["", "日本 🚗.jpg", "a\x00b", "\udcff.jpg", "../<b>"])
 def test_any_frame_id_has_draws(frame_id):
-    assert len(Greedy(SearchTask(frame_id, STIMULI, 0)).ask(3)) == 3
+    assert len(Greedy(pairs_task(frame_id, STIMULI, 0)).ask(3)) == 3
 
 
 def test_every_transform_and_row_is_drawn():
-    search = Greedy(SearchTask("a", STIMULI, 0, max_failed_tries=600))
+    search = Greedy(pairs_task("a", STIMULI, 0, max_failed_tries=600))
     recipes = search.ask(600)
     for place in (0, 1):
         assert {recipe.steps[place] for recipe in recipes} == {Step(name, row) for name, toy in STIMULI.items() for row in toy.space.grid}
 
 
 def test_wrong_use_is_refused():
-    search = Greedy(SearchTask("a", STIMULI, 0))
+    search = Greedy(pairs_task("a", STIMULI, 0))
     with pytest.raises(ValueError, match="last ask\\(\\): 0; got 1"):
         search.tell([True])
     search.ask(3)
@@ -178,10 +178,10 @@ def test_wrong_use_is_refused():
         ({"stimuli": {}}, "at least one stimulus"),
         ({"stimuli": {"blur": Toy(0)}}, "stimulus 'blur' has an empty grid"),
         ({"max_failed_tries": -1}, "max_failed_tries must be 0 or more; got -1"),
-        ({"max_tries": -2}, "max_tries must be 0 or more; got -2"),
+        ({"max_tries": -2}, "budget of a search must be 1 or more; got -2"),
         ({"unguided_tries": -3}, "unguided_tries must be 0 or more; got -3"),
     ],
 )
 def test_tasks_that_cannot_be_are_refused(changes, message):
     with pytest.raises(BadParametersError, match=message):
-        SearchTask(**{"frame_id": "a", "stimuli": STIMULI, "seed": 0, **changes})
+        pairs_task(**{"place": "a", "stimuli": STIMULI, "seed": 0, **changes})

@@ -1,15 +1,22 @@
 """Searches over the unit cube: budgets, determinism, and a planted peak that guidance must reach before chance does."""
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from skidpad.core.errors import BadParametersError, MissingExtraError
-from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, MapElites, OnePlusOne, VectorTask
+from skidpad.core.images import FloatArray
+from skidpad.search.protocol import SEARCHES, Fitness, SearchTask, searchers
+from skidpad.search.vectors import Cube, MapElites, OnePlusOne
 from skidpad.statistics.ranks import mann_whitney
 
-NAMES = VECTOR_SEARCHES.names()
+NAMES = tuple(searchers(Cube))
+
+
+def task_of(dimensions: int, budget: int, seed: int, cell: Callable[[FloatArray], str] | None = None) -> SearchTask[Cube]:
+    return SearchTask(Cube(dimensions, cell), seed, budget)
 
 
 def peak(point: np.ndarray) -> Fitness:
@@ -18,7 +25,7 @@ def peak(point: np.ndarray) -> Fitness:
 
 
 def searched(name: str, budget: int = 96, width: int = 8, dimensions: int = 6, seed: int = 0) -> list[tuple[np.ndarray, Fitness]]:
-    search = VECTOR_SEARCHES.get(name)(VectorTask(dimensions, budget, seed))
+    search = SEARCHES.get(name)(task_of(dimensions, budget, seed))
     tried: list[tuple[np.ndarray, Fitness]] = []
     while not search.done:
         points = search.ask(width)
@@ -47,7 +54,7 @@ def test_a_surrogate_finds_failures_in_more_cells_than_chance() -> None:
     """Ten repeats each at the same budget: 200 points, of which chance makes three in a hundred fail."""
 
     def cells(name: str, seed: int) -> int:
-        search = VECTOR_SEARCHES.get(name)(VectorTask(12, 200, seed, cell_of_ridge))
+        search = SEARCHES.get(name)(task_of(12, 200, seed, cell_of_ridge))
         failed = set()
         while not search.done:
             found = [ridge(point) for point in search.ask(8)]
@@ -75,7 +82,7 @@ def test_points_lie_in_the_cube_and_the_same_seed_gives_the_same(name) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_how_many_are_asked_for_at_a_time_may_change(name) -> None:
-    search = VECTOR_SEARCHES.get(name)(VectorTask(4, 30, 0))
+    search = SEARCHES.get(name)(task_of(4, 30, 0))
     for width in (3, 8, 1, 8, 5, 8):
         search.tell([peak(point) for point in search.ask(width)])
     while not search.done:
@@ -88,7 +95,7 @@ def test_without_its_library_a_search_names_the_extra(name, package, monkeypatch
     for module in (package, f"{package}.archives"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"skidpad\[search\]"):
-        VECTOR_SEARCHES.get(name)(VectorTask(3, 10, 0))
+        SEARCHES.get(name)(task_of(3, 10, 0))
 
 
 @pytest.mark.parametrize("name", ["cma-es", "cma-me"])
@@ -99,7 +106,7 @@ def test_one_dimension_is_enough(name) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_asking_again_without_telling_is_free(name) -> None:
-    search = VECTOR_SEARCHES.get(name)(VectorTask(3, 10, 0))
+    search = SEARCHES.get(name)(task_of(3, 10, 0))
     assert np.array_equal(search.ask(4), search.ask(4))
     with pytest.raises(ValueError, match="tell"):
         search.tell([Fitness(0.0)])
@@ -124,7 +131,7 @@ def test_the_map_is_filled_better_than_by_chance_at_the_same_budget(which) -> No
 
 
 def test_the_map_keeps_the_fittest_of_every_cell() -> None:
-    search = MapElites(VectorTask(4, 120, 0))
+    search = MapElites(task_of(4, 120, 0))
     best: dict[str, float] = {}
     while not search.done:
         found = [peak(point) for point in search.ask(8)]
@@ -137,7 +144,7 @@ def test_the_map_keeps_the_fittest_of_every_cell() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_point_that_could_not_be_tried_teaches_nothing(name) -> None:
-    search = VECTOR_SEARCHES.get(name)(VectorTask(3, 40, 0))
+    search = SEARCHES.get(name)(task_of(3, 40, 0))
     while not search.done:
         search.tell([Fitness(float("nan"), "x")] * len(search.ask(8)))
     if isinstance(search, MapElites):
@@ -148,4 +155,4 @@ def test_a_point_that_could_not_be_tried_teaches_nothing(name) -> None:
 
 def test_nothing_to_search_is_refused() -> None:
     with pytest.raises(BadParametersError, match="budget"):
-        VectorTask(3, 0, 0)
+        task_of(3, 0, 0)

@@ -10,7 +10,7 @@ from box_toys import described, grey, means, write_toml
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.boxes import BoxSubject, Failures
-from skidpad.subjects.boxes import callers as endpoint
+from skidpad.subjects.boxes import subject as endpoint
 from skidpad.subjects.description import Box
 from skidpad.subjects.loading import load_subject
 

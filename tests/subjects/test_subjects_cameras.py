@@ -14,8 +14,7 @@ from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.images import encode
 from skidpad.core.stimuli import Capture, Params, Recipe
 from skidpad.core.units import AngleUnit
-from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import Drive, ProblemKind
+from skidpad.drives.drive import Drive, ProblemKind, capture_of
 from skidpad.drives.opening import open_drive
 from skidpad.oracles.error import steering_answers
 from skidpad.referee.verdict import judge

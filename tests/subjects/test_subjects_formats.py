@@ -11,10 +11,7 @@ import torch
 from format_family import WRITERS
 from torch import nn
 
-from skidpad.coverage.activation import NC
-from skidpad.coverage.boundary import NBC
-from skidpad.coverage.criterion import Criterion
-from skidpad.coverage.multisection import KMNC
+from skidpad.coverage.criteria import KMNC, NBC, NC, Criterion
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.subjects.base import Subject

@@ -8,7 +8,7 @@ import pytest
 import torch
 from keras_toys import GENERATIONS, described
 
-from skidpad.coverage.activation import NC
+from skidpad.coverage.criteria import NC
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.subjects.description import Description, Format
 from skidpad.subjects.description_toml import write_description

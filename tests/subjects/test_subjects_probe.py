@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.core.layers import Layer
+from skidpad.subjects.base import Layer
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.loading import ScriptedNetwork
 from skidpad.subjects.probe import NeuronUnit, record, recurrence

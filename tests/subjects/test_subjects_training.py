@@ -11,7 +11,7 @@ from torch import nn
 
 from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.drives.drive import Drive, Problem, ProblemKind
-from skidpad.drives.memory import drive_from_arrays
+from skidpad.drives.opening import drive_from_arrays
 from skidpad.subjects.description import Crop, Description, InputSpec
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.training import fitting

@@ -10,12 +10,10 @@ import pytest
 import torch
 
 from skidpad.core.stimuli import Params, Real, Recipe, Space
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.drives.readers import READERS
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
-from skidpad.search.evolution import STYLE_SEARCHES, StyleTask
 from skidpad.search.protocol import SEARCHES
-from skidpad.search.vectors import VECTOR_SEARCHES, VectorTask
 from skidpad.stimuli.grammar import stimuli_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.testing import (
@@ -50,16 +48,6 @@ def test_our_relations_pass(relation):
 @pytest.mark.parametrize("name", SEARCHES.names())
 def test_our_searches_over_recipes_pass(name):
     check_search(SEARCHES.get(name))
-
-
-@pytest.mark.parametrize("name", VECTOR_SEARCHES.names())
-def test_our_searches_over_scenarios_pass(name):
-    check_search(VECTOR_SEARCHES.get(name), VectorTask(4, 40, 1))
-
-
-@pytest.mark.parametrize("name", STYLE_SEARCHES.names())
-def test_our_searches_over_styles_pass(name):
-    check_search(STYLE_SEARCHES.get(name), StyleTask(4, seed=1, patience=20, budget=60))
 
 
 def test_our_reader_of_folders_passes(tmp_path: Path):

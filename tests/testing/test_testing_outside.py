@@ -16,6 +16,7 @@ from skidpad.core.stimuli import Params, Real, Recipe, Space
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.readers import READERS
 from skidpad.oracles.relations import excess_of
+from skidpad.search.pairs import Pairs
 from skidpad.worlds.builtin import BuiltInWorld
 
 
@@ -59,8 +60,10 @@ class Positive:
 class Sweep:
     """Every row of every stimulus once; tell() returns nothing."""
 
+    over = (Pairs,)
+
     def __init__(self, task):
-        self._left = [Recipe.of(name, row) for name, each in task.stimuli.items() for row in each.space.grid]
+        self._left = [Recipe.of(name, row) for name, each in task.space.stimuli.items() for row in each.space.grid]
         self._asked = 0
 
     @property
@@ -73,6 +76,31 @@ class Sweep:
 
     def tell(self, feedback):
         del self._left[: self._asked]
+
+
+class Hill:
+    """Keeps the best candidate and tries its neighbours: over whatever the task's space is."""
+
+    def __init__(self, task):
+        self.task, self.tries, self.best = task, 0, None
+
+    @property
+    def done(self):
+        return self.tries >= (self.task.budget or 6)
+
+    def ask(self, width):
+        self._asked = []
+        for number in range(self.tries, min(self.tries + width, self.task.budget or 6)):
+            rng = np.random.default_rng([self.task.seed % 1000, number])
+            space = self.task.space
+            self._asked.append(space.draw(rng) if self.best is None else space.vary(self.best[1], rng, 0.3))
+        return self._asked
+
+    def tell(self, feedback):
+        for fitness, candidate in zip(feedback, self._asked, strict=True):
+            self.tries += 1
+            if self.best is None or fitness.value > self.best[0]:
+                self.best = fitness.value, candidate
 
 
 class Ppm(READERS.get("folder")):
@@ -100,6 +128,7 @@ positive = outside_parts:Positive
 
 [skidpad.searches]
 sweep = outside_parts:Sweep
+hill = outside_parts:Hill
 
 [skidpad.readers]
 ppm = outside_parts:Ppm
@@ -116,7 +145,7 @@ import cv2
 import numpy as np
 
 from skidpad.cli.main import main
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.drives.readers import READERS
 from skidpad.oracles.relations import RELATIONS
 from skidpad.search.protocol import SEARCHES
@@ -133,6 +162,7 @@ check_stimulus(TRANSFORMS.get("gloom")())
 check_relation(RELATIONS.get("near")())
 check_criterion(CRITERIA.get("positive")())
 check_search(SEARCHES.get("sweep"))
+check_search(SEARCHES.get("hill"))
 check_reader(READERS.get("ppm")(), folder)
 assert WORLDS.get("small")(1, 1).width == 1
 
@@ -149,6 +179,12 @@ call("list", "transforms")
 chosen = ("--relation", "near", "--within", "0.000001", "--search", "sweep", "--criteria", "positive", "--seeds", "2")
 call("test", "demo", "ppm:pictures", "--stimulus", "gloom,outside_parts:Dusk(depth=0.9)", *chosen, "--out", "run")
 print(Path("run/config.toml").read_text())
+hill = ("--search", "outside_parts:Hill")
+call("test", "demo", "ppm:pictures", "--transforms", "blur", *hill, "--seeds", "1", "--referee", "off", "--out", "hill-pairs")
+call("drive", "demo", *hill, "--scenarios", "2", "--seconds", "1", "--out", "hill-scenarios")
+styles = ("--weather", "rain", "--frames", "2", "--conditions", "1", "--iterations", "2", "--referee", "off")
+call("weather", "search", "demo", "ppm:pictures", *hill, *styles, "--out", "hill-styles")
+print(*(len(list(Path(run, "segments").glob("outside_parts+Hill*.parquet"))) for run in ("hill-pairs", "hill-scenarios", "hill-styles")))
 """
 
 
@@ -166,4 +202,5 @@ def test_a_package_adds_one_of_each_and_a_broken_one_takes_none_with_it(tmp_path
     assert "Takes light away. depth in [0, 0.9]" in done.stdout
     # two seed frames under two rows of gloom and one that was typed, each of which moves the answer by more than nothing
     assert "On 6 of 6 changed pictures the network breaks the relation near" in done.stdout
+    assert done.stdout.rstrip().endswith("1 1 1")
     assert "tolerance = 1e-06" in done.stdout or "tolerance = 0.000001" in done.stdout

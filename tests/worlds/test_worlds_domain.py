@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import Choice, Params, Real
 from skidpad.worlds.scenario.constraints import Known, Outside
-from skidpad.worlds.scenario.domain import DOMAINS, Domain
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, Domain, sample
 from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Conditions,

@@ -13,8 +13,7 @@ from skidpad.worlds.collision import touches
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.scenario.constraints import CONSTRAINTS, all_constraints, violations
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.scenario import (
     Conditions,
     Ego,

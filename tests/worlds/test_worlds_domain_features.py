@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import Choice
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.features import FEATURES, FeatureMap
-from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import Conditions, Ego, OtherVehicle, RoadKind, RoadPlan, Scenario, Surroundings, Weather
 
 

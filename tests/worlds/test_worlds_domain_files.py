@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.files import (
     NamedScenario,
     format_scenario,
@@ -18,7 +18,6 @@ from skidpad.worlds.scenario.files import (
     write_scenario,
     write_scenarios,
 )
-from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Weather
 
 BEND = """

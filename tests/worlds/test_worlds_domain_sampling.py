@@ -8,8 +8,7 @@ import pytest
 from skidpad.core.errors import BadParametersError
 from skidpad.core.stimuli import Choice, Real
 from skidpad.worlds.scenario.constraints import CONSTRAINTS, violations
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import DECIMALS, Rejections, UnsatisfiableError, sample
+from skidpad.worlds.scenario.domain import DECIMALS, DOMAINS, Rejections, UnsatisfiableError, sample
 from skidpad.worlds.scenario.scenario import RoadKind
 
 TIGHT = replace(

@@ -21,8 +21,7 @@ from skidpad.worlds.openx.openscenario import AXLE_TO_MIDDLE_M, PROPERTY, export
 from skidpad.worlds.render.chunks import road_of, section_of
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.render.weather import visibility_m
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.scenario import (
     Conditions,
     Ego,

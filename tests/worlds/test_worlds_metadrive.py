@@ -12,8 +12,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.worlds.conformance import BEND, CHECKS, STRAIGHT, Tolerance
 from skidpad.worlds.metadrive import process as metadrive_process
 from skidpad.worlds.metadrive.process import PYTHON, MetaDriveError, MetaDriveProcess
-from skidpad.worlds.metadrive.roads import lay
-from skidpad.worlds.metadrive.world import MetaDriveWorld
+from skidpad.worlds.metadrive.world import MetaDriveWorld, lay
 from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Conditions,

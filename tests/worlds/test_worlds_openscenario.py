@@ -11,13 +11,12 @@ import openx_files as files
 import pytest
 
 from skidpad.worlds.careful import drive_carefully
+from skidpad.worlds.openx.conditions import MOST, varied
 from skidpad.worlds.openx.documents import MAX_BYTES, Parameters, read_document
 from skidpad.worlds.openx.reading import NotPlayable, ReadScenario, read_openscenario
-from skidpad.worlds.openx.variations import MOST, varied
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.files import read_scenario, read_scenarios, write_scenario
-from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Ego,

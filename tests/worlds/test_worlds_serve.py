@@ -18,10 +18,9 @@ from fake_clients import HANG_UP, FakeDonkey, FakeDrivePy, fake_drive_py, framed
 from skidpad.core.camera import Camera
 from skidpad.core.errors import SkidpadError
 from skidpad.worlds.conformance import check_world
-from skidpad.worlds.serve import donkey, websocket
+from skidpad.worlds.serve import donkey, udacity
 from skidpad.worlds.serve.donkey import ENDED, DonkeyPilot
-from skidpad.worlds.serve.pilot import FaultError, GoneError, Moment
-from skidpad.worlds.serve.simulators import DONKEY, MPH_M_S, SIMULATORS, UDACITY
+from skidpad.worlds.serve.simulators import DONKEY, MPH_M_S, SIMULATORS, UDACITY, FaultError, GoneError, Moment
 from skidpad.worlds.serve.udacity import UdacityPilot
 from skidpad.worlds.world import WORLDS
 
@@ -136,7 +135,7 @@ def test_a_faulty_client_is_told_what_was_wrong_and_met_anew(meet, said, words: 
     ],
 )
 def test_a_client_that_never_stops_sending_costs_its_drive_and_not_the_run(meet, monkeypatch, said: bytes, words: str) -> None:
-    monkeypatch.setattr(websocket, "FLOOD_S", QUICK_S)
+    monkeypatch.setattr(udacity, "FLOOD_S", QUICK_S)
 
     def flood(frame: int, _telemetry: dict[str, str]) -> list:
         if server.connections > 1:

@@ -9,10 +9,9 @@ from skidpad.core.camera import Camera
 from skidpad.core.stimuli import Choice
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import Scene, build_scene
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.road import CrossSection
 from skidpad.worlds.scenario.road_constraints import MAX_SNOW_INTENSITY
-from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import Conditions, Ego, RoadPlan, Scenario, Surroundings, Weather
 
 CAMERA = Camera()

@@ -9,8 +9,7 @@ from scipy.integrate import solve_ivp
 from skidpad.core.errors import BadParametersError
 from skidpad.core.units import STEERING_RATIO, WHEELBASE_M
 from skidpad.worlds.builtin import BuiltInWorld
-from skidpad.worlds.scenario.domain import DOMAINS
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.scenario import Weather
 from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2, Bicycle, Powertrain, follow_arc
 from skidpad.worlds.world import STEP_S

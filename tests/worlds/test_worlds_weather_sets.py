@@ -10,8 +10,7 @@ from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import decode
 from skidpad.worlds.render.weather_sets import MARK, RENDERED_WEATHERS, render_set, rendered_weather, write_set
-from skidpad.worlds.scenario.domain import Domain
-from skidpad.worlds.scenario.sampling import sample
+from skidpad.worlds.scenario.domain import Domain, sample
 from skidpad.worlds.scenario.scenario import Weather
 
 SMALL = Camera(64, 48)

@@ -284,12 +284,14 @@ def _fail_if_unmeasured(path: Path) -> None:
 
 
 def _budgets(env: str, train_episodes: int | None, test_episodes: int | None) -> dict[str, int]:
+    from skidpad.kinds.duels.settings import ROUND_TRAININGS
+
     is_scene = bool(env)
     tests = (SCENE_TEST_EPISODES if is_scene else TEST_EPISODES) if test_episodes is None else test_episodes
     trainings = (SCENE_TRAIN_EPISODES if is_scene else TRAIN_EPISODES) if train_episodes is None else train_episodes
     budgets = {
         "train_episodes": trainings,
-        "round_episodes": 4 * trainings,
+        "round_episodes": ROUND_TRAININGS * trainings,
         "test_episodes": tests,
         "cross_episodes": min(tests, SCENE_CROSS_EPISODES if is_scene else CROSS_EPISODES),
         "search_episodes": min(tests, SEARCH_EPISODES),

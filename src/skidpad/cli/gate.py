@@ -40,7 +40,9 @@ def gate(
     ] = None,
     max_new: Annotated[int | None, typer.Option(help="Largest number of cases that fail here and did not fail in the baseline.")] = None,
     max_rise: Annotated[float, typer.Option(help="Largest rise of a rate above the baseline's, e.g. 0.01.")] = 0.0,
-    alpha: Annotated[float, typer.Option(help="Probability that chance alone fails the comparison with the baseline.")] = 0.01,
+    alpha: Annotated[
+        float, typer.Option(help="Significance level: the accepted probability of failing although nothing got worse.")
+    ] = 0.01,
     without_false_alarms: Annotated[
         bool, typer.Option("--without-false-alarms", help="Findings that are tagged as false alarms count as passed.")
     ] = False,

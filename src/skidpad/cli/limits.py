@@ -25,7 +25,10 @@ def limits(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
     conditions: Annotated[
-        str, typer.Option(help="Comma-separated: conditions (fog,rain), severities, or module:MyCondition; `all` of them by default.")
+        str,
+        typer.Option(
+            help="Comma-separated: fog, rain, fog.visibility_m, module:MyCondition, ... (see docs/conditions.md); all by default."
+        ),
     ] = "all",
     share: Annotated[float, typer.Option(help="Share of frames that may fail while the network still holds.")] = 0.05,
     within_deg: Annotated[
@@ -36,7 +39,8 @@ def limits(
     within: Annotated[float | None, typer.Option(help="Tolerance of a relation other than steers-alike.")] = None,
     frames: Annotated[int, typer.Option(help="How many frames to show, evenly spaced over the drive; 0 is all.")] = 500,
     stretch_frames: Annotated[
-        int, typer.Option(help="Neighbouring frames that intervals count as one observation; 0 is two seconds of frames.")
+        int,
+        typer.Option(help="Neighbouring frames look alike: intervals count so many of them as one observation. 0: two seconds of frames."),
     ] = 0,
     steps: Annotated[int, typer.Option(help="Steps from harmless to worst; a limit is known to one step.")] = 32,
     pairs: Annotated[list[str] | None, typer.Option(help="Two conditions to map together, as fog,dusk; may be repeated.")] = None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -68,7 +68,7 @@ def _transforms() -> Rows:
 
 
 def _criteria() -> Rows:
-    from skidpad.coverage.criterion import CRITERIA
+    from skidpad.coverage.criteria import CRITERIA
 
     def words(name: str) -> str:
         return f"{_summary(CRITERIA.get(name))} {CRITERIA.get(name)()!r}"
@@ -83,9 +83,17 @@ def _relations() -> Rows:
 
 
 def _searches() -> Rows:
-    from skidpad.search.protocol import SEARCHES
+    from skidpad.search.evolution import Styles
+    from skidpad.search.pairs import Pairs
+    from skidpad.search.protocol import Space, searchers
+    from skidpad.search.vectors import Cube
 
-    return [(name, _summary(SEARCHES.get(name))) for name in SEARCHES.names()]
+    spaces: dict[str, type[Space[Any]]] = {"test": Pairs, "weather search": Styles, "drive": Cube}
+    words: dict[str, list[str]] = {}
+    for command, space in spaces.items():
+        for name, row in searchers(space).items():
+            words.setdefault(name, []).append(f"{command}, over {space.noun}: {_summary(row)}")
+    return [(name, " ".join(texts)) for name, texts in words.items()]
 
 
 def _campaigns() -> Rows:
@@ -162,18 +170,6 @@ def _constraints() -> Rows:
     return [(rule.name, f"{rule.sentence} Way out: {rule.remedy}.") for rule in all_constraints()]
 
 
-def _scenario_searches() -> Rows:
-    from skidpad.search.vectors import VECTOR_SEARCHES
-
-    return [(name, _summary(VECTOR_SEARCHES.get(name))) for name in VECTOR_SEARCHES.names()]
-
-
-def _style_searches() -> Rows:
-    from skidpad.search.evolution import STYLE_SEARCHES
-
-    return [(name, _summary(STYLE_SEARCHES.get(name))) for name in STYLE_SEARCHES.names()]
-
-
 def _duel_rewards() -> Rows:
     from skidpad.highway.rewards import REWARDS
 
@@ -193,7 +189,5 @@ _LISTS: dict[str, Callable[[], Rows]] = {
     "worlds": _worlds,
     "domains": _domains,
     "constraints": _constraints,
-    "scenario-searches": _scenario_searches,
-    "style-searches": _style_searches,
     "duel-rewards": _duel_rewards,
 }

@@ -1,4 +1,4 @@
-"""The entry point: one noun a command; 0 passed, 1 findings beyond the gate, 2 bad use or bad input."""
+"""The entry point: all commands, and the exit code of each error."""
 
 import sys
 
@@ -6,24 +6,19 @@ import typer
 
 from skidpad import __version__
 from skidpad.cli import (
-    compare,
     demo,
     drive,
     duel,
-    export,
+    findings,
     gate,
     limits,
     listing,
-    rank,
     referee,
     repair,
     replicate,
-    rules,
     scenarios,
     serve,
-    shrink,
     subjects,
-    tracking,
     training,
     trust,
     ui,
@@ -48,18 +43,13 @@ for module in (
     campaigns,
     limits,
     drive,
-    compare,
     serve,
     scenarios,
     duel,
     weather,
-    shrink,
-    export,
+    findings,
     gate,
-    rules,
-    rank,
     trust,
-    tracking,
     ui,
     repair,
     referee,

@@ -44,9 +44,11 @@ def repair(
         str, typer.Option(help="Learned weathers to judge the repair by, never trained on; `none` for none.")
     ] = "night,rain",
     ways: Annotated[
-        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix.")
-    ] = "findings,random,consistency,mix",
-    strengths: Annotated[str, typer.Option(help="Mutants for each clean picture of an epoch; every way is tried with each.")] = "1,3",
+        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix, looks, answers.")
+    ] = "findings,random,consistency,mix,looks,answers",
+    strengths: Annotated[
+        str, typer.Option(help="Mutants per clean picture in training; each of --ways is tried with each of these.")
+    ] = "1,3",
     train_share: Annotated[float, typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges.")] = 0.6,
     pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
     judged_frames: Annotated[int, typer.Option(help="Frames to judge under each severity.")] = 12,
@@ -59,10 +61,14 @@ def repair(
     domain: Annotated[str, typer.Option(help="Which domain the scenarios of --closed-loop are drawn from.")] = "extended",
     referee: Annotated[str, typer.Option(help="on: leave out mutants that no longer show the same scene; off: count them.")] = "on",
     preset: Annotated[str, typer.Option(help="search, or deeptest: the paper's retraining, which takes the options below.")] = "search",
-    epochs: Annotated[int | None, typer.Option(help="Default: 12; deeptest 10, from scratch 30.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Default: 3e-4, from scratch 1e-3.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="How often training passes over the pictures; default 12 (--preset deeptest: 10, from scratch 30).")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Learning rate of the training; default 3e-4 (from scratch: 1e-3).")] = None,
     mirror: Annotated[bool, typer.Option(help="Flip half of the pictures, and the sign of their labels.")] = True,
-    train_drive: Annotated[str, typer.Option(help="deeptest: the drive the network was trained on; else the share's originals.")] = "",
+    train_drive: Annotated[
+        str, typer.Option(help="deeptest: clean frames to train on beside the mutants; by default those that the mutants were made of.")
+    ] = "",
     transforms: Annotated[
         str, typer.Option(help="deeptest: comma-separated stimuli whose mutants, and those of their combinations, are used.")
     ] = "deeptest-fog,deeptest-rain",

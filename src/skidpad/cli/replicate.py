@@ -79,6 +79,7 @@ def duel(
     train_episodes: Annotated[int, typer.Option(help="Episodes of a training.")] = 2000,
     tests: Annotated[int, typer.Option(help="Tests of every policy.")] = 10,
     test_episodes: Annotated[int, typer.Option(help="Episodes of a test.")] = 2000,
+    rounds: Annotated[int, typer.Option(help="Also repair the ego against everybody, in so many rounds, beside the paper's repair.")] = 0,
     quick: Annotated[bool, typer.Option(help="Two trainings of 300 episodes, three tests of 200: to see how it works.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     json: Json = False,
@@ -88,7 +89,7 @@ def duel(
     from skidpad.papers.duel.replication import DuelReplicationSettings, replicate
 
     small = DuelReplicationSettings(
-        trainings=2, train_episodes=300, tests=3, test_episodes=200, cross_episodes=100, search_episodes=5, seed=seed
+        trainings=2, train_episodes=300, tests=3, test_episodes=200, cross_episodes=100, search_episodes=5, rounds=rounds, seed=seed
     )
     settings = DuelReplicationSettings(
         trainings=trainings,
@@ -97,6 +98,7 @@ def duel(
         test_episodes=test_episodes,
         cross_episodes=min(test_episodes, 1000),
         search_episodes=min(test_episodes, 20),
+        rounds=rounds,
         seed=seed,
     )
     tell(f"run: {out / 'run'}")
@@ -110,8 +112,8 @@ def offline_online(
         list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo` for the bundled network.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, offline-online.json and .md; continues where it was stopped.")],
-    drive: Annotated[str, typer.Option(help="A recorded drive with labels, as Udacity CH2's test drive, for RQ0.")] = "",
-    scenarios: Annotated[int, typer.Option(help="Scenarios of RQ1.")] = 50,
+    drive: Annotated[str, typer.Option(help="A recorded drive with labels, to compare simulated drives with (RQ0).")] = "",
+    scenarios: Annotated[int, typer.Option(help="Scenarios to test both offline and online (RQ1).")] = 50,
     matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive.")] = 100,
     seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = 20.0,
     unit: Annotated[str, typer.Option(help="Unit of errors: rad, the numbers in Udacity's file; or scaled25, degrees / 25.")] = "rad",
@@ -205,7 +207,7 @@ def tactic(
     json: Json = False,
 ) -> None:
     """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, the paper's beside."""
-    from skidpad.cli.weather_search import weather_file
+    from skidpad.cli.weather import weather_file
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.styles.settings import TacticSettings
     from skidpad.papers.tactic.paper import PAPER

@@ -1,4 +1,4 @@
-"""The commands about runs: test, resume, report, replay."""
+"""The commands test, run, resume, report and replay."""
 
 import shlex
 from pathlib import Path
@@ -75,24 +75,37 @@ def run_test(
         typer.Option(
             "--stimulus",
             "--transforms",
-            help="fog, fog(visibility_m=100), rotation+fog, weather:demo-rain, module:MyStimulus; several with commas, or given again. "
-            "Those of --preset by default.",
+            help="What to apply: fog, fog(visibility_m=100), weather:rain, module:MyStimulus (see `skidpad list transforms`). "
+            "+ combines (rotation+fog), commas separate. Those of --preset by default.",
         ),
     ] = None,
-    search: Annotated[str, typer.Option(help="Comma-separated: grid (every row of each stimulus), greedy (Algorithm 1), random.")] = "grid",
+    search: Annotated[
+        str, typer.Option(help="Comma-separated: grid (each stimulus at each of its strengths), greedy (coverage-guided pairs), random.")
+    ] = "grid",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; by default one that suits output and drive.")] = "",
     lambda_: Annotated[
-        float | None, typer.Option("--lambda", help="Tolerance of label-mse (Eq. 2), in MSEs of the originals; default 5.")
+        float | None,
+        typer.Option(
+            "--lambda", help="label-mse: a mutant fails if its squared error is above this many times the originals' MSE; default 5."
+        ),
     ] = None,
     within_deg: Annotated[float | None, typer.Option(help="Tolerance of steers-alike, in degrees; default 10.")] = None,
     within: Annotated[float | None, typer.Option(help="Tolerance of answers-alike, in the output's unit, or of your own relation.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Threshold of decides-alike; default 0.5.")] = None,
-    criteria: Annotated[str, typer.Option(help="Comma-separated coverage criteria; the first guides greedy.")] = "nc",
-    profile_drive: Annotated[str, typer.Option(help="Training drive for the neuron bounds of kmnc, nbc and snac.")] = "",
-    stimulus_on: Annotated[str, typer.Option(help="Subjects with memory: change the whole `window`, or the `last-frame`.")] = "window",
-    seeds: Annotated[int, typer.Option(help="Seed frames of greedy and random, evenly spaced; 0 is all.")] = 100,
-    max_failed_tries: Annotated[int, typer.Option(help="Algorithm 1's maxFailedTries.")] = 10,
+    criteria: Annotated[
+        str, typer.Option(help="Neuron coverage to report, comma-separated (see `skidpad list criteria`); the first guides greedy.")
+    ] = "nc",
+    profile_drive: Annotated[
+        str, typer.Option(help="Drive that the network was trained on: kmnc, nbc and snac learn from it what is usual for each neuron.")
+    ] = "",
+    stimulus_on: Annotated[
+        str, typer.Option(help="For networks that see several frames: change all of them (window), or only the newest (last-frame).")
+    ] = "window",
+    seeds: Annotated[int, typer.Option(help="How many frames greedy and random start from, evenly spaced; 0 is all.")] = 100,
+    max_failed_tries: Annotated[
+        int, typer.Option(help="How many tries without new coverage greedy makes on a frame before it gives up (maxFailedTries).")
+    ] = 10,
     keep_activations: Annotated[bool, typer.Option(help="Store which neurons each picture activated.")] = False,
     preset: Annotated[
         str, typer.Option(help="What to try if no --stimulus is named: conditions (in physical units), or deeptest (its Table 4).")
@@ -105,7 +118,7 @@ def run_test(
     json: Json = False,
 ) -> None:
     """Test a network on a drive under conditions or transformations, judged by a metamorphic relation (DeepTest)."""
-    from skidpad.coverage.criterion import CRITERIA
+    from skidpad.coverage.criteria import CRITERIA
     from skidpad.drives import drive_warnings, open_drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.oracles.relations import RELATIONS
@@ -252,7 +265,7 @@ def case_named(run: "Run", text: str) -> str:
     """Returns the case that a user means: `worst` is the finding furthest beyond what was tolerated that the stimulus caused."""
     if text != "worst":
         return text
-    from skidpad.runs.worst import worst_finding
+    from skidpad.runs.findings import worst_finding
 
     found = worst_finding(run)
     if found is None:
@@ -266,7 +279,7 @@ def next_free(folder: Path, name: str) -> Path:
 
 
 def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None":
-    from skidpad.runs.workers.protocol import workers_of
+    from skidpad.kinds.shards import workers_of
 
     return workers_of(text, str(config.get("device", "cpu")), warn)
 
@@ -301,8 +314,7 @@ def _show(page: "Page", run: "Run") -> None:
 
     from skidpad.kinds.kind import kind_of
     from skidpad.page.terminal import show_page
-    from skidpad.runs.doubts import run_doubts
-    from skidpad.runs.worst import worst_finding
+    from skidpad.runs.findings import run_doubts, worst_finding
 
     told = {doubt.said for doubt in run_doubts(run)}
     show_page(replace(page, warnings=tuple(warning for warning in page.warnings if warning not in told)))
@@ -312,7 +324,7 @@ def _show(page: "Page", run: "Run") -> None:
 
 def say_doubts(run: "Run") -> None:
     """Says what is odd about a run's answers on unchanged pictures; before any figure, since figures do not show it."""
-    from skidpad.runs.doubts import run_doubts
+    from skidpad.runs.findings import run_doubts
 
     for doubt in run_doubts(run):
         say(f"doubt: {doubt.said}")
@@ -322,8 +334,7 @@ def _payload(campaign: "Campaign", run: "Run", page: "Page", path: Path) -> "Map
     from skidpad.kinds.kind import kind_of
     from skidpad.oracles.doubts import doubts_payload
     from skidpad.page.model import tags_payload
-    from skidpad.runs.doubts import run_doubts
-    from skidpad.runs.refereed import Refereed
+    from skidpad.runs.findings import Refereed, run_doubts
     from skidpad.runs.tags import Tags
 
     evidence = {"evidence": run.integrity.state, "damaged_tags": Tags.of(run.path).damaged, "doubts": doubts_payload(run_doubts(run))}

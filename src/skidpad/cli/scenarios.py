@@ -37,8 +37,8 @@ def draw(
     """Draw scenarios that obey every constraint of a domain, and write them as files to read, change and drive."""
     from skidpad.kinds.drives.campaign import domain_lasting
     from skidpad.kinds.drives.settings import check_seconds
+    from skidpad.worlds.scenario.domain import sample
     from skidpad.worlds.scenario.files import SUFFIXES, NamedScenario, write_scenario, write_scenarios
-    from skidpad.worlds.scenario.sampling import sample
 
     if seconds:
         check_seconds(seconds)

@@ -44,7 +44,7 @@ def serve(
 ) -> None:
     """Play the Udacity or the Donkey simulator for an unmodified client, and judge how it drives; or order a competition's tests."""
     from skidpad.core.errors import SkidpadError, UnknownNameError
-    from skidpad.kinds.drives.served.settings import ServedSettings
+    from skidpad.kinds.drives.served.campaign import ServedSettings
     from skidpad.worlds.serve.simulators import SIMULATORS
 
     if simulator == COMPETITION:

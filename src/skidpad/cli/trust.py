@@ -12,7 +12,7 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import forget, is_remembered, remember, store, trusting
 from skidpad.page.terminal import say
 
-_Trust = Annotated[bool, typer.Option("--trust", help="Run the code that this subject names, this once; see `skidpad trust`.")]
+_Trust = Annotated[bool, typer.Option("--trust", help="Let this subject's own code run, for this command only; see `skidpad trust`.")]
 
 
 def may_trust(command: Callable[..., None]) -> Callable[..., None]:

@@ -32,7 +32,7 @@ def train(
     source: Annotated[str, typer.Option("--from", help="A drive, or a folder of pictures, without the weather.")],
     target: Annotated[str, typer.Option("--to", help="A folder of pictures, or a drive, in the weather.")],
     out: Annotated[Path, typer.Option(help="Where to write OUT.safetensors, OUT.toml and OUT.html.")],
-    method: Annotated[str, typer.Option(help="munit: any style of a space; unit: one look.")] = "munit",
+    method: Annotated[str, typer.Option(help="munit: many looks of the weather, one for each style; unit: one look.")] = "munit",
     preset: Annotated[
         str, typer.Option(help="road: keeps the road where it is, for a GPU; paper: as published; small: 64 px, for CPUs.")
     ] = "road",

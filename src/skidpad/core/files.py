@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from io import BufferedReader
 from pathlib import Path
@@ -12,6 +13,14 @@ LFS_ADVICE = "it is a git-lfs pointer, not the file itself; run `git lfs pull`"
 _LFS_START = b"version https://git-lfs"
 
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://.+", re.ASCII)
+
+
+def is_url(text: str) -> bool:
+    """Tells a URL from a path."""
+    return _URL.fullmatch(text) is not None
 
 
 class NotAFileError(OSError):
@@ -55,9 +64,10 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Writes beside the target, forces it to disk and renames it; on any failure nothing is left behind.
 
     The directory is forced to disk too, or the rename itself could be lost with the power. What bears the temporary name is replaced and
-    never written into: in a folder from a stranger it may be a link to a file of ours. mode: the most that anybody may do with it.
+    never written into: in a folder from a stranger it may be a link to a file of ours. The name has the process in it, so that several can
+    write the same file. mode: the most that anybody may do with it.
     """
-    temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         temporary.unlink(missing_ok=True)
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:

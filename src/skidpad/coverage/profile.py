@@ -15,8 +15,8 @@ from safetensors.torch import save
 
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
-from skidpad.coverage.criterion import BadCoverageError, check_values, neurons_of
-from skidpad.drives.prefetch import map_ahead
+from skidpad.coverage.criteria import BadCoverageError, check_values, neurons_of
+from skidpad.drives.frames import map_ahead
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch

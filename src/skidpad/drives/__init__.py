@@ -2,8 +2,7 @@
 
 from skidpad.drives.drive import Drive, FrameBatch, FrameSource, Problem, ProblemKind
 from skidpad.drives.inspection import DriveReport, drive_warnings, inspect_drive
-from skidpad.drives.memory import drive_from_arrays
-from skidpad.drives.opening import open_drive
+from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.drives.readers import READERS
 from skidpad.drives.tables import load_predictions
 

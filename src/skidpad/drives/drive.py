@@ -1,121 +1,35 @@
-"""The drive type: lazy frames in order, steering labels, and counted problems."""
+"""The drive type: lazy frames in order, steering labels, counted problems, and how its frames were taken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from hashlib import sha256
-from typing import Protocol
 
 import numpy as np
 
-from skidpad.core.errors import BadDriveError, LostDriveError
+from skidpad.core.camera import Camera
+from skidpad.core.errors import BadDriveError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
+from skidpad.core.stimuli import LATE_S, Capture
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
-from skidpad.drives.names import Names
-from skidpad.drives.prefetch import FRAMES_PER_TASK, default_threads, filled_in_order
+from skidpad.drives.frames import (
+    FRAMES_PER_TASK,
+    FrameBatch,
+    FrameSource,
+    Names,
+    Problem,
+    ProblemKind,
+    SideBySide,
+    default_threads,
+    filled_in_order,
+)
+
+__all__ = ["Cut", "Drive", "FrameBatch", "FrameSource", "LabelConvention", "Problem", "ProblemKind", "SideBySide"]
 
 _LABELS_AT_ONCE = 1 << 16
-
-
-class ProblemKind(Enum):
-    """What can be wrong with one frame of a drive without ending the work."""
-
-    MISSING_FILE = "missing file"
-    CORRUPT = "corrupt or truncated picture"
-    NAN_LABEL = "label is not a number"
-    DUPLICATE_ID = "duplicate frame id"
-    OTHER_SIZE = "size differs from the drive's"
-    UNLISTED = "picture without a row in the csv"
-    DROPPED_LABEL = "label dropped because it is too large"
-    BAD_ROW = "row of the csv that cannot be used"
-    IGNORED_FILE = "file left aside"
-    UNMATCHED = "no label near in time"
-    BAD_MESSAGE = "message that cannot be used"
-    BREAK = "recording is damaged or breaks off"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One broken frame: counted and listed, never the end of a run."""
-
-    kind: ProblemKind
-    frame_id: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.frame_id}: {self.kind.value} ({self.detail})"
-
-
-class FrameSource(Protocol):
-    """Where frames come from: a folder, memory, a renderer, later a video or a bag."""
-
-    def read(self, index: int) -> NumpyFrames | Problem:
-        """Returns frame `index` as (height, width, 3) uint8 RGB, or the problem with it; safe in threads."""
-
-    def fingerprint(self, index: int) -> str:
-        """Returns a cheap text that changes when the frame's file does (its size, say)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SideBySide:
-    """Frames that hold the pictures of several cameras of one size side by side, from the left."""
-
-    frame_ids: Sequence[str]
-    sources: tuple[FrameSource, ...]
-
-    def read(self, index: int) -> NumpyFrames | Problem:
-        """Reads one picture of each camera; the first problem is the frame's."""
-        pictures: list[NumpyFrames] = []
-        for source in self.sources:
-            picture = source.read(index)
-            if isinstance(picture, Problem):
-                return replace(picture, frame_id=self.frame_ids[index])
-            pictures.append(picture)
-        if len({picture.shape for picture in pictures}) > 1:
-            sizes = ", ".join(f"{picture.shape[1]}x{picture.shape[0]}" for picture in pictures)
-            return Problem(ProblemKind.OTHER_SIZE, self.frame_ids[index], f"its cameras' pictures are of {sizes}")
-        return np.concatenate(pictures, axis=1)
-
-    def fingerprint(self, index: int) -> str:
-        """Returns those of all cameras."""
-        return " ".join(source.fingerprint(index) for source in self.sources)
-
-    def each(self, change: Callable[[FrameSource], FrameSource]) -> SideBySide:
-        """Returns the same frames with every camera's source changed."""
-        return replace(self, sources=tuple(map(change, self.sources)))
-
-
-@dataclass(frozen=True, slots=True)
-class FrameBatch:
-    """Frames that could be read, in order, with their positions in the drive; and those that could not.
-
-    clip: (lead + N, height, width, 3), the N frames and before them those that a subject with memory looks back at; all but
-    `clip` tells of the N alone. An empty batch has an empty clip.
-    """
-
-    indices: IntArray
-    frame_ids: tuple[str, ...]
-    clip: NumpyFrames
-    steering_rad: FloatArray
-    problems: tuple[Problem, ...]
-
-    def __len__(self) -> int:
-        return len(self.frame_ids)
-
-    @property
-    def frames(self) -> NumpyFrames:
-        """The N frames themselves, (N, height, width, 3): a view of the clip."""
-        return self.clip[len(self.clip) - len(self) :]
-
-    def whole(self) -> FrameBatch:
-        """Returns the batch, of frames that could be read before; refuses one that lacks any, since the drive has lost it."""
-        if self.problems:
-            raise LostDriveError(f"a frame of the drive can no longer be read: {self.problems[0]}; put the drive back as it was")
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,3 +339,43 @@ def _origin_of(whole: Drive, rows: IntArray) -> str:
     start, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
     every = f"&step={step}" if step != 1 else ""
     return f"{whole.origin}{'&' if '?' in whole.origin else '?'}start={start}&stop={stop}{every}"
+
+
+def capture_at(drive: Drive, times_s: FloatArray, read: Mapping[int, NumpyFrames] | None = None) -> Capture:
+    """Returns how frames of a drive that were taken at some times were taken. read: see `earlier_of`."""
+    height, width, _ = drive.frame_shape
+    return Capture(Camera.guess(height, width // drive.views), times_s, earlier_of(drive, read), drive.views)
+
+
+def capture_of(drive: Drive, indices: IntArray, lead: int = 0, clip: NumpyFrames | None = None) -> Capture:
+    """Returns how frames of a drive were taken, with the `lead` frames before the first of them.
+
+    clip: the frames with their lead, where they were read already: what a late camera shows of them is not read again.
+    """
+    read = {} if clip is None else dict(zip(np.asarray(indices).tolist(), clip[lead:], strict=True))
+    return capture_at(drive, drive.times_at(indices, lead), read)
+
+
+def earlier_of(drive: Drive, read: Mapping[int, NumpyFrames] | None = None) -> Callable[[IntArray, FloatArray], NumpyFrames]:
+    """Returns `Capture.earlier` for frames of a drive: the frames that were the last ones at some times.
+
+    They come from the drive, never from beyond the start of a slice; a broken one is replaced by the last readable one before it. read:
+    frames by position that were read already.
+    """
+    known = read or {}
+
+    def earlier(_: IntArray, then_s: FloatArray) -> NumpyFrames:
+        times_s = drive.times_at(range(len(drive)))  # only few stimuli ask, and a drive may have a million frames
+        positions = np.clip(np.searchsorted(times_s, then_s + LATE_S, side="right") - 1, 0, len(drive) - 1).tolist()
+        frames = {position: known[position] if position in known else _readable(drive, position) for position in set(positions)}
+        return np.stack([frames[position] for position in positions])
+
+    return earlier
+
+
+def _readable(drive: Drive, position: int) -> NumpyFrames:
+    for place in (*range(position, -1, -1), *range(position + 1, len(drive))):
+        frame = drive.frame(place)
+        if not isinstance(frame, Problem):
+            return frame
+    raise BadDriveError(f"no frame of drive {drive.name!r} can be read; check where its pictures are")

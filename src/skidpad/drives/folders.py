@@ -18,8 +18,8 @@ from skidpad.core.errors import BadDriveError
 from skidpad.core.files import open_regular
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention, SideBySide
+from skidpad.drives.frames import frame_id_of, is_picture, natural_key
 from skidpad.drives.indexing import Index
-from skidpad.drives.pictures import frame_id_of, is_picture, natural_key
 from skidpad.drives.readers import READERS, Option, Options, RecordingReader
 from skidpad.drives.tables import Row, Table, TimeUnit, read_columns, read_rows, read_table
 

@@ -21,8 +21,7 @@ from skidpad.core.errors import BadDriveError
 from skidpad.core.files import write_atomically
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
-from skidpad.drives.names import Names
-from skidpad.drives.pictures import PictureSource, frame_id_of, pictures_in, times_of
+from skidpad.drives.frames import Names, PictureSource, frame_id_of, pictures_in, times_of
 from skidpad.drives.readers import Options
 from skidpad.drives.remote import cache_folder
 from skidpad.drives.tables import Table, TimeUnit, parse_angle, parse_number

@@ -22,8 +22,8 @@ from skidpad.core.files import open_regular
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, LabelConvention, SideBySide
+from skidpad.drives.frames import Names
 from skidpad.drives.indexing import matched_labels, nearest
-from skidpad.drives.names import Names
 from skidpad.drives.readers import READERS, Option, Options, RecordingReader
 from skidpad.drives.video import VideoFrames, VideoIndex, frame_id, index_video
 

@@ -17,9 +17,8 @@ from skidpad.core.files import open_regular
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames, decode, why_not_decoded
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
+from skidpad.drives.frames import Names, gone
 from skidpad.drives.indexing import RecordingIndex, cached, matched_labels, nearest
-from skidpad.drives.names import Names
-from skidpad.drives.pictures import gone
 from skidpad.drives.readers import Option, Options
 from skidpad.drives.recording import (
     COMPRESSED_IMAGE,

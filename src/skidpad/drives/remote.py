@@ -18,8 +18,8 @@ from uuid import uuid4
 from skidpad.core.errors import BadDriveError, MissingExtraError, SkidpadError
 from skidpad.core.images import MAX_PICTURE_BYTES, NumpyFrames, decode, why_not_decoded
 from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind, SideBySide
+from skidpad.drives.frames import TOO_MANY_BYTES, PictureSource, frame_id_of, is_picture
 from skidpad.drives.http_files import HttpFiles, TooLargeError
-from skidpad.drives.pictures import TOO_MANY_BYTES, PictureSource, frame_id_of, is_picture
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -30,7 +30,6 @@ T = TypeVar("T")
 WAITS_S = (0.5, 2.0, 8.0)
 """How long to wait before each further try; a server that restarts is back within ten seconds."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://.+", re.ASCII)
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "LastModified", "Last-Modified", "last_modified", "updated", "mtime", "created")
 """What file systems call that which changes with a file's content, the surest first."""
 
@@ -56,11 +55,6 @@ class RemoteFile:
     path: str
     size: int | None
     tag: str
-
-
-def is_url(text: str) -> bool:
-    """Tells a URL from a path."""
-    return _URL.fullmatch(text) is not None
 
 
 def cache_folder() -> Path:
@@ -207,7 +201,7 @@ def _words(error: BaseException) -> str:
     return str(error).strip() or type(error).__name__
 
 
-__all__ = ["Mirror", "RemotePictures", "is_url", "mirror_of"]
+__all__ = ["Mirror", "RemotePictures", "mirror_of"]
 
 _TABLES = frozenset({".csv", ".yaml", ".json", ".catalog"})
 

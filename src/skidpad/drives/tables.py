@@ -17,7 +17,7 @@ from skidpad.core.files import NotAFileError, open_regular
 from skidpad.core.images import FloatArray
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
-from skidpad.drives.pictures import frame_id_of
+from skidpad.drives.frames import frame_id_of
 
 _MAX_LINE = 1 << 20
 

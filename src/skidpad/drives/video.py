@@ -19,9 +19,8 @@ from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.core.files import open_regular
 from skidpad.core.images import MAX_PICTURE_PIXELS, FloatArray, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
+from skidpad.drives.frames import Names, gone, is_picture
 from skidpad.drives.indexing import RecordingIndex, cached, table_labels
-from skidpad.drives.names import Names
-from skidpad.drives.pictures import gone, is_picture
 from skidpad.drives.readers import READERS, Option, Options, RecordingReader
 from skidpad.drives.rosbag import first_bytes
 from skidpad.drives.tables import TimeUnit, read_table

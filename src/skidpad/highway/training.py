@@ -1,4 +1,4 @@
-"""Which weights of a training are kept: the best on validation, those that the paper's program would keep, or the last."""
+"""Trains egos and adversaries, repairs egos, and decides which weights of a training are kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -15,10 +15,10 @@ import numpy as np
 
 from skidpad.core.images import BoolArray, FloatArray
 from skidpad.core.progress import Progress, silent
+from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.page.model import Fact, Headline
 from skidpad.page.wording import NOTHING, count, counted
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.statistics.rare import Batch, Estimate, Estimator, Goal, Method, estimator
 
 if TYPE_CHECKING:

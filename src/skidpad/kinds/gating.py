@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Recipe
 from skidpad.kinds.kind import KINDS, CaseColumns, campaign_name, kind_of
-from skidpad.runs.doubts import run_doubts
+from skidpad.runs.findings import run_doubts
 from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
 from skidpad.runs.manifest import ROUNDING
 from skidpad.runs.records import holds_pictures

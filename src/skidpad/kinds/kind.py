@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import Registry
+from skidpad.core.settings import OneOf, plain, read
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,6 +97,7 @@ def lazy(where: str) -> Callable[..., Any]:
     def call(*given: Any, **named: Any) -> Any:
         return getattr(import_module(module), name)(*given, **named)
 
+    call.__doc__ = where  # so that a test can tell whether it is there without calling it
     return call
 
 
@@ -217,7 +220,7 @@ def start_run(
     """
     from skidpad.runs.folder import Run  # noqa: PLC0415  what only looks up a kind needs no store
     from skidpad.runs.manifest import Manifest  # noqa: PLC0415  see above
-    from skidpad.subjects.recorded import subject_record  # noqa: PLC0415  see above
+    from skidpad.subjects.base import subject_record  # noqa: PLC0415  see above
     from skidpad.subjects.windows import check_cameras  # noqa: PLC0415  see above
 
     subject, drive = getattr(campaign, "subject", None), getattr(campaign, "drive", None)
@@ -249,8 +252,8 @@ def check_unchanged(campaign: Campaign, run: Run, schema: pa.Schema | None = Non
 
 def subject_of(seen: Manifest | None, path: str, device: str) -> Subject:
     """Loads the subject of a campaign; for a run that is only looked at, what the run remembers of it, where it does."""
+    from skidpad.subjects.base import RecordedSubject  # noqa: PLC0415  see above
     from skidpad.subjects.loading import load_subject  # noqa: PLC0415  torch is for those who load a subject
-    from skidpad.subjects.recorded import RecordedSubject  # noqa: PLC0415  see above
 
     if seen is None or not seen.subject:
         return load_subject(path, device)
@@ -262,3 +265,38 @@ def drive_of(seen: Manifest | None, text: str) -> Drive:
     from skidpad.drives.opening import look_at_drive, open_drive  # noqa: PLC0415  see above
 
     return open_drive(text) if seen is None else look_at_drive(text, seen.hashes.get("drive", ""))
+
+
+class RefereeUse(Enum):
+    """Whether the referee is asked if a finding's picture still shows the same scene; without it every finding counts, as in the papers."""
+
+    ON = "on"
+    OFF = "off"
+
+
+def asks_referee(setting: str) -> bool:
+    """Tells whether a setting asks the referee."""
+    return setting == RefereeUse.ON.value
+
+
+RefereeName = Annotated[str, OneOf("use of the referee", RefereeUse)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignSettings:
+    """Settings of one kind of campaign; a subclass is a frozen dataclass whose annotations say what its fields may be.
+
+    campaign: the name of the kind. notes: what a stored config says beside the settings.
+    """
+
+    campaign: ClassVar[str]
+    notes: ClassVar[frozenset[str]] = frozenset({"campaign"})
+
+    def to_config(self) -> dict[str, Any]:
+        """Writes the settings as plain values for `config.toml`; what is None is left out."""
+        return {"campaign": self.campaign, **plain(self)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Reads what `to_config` wrote; keys left out keep their default, unknown ones and wrong values are errors."""
+        return read(cls, {name: value for name, value in config.items() if name not in cls.notes}, "the campaign", noun="setting")

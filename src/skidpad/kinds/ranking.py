@@ -14,8 +14,8 @@ import numpy as np
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.kinds.drives.traits import scenario_traits
-from skidpad.statistics.ranking import apfd, by_gain, by_score, farthest_first, ideal_order
+from skidpad.kinds.drives.summary import scenario_traits
+from skidpad.statistics.ranks import apfd, by_gain, by_score, farthest_first, ideal_order
 from skidpad.statistics.roads import rank_roads
 from skidpad.worlds.render.chunks import road_of
 from skidpad.worlds.scenario.features import lateral_m_s2
@@ -70,7 +70,7 @@ class _Seen:
 
 def _look(subject: Subject, clip: NumpyFrames) -> _Seen:
     """Asks a subject about a clip as it is and a little changed."""
-    from skidpad.coverage.activation import NC  # noqa: PLC0415  torch is for those who ask a subject
+    from skidpad.coverage.criteria import NC  # noqa: PLC0415  torch is for those who ask a subject
 
     column = subject.description.steering_column
     frames = clip[subject.lead :]

@@ -212,11 +212,6 @@ class Shrunk:
     batches: int
 
     @property
-    def is_smaller(self) -> bool:
-        """Whether anything could be taken away."""
-        return bool(self.changes)
-
-    @property
     def fails_unchanged(self) -> bool:
         """Whether nothing is left of the changes to a frame, which then fails as it is; of drives and duels a scenario is left."""
         return "frame_id" in self.smallest and "recipe" in self.smallest and not json.loads(self.smallest["recipe"])

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.page.pictures import Gallery, PairCard
 from skidpad.page.wording import count, counted, interval, percent, plain
-from skidpad.runs.doubts import run_doubts
-from skidpad.runs.refereed import Refereed
+from skidpad.runs.findings import Refereed, run_doubts
 from skidpad.runs.tags import Tag, TaggedRates, Tags, tagged_rates
 
 if TYPE_CHECKING:

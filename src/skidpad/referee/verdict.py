@@ -65,7 +65,14 @@ _VISIBLE = 0.3
 _BLANK_LEVELS = 4.0
 """Grey levels by which a picture with something in it varies."""
 _MOST_CLIPPED = 0.85
-"""Share of the lower half that may be quite black or quite white, where it was less."""
+"""Share of the lower half that may be pure black or pure white, where it was less."""
+_BURNT, _PALE = 0.5, 0.25
+"""Share of the road's pixels that became pure white: from the first on the road is gone, from the second on it may be. One stop more
+light on a sunlit road makes 0.11 of it white. Black is no sign: the road of a night may be."""
+_WHITE = 252.0
+"""Level of every channel of a pixel that shows nothing any more."""
+_AN_END = ((np.arange(256) <= 1) | (np.arange(256) >= 254)).astype(np.uint8)
+"""Which levels are quite black or quite white."""
 _DARK = 40.0
 """Grey levels of a border; what is lighter and reaches down no further than the upper half may be the sky."""
 
@@ -196,9 +203,9 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
         seen = _moved(np.ones((HEIGHT_PX, WIDTH_PX), np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0
     overlap = overlap_of(roads & seen, drivable(after, device) & seen)
     edges_said = _edges_kept(before, after, own_cars, device)
-    same_road, tint = _road_kept(before, after, roads & seen)
+    same_road, tint, burnt = _road_kept(before, after, roads & seen)
     enough = np.mean(roads & seen, axis=(1, 2)) >= LEAST_ROAD
-    looks = (_Look(*each) for each in zip(steady, overlap, *edges_said, same_road, tint, strict=True))
+    looks = (_Look(*each) for each in zip(steady, overlap, *edges_said, same_road, tint, burnt, strict=True))
     found = [
         _reason(one, other, look) if has_road else Reason.NO_ROAD
         for one, other, has_road, look in zip(before, after, enough, looks, strict=True)
@@ -237,7 +244,7 @@ class _Look:
     """What is known of a pair. likeness: of the edges, in the part that is least so. mirrored: how much more one half mirrors the other.
 
     places: the likeness of most blocks. flipped: how much more they are like the mirrored original. same_road: see SAME_ROAD. tint: how
-    much greener the road alone became.
+    much greener the road alone became. burnt: the share of it that became pure white.
     """
 
     is_steady: bool
@@ -248,6 +255,7 @@ class _Look:
     flipped: float
     same_road: float
     tint: float
+    burnt: float
 
     @property
     def is_this_road(self) -> bool:
@@ -271,13 +279,15 @@ def _reason(before: NumpyFrames, after: NumpyFrames, look: _Look) -> Reason:
         return Reason.BLANK
     asked: dict[Reason, Callable[[], bool | np.bool_]] = {
         Reason.BORDER: lambda: _has_border(before, after),
-        Reason.CLIPPED: lambda: _clipped(after) > max(_MOST_CLIPPED, _clipped(before) + 0.2),
+        Reason.CLIPPED: lambda: (clipped := _clipped(after)) > _MOST_CLIPPED and clipped > _clipped(before) + 0.2,
+        Reason.ROAD_BURNT: lambda: look.burnt > _BURNT,
         Reason.MIRRORED: lambda: look.mirrored > _MIRRORED,
         Reason.FLIPPED: lambda: look.flipped > _FLIPPED,
         Reason.OTHER_SCENE: lambda: (
             not look.is_in_place and (look.likeness < LEAST_LIKENESS or (look.same_road < OTHER_ROAD and look.places < OTHER_PLACES))
         ),
         Reason.ROAD_LOST: lambda: look.has_lost_road,
+        Reason.ROAD_PALE: lambda: look.burnt > _PALE,
         Reason.SCENE_DOUBTFUL: lambda: look.likeness < SURE_LIKENESS and not look.is_in_place,
         Reason.ROAD_DOUBTFUL: lambda: look.overlap < SURE_OVERLAP and not look.is_this_road,
     }
@@ -286,8 +296,8 @@ def _reason(before: NumpyFrames, after: NumpyFrames, look: _Look) -> Reason:
 
 def _clipped(frame: NumpyFrames) -> float:
     """Returns the share of the lower half in which every channel is at one end."""
-    lower = frame[frame.shape[0] // 2 :]
-    return float(np.mean(np.all((lower <= 1) | (lower >= 254), axis=2)))
+    red, green, blue = cv2.split(cv2.LUT(np.ascontiguousarray(frame[frame.shape[0] // 2 :]), _AN_END))
+    return float(np.mean(red & green & blue))
 
 
 def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
@@ -376,8 +386,8 @@ def _median_alike(one: torch.Tensor, other: torch.Tensor, hidden: torch.Tensor) 
     return torch.where(has_edges.sum(dim=1) >= _LEAST_BLOCKS, alike.nanmedian(dim=1).values, torch.nan)
 
 
-def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the correlation of the road's light in bands of rows, and how much greener the road alone became, (N,) each.
+def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns same_road, tint and burnt of `_Look`, (N,) each; the first is the correlation of the road's light in bands of rows.
 
     A band weighs by how much it varies in the changed picture: what fog has hidden says nothing. The road's edges belong to it.
     """
@@ -386,21 +396,23 @@ def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tup
     bands = (len(before), HEIGHT_PX // _BAND_ROWS, _BAND_ROWS * WIDTH_PX)
     inside = around.reshape(bands).astype(np.float32)
     count = np.maximum(inside.sum(axis=2), 1.0)
-    one, other = (picture.mean(axis=3).reshape(bands) for picture in pictures)
+    one, other = (picture.mean(axis=1).reshape(bands) for picture in pictures)
     one, other = (inside * (light - ((light * inside).sum(axis=2) / count)[..., None]) for light in (one, other))
     sizes = [np.sqrt(np.square(light).sum(axis=2)) for light in (one, other)]
     weight = np.where(count >= 40.0, sizes[1], 0.0)
     alike = (one * other).sum(axis=2) / np.maximum(sizes[0] * sizes[1], 1e-3)
     same = (weight * alike).sum(axis=1) / np.maximum(weight.sum(axis=1), 1e-3)
-    green = [picture[..., 1] - 0.5 * (picture[..., 0] + picture[..., 2]) for picture in pictures]
+    green = [picture[:, 1] - 0.5 * (picture[:, 0] + picture[:, 2]) for picture in pictures]
     change = green[1] - green[0]
     greener = _mean_in(change, roads) - _mean_in(change, ~around)
-    return same.astype(np.float64), greener / (_mean_in(pictures[1].mean(axis=3), roads) + 8.0)
+    was_white, is_white = (_mean_in(np.float32(1.0) * (picture.min(axis=1) >= _WHITE), roads) for picture in pictures)
+    return same.astype(np.float64), greener / (_mean_in(pictures[1].mean(axis=1), roads) + 8.0), is_white - was_white
 
 
 def _smooth(frame: NumpyFrames) -> NDArray[np.float32]:
+    """Returns the channels one after the other, (3, HEIGHT_PX, WIDTH_PX): sums over a last axis of three are many times slower."""
     small = cv2.resize(frame, (WIDTH_PX, HEIGHT_PX), interpolation=cv2.INTER_AREA)
-    return cv2.GaussianBlur(small, (0, 0), 1.0).astype(np.float32)
+    return np.stack(cv2.split(cv2.GaussianBlur(small, (0, 0), 1.0))).astype(np.float32)
 
 
 def _mean_in(values: NDArray[np.float32], areas: BoolArray) -> FloatArray:

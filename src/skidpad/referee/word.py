@@ -18,11 +18,13 @@ class Reason(Enum):
     NO_ROAD = "no road in the original"
     BLANK = "blank"
     BORDER = "a border of one colour"
-    CLIPPED = "clipped: most of the road's half is quite black or quite white"
+    CLIPPED = "clipped: most of the lower half is pure black or pure white"
+    ROAD_BURNT = "clipped: most of the road is pure white"
     MIRRORED = "one half mirrors the other"
     FLIPPED = "the mirrored scene"
     OTHER_SCENE = "another scene"
     ROAD_LOST = "the road is no longer where it was"
+    ROAD_PALE = "a large part of the road is pure white"
     SCENE_DOUBTFUL = "perhaps another scene"
     ROAD_DOUBTFUL = "the road may no longer be where it was"
 
@@ -31,4 +33,5 @@ class Reason(Enum):
         """What it comes to."""
         if self is Reason.SAME_SCENE:
             return Word.KEPT
-        return Word.UNCLEAR if self in {Reason.NO_ROAD, Reason.SCENE_DOUBTFUL, Reason.ROAD_DOUBTFUL} else Word.REFUSED
+        doubtful = {Reason.NO_ROAD, Reason.ROAD_PALE, Reason.SCENE_DOUBTFUL, Reason.ROAD_DOUBTFUL}
+        return Word.UNCLEAR if self in doubtful else Word.REFUSED

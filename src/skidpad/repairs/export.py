@@ -15,7 +15,7 @@ from skidpad.core.errors import BadDriveError, BadParametersError, BadRunError
 from skidpad.core.images import as_numpy, encode
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng
-from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import capture_of
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.pictures.campaign import DeepTest

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 AVERAGING = 0.995
 """Of the weights at each step: noise of single steps costs clean accuracy, and their mean over some 200 does not have it."""
 
-_COST = 50.0
-"""How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good."""
+SETTLES = 2 / 3
+"""Of the epochs: while the learning rate is high, networks answer less to everything, which looks better on a short stretch than it is."""
+
+_COST = 3.0
+"""How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good.
+
+It may be small, since weights whose clean error is too high are blended with the start's until it is not."""
 
 _LEAST = 1e-9
 """Radians: the error of a network that never errs, which others are divided by."""
@@ -55,22 +60,29 @@ class OwnStep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Diet:
-    """What a candidate is trained on. share: mutants for each clean picture of an epoch. labels, consistency: weights of the losses."""
+    """What a candidate is trained on. share: mutants for each clean picture of an epoch. labels, consistency: weights of the losses.
+
+    keep: how much of what is right comes from the first network's answers to the originals; the rest comes from the labels.
+    """
 
     share: float
     labels: float
     consistency: float
+    keep: float = 0.0
 
 
 class RepairLesson(Lesson):
     """Clean pictures once an epoch, and mutants drawn from a pool beside them.
 
     The data are the clean pictures, then the mutants, then the mutants' originals. A control has the same number of steps without any
-    mutant. The score weighs the clean error of the validation and how far its mutants move the answer, both over those of the start.
+    mutant. taught_rad: what the first network says is right for each of the data, (N, 2), as they are and mirrored; a diet that keeps it
+    does not learn the labels by heart. The score weighs the clean error of the validation and how far its mutants move the answer, both
+    over those of the start.
     """
 
     averaging = AVERAGING
     keeps_start = True
+    settles = SETTLES
 
     def __init__(
         self,
@@ -83,12 +95,14 @@ class RepairLesson(Lesson):
         is_control: bool = False,
         loss: Loss | None = None,
         step: OwnStep | None = None,
+        taught_rad: FloatArray | None = None,
     ) -> None:
         self._clean, self._mutants, self._diet = clean, mutants, diet
         self._validation, self._most_cost = validation, most_cost
         self._is_control = is_control
         self._loss = loss or nn.functional.mse_loss
         self._step = step
+        self._taught = None if taught_rad is None else torch.from_numpy(taught_rad).float()
         self.key = repr((clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
@@ -105,17 +119,25 @@ class RepairLesson(Lesson):
         """Returns the loss of a batch: each clean picture counts 1, each mutant its diet's weights."""
         if self._step is not None:
             return self._step(asking.module, self._batch(asking, chosen, mirrored))
-        labels, is_mutant = asking.labels(chosen, mirrored), chosen >= self._clean
+        is_mutant, right = chosen >= self._clean, self._right(asking, chosen, mirrored)
         weights = torch.where(is_mutant, self._diet.labels, 1.0)
         answers = asking.answers(chosen, mirrored)
-        total = self._weighed(answers, labels, weights)
+        total = self._weighed(answers, right, weights)
         if self._diet.consistency and bool(is_mutant.any()):
             partner, flipped = chosen[is_mutant] + self._mutants, mirrored[is_mutant]
             with torch.no_grad():
-                target = asking.answers(partner, flipped) + labels[is_mutant] - asking.labels(partner, flipped)
+                moved = asking.labels(chosen[is_mutant], flipped) - asking.labels(partner, flipped)
+                target = asking.answers(partner, flipped) + moved
             share = self._diet.consistency * float(is_mutant.sum()) / len(chosen)
             total = total + share * self._loss(answers[is_mutant], target)
         return total
+
+    def _right(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
+        labels = asking.labels(chosen, mirrored)
+        if self._taught is None or not self._diet.keep:
+            return labels
+        self._taught = self._taught.to(labels.device)
+        return torch.lerp(labels, self._taught[chosen, mirrored.long()], self._diet.keep)
 
     def _weighed(self, answers: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         counted = weights > 0
@@ -135,7 +157,7 @@ class RepairLesson(Lesson):
         return Batch(asking.inputs(chosen, mirrored), labels, is_mutant, asking.inputs(partner, mirrored), moved)
 
     def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - it knows its labels
-        """Returns the stressed error over the start's, and many times the share by which the clean error rose beyond what it may."""
+        """Returns the stressed error over the start's, and three times the share by which the clean error rose beyond what it may."""
         clean, stressed = self._validation.errors_rad(answers_rad)
         clean_first, stressed_first = self._validation.errors_rad(first_rad)
         return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
-from skidpad.repairs.plan import BEFORE, CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
+from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.report import finite
 from skidpad.repairs.search import Repairs, chosen, write_network
 from skidpad.statistics.intervals import Interval, student_mean
@@ -140,7 +140,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
     check_folder(task, out, settings)
     repairs = Repairs(task, out, settings, progress)
     candidates = repairs.candidates()
-    before = repairs.validated(task.subject.module, Candidate(BEFORE, 0.0, settings.seed))
+    before = repairs.before
     trained = [repairs.train(candidate) for candidate in candidates]
     longest = max(settings.strengths)
     control = repairs.train(Candidate(CONTROL, longest, settings.seed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch
 
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import capture_of
 from skidpad.referee.word import Reason, Word
 from skidpad.subjects.description_toml import write_atomically
 from skidpad.subjects.training.data import Labelled
@@ -119,7 +119,8 @@ def render(
     judge: Judge | None = None,
 ) -> Pairs:
     """Renders clips and shrinks them as the network does; what a former call left in the folder is not rendered again."""
-    text = json.dumps([drive.sha256, repr(spec), judge is not None, [[clip.recipe.to_json(), clip.frames.tolist()] for clip in clips]])
+    shown = replace(spec, frame_aspect=None)  # which changes no picture
+    text = json.dumps([drive.sha256, repr(shown), judge is not None, [[clip.recipe.to_json(), clip.frames.tolist()] for clip in clips]])
     key = sha256(text.encode()).hexdigest()[:16]
     parts = [clips[start : start + _PART_CLIPS] for start in range(0, len(clips), _PART_CLIPS)]
     found: list[dict[str, np.ndarray]] = []

@@ -48,11 +48,22 @@ class Way(Enum):
     """The same pictures without their labels: a mutant is to be answered as its original is."""
     MIX = "mix"
     """Findings and random stimuli, with labels and consistency."""
+    LOOKS = "looks"
+    """The mix, and as many random looks, which belong to no family."""
+    ANSWERS = "answers"
+    """Pictures as for looks; what is right is what the first network answers to the originals, and no label is needed."""
 
     @property
-    def weights(self) -> tuple[float, float]:
-        """Of the labels on mutants, and of consistency."""
-        return {Way.CONSISTENCY: (0.0, 1.0), Way.MIX: (0.5, 1.0)}.get(self, (1.0, 0.0))
+    def has_looks(self) -> bool:
+        """Whether it learns from random looks."""
+        return self in {Way.LOOKS, Way.ANSWERS}
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """Of what is right on mutants, of consistency, and of the first network's answers in what is right."""
+        mixed = (0.5, 1.0, 0.0)
+        known = {Way.CONSISTENCY: (0.0, 1.0, 0.0), Way.MIX: mixed, Way.LOOKS: mixed, Way.ANSWERS: (0.5, 2.0, 1.0)}
+        return known.get(self, (1.0, 0.0, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +174,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A trained candidate and its errors on the validation stretch. best_epoch: 0 where no epoch was better than the start."""
+    """A trained candidate and its errors on the validation stretch. best_epoch: 0 where no epoch was better than the start.
+
+    blend: how far its weights lie on the way from the start's to those of the best epoch.
+    """
 
     candidate: Candidate
     clean_rmse_rad: float
@@ -172,6 +186,7 @@ class Trained:
     best_epoch: int
     epochs: int
     weights: str
+    blend: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

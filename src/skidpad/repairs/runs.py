@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from skidpad.core.given import MEMORY, giving
 from skidpad.core.progress import Progress, silent
+from skidpad.core.registry import MEMORY, giving
 from skidpad.kinds.drives.summary import Verdict, summarise
 from skidpad.kinds.kind import load_campaign
 from skidpad.repairs.outcome import RECOMMENDED, Driven, Outcome, search

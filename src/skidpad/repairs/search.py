@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
@@ -20,8 +22,10 @@ from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.repairs.families import Families, aimed, families
 from skidpad.repairs.lessons import Diet, RepairLesson, Validation
+from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
 from skidpad.repairs.pairs import Clip, Pairs, clips_of, render
 from skidpad.repairs.plan import (
+    BEFORE,
     CLEAN,
     CONTROL,
     SEEN,
@@ -60,6 +64,11 @@ _SHARED = 0.5
 _BEYOND = 1.15
 """How far beyond the limit that is aimed at the pool reaches, as a share of the way from harmless to worst."""
 
+_BLENDS = (1.0, 0.8, 0.6, 0.4, 0.2)
+"""How far from the start's weights to the trained ones: a network in between may keep the clean accuracy and most of the repair.
+
+Reference: Wortsman et al. 2022, Robust fine-tuning of zero-shot models (WiSE-FT), section 3."""
+
 
 class Repairs:
     """Trains, chooses and judges; whatever is done is kept in a folder, and is not done again."""
@@ -71,7 +80,11 @@ class Repairs:
             if name not in known:
                 raise UnknownNameError.among("condition that a repair can train on", name, known)
         self.families = Families.of(settings.families or task.wanted, settings.unseen)
-        self.made: Mapping[str, Stimulus] = {**stimuli(), **stimuli(f"weather:{name}" for name in settings.weathers)}
+        self.made: Mapping[str, Stimulus] = {
+            **stimuli(),
+            **stimuli(f"weather:{name}" for name in settings.weathers),
+            LOOK: RandomLook(),
+        }
         self.notes: list[str] = []
         self._start_answers: dict[str, FloatArray] = {}
         drive = task.drive
@@ -114,8 +127,14 @@ class Repairs:
 
     @cached_property
     def validation(self) -> Validation:
-        """Clean pictures and pairs of the validation stretch, of the families that may be seen."""
-        recipes = self._drawn("validation", max(24, self.settings.pictures // 8 // self.run_frames))
+        """Clean pictures and pairs of the validation stretch: families that may be seen, and looks where a candidate is taught them.
+
+        Looks tell whether a candidate that was not taught them learned more than its families.
+        """
+        count = max(24, self.settings.pictures // 8 // self.run_frames)
+        recipes = self._drawn("validation", count)
+        if any(Way(way).has_looks for way in self.settings.ways):
+            recipes += self._looks("validation looks", count)
         pairs = self._render("validation", self.validation_drive, recipes, self.run_frames, judge=self.task.judge)
         return Validation(collect(self.validation_drive, self.spec, self.progress).data, pairs)
 
@@ -124,6 +143,13 @@ class Repairs:
         """The pool of random stimuli."""
         recipes = self._drawn("random", max(4, self.settings.pictures // self.run_frames))
         return self._render("random", self.train_drive, recipes, self.run_frames)
+
+    @cached_property
+    def looks(self) -> Pairs:
+        """The pool of random looks."""
+        return self._render(
+            "looks", self.train_drive, self._looks("looks", max(4, self.settings.pictures // self.run_frames)), self.run_frames
+        )
 
     @cached_property
     def findings(self) -> Pairs | None:
@@ -170,7 +196,7 @@ class Repairs:
         for weather in self.settings.weathers:
             name = f"weather:{weather}"
             by_set[name] = [Recipe.of(name, params) for params in self.made[name].space.grid[:4]]
-        return by_set
+        return {name: recipes for name, recipes in by_set.items() if recipes}
 
     def judged_set(self, name: str, recipes: Sequence[Recipe]) -> Pairs:
         """Renders one set that judges; a learned weather has few looks, and so more frames under each."""
@@ -185,6 +211,10 @@ class Repairs:
         share = min(1.0, aim.share * _BEYOND)
         aims = partial(aimed, aim.row.stimulus, aim.row.severity, share, self.made)
         return [aims(rng) if rng.random() < _SHARED else self.families.draw(rng) for _ in range(count)]
+
+    def _looks(self, name: str, count: int) -> list[Recipe]:
+        rng = child_rng(self.settings.seed, "repair", name)
+        return [drawn_look(rng) for _ in range(count)]
 
     def _render(self, name: str, drive: Drive, recipes: Sequence[Recipe], frames: int, judge: Judge | None = None) -> Pairs:
         clips = clips_of(drive, recipes, frames, self.lead, child_rng(self.settings.seed, "repair", "frames", name))
@@ -212,9 +242,11 @@ class Repairs:
         """Returns the mutants that a way learns from."""
         if way == Way.FINDINGS.value and self.findings is not None:
             return self.findings
-        if way == Way.MIX.value and self.findings is not None:
-            return self.random.joined(self.findings)
-        return self.random
+        has_looks = Way(way).has_looks
+        if not has_looks and way != Way.MIX.value:
+            return self.random
+        mixed = self.random if self.findings is None else self.random.joined(self.findings)
+        return mixed.joined(self.looks) if has_looks else mixed
 
     def train(self, candidate: Candidate) -> Trained:
         """Trains a candidate, or reads what was trained; a checkpoint stands beside until the end."""
@@ -225,8 +257,7 @@ class Repairs:
         record.parent.mkdir(parents=True, exist_ok=True)
         is_control = candidate.way == CONTROL
         pairs = self.random if is_control else self.pool(candidate.way)
-        labels, consistency = (1.0, 0.0) if is_control else Way(candidate.way).weights
-        diet = Diet(candidate.strength, labels, consistency)
+        diet = Diet(candidate.strength, *((1.0, 0.0, 0.0) if is_control else Way(candidate.way).weights))
         lesson = RepairLesson(
             len(self.clean),
             len(pairs),
@@ -236,6 +267,7 @@ class Repairs:
             is_control=is_control,
             loss=self.task.loss,
             step=self.task.step,
+            taught_rad=self._taught(pairs) if diet.keep else None,
         )
         module, description = copied(self.task.subject.module), self.task.subject.description
         checkpoint = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}.checkpoint.pt"
@@ -252,20 +284,52 @@ class Repairs:
             lesson=lesson,
         )
         weights = record.with_suffix(".safetensors")
+        made = Trained(candidate, nan, nan, nan, fitted.best_epoch, len(fitted.curve), str(weights.relative_to(self.out)))
+        found = self._blended(module, made)
         write_network(module, replace(description, name=candidate.name), weights)
-        found = self.validated(module, candidate, str(weights.relative_to(self.out)), fitted.best_epoch, len(fitted.curve))
         write_atomically(record, json.dumps(asdict(found), indent=2).encode())
         discard(checkpoint)
         return found
 
-    def validated(self, module: nn.Module, candidate: Candidate, weights: str = "", best_epoch: int = 0, epochs: int = 0) -> Trained:
+    def _taught(self, pairs: Pairs) -> FloatArray:
+        """Returns what the first network says is right, (N, 2), of clean pictures, mutants and originals, as they are and mirrored."""
+        shift = pairs.mutants.labels_rad - pairs.originals.labels_rad
+        columns = []
+        for sign in (1.0, -1.0):
+            clean, originals = (
+                self._answers(self.task.subject.module, data if sign > 0 else data.mirrored()) for data in (self.clean, pairs.originals)
+            )
+            columns.append(np.concatenate([clean, originals + sign * shift, originals]))
+        return np.stack(columns, axis=1)
+
+    def _blended(self, module: nn.Module, made: Trained) -> Trained:
+        """Leaves those weights between the start's and the trained ones in the network that fail least at a clean error that may be."""
+        limit = (1.0 + self.settings.most_cost) * self.before.clean_rmse_rad
+        start, end = self.task.subject.module.state_dict(), {name: each.clone() for name, each in module.state_dict().items()}
+        tried = []
+        # a network in stages can have changed in an early one though the last one kept what it began with
+        is_changed = any(not torch.equal(start[name].to(last.device), last) for name, last in end.items())
+        for share in _BLENDS if is_changed else (1.0,):
+            module.load_state_dict(_between(start, end, share))
+            tried.append(replace(self.validated(module, made), blend=share))
+        affordable = [each for each in tried if each.clean_rmse_rad <= limit]
+        best = min(affordable, key=_badness, default=min(tried, key=lambda each: each.clean_rmse_rad))
+        module.load_state_dict(_between(start, end, best.blend))
+        return best
+
+    @cached_property
+    def before(self) -> Trained:
+        """The network as it is."""
+        return self.validated(self.task.subject.module, Trained(Candidate(BEFORE, 0.0, self.settings.seed), nan, nan, nan, 0, 0, ""))
+
+    def validated(self, module: nn.Module, made: Trained) -> Trained:
         """Measures a network on the validation stretch."""
         answers = answers_rad(module, self.task.subject.description, self.validation.data, self.settings.device)
         clean, stressed = self.validation.errors_rad(answers)
         many, pairs = len(self.validation.clean), self.validation.pairs
         mutants, originals = answers[many : many + len(pairs)], answers[many + len(pairs) :]
         rate = self.rate("validation", pairs, mutants, originals)
-        return Trained(candidate, clean, stressed, rate.failure_rate, best_epoch, epochs, weights)
+        return replace(made, clean_rmse_rad=clean, stressed_rms_rad=stressed, failure_rate=rate.failure_rate)
 
     def module_of(self, trained: Trained) -> nn.Module:
         """Returns the network of a candidate."""
@@ -312,8 +376,8 @@ def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], mos
     of the mutants.
     """
     limit = (1.0 + most_cost) * max(before.clean_rmse_rad, control.clean_rmse_rad)
-    affordable = [each for each in candidates if each.clean_rmse_rad <= limit and each.best_epoch > 0]
-    best = min(affordable, key=lambda each: (each.failure_rate, each.stressed_rms_rad), default=None)
+    affordable = [each for each in candidates if each.clean_rmse_rad <= limit]
+    best = min(affordable, key=_badness, default=None)
     if best is None:
         return None
     fewest, least = min(before.failure_rate, control.failure_rate), min(before.stressed_rms_rad, control.stressed_rms_rad)
@@ -327,6 +391,18 @@ def write_network(module: nn.Module, description: Description, weights: Path) ->
         save_subject(module, description, weights)
         return
     write_atomically(weights, save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}))
+
+
+def _badness(each: Trained) -> tuple[float, float]:
+    return each.failure_rate, each.stressed_rms_rad
+
+
+def _between(start: Mapping[str, torch.Tensor], end: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
+    """Returns the weights at a share of the way; counters, which are whole, are the end's."""
+    return {
+        name: torch.lerp(start[name].to(last.device), last, share) if share < 1.0 and last.is_floating_point() else last
+        for name, last in end.items()
+    }
 
 
 def _rms(values: FloatArray) -> float:

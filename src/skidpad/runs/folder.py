@@ -40,7 +40,7 @@ from skidpad.runs.records import (
     with_referee,
     worst_first,
 )
-from skidpad.runs.remote import Mirror
+from skidpad.runs.remote import MARK, Mirror
 from skidpad.runs.segments import Segment, ShardResult, encode_segment, incomplete, refuse_used
 
 State = TypeVar("State")
@@ -49,7 +49,7 @@ _CONFIG, _SCHEMA, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "schema.json", "
 _FINISHED = "finished.json"
 _DAMAGED_SUFFIX = ".damaged"
 _MAX_STATE_BYTES = 1 << 30
-_STATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
+_STATE_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the system calls a full disk, or a user's full share of it."""
@@ -81,7 +81,7 @@ class Run:
         """
         check_schema(schema)
         settings = write_config(config)
-        mirror = Mirror.of(path)
+        mirror = _mirror_of(path)
         folder = path if mirror is None else mirror.folder
         if is_held(folder):
             raise in_use(folder, " or choose another --out")
@@ -112,7 +112,7 @@ class Run:
 
         set_aside: False for one who only looks; damaged segments then stay where they are, and are not read.
         """
-        mirror = Mirror.of(path)
+        mirror = _mirror_of(path)
         if mirror is not None:
             mirror.pull()
             path = mirror.folder
@@ -350,7 +350,7 @@ class Run:
 
     def _state_path(self, name: str) -> Path:
         if not _STATE_NAME.fullmatch(name):
-            raise ValueError(f"a state's name is lower-case letters, digits, '.', '_' and '-'; got {name!r}")
+            raise ValueError(f"a state's name is letters, digits, '.', '_', '+' and '-'; got {name!r}")
         return self.path / _STATE / name
 
     def _write(self, path: Path, data: bytes) -> None:
@@ -384,6 +384,11 @@ class Run:
         if self._bad:
             sync_folder(self.path / _SEGMENTS)
         self._bad = []
+
+
+def _mirror_of(path: Path) -> Mirror | None:
+    """Returns the mirror of a run at a URL; a folder of this machine has none, and needs nothing of what speaks to servers."""
+    return Mirror.of(path) if ":" in str(path) or (path / MARK).exists() else None
 
 
 def _missing(run: Run, shards: Mapping[str, int]) -> list[str]:

@@ -170,7 +170,7 @@ class Manifest:
     """Everything about a run that is not its settings; the only place with a time of day.
 
     hashes: of the subject, the drive and later of stimulus models, by name. created: UTC, ISO 8601. subject: what the subject was,
-    so that the run can be looked at without it (`subjects.recorded`); empty for runs without one, and for those of older versions.
+    so that the run can be looked at without it (`subjects.base`); empty for runs without one, and for those of older versions.
     files: the hashes of the settings and the columns as they were written; none in runs from before they were kept.
     """
 

@@ -159,6 +159,12 @@ def case_id(frame_id: str, recipe: Recipe) -> str:
     return _case_id(storable(frame_id), recipe.to_json())
 
 
+def case_ids(frame_ids: Sequence[str], recipe: Recipe) -> list[str]:
+    """Names the cases of many frames under one recipe, which is written out once."""
+    text = recipe.to_json()
+    return [_case_id(storable(each), text) for each in frame_ids]
+
+
 def _case_id(frame_id: str, recipe_json: str) -> str:
     # JSON escapes control characters, so the separator cannot occur in the recipe and no two cases share a text.
     return blake2b(f"{frame_id}\x1f{recipe_json}".encode(), digest_size=CASE_ID_DIGITS // 2).hexdigest()

@@ -15,7 +15,7 @@ from typing import Self
 
 from skidpad.core.errors import BadRunError
 from skidpad.core.files import write_atomically
-from skidpad.drives.prefetch import map_ahead
+from skidpad.drives.frames import map_ahead
 from skidpad.drives.remote import RemoteFile, RemoteFiles, ServerGoneError, cache_folder
 from skidpad.runs.guarding import exclusive, is_held, read_plain
 
@@ -23,7 +23,7 @@ MARK = ".skidpad-url"
 """Stands in the working folder and says where the run is kept; so its path is as good as the URL."""
 
 _COLLAPSED = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/+(?P<rest>[^/].*)", re.ASCII)  # Path("s3://b/r") is s3:/b/r
-_OWN = re.compile(r"(?:config\.toml|schema\.json|manifest\.json|(?:segments|state)/[A-Za-z0-9][A-Za-z0-9._-]*)", re.ASCII)
+_OWN = re.compile(r"(?:config\.toml|schema\.json|manifest\.json|(?:segments|state)/\w[\w.+-]*)", re.ASCII)
 _MANIFEST = "manifest.json"
 _SEGMENTS = "segments"
 _AT_ONCE = 8

@@ -26,8 +26,11 @@ from skidpad.runs.guarding import LOCK_FILE, open_plain
 from skidpad.runs.records import storable
 from skidpad.runs.remote import MARK
 
-_NAME = re.compile(r"(?P<phase>[a-z][a-z0-9-]*)-(?P<index>\d{6}|[1-9]\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII)
-_PHASE = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+_NAME = re.compile(
+    r"(?P<phase>[a-z][a-z0-9-]*|[A-Za-z_][\w.]*\+\w[\w-]*)-(?P<index>\d{6}|[1-9]\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII
+)
+_PHASE = re.compile(r"[a-z][a-z0-9-]*|[A-Za-z_][\w.]*:\w[\w-]*", re.ASCII)
+"""A word, or `module:Name` of code that is not ours, whose colon is a plus in names of files."""
 _DIGEST_DIGITS = 16
 _ALL_DIFFERENT = frozenset({"case_id", "picture"})
 """Texts that hardly ever repeat, so that a dictionary of them would only cost."""
@@ -59,7 +62,7 @@ class ShardResult:
 def check_phase(phase: str) -> None:
     """Refuses a phase that cannot be part of a file's name."""
     if not _PHASE.fullmatch(phase):
-        raise ValueError(f"a phase is lower-case letters, digits and hyphens, a letter first; got {phase!r}")
+        raise ValueError(f"a phase is lower-case letters, digits and hyphens, a letter first, or module:Name; got {phase!r}")
 
 
 def encode_segment(result: ShardResult) -> bytes:
@@ -100,12 +103,16 @@ class Segment:
     def from_path(cls, path: Path) -> Self | None:
         """Reads the name; None where it is not one of ours."""
         match = _NAME.fullmatch(path.name)
-        return cls(sys.intern(match["phase"]), int(match["index"]), match["digest"], sys.intern(str(path.parent))) if match else None
+        return (
+            cls(sys.intern(match["phase"].replace("+", ":")), int(match["index"]), match["digest"], sys.intern(str(path.parent)))
+            if match
+            else None
+        )
 
     @property
     def path(self) -> Path:
         """Where the file lies."""
-        return Path(self.folder, f"{self.phase}-{self.index:06d}-{self.digest}.parquet")
+        return Path(self.folder, f"{self.phase.replace(':', '+')}-{self.index:06d}-{self.digest}.parquet")
 
     def is_whole(self) -> bool:
         """Tells whether the content still has the hash that the name carries."""

@@ -1,21 +1,21 @@
-"""Searches over styles: points of R^n whose natural draw is N(0, 1) in every number, asked for and told how fit they are.
+"""Searches over the styles of a weather: TACTIC's (1+1)-ES, random search and random styles.
 
 Reference: TACTIC, section 3.3 ((1+1)-ES, after Rechenberg) and 4.4 (random search under the same fitness and the same end).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import ClassVar
 
 import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
-from skidpad.core.registry import Registry
 from skidpad.core.seeding import child_rng
-from skidpad.search.protocol import Search, check_feedback, check_width
+from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches
 
 PATIENCE = 100
 """TACTIC, section 3.3: the search ends when 100 iterations in a row have brought nothing better."""
@@ -25,49 +25,29 @@ STYLE_LIMIT = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class StyleFitness:
-    """What a style brought: the higher the better, -inf where it was dropped as one that cannot win.
+class Styles:
+    """The styles of a weather, as MUNIT draws them. limit: no number of a style goes beyond it (0: no limit)."""
 
-    measures: what a map of styles tells them apart by, each within 0..1.
-    """
-
-    value: float
-    measures: tuple[float, float] = (0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class StyleTask:
-    """One search: it ends after `patience` tries without anything better, or after `budget` tries (0: no budget).
-
-    limit: no number of a style goes beyond it (0: no limit).
-    """
+    noun: ClassVar[str] = "styles"
 
     dimensions: int
-    seed: int
-    patience: int = PATIENCE
-    budget: int = 0
     limit: float = STYLE_LIMIT
 
     def __post_init__(self) -> None:
-        if self.dimensions < 1 or self.patience < 1 or self.budget < 0 or not self.limit >= 0.0:
-            raise BadParametersError(
-                "a search over styles needs at least one number, a patience of 1 or more, and a budget and a limit of 0 or more; "
-                f"got {self.dimensions}, {self.patience}, {self.budget}, {self.limit}"
-            )
+        if self.dimensions < 1 or not self.limit >= 0.0:
+            raise BadParametersError(f"a style has at least one number, and a limit of 0 or more; got {self.dimensions} and {self.limit}")
+
+    def draw(self, rng: np.random.Generator) -> FloatArray:
+        """Draws a style."""
+        return self.within(rng.standard_normal(self.dimensions))
+
+    def vary(self, candidate: FloatArray, rng: np.random.Generator, step: float) -> FloatArray:
+        """Adds normal steps."""
+        return self.within(candidate + step * rng.standard_normal(self.dimensions))
 
     def within(self, style: FloatArray) -> FloatArray:
         """Returns the style with its numbers brought back to the limit."""
         return np.clip(style, -self.limit, self.limit) if self.limit else style
-
-    def fresh(self, *names: str | int) -> FloatArray:
-        """Draws a style as MUNIT does."""
-        return self.within(child_rng(self.seed, *names).standard_normal(self.dimensions))
-
-
-StyleSearch = Search[FloatArray, StyleFitness]
-STYLE_SEARCHES: Registry[Callable[[StyleTask], StyleSearch]] = Registry(
-    "search over styles", "style-searches", ("skidpad.search.evolution", "skidpad.search.populations")
-)
 
 
 class OneAtATime:
@@ -77,7 +57,7 @@ class OneAtATime:
     races = True
     """Whether a try that cannot beat the best may be dropped unfinished."""
 
-    def __init__(self, task: StyleTask) -> None:
+    def __init__(self, task: SearchTask[Styles]) -> None:
         self.task = task
         self.best: FloatArray | None = None
         self.best_fitness = -inf
@@ -88,18 +68,17 @@ class OneAtATime:
     @property
     def done(self) -> bool:
         """Whether patience or budget is spent."""
-        return self.failures >= self.task.patience or 0 < self.task.budget <= self.tries
+        return left_of(self.task, self.tries, self.failures) < 1
 
     def ask(self, width: int) -> list[FloatArray]:
         """Returns the next tries, each in case those before it fail; the very first comes alone."""
         check_width(width)
-        left = self.task.patience - self.failures
-        left = min(left, self.task.budget - self.tries) if self.task.budget else left
+        left = left_of(self.task, self.tries, self.failures)
         count = 0 if self.done else min(width, left, width if self.best is not None else 1)
         self._asked = [self._candidate(self.tries + ahead, ahead) for ahead in range(count)]
         return list(self._asked)
 
-    def tell(self, feedback: Sequence[StyleFitness]) -> tuple[int, ...]:
+    def tell(self, feedback: Sequence[Fitness]) -> tuple[int, ...]:
         """Takes results up to the first that is better than the best and is kept; what was drawn after it is void."""
         check_feedback(len(self._asked), len(feedback))
         for place, fitness in enumerate(feedback):
@@ -116,13 +95,13 @@ class OneAtATime:
         return ()
 
     def _candidate(self, number: int, _ahead: int, /) -> FloatArray:
-        return self.task.fresh(self.name, number)
+        return self.task.space.draw(child_rng(self.task.seed, self.name, number))
 
     def _learn(self, *, better: bool) -> None:
         """Learns nothing."""
 
 
-@STYLE_SEARCHES.register("es")
+@searches("es", Styles)
 class OnePlusOneES(OneAtATime):
     """(1+1)-ES: the best style plus a normal step whose size follows the one-fifth rule.
 
@@ -138,17 +117,18 @@ class OnePlusOneES(OneAtATime):
     FIRST_STEP, SMALLEST_STEP, LARGEST_STEP = 0.5, 0.1, 2.0
     GROWTH = 1.5
 
-    def __init__(self, task: StyleTask) -> None:
+    def __init__(self, task: SearchTask[Styles]) -> None:
         super().__init__(task)
         self.step = self.FIRST_STEP
 
     def _candidate(self, number: int, ahead: int, /) -> FloatArray:
+        rng = child_rng(self.task.seed, self.name, number)
         if self.best is None:
-            return self.task.fresh(self.name, number)
+            return self.task.space.draw(rng)
         step = self.step
         for _ in range(ahead):
             step = self._after(step, better=False)
-        return self.task.within(self.best + step * child_rng(self.task.seed, self.name, number).standard_normal(self.task.dimensions))
+        return self.task.space.vary(self.best, rng, step)
 
     def _learn(self, *, better: bool) -> None:
         self.step = self._after(self.step, better=better)
@@ -158,7 +138,7 @@ class OnePlusOneES(OneAtATime):
         return min(max(changed, self.SMALLEST_STEP), self.LARGEST_STEP)
 
 
-@STYLE_SEARCHES.register("random-search")
+@searches("random-search", Styles)
 class RandomSearch(OneAtATime):
     """RS: every try is a fresh draw; fitness, patience and budget are those of the evolution strategy.
 
@@ -168,7 +148,7 @@ class RandomSearch(OneAtATime):
     name = "random-search"
 
 
-@STYLE_SEARCHES.register("random-styles")
+@searches("random-styles", Styles)
 class RandomStyles(OneAtATime):
     """R_c: one random style, whatever it brings.
 

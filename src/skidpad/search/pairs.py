@@ -1,13 +1,23 @@
 """Pairs of transformations with rows of their grids, drawn as in Algorithm 1."""
 
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe, Step, Stimulus, grid_recipes
-from skidpad.search.protocol import SEARCHES, SearchTask, check_feedback, check_width, taken
+from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches, taken
+
+DEFAULT_MAX_FAILED_TRIES = 10
+"""DeepTest 3.3 names maxFailedTries and leaves its value open; this one is ours."""
+
+DEFAULT_MAX_TRIES = 1000
+"""A safety: DeepTest kept 2 to 9 pictures a seed image (5, RQ3), so a search that gets here is lost."""
 
 
 def draw_pair(stimuli: Mapping[str, Stimulus], rng: np.random.Generator, first: str | None = None) -> Recipe:
@@ -26,12 +36,58 @@ def _draw_step(stimuli: Mapping[str, Stimulus], names: list[str], rng: np.random
     return Step(name, stimuli[name].space.pick(rng))
 
 
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs of stimuli that a seed frame can be shown under."""
+
+    noun: ClassVar[str] = "pairs of stimuli"
+
+    stimuli: Mapping[str, Stimulus]
+
+    def __post_init__(self) -> None:
+        if not self.stimuli:
+            raise BadParametersError("a search needs at least one stimulus and got none; name one, see `skidpad list transforms`")
+        for name, stimulus in self.stimuli.items():
+            if not stimulus.space.grid:
+                raise BadParametersError(f"stimulus {name!r} has an empty grid, so no parameters can be drawn; leave it out")
+
+    def draw(self, rng: np.random.Generator) -> Recipe:
+        """Draws a pair as in Algorithm 1."""
+        return draw_pair(self.stimuli, rng)
+
+    def vary(self, candidate: Recipe, rng: np.random.Generator, step: float) -> Recipe:
+        """Draws the parameters of each stimulus anew with the chance `step`."""
+
+        def changed(each: Step) -> Step:
+            return Step(each.stimulus, self.stimuli[each.stimulus].space.pick(rng)) if rng.random() < step else each
+
+        return Recipe(tuple(map(changed, candidate.steps)))
+
+
+def pairs_task(
+    place: str,
+    stimuli: Mapping[str, Stimulus],
+    seed: int,
+    max_failed_tries: int = DEFAULT_MAX_FAILED_TRIES,
+    max_tries: int | None = DEFAULT_MAX_TRIES,
+    unguided_tries: int | None = None,
+) -> SearchTask[Pairs]:
+    """Returns the task of one seed frame in the words of Algorithm 1, which ends after `max_failed_tries` and one more (line 8).
+
+    max_tries: a cap on the tries of one image; None: as printed, without one. unguided_tries: see `SearchTask`; None: the fewest that the
+    guided search can make.
+    """
+    if max_failed_tries < 0:
+        raise BadParametersError(f"max_failed_tries must be 0 or more; got {max_failed_tries}")
+    return SearchTask(Pairs(stimuli), seed, max_tries, max_failed_tries + 1, place, unguided_tries)
+
+
 def stack_order(seed_images: int) -> range:
     """Returns the order in which Algorithm 1 visits its seed images: pushed in order, popped from the end."""
     return range(seed_images - 1, -1, -1)
 
 
-@SEARCHES.register("greedy")
+@searches("greedy", Pairs)
 class Greedy:
     """Algorithm 1 on one seed image: transformations that raised coverage are tried again first.
 
@@ -40,10 +96,10 @@ class Greedy:
     the width, the tries taken are those of the loop as printed. Between images only coverage is carried, by the caller.
 
     Reference: DeepTest 3.3, Algorithm 1.
-    Deviates: `max_tries` of the task caps the tries of one image; None gives the loop as printed.
+    Deviates: the budget of the task caps the tries of one image; None gives the loop as printed.
     """
 
-    def __init__(self, task: SearchTask) -> None:
+    def __init__(self, task: SearchTask[Pairs]) -> None:
         self._task = task
         self._queue: deque[str] = deque()
         self._asked: list[Recipe] = []
@@ -67,7 +123,7 @@ class Greedy:
 
     @property
     def done(self) -> bool:
-        """Whether more than `max_failed_tries` tries failed, or the cap is reached."""
+        """Whether more tries failed than Algorithm 1 allows, or the cap is reached."""
         return self._left() < 1
 
     def ask(self, width: int) -> list[Recipe]:
@@ -76,15 +132,15 @@ class Greedy:
         waiting = self.queue
         self._asked = [
             draw_pair(
-                self._task.stimuli,
-                child_rng(self._task.seed, "guided", self._task.frame_id, self._tries + ahead),
+                self._task.space.stimuli,
+                child_rng(self._task.seed, "guided", self._task.place, self._tries + ahead),
                 waiting[ahead] if ahead < len(waiting) else None,
             )
             for ahead in range(min(width, self._left()))
         ]
         return list(self._asked)
 
-    def tell(self, feedback: Sequence[bool]) -> tuple[int, ...]:
+    def tell(self, feedback: Sequence[Fitness]) -> tuple[int, ...]:
         """Takes whether each mutant would raise coverage; keeps the first that does.
 
         The coverage to compare with is the one before this batch; up to the first success nothing changes it.
@@ -102,20 +158,18 @@ class Greedy:
         return accepted
 
     def _left(self) -> int:
-        # "numFailedTries <= maxFailedTries" runs the loop once more than maxFailedTries says.
-        left = self._task.max_failed_tries + 1 - self._failed_tries
-        return left if self._task.max_tries is None else min(left, self._task.max_tries - self._tries)
+        return left_of(self._task, self._tries, self._failed_tries)
 
 
-@SEARCHES.register("grid")
+@searches("grid", Pairs)
 class Grid:
     """The cumulative baseline: each transformation alone with each row of its grid, in the order given.
 
     Reference: DeepTest 5, RQ3 (i): 7 transformations x 10 parameters on every seed image.
     """
 
-    def __init__(self, task: SearchTask) -> None:
-        self._recipes = grid_recipes(task.stimuli)
+    def __init__(self, task: SearchTask[Pairs]) -> None:
+        self._recipes = grid_recipes(task.space.stimuli)
         self._asked = 0
         self._tries = 0
 
@@ -136,20 +190,20 @@ class Grid:
         self._asked = len(recipes)
         return list(recipes)
 
-    def tell(self, feedback: Sequence[bool]) -> None:
+    def tell(self, feedback: Sequence[Fitness]) -> None:
         """Takes every candidate, whatever it brought."""
         check_feedback(self._asked, len(feedback))
         self._tries += self._asked
         self._asked = 0
 
 
-@SEARCHES.register("random")
+@searches("random", Pairs)
 class RandomPairs:
     """Pairs drawn as in Algorithm 1 with no feedback from coverage: what the guidance must beat."""
 
-    def __init__(self, task: SearchTask) -> None:
-        tries = task.max_failed_tries + 1 if task.unguided_tries is None else task.unguided_tries
-        self._total = tries if task.max_tries is None else min(tries, task.max_tries)
+    def __init__(self, task: SearchTask[Pairs]) -> None:
+        limits = (task.patience if task.unguided_tries is None else task.unguided_tries, task.budget)
+        self._total = min((limit for limit in limits if limit is not None), default=sys.maxsize)
         self._task = task
         self._asked = 0
         self._tries = 0
@@ -169,11 +223,11 @@ class RandomPairs:
         check_width(width)
         self._asked = min(width, self._total - self._tries)
         return [
-            draw_pair(self._task.stimuli, child_rng(self._task.seed, "random", self._task.frame_id, self._tries + ahead))
+            draw_pair(self._task.space.stimuli, child_rng(self._task.seed, "random", self._task.place, self._tries + ahead))
             for ahead in range(self._asked)
         ]
 
-    def tell(self, feedback: Sequence[bool]) -> None:
+    def tell(self, feedback: Sequence[Fitness]) -> None:
         """Takes every candidate, whatever it brought."""
         check_feedback(self._asked, len(feedback))
         self._tries += self._asked

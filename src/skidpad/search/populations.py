@@ -1,10 +1,11 @@
-"""Searches over styles that learn from whole generations, by well-kept libraries: CMA-ES (cmaes) and MAP-Elites (pyribs).
+"""Searches over styles and scenarios that learn from whole generations, by well-kept libraries: CMA-ES (cmaes) and MAP-Elites (pyribs).
 
 Generations are told whole, so no try of them may be dropped before it is finished.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf, isfinite
@@ -14,13 +15,16 @@ import numpy as np
 
 from skidpad.core.errors import MissingExtraError
 from skidpad.core.images import FloatArray
-from skidpad.core.seeding import child_seed
-from skidpad.search.evolution import STYLE_SEARCHES, StyleFitness, StyleTask
-from skidpad.search.protocol import check_feedback, check_width
+from skidpad.core.seeding import child_rng, child_seed
+from skidpad.search.evolution import Styles
+from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches
+from skidpad.search.vectors import Cube
 
 _SEED_BITS = 32
-_WORST = -1e9
-"""What a library is told of a style without a fitness."""
+POPULATION = 8
+"""Few, because a drive takes seconds and a budget is some hundred of them."""
+FIRST_STEP = 0.3
+_CELLS = 256
 
 
 class Generations(ABC):
@@ -28,21 +32,23 @@ class Generations(ABC):
 
     name = ""
     races = False
+    UNTRIED = -1.0
+    """What a library is told of a point that could not be tried: worse than any that could."""
 
-    def __init__(self, task: StyleTask) -> None:
+    def __init__(self, task: SearchTask[Any]) -> None:
         self.task = task
         self.best: FloatArray | None = None
         self.best_fitness = -inf
         self.tries = 0
         self.failures = 0
         self._generation: list[FloatArray] = []
-        self._told: list[StyleFitness] = []
+        self._told: list[Fitness] = []
         self._asked = 0
 
     @property
     def done(self) -> bool:
         """Whether patience or budget is spent."""
-        return self.failures >= self.task.patience or 0 < self.task.budget <= self.tries
+        return left_of(self.task, self.tries, self.failures) < 1
 
     @property
     def seed(self) -> int:
@@ -56,22 +62,22 @@ class Generations(ABC):
             self._asked = 0
             return []
         if not self._generation:
-            self._generation = [self.task.within(np.asarray(style, np.float64)) for style in self._draw()]
-        left = self.task.budget - self.tries if self.task.budget else width
+            self._generation = [self.task.space.within(np.asarray(point, np.float64)) for point in self._draw()]
+        left = sys.maxsize if self.task.budget is None else self.task.budget - self.tries
         pending = self._generation[len(self._told) :][: min(width, left)]
         self._asked = len(pending)
-        return list(pending)
+        return [point.copy() for point in pending]
 
-    def tell(self, feedback: Sequence[StyleFitness]) -> None:
+    def tell(self, feedback: Sequence[Fitness]) -> None:
         """Takes every try."""
         check_feedback(self._asked, len(feedback))
         for fitness in feedback:
-            style = self._generation[len(self._told)]
+            point = self._generation[len(self._told)]
             self._told.append(fitness)
             self.tries += 1
             better = isfinite(fitness.value) and fitness.value > self.best_fitness
             if better or self.best is None:
-                self.best, self.best_fitness, self.failures = style, fitness.value, 0
+                self.best, self.best_fitness, self.failures = point, fitness.value, 0
             else:
                 self.failures += 1
         self._asked = 0
@@ -79,16 +85,20 @@ class Generations(ABC):
             self._learn(self._generation, self._told)
             self._generation, self._told = [], []
 
+    def value(self, fitness: Fitness) -> float:
+        """Returns what a library is told of a fitness."""
+        return fitness.value if isfinite(fitness.value) else self.UNTRIED
+
     @abstractmethod
     def _draw(self) -> Sequence[FloatArray]:
         """Draws the next generation."""
 
     @abstractmethod
-    def _learn(self, styles: Sequence[FloatArray], told: Sequence[StyleFitness]) -> None:
+    def _learn(self, points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
         """Learns from a whole generation."""
 
 
-@STYLE_SEARCHES.register("cma-es")
+@searches("cma-es", Styles)
 class CmaEs(Generations):
     """CMA-ES from the middle of the style space, with a first step of 1.
 
@@ -96,28 +106,28 @@ class CmaEs(Generations):
     """
 
     name = "cma-es"
+    UNTRIED = -1e9
 
-    def __init__(self, task: StyleTask) -> None:
+    def __init__(self, task: SearchTask[Any]) -> None:
         super().__init__(task)
         try:
             from cmaes import CMA  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise MissingExtraError.of("cmaes", "search", "the search cma-es") from error
         # One number alone has no covariance; a second that nothing hangs on gives it one.
-        self._size = max(task.dimensions, 2)
+        self._size = max(task.space.dimensions, 2)
         self._optimizer: Any = CMA(mean=np.zeros(self._size), sigma=1.0, seed=self.seed)
 
     def _draw(self) -> list[FloatArray]:
         self._points = [np.asarray(self._optimizer.ask()) for _ in range(self._optimizer.population_size)]
-        return [point[: self.task.dimensions] for point in self._points]
+        return [point[: self.task.space.dimensions] for point in self._points]
 
-    def _learn(self, _styles: Sequence[FloatArray], told: Sequence[StyleFitness]) -> None:
+    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
         # the library minimises
-        pairs = zip(self._points, told, strict=True)
-        self._optimizer.tell([(point, -fitness.value if isfinite(fitness.value) else -_WORST) for point, fitness in pairs])
+        self._optimizer.tell([(point, -self.value(fitness)) for point, fitness in zip(self._points, told, strict=True)])
 
 
-@STYLE_SEARCHES.register("map-elites")
+@searches("map-elites", Styles)
 class StyleElites(Generations):
     """MAP-Elites: the fittest style of every cell of a map of brightness and colour, changed by normal steps.
 
@@ -125,9 +135,10 @@ class StyleElites(Generations):
     """
 
     name = "map-elites"
+    UNTRIED = -1e9
     CELLS, BATCH, STEP = (8, 8), 12, 0.5
 
-    def __init__(self, task: StyleTask) -> None:
+    def __init__(self, task: SearchTask[Any]) -> None:
         super().__init__(task)
         try:
             from ribs.archives import GridArchive  # noqa: PLC0415 - an extra
@@ -135,9 +146,9 @@ class StyleElites(Generations):
         except ImportError as error:
             raise MissingExtraError.of("ribs", "search", "the search map-elites") from error
         self._archive: Any = GridArchive(
-            solution_dim=task.dimensions, dims=self.CELLS, ranges=[(0.0, 1.0), (0.0, 1.0)], seed=self.seed, dtype=np.float64
+            solution_dim=task.space.dimensions, dims=self.CELLS, ranges=[(0.0, 1.0), (0.0, 1.0)], seed=self.seed, dtype=np.float64
         )
-        first = [task.fresh(self.name, number) for number in range(self.BATCH)]
+        first = [task.space.draw(child_rng(task.seed, self.name, number)) for number in range(self.BATCH)]
         self._emitter: Any = GaussianEmitter(
             self._archive, sigma=self.STEP, initial_solutions=np.stack(first), batch_size=self.BATCH, seed=self.seed
         )
@@ -150,6 +161,81 @@ class StyleElites(Generations):
     def _draw(self) -> list[FloatArray]:
         return list(np.asarray(self._emitter.ask(), np.float64))
 
-    def _learn(self, styles: Sequence[FloatArray], told: Sequence[StyleFitness]) -> None:
-        values = np.array([fitness.value if isfinite(fitness.value) else _WORST for fitness in told])
-        self._archive.add(np.stack(styles), values, np.array([fitness.measures for fitness in told]))
+    def _learn(self, points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
+        self._archive.add(
+            np.stack(points), np.array([self.value(fitness) for fitness in told]), np.array([fitness.measures for fitness in told])
+        )
+
+
+@searches("cma-es", Cube)
+class SeparableCma(Generations):
+    """CMA-ES with a diagonal covariance: climbs to one failure quickly where many variables hardly hang together.
+
+    Reference: Ros and Hansen (2008), A simple modification in CMA-ES achieving linear time and space complexity.
+    """
+
+    name = "cma-es"
+
+    def __init__(self, task: SearchTask[Any]) -> None:
+        super().__init__(task)
+        try:
+            from cmaes import SepCMA  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise MissingExtraError.of("cmaes", "search", "the search cma-es") from error
+        # One number alone has no covariance; a second that nothing hangs on gives it one.
+        self._size = max(task.space.dimensions, 2)
+        bounds = np.tile([0.0, 1.0], (self._size, 1))
+        middle = np.full(self._size, 0.5)
+        self._library: Any = SepCMA(mean=middle, sigma=FIRST_STEP, bounds=bounds, seed=self.seed, population_size=POPULATION)
+
+    def _draw(self) -> list[FloatArray]:
+        self._points = [np.asarray(self._library.ask(), np.float64) for _ in range(self._library.population_size)]
+        return [point[: self.task.space.dimensions] for point in self._points]
+
+    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
+        # The library minimises.
+        self._library.tell([(point, -self.value(fitness)) for point, fitness in zip(self._points, told, strict=True)])
+
+
+@searches("cma-me", Cube)
+class CmaMapElites(Generations):
+    """CMA-ME: CMA-ES climbers that are rewarded for what is new in the map of features, cell by cell.
+
+    Reference: Fontaine, Togelius, Nikolaidis, Hoover (2020), Covariance matrix adaptation for the rapid illumination of behavior space.
+    """
+
+    name = "cma-me"
+    EMITTERS = 2
+
+    def __init__(self, task: SearchTask[Any]) -> None:
+        super().__init__(task)
+        try:
+            from ribs.archives import GridArchive  # noqa: PLC0415 - an extra
+            from ribs.emitters import EvolutionStrategyEmitter  # noqa: PLC0415 - likewise
+            from ribs.schedulers import Scheduler  # noqa: PLC0415 - likewise
+        except ImportError as error:
+            raise MissingExtraError.of("ribs", "search", "the search cma-me") from error
+        size = max(task.space.dimensions, 2)
+        self._cells: dict[str, int] = {}
+        # No bounds: it would draw again until every number lies within, and of dozens one is always outside. `ask` clips them.
+        # Cells are names here: the archive has a row of places, given to names in the order in which they come up.
+        archive = GridArchive(solution_dim=size, dims=[_CELLS], ranges=[(0.0, float(_CELLS))], seed=self.seed, dtype=np.float64)
+        emitters = [
+            EvolutionStrategyEmitter(
+                archive,
+                x0=np.full(size, 0.5),
+                sigma0=FIRST_STEP,
+                es="sep_cma_es",
+                batch_size=POPULATION,
+                seed=(self.seed + number) % (1 << 32),
+            )
+            for number in range(self.EMITTERS)
+        ]
+        self._library: Any = Scheduler(archive, emitters)
+
+    def _draw(self) -> list[FloatArray]:
+        return [point[: self.task.space.dimensions] for point in np.asarray(self._library.ask(), np.float64)]
+
+    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
+        places = [self._cells.setdefault(fitness.cell, min(len(self._cells), _CELLS - 1)) + 0.5 for fitness in told]
+        self._library.tell(np.array([self.value(fitness) for fitness in told]), np.array(places)[:, None])

@@ -1,27 +1,90 @@
-"""What every search answers to: it is asked for candidates and told what they brought."""
+"""What every search answers to: it is asked for candidates of a space and told how fit they are.
 
-from collections.abc import Callable, Mapping, Sequence
+One interface and one registry serve the pairs of stimuli on a seed frame (DeepTest), the styles of a weather (TACTIC) and scenarios.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from skidpad.core.errors import BadParametersError
+import numpy as np
+
+from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.registry import Registry
-from skidpad.core.stimuli import Recipe, Stimulus
 
+Candidate = TypeVar("Candidate")
 Candidate_co = TypeVar("Candidate_co", covariant=True)
-Feedback_contra = TypeVar("Feedback_contra", contravariant=True)
-
-DEFAULT_MAX_FAILED_TRIES = 10
-"""DeepTest 3.3 names maxFailedTries and leaves its value open; this one is ours."""
-
-DEFAULT_MAX_TRIES = 1000
-"""A safety: DeepTest kept 2 to 9 pictures a seed image (5, RQ3), so a search that gets here is lost."""
 
 
-class Search(Protocol[Candidate_co, Feedback_contra]):
-    """Proposes candidates and learns from feedback; it knows nothing of subjects, frames or worlds.
+@dataclass(frozen=True, slots=True)
+class Fitness:
+    """What a candidate brought: the higher the better, NaN where it could not be tried, -inf where it was dropped as one that cannot win.
 
-    Candidates are recipes here, style vectors or scenarios elsewhere; feedback is whether coverage grew, or a fitness.
+    Of a pair of stimuli it is 1 where coverage grew, else 0. cell: its cell of a map of scenarios. measures: what a map of styles
+    tells them apart by, each within 0..1.
+    """
+
+    value: float
+    cell: str = ""
+    measures: tuple[float, float] = (0.0, 0.0)
+
+    def __bool__(self) -> bool:
+        return self.value > 0.0
+
+
+class Space(Protocol[Candidate]):
+    """What a search may propose. A search that goes by `draw` and `vary` alone searches every space."""
+
+    noun: ClassVar[str]
+    """What the candidates are called, in the plural."""
+
+    def draw(self, rng: np.random.Generator) -> Candidate:
+        """Draws a candidate as chance would."""
+        ...
+
+    def vary(self, candidate: Candidate, rng: np.random.Generator, step: float) -> Candidate:
+        """Returns a neighbour; step: 0 is none, and 1 about as far away as another draw."""
+        ...
+
+
+S = TypeVar("S", bound=Space[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask(Generic[S]):
+    """What a search is given.
+
+    place: what it searches on, a frame say; each has draws of its own. budget: the most tries. patience: how many tries may bring
+    nothing before it ends, in all for Algorithm 1 of DeepTest, in a row for TACTIC. None: as many as it takes. unguided_tries: how many
+    a baseline makes that learns nothing, say as many as a guided search made at this place.
+    """
+
+    space: S
+    seed: int
+    budget: int | None = None
+    patience: int | None = None
+    place: str = ""
+    unguided_tries: int | None = None
+
+    def __post_init__(self) -> None:
+        for setting, value in (("budget", self.budget), ("patience", self.patience)):
+            if value is not None and value < 1:
+                raise BadParametersError(f"the {setting} of a search must be 1 or more; got {value}")
+        if self.unguided_tries is not None and self.unguided_tries < 0:
+            raise BadParametersError(f"unguided_tries must be 0 or more; got {self.unguided_tries}")
+
+
+def left_of(task: SearchTask[Any], tries: int, failures: int) -> int:
+    """Returns how many tries a task still allows, after so many and so many failures."""
+    limits = (task.budget and task.budget - tries, task.patience and task.patience - failures)
+    return min((limit for limit in limits if limit is not None), default=sys.maxsize)
+
+
+class Search(Protocol[Candidate_co]):
+    """Proposes candidates and learns from their fitness; it knows nothing of subjects, frames or worlds.
 
     Searches are sequential, but evaluating is cheaper in batches, so `ask` may run ahead: candidate i of an answer is
     what the search would try next if candidates 0 to i - 1 were all rejected. A search that learns from one candidate at a
@@ -38,8 +101,8 @@ class Search(Protocol[Candidate_co, Feedback_contra]):
         """Returns 1 to `width` candidates, none where the search is done; asking again without telling is free."""
         ...
 
-    def tell(self, feedback: Sequence[Feedback_contra]) -> Sequence[int] | None:
-        """Takes the feedback on each candidate of the last `ask`; returns the places of those that are kept, in order.
+    def tell(self, feedback: Sequence[Fitness]) -> Sequence[int] | None:
+        """Takes the fitness of each candidate of the last `ask`; returns the places of those that are kept, in order.
 
         None, as of a function that returns nothing: all are kept. Empty: all were tried, and none is kept. Otherwise what was drawn
         after the last one that is kept is void.
@@ -47,43 +110,73 @@ class Search(Protocol[Candidate_co, Feedback_contra]):
         ...
 
 
-RecipeSearch: TypeAlias = Search[Recipe, bool]
-"""A search over the recipes of one seed image; the feedback tells whether coverage grew."""
+MakeSearch = Callable[[SearchTask[Any]], Search[Any]]
+"""A row of the registry: a class of searches, whose constructor takes the task. `over` may name the spaces that it searches."""
+
+SEARCHES: Registry[MakeSearch] = Registry(
+    "search",
+    "searches",
+    (
+        "skidpad.search.pairs",
+        "skidpad.search.evolution",
+        "skidpad.search.vectors",
+        "skidpad.search.populations",
+        "skidpad.search.vectors",
+    ),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchTask:
-    """What a search over the recipes of one seed image is given.
+class _Row:
+    """One name of ours with a class for each space, since `es` climbs scenarios side by side and styles one at a time."""
 
-    max_failed_tries: the guided search ends after one failed try more than this (Algorithm 1, line 8).
-    max_tries: a cap on the tries of one image; None: as printed, without one.
-    unguided_tries: how many tries the random baseline makes, say as many as the guided search made on this image;
-    None: max_failed_tries + 1, the fewest that the guided search can make.
-    """
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.by_space: dict[type[Space[Any]], MakeSearch] = {}
 
-    frame_id: str
-    stimuli: Mapping[str, Stimulus]
-    seed: int
-    max_failed_tries: int = DEFAULT_MAX_FAILED_TRIES
-    max_tries: int | None = DEFAULT_MAX_TRIES
-    unguided_tries: int | None = None
+    @property
+    def over(self) -> tuple[type[Space[Any]], ...]:
+        """The spaces that it searches."""
+        SEARCHES.names()  # imports every module that may add to the row
+        return tuple(self.by_space)
 
-    def __post_init__(self) -> None:
-        if not self.stimuli:
-            raise BadParametersError("a search needs at least one stimulus and got none; name one, see `skidpad list transforms`")
-        for name, stimulus in self.stimuli.items():
-            if not stimulus.space.grid:
-                raise BadParametersError(f"stimulus {name!r} has an empty grid, so no parameters can be drawn; leave it out")
-        for setting, value in (
-            ("max_failed_tries", self.max_failed_tries),
-            ("max_tries", self.max_tries),
-            ("unguided_tries", self.unguided_tries),
-        ):
-            if value is not None and value < 0:
-                raise BadParametersError(f"{setting} must be 0 or more; got {value}")
+    def __call__(self, task: SearchTask[Any]) -> Search[Any]:
+        check_searches((self.name,), type(task.space))
+        return self.by_space[type(task.space)](task)
 
 
-SEARCHES: Registry[Callable[[SearchTask], RecipeSearch]] = Registry("search", "searches", ("skidpad.search.pairs",))
+Row = TypeVar("Row", bound=MakeSearch)
+
+
+def searches(name: str, over: type[Space[Any]]) -> Callable[[Row], Row]:
+    """Decorates a search of ours as what `name` is over one space."""
+
+    def add(make: Row) -> Row:
+        row = _ROWS.setdefault(name, _Row(name))
+        row.by_space[over] = make
+        SEARCHES.register(name)(row)
+        return make
+
+    return add
+
+
+_ROWS: dict[str, _Row] = {}
+
+
+def searchers(over: type[Space[Any]]) -> dict[str, MakeSearch]:
+    """Returns the searches over a space by name: ours for it, and those of others that do not say that they search other spaces alone."""
+    rows = {name: SEARCHES.get(name) for name in SEARCHES.names() if name not in SEARCHES.broken}
+    return {
+        name: row.by_space[over] if isinstance(row, _Row) else row for name, row in rows.items() if over in getattr(row, "over", (over,))
+    }
+
+
+def check_searches(names: Iterable[str], over: type[Space[Any]]) -> None:
+    """Refuses a name that stands for no search over a space, and says which do."""
+    for name in names:
+        if ":" in name or name in SEARCHES.broken:
+            SEARCHES.get(name)
+        elif name not in (known := searchers(over)):
+            raise UnknownNameError.among(f"search over {over.noun}", name, known)
 
 
 def kept(asked: int, told: Sequence[int] | None) -> list[int]:
@@ -99,7 +192,7 @@ def taken(asked: int, told: Sequence[int] | None) -> int:
     return max(kept(asked, told), default=asked - 1) + 1
 
 
-def asked_of(search: Search[Candidate_co, Feedback_contra], width: int, name: str) -> Sequence[Candidate_co]:
+def asked_of(search: Search[Candidate_co], width: int, name: str) -> Sequence[Candidate_co]:
     """Asks a search that is not done; one that has nothing to try then would never end."""
     candidates = search.ask(width)
     if not candidates:

@@ -1,4 +1,4 @@
-"""Searches over the unit cube: points are asked for, and told how fit they are and which cell of a map of features they fall into.
+"""Searches over scenarios, which are points of the unit cube here, told how fit they are and into which cell of a map they fall.
 
 Points are made and taken in generations, because cars that drive side by side cost little more than one.
 """
@@ -8,43 +8,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from skidpad.core.errors import BadParametersError, MissingExtraError
+from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
-from skidpad.core.registry import Registry
-from skidpad.core.seeding import child_rng, child_seed
-from skidpad.search.protocol import Search, check_feedback, check_width
+from skidpad.core.seeding import child_rng
+from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches
 
 
 @dataclass(frozen=True, slots=True)
-class Fitness:
-    """What a point brought: the higher the better, NaN where it could not be tried; and its cell of the map."""
+class Cube:
+    """Points of [0, 1]^dimensions, each a scenario of a domain. cell: tells a point's cell of the map before it is tried, where one can."""
 
-    value: float
-    cell: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class VectorTask:
-    """A search over [0, 1]^dimensions that may try `budget` points. cell: tells a point's cell before it is tried, where one can."""
+    noun: ClassVar[str] = "scenarios"
 
     dimensions: int
-    budget: int
-    seed: int
     cell: Callable[[FloatArray], str] | None = None
 
     def __post_init__(self) -> None:
-        if self.dimensions < 1 or self.budget < 1:
-            raise BadParametersError(f"a search needs a dimension and a budget; got {self.dimensions} and {self.budget}")
+        if self.dimensions < 1:
+            raise BadParametersError(f"a search over scenarios needs a dimension; got {self.dimensions}")
+
+    def draw(self, rng: np.random.Generator) -> FloatArray:
+        """Draws a point evenly."""
+        return rng.random(self.dimensions)
+
+    def vary(self, candidate: FloatArray, rng: np.random.Generator, step: float) -> FloatArray:
+        """Adds normal steps."""
+        return self.within(candidate + step * rng.standard_normal(self.dimensions))
+
+    def within(self, point: FloatArray) -> FloatArray:
+        """Returns the point with its numbers brought back into the cube."""
+        return np.clip(point, 0.0, 1.0)
 
 
-VectorSearch = Search[FloatArray, Fitness]
-VECTOR_SEARCHES: Registry[Callable[[VectorTask], VectorSearch]] = Registry(
-    "search over scenarios", "scenario-searches", ("skidpad.search.vectors", "skidpad.search.surrogate")
-)
+def budget_of(task: SearchTask[Cube]) -> int:
+    """Returns the budget, which a search divides that draws evenly at first."""
+    if task.budget is None:
+        raise BadParametersError("a search over scenarios needs a budget; got none")
+    return task.budget
 
 
 class GenerationSearch:
@@ -52,7 +56,8 @@ class GenerationSearch:
 
     name = ""
 
-    def __init__(self, task: VectorTask) -> None:
+    def __init__(self, task: SearchTask[Cube]) -> None:
+        budget_of(task)
         self._task = task
         self._tries = 0
         self._asked: list[FloatArray] = []
@@ -60,12 +65,12 @@ class GenerationSearch:
     @property
     def done(self) -> bool:
         """Whether the budget is spent."""
-        return self._tries >= self._task.budget
+        return left_of(self._task, self._tries, 0) < 1
 
     def ask(self, width: int) -> list[FloatArray]:
         """Returns the next points, at most `width`; asking again without telling gives the same."""
         check_width(width)
-        count = min(width, self._task.budget - self._tries)
+        count = min(width, left_of(self._task, self._tries, 0))
         self._asked = [self._point(place, child_rng(self._task.seed, self.name, self._tries + place)) for place in range(count)]
         return list(self._asked)
 
@@ -79,13 +84,13 @@ class GenerationSearch:
 
     def _point(self, _place: int, rng: np.random.Generator, /) -> FloatArray:
         """Makes the point at a place of a generation."""
-        return rng.random(self._task.dimensions)
+        return self._task.space.draw(rng)
 
     def _learn(self, _place: int, _point: FloatArray, _fitness: Fitness, /) -> None:
         """Learns nothing."""
 
 
-@VECTOR_SEARCHES.register("random")
+@searches("random", Cube)
 class RandomVectors(GenerationSearch):
     """Points drawn evenly, whatever they bring: what every search must beat at the same budget."""
 
@@ -100,7 +105,7 @@ class _Climber:
     failures: int = 0
 
 
-@VECTOR_SEARCHES.register("es")
+@searches("es", Cube)
 class OnePlusOne(GenerationSearch):
     """(1+1)-ES side by side, one climber for each place of a generation, by the one-fifth rule; who is stuck begins anew."""
 
@@ -109,15 +114,13 @@ class OnePlusOne(GenerationSearch):
     _GROW = 1.5
     _SHRINK = _GROW**-0.25
 
-    def __init__(self, task: VectorTask) -> None:
+    def __init__(self, task: SearchTask[Cube]) -> None:
         super().__init__(task)
         self._climbers: dict[int, _Climber] = {}
 
     def _point(self, place: int, rng: np.random.Generator, /) -> FloatArray:
         climber = self._climbers.get(place)
-        if climber is None:
-            return rng.random(self._task.dimensions)
-        return np.clip(climber.point + climber.step * rng.standard_normal(self._task.dimensions), 0.0, 1.0)
+        return self._task.space.draw(rng) if climber is None else self._task.space.vary(climber.point, rng, climber.step)
 
     def _learn(self, place: int, point: FloatArray, fitness: Fitness, /) -> None:
         if not isfinite(fitness.value):
@@ -134,7 +137,7 @@ class OnePlusOne(GenerationSearch):
                 del self._climbers[place]
 
 
-@VECTOR_SEARCHES.register("map-elites")
+@searches("map-elites", Cube)
 class MapElites(GenerationSearch):
     """Keeps the fittest point of every cell of the map and changes those of cells tried least, so that failures of every kind are found.
 
@@ -148,21 +151,22 @@ class MapElites(GenerationSearch):
     """Shares: of the budget that is drawn evenly at first, of later points that still are, of children that leap, of their numbers that are
     drawn anew, of numbers that are moved; and by how much these are."""
 
-    def __init__(self, task: VectorTask) -> None:
+    def __init__(self, task: SearchTask[Cube]) -> None:
         super().__init__(task)
         self.elites: dict[str, tuple[FloatArray, float]] = {}
         self._visits: dict[str, int] = {}
 
     def _point(self, _place: int, rng: np.random.Generator, /) -> FloatArray:
-        fresh = rng.random(self._task.dimensions)
-        if not self.elites or self._tries < self.FIRST * self._task.budget or rng.random() < self.FRESH:
+        space = self._task.space
+        fresh = space.draw(rng)
+        if not self.elites or self._tries < self.FIRST * budget_of(self._task) or rng.random() < self.FRESH:
             return fresh
         fewest = min(self._visits[cell] for cell in self.elites)
         cells = sorted(cell for cell in self.elites if self._visits[cell] == fewest)
         parent = self.elites[cells[int(rng.integers(len(cells)))]][0]
         redrawn = self.REDRAWN if rng.random() < self.LEAPING else 0.0
-        chance = rng.random(self._task.dimensions)
-        moved = np.clip(parent + self.STEP * rng.standard_normal(self._task.dimensions), 0.0, 1.0)
+        chance = rng.random(space.dimensions)
+        moved = space.vary(parent, rng, self.STEP)
         return np.where(chance < redrawn, fresh, np.where(chance < redrawn + self.CHANGED, moved, parent))
 
     def _learn(self, _place: int, point: FloatArray, fitness: Fitness, /) -> None:
@@ -174,137 +178,94 @@ class MapElites(GenerationSearch):
             self.elites[fitness.cell] = (point, fitness.value)
 
 
-POPULATION = 8
-"""Few, because a drive takes seconds and a budget is some hundred of them."""
-FIRST_STEP = 0.3
-_UNTRIED = -1.0
-"""What a library is told of a point that could not be tried: worse than any that could."""
-_CELLS = 256
+FAILED = 1.0
+"""The fitness from which on a try counts as a failure."""
 
 
-class _Whole:
-    """Counts the budget and gathers a generation; a subclass draws it and learns from it once all of it is told."""
+@searches("surrogate", Cube)
+class SurrogateSearch(GenerationSearch):
+    """Fits fitness by ridge regression, and tries the points that promise most in cells of the map that hold no failure yet.
 
-    name = ""
+    A fifth of the budget is drawn evenly. Then each generation draws many points, evenly and near the fittest of each cell, predicts
+    them, and takes the best of each cell in turn, cells without a failure first. Where a task cannot tell a point's cell before it is
+    tried, the point nearest to it says which.
 
-    def __init__(self, task: VectorTask) -> None:
-        self._task = task
-        self._tries = 0
-        self._generation: list[FloatArray] = []
-        self._told: list[Fitness] = []
-        self._asked = 0
-
-    @property
-    def done(self) -> bool:
-        """Whether the budget is spent."""
-        return self._tries >= self._task.budget
-
-    @property
-    def seed(self) -> int:
-        """A seed of the size that libraries take."""
-        return child_seed(self._task.seed, self.name) % (1 << 32)
-
-    def ask(self, width: int) -> list[FloatArray]:
-        """Returns what is left of the generation, at most `width`; asking again without telling gives the same."""
-        check_width(width)
-        if not self._generation and not self.done:
-            self._generation = [np.clip(np.asarray(point, np.float64), 0.0, 1.0) for point in self._draw()]
-        pending = self._generation[len(self._told) :][: min(width, self._task.budget - self._tries)]
-        self._asked = len(pending)
-        return [point.copy() for point in pending]
-
-    def tell(self, feedback: Sequence[Fitness]) -> None:
-        """Takes every point."""
-        check_feedback(self._asked, len(feedback))
-        self._told += feedback
-        self._tries += len(feedback)
-        self._asked = 0
-        if self._generation and len(self._told) == len(self._generation):
-            self._learn(self._generation, self._told)
-            self._generation, self._told = [], []
-
-    def _draw(self) -> Sequence[FloatArray]:
-        """Draws the next generation."""
-        raise NotImplementedError
-
-    def _learn(self, points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
-        """Learns from a whole generation."""
-        raise NotImplementedError
-
-
-@VECTOR_SEARCHES.register("cma-es")
-class SeparableCma(_Whole):
-    """CMA-ES with a diagonal covariance: climbs to one failure quickly where many variables hardly hang together.
-
-    Reference: Ros and Hansen (2008), A simple modification in CMA-ES achieving linear time and space complexity.
+    Reference: Jin, Surrogate-assisted evolutionary computation (2011); the map is that of Mouret and Clune (2015).
     """
 
-    name = "cma-es"
+    name = "surrogate"
+    FIRST, DRAWN, NEAR, STEP, CHANGED = 0.2, 256, 0.5, 0.15, 0.3
+    """Shares of the budget that is drawn evenly at first; points that are drawn for a generation, the share of these that are made from
+    a fittest point, how far their numbers are moved, and the share of numbers that are."""
+    RIDGES = (0.1, 1.0, 10.0, 100.0)
 
-    def __init__(self, task: VectorTask) -> None:
+    def __init__(self, task: SearchTask[Cube]) -> None:
         super().__init__(task)
-        try:
-            from cmaes import SepCMA  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtraError.of("cmaes", "search", "the search cma-es") from error
-        # One number alone has no covariance; a second that nothing hangs on gives it one.
-        self._size = max(task.dimensions, 2)
-        bounds = np.tile([0.0, 1.0], (self._size, 1))
-        middle = np.full(self._size, 0.5)
-        self._library: Any = SepCMA(mean=middle, sigma=FIRST_STEP, bounds=bounds, seed=self.seed, population_size=POPULATION)
+        self._points: list[FloatArray] = []
+        self._values: list[float] = []
+        self._cells: list[str] = []
+        self._failed: dict[str, int] = {}
+        self._best: dict[str, tuple[FloatArray, float]] = {}
+        self._planned: tuple[int, list[FloatArray]] = (-1, [])
 
-    def _draw(self) -> list[FloatArray]:
-        self._points = [np.asarray(self._library.ask(), np.float64) for _ in range(self._library.population_size)]
-        return [point[: self._task.dimensions] for point in self._points]
+    def _point(self, place: int, rng: np.random.Generator, /) -> FloatArray:
+        if self._tries < self.FIRST * budget_of(self._task) or len(self._values) < 5:
+            return self._task.space.draw(rng)
+        # A generation is planned whole, once for all its places.
+        if self._planned[0] != self._tries:
+            self._planned = (self._tries, self._plan(child_rng(self._task.seed, self.name, "plan", self._tries)))
+        plan = self._planned[1]
+        return plan[place] if place < len(plan) else self._task.space.draw(rng)
 
-    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
-        # The library minimises.
-        self._library.tell([(point, -_value(fitness)) for point, fitness in zip(self._points, told, strict=True)])
+    def _learn(self, _place: int, point: FloatArray, fitness: Fitness, /) -> None:
+        if not isfinite(fitness.value):
+            return
+        self._points.append(point)
+        self._values.append(fitness.value)
+        self._cells.append(fitness.cell)
+        if fitness.value >= FAILED:
+            self._failed[fitness.cell] = self._failed.get(fitness.cell, 0) + 1
+        if fitness.cell not in self._best or fitness.value > self._best[fitness.cell][1]:
+            self._best[fitness.cell] = (point, fitness.value)
+
+    def _plan(self, rng: np.random.Generator) -> list[FloatArray]:
+        """Returns points in the order in which they are worth trying."""
+        drawn = rng.random((self.DRAWN, self._task.space.dimensions))
+        best = [point for point, _ in self._best.values()]
+        for row in range(int(self.NEAR * self.DRAWN)):
+            parent = best[int(rng.integers(len(best)))]
+            moved = np.clip(parent + self.STEP * rng.standard_normal(len(parent)), 0.0, 1.0)
+            drawn[row] = np.where(rng.random(len(parent)) < self.CHANGED, moved, parent)
+        promise = self._predicted(drawn)
+        cells = [self._cell(point) for point in drawn]
+        by_cell: dict[str, list[int]] = {}
+        for row in np.argsort(-promise, kind="stable").tolist():
+            if cells[row]:
+                by_cell.setdefault(cells[row], []).append(row)
+        # cells with fewest failures first, of these the most promising
+        order = sorted(by_cell, key=lambda cell: (self._failed.get(cell, 0), -promise[by_cell[cell][0]]))
+        return [drawn[by_cell[cell][0]] for cell in order]
+
+    def _cell(self, point: FloatArray) -> str:
+        if self._task.space.cell is not None:
+            return self._task.space.cell(point)
+        return self._cells[int(np.argmin(np.square(np.stack(self._points) - point).sum(axis=1)))]
+
+    def _predicted(self, points: FloatArray) -> FloatArray:
+        """Predicts fitness from numbers and their squares; how strongly the fit is held back is chosen by leaving one out at a time."""
+        seen, values = _features(np.stack(self._points)), np.array(self._values)
+        middle, mean = seen.mean(axis=0), values.mean()
+        left, sizes, right = np.linalg.svd(seen - middle, full_matrices=False)
+        turned = left.T @ (values - mean)
+        best, weights = np.inf, np.zeros(seen.shape[1])
+        for ridge in self.RIDGES:
+            kept = sizes**2 / (sizes**2 + ridge)
+            hat = np.square(left) @ kept + 1.0 / len(values)
+            error = float(np.mean(np.square((values - mean - left @ (kept * turned)) / np.maximum(1.0 - hat, 1e-6))))
+            if error < best:
+                best, weights = error, right.T @ (kept / np.maximum(sizes, 1e-12) * turned)
+        return np.asarray((_features(points) - middle) @ weights + mean, np.float64)
 
 
-@VECTOR_SEARCHES.register("cma-me")
-class CmaMapElites(_Whole):
-    """CMA-ME: CMA-ES climbers that are rewarded for what is new in the map of features, cell by cell.
-
-    Reference: Fontaine, Togelius, Nikolaidis, Hoover (2020), Covariance matrix adaptation for the rapid illumination of behavior space.
-    """
-
-    name = "cma-me"
-    EMITTERS = 2
-
-    def __init__(self, task: VectorTask) -> None:
-        super().__init__(task)
-        try:
-            from ribs.archives import GridArchive  # noqa: PLC0415 - an extra
-            from ribs.emitters import EvolutionStrategyEmitter  # noqa: PLC0415 - likewise
-            from ribs.schedulers import Scheduler  # noqa: PLC0415 - likewise
-        except ImportError as error:
-            raise MissingExtraError.of("ribs", "search", "the search cma-me") from error
-        size = max(task.dimensions, 2)
-        self._cells: dict[str, int] = {}
-        # No bounds: it would draw again until every number lies within, and of dozens one is always outside. `ask` clips them.
-        # Cells are names here: the archive has a row of places, given to names in the order in which they come up.
-        archive = GridArchive(solution_dim=size, dims=[_CELLS], ranges=[(0.0, float(_CELLS))], seed=self.seed, dtype=np.float64)
-        emitters = [
-            EvolutionStrategyEmitter(
-                archive,
-                x0=np.full(size, 0.5),
-                sigma0=FIRST_STEP,
-                es="sep_cma_es",
-                batch_size=POPULATION,
-                seed=(self.seed + number) % (1 << 32),
-            )
-            for number in range(self.EMITTERS)
-        ]
-        self._library: Any = Scheduler(archive, emitters)
-
-    def _draw(self) -> list[FloatArray]:
-        return [point[: self._task.dimensions] for point in np.asarray(self._library.ask(), np.float64)]
-
-    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
-        places = [self._cells.setdefault(fitness.cell, min(len(self._cells), _CELLS - 1)) + 0.5 for fitness in told]
-        self._library.tell(np.array([_value(fitness) for fitness in told]), np.array(places)[:, None])
-
-
-def _value(fitness: Fitness) -> float:
-    return fitness.value if isfinite(fitness.value) else _UNTRIED
+def _features(points: FloatArray) -> FloatArray:
+    return np.concatenate((points, np.square(points - 0.5)), axis=1)

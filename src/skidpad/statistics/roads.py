@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from skidpad.core.images import BoolArray, FloatArray, IntArray
-from skidpad.statistics.ranking import by_score, standardised
+from skidpad.statistics.ranks import by_score, standardised
 
 _STEP_M = 2.0
 _WINDOW_M = 10.0

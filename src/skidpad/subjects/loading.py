@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.core.given import given
+from skidpad.core.registry import given
 from skidpad.core.trust import Code, require, trusting
 from skidpad.subjects.base import Subject
 from skidpad.subjects.boxes import BoxSubject, box_code
@@ -29,7 +29,7 @@ from skidpad.subjects.formats.recognition import BROKEN, WAY_OUT, check_archive,
 from skidpad.subjects.formats.tflite import open_tflite
 from skidpad.subjects.network import Network, TorchNetwork
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.own_code import is_code_name, named_code, own_network, trusted_code
+from skidpad.subjects.own_code import named_code, own_network, trusted_code
 from skidpad.subjects.probe import NeuronUnit
 from skidpad.subjects.windows import check_shape
 from skidpad.subjects.zoo import ARCHITECTURES
@@ -113,7 +113,7 @@ def _further_files(description: Description, folder: Path) -> list[Path]:
     files = [folder / description.weights] if description.weights else []
     if description.format is Format.ONNX:
         files += weight_files(folder / description.file)
-    if is_code_name(description.architecture or ""):
+    if _is_code_name(description.architecture or ""):
         source = named_code(description.architecture or "", folder, "the architecture").source
         files += [source] if source is not None else []
     return files
@@ -178,7 +178,7 @@ def subject_code(path: str | Path) -> tuple[Code, ...]:
     description, folder = read_description(toml), toml.parent
     if description.box is not None:
         return (box_code(description.box, folder),)
-    if is_code_name(description.architecture or ""):
+    if _is_code_name(description.architecture or ""):
         return (trusted_code(description.architecture or "", folder),)
     return (_torchscript_code(folder / description.file),) if description.format is Format.TORCHSCRIPT else ()
 
@@ -220,10 +220,15 @@ _STATES: Mapping[Format, Callable[[Path], Mapping[str, torch.Tensor]]] = {
 }
 
 
+def _is_code_name(text: str) -> bool:
+    """Tells whether a text names code, `module:name`, and not a row of a registry."""
+    return ":" in text
+
+
 def _built(description: Description, folder: Path) -> nn.Module:
     """Builds the architecture that the description names: a row of the zoo, or code of the user's own."""
     name = description.architecture or ""
-    if is_code_name(name):
+    if _is_code_name(name):
         return own_network(name, description.input, folder)
     try:
         architecture = ARCHITECTURES.get(name)

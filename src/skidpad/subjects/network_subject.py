@@ -21,7 +21,7 @@ from skidpad.subjects.probe import Activations, NeuronUnit
 from skidpad.subjects.windows import Assembler
 
 if TYPE_CHECKING:
-    from skidpad.core.layers import Layer
+    from skidpad.subjects.base import Layer
 
 T = TypeVar("T")
 _DEFAULT_BATCH = {"cpu": 32, "cuda": 256}

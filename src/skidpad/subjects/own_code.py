@@ -27,11 +27,6 @@ class NamedCode:
     source: Path | None
 
 
-def is_code_name(text: str) -> bool:
-    """Tells whether a text names code, `module:name`, and not a row of a registry."""
-    return ":" in text
-
-
 def trusted_code(text: str, folder: Path) -> trust.Code:
     """Returns what importing `module:name` would run; a module may import its neighbours, so they count."""
     return trust.Code(f"import the Python code {text!r}", folder, python_beside(folder, text))

@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.core.layers import Layer
+from skidpad.subjects.base import Layer
 
 
 class Kind(Enum):

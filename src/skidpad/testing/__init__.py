@@ -10,7 +10,7 @@ Each check raises NonconformingError, which says what was expected and what was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,17 +20,18 @@ import torch
 
 from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray, Frames, IntArray, NumpyFrames, as_numpy
-from skidpad.core.layers import Layer
 from skidpad.core.stimuli import Capture, Condition, Params, Recipe, Space, Stimulus
-from skidpad.coverage.criterion import Criterion
+from skidpad.coverage.criteria import Criterion
 from skidpad.coverage.profile import Profile
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.readers import Options, Reader
 from skidpad.oracles.relations import Answers, Relation
-from skidpad.search.evolution import StyleFitness, StyleTask
-from skidpad.search.protocol import Search, SearchTask, asked_of, kept
-from skidpad.search.vectors import Fitness, VectorTask
+from skidpad.search.evolution import Styles
+from skidpad.search.pairs import Pairs, pairs_task
+from skidpad.search.protocol import Fitness, MakeSearch, SearchTask, asked_of, kept
+from skidpad.search.vectors import Cube
 from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.base import Layer
 from skidpad.worlds.conformance import CHECKS, EXACT, MakeWorld, NonconformingError, Tolerance
 
 __all__ = [
@@ -141,13 +142,23 @@ def check_relation(relation: Relation) -> None:
         _expect(alone == excess[place], f"a case alone must be judged as beside others; got {alone} and {excess[place]}")
 
 
-def check_search(make: Callable[[Any], Search[Any, Any]], task: SearchTask | VectorTask | StyleTask | None = None) -> None:
+def check_search(make: MakeSearch, task: SearchTask[Any] | None = None) -> None:
     """Checks that a search proposes valid candidates, repeats itself for the same task, and ends.
 
-    task: what it is made for; by default the recipes of one seed frame.
+    task: what it is made for; by default one over each space that it searches, which are those that its `over` names, or all.
     """
-    given = task or SearchTask("frame", stimuli(("deeptest-fog", "blur")), seed=1, max_failed_tries=5, max_tries=100)
-    one, two = make(given), make(given)
+    examples: tuple[SearchTask[Any], ...] = (
+        pairs_task("frame", stimuli(("deeptest-fog", "blur")), seed=1, max_failed_tries=5, max_tries=100),
+        SearchTask(Styles(4), 1, budget=60, patience=20),
+        SearchTask(Cube(4), 1, budget=40),
+    )
+    searched = [each for each in examples if type(each.space) in getattr(make, "over", (type(each.space),))]
+    for given in searched if task is None else (task,):
+        _check_search_of(make, given)
+
+
+def _check_search_of(make: MakeSearch, task: SearchTask[Any]) -> None:
+    one, two = make(task), make(task)
     rng = np.random.default_rng(0)
     for asks in range(_MOST_ASKS):
         if one.done:
@@ -160,31 +171,28 @@ def check_search(make: Callable[[Any], Search[Any, Any]], task: SearchTask | Vec
         _alike(candidates, one.ask(width), "asking again without telling must give the same candidates")
         _alike(candidates, two.ask(width), "two searches of the same task, told the same, must ask for the same candidates")
         for candidate in candidates:
-            _check_candidate(candidate, given)
-        feedback = [_feedback(given, float(rng.random())) for _ in candidates]
+            _check_candidate(candidate, task.space)
+        feedback = [_feedback(task.space, float(rng.random())) for _ in candidates]
         told = one.tell(feedback)
         two.tell(feedback)
         kept(len(candidates), told)
     _expect(holds=False, words=f"the search is not done after {_MOST_ASKS} asks")
 
 
-def _feedback(task: SearchTask | VectorTask | StyleTask, value: float) -> object:
-    if isinstance(task, SearchTask):
-        return value > 0.8
-    return StyleFitness(value, (value, value)) if isinstance(task, StyleTask) else Fitness(value, f"{value:.1f}")
+def _feedback(space: object, value: float) -> Fitness:
+    return Fitness(float(value > 0.8)) if isinstance(space, Pairs) else Fitness(value, f"{value:.1f}", (value, value))
 
 
-def _check_candidate(candidate: Any, task: SearchTask | VectorTask | StyleTask) -> None:
-    if isinstance(task, SearchTask):
+def _check_candidate(candidate: Any, space: object) -> None:
+    if isinstance(space, Pairs):
         _expect(isinstance(candidate, Recipe) and bool(candidate.steps), f"a candidate must be a Recipe with steps; got {candidate!r}")
         for step in candidate.steps:
-            _expect(step.stimulus in task.stimuli, f"a candidate names {step.stimulus!r}, which is not among the task's stimuli")
-            task.stimuli[step.stimulus].space.check(step.stimulus, step.params)
-        return
-    low, high = (0.0, 1.0) if isinstance(task, VectorTask) else (-(task.limit or np.inf), task.limit or np.inf)
-    point = np.asarray(candidate)
-    within = point.shape == (task.dimensions,) and bool(((point >= low) & (point <= high)).all())
-    _expect(within, f"a candidate must be {task.dimensions} numbers from {low:g} to {high:g}; got {candidate!r}")
+            _expect(step.stimulus in space.stimuli, f"a candidate names {step.stimulus!r}, which is not among the task's stimuli")
+            space.stimuli[step.stimulus].space.check(step.stimulus, step.params)
+    elif isinstance(space, Cube | Styles):
+        point = np.asarray(candidate)
+        within = point.shape == (space.dimensions,) and np.array_equal(space.within(point), point)
+        _expect(within, f"a candidate must be {space.dimensions} numbers within the bounds of {space}; got {candidate!r}")
 
 
 def _alike(first: Any, second: Any, words: str) -> None:

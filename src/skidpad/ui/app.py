@@ -16,11 +16,10 @@ from starlette.exceptions import HTTPException
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.kinds.kind import KINDS
 from skidpad.page.wording import plain
-from skidpad.ui.list_pages import list_routes
+from skidpad.ui.list_pages import list_routes, study_routes
 from skidpad.ui.rows import FAILURES
 from skidpad.ui.run_pages import run_routes
 from skidpad.ui.safety import Safety
-from skidpad.ui.study_pages import study_routes
 from skidpad.ui.views import page, static_file
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from skidpad.kinds.exhibits import Form, Motion, Side, Sight
 from skidpad.page.model import damage_of
 from skidpad.page.pictures import ALREADY
 from skidpad.page.wording import plain
-from skidpad.runs.doubts import run_doubts
+from skidpad.runs.findings import run_doubts
 from skidpad.runs.tags import Tag
 from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
 from skidpad.ui.safety import FOREIGN_POLICY

@@ -15,16 +15,15 @@ from skidpad.core.camera import Camera
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.drive import Drive
-from skidpad.drives.names import Names
+from skidpad.drives.frames import Names
 from skidpad.worlds.builtin import PICTURE_VERSION
 from skidpad.worlds.render.chunks import START_M, length_of, road_of, section_of
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.rendered import Daytime, Settings
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, draw
 from skidpad.worlds.scenario.road import Road, random_road
 from skidpad.worlds.scenario.road_constraints import LATERAL_M_S2, MAX_SNOW_INTENSITY, WINTER_SUN_DEG
-from skidpad.worlds.scenario.sampling import draw
 from skidpad.worlds.scenario.scenario import Conditions, RoadKind, Scenario, Weather
 from skidpad.worlds.vehicle import Driver
 from skidpad.worlds.world import STEP_S

@@ -18,9 +18,8 @@ from skidpad.worlds.departure import Lanes
 from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import Scene, build_scene
-from skidpad.worlds.scenario.domain import DOMAINS
+from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.road import Projection
-from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import Scenario
 from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, Motion
 from skidpad.worlds.world import STEP_S, EgoState

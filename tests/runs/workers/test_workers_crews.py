@@ -12,10 +12,10 @@ import pytest
 from workers_toys import ARRAY, Toy, die_while_loading, fail_to_load, load
 
 from skidpad.core.errors import BadRunError, LostDriveError, LostWorkError, SkidpadError, WorkersError
-from skidpad.runs.workers.here import Here
-from skidpad.runs.workers.performing import patiently
+from skidpad.kinds.shards import workers_of
+from skidpad.runs.workers.here import Here, patiently
 from skidpad.runs.workers.processes import Processes
-from skidpad.runs.workers.protocol import Crew, Workers, in_order, workers_of
+from skidpad.runs.workers.protocol import Crew, Workers, in_order
 from skidpad.runs.workers.ray_cluster import RayCluster
 
 ray = pytest.importorskip("ray")
@@ -181,7 +181,7 @@ def test_progress_is_heard_from_everyone(tmp_path: Path) -> None:
 
 def test_a_drive_that_comes_back_was_never_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("skidpad.runs.workers.performing.time.sleep", waits.append)
+    monkeypatch.setattr("skidpad.runs.workers.here.time.sleep", waits.append)
 
     def read() -> str:
         if len(waits) < 3:

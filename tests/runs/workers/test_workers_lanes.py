@@ -7,8 +7,7 @@ import cv2
 import pytest
 import torch
 
-from skidpad.runs.workers.here import open_lanes
-from skidpad.runs.workers.performing import cores
+from skidpad.runs.workers.here import cores, open_lanes
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.kinds.shards import run_shards, workers_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import no_records
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import run_shards
-from skidpad.runs.workers.protocol import workers_of
 
 MANIFEST = Manifest({"skidpad": "0"}, "toy", "cpu", 7, {}, ("toy",), "2020-01-01T00:00:00+00:00")
 SHARDS = 6

@@ -9,6 +9,7 @@ from skidpad.core.camera import Camera
 from skidpad.core.images import decode
 from skidpad.core.stimuli import Capture, Params, Recipe
 from skidpad.stimuli.conditions.light import sun_lx
+from skidpad.stimuli.conditions.optics import sky_of
 from skidpad.stimuli.conditions.precipitation import rain_extinction_per_m, snow_extinction_per_m
 from skidpad.stimuli.grammar import conditions_of, stimuli_of
 from skidpad.stimuli.pictures import stimuli
@@ -57,6 +58,43 @@ def test_heavier_rain_has_more_streaks_and_a_darker_road():
     streaks = [np.abs(np.diff(shown("rain", frames, (0.0, 0.05), mm_per_h=rate), axis=0)).mean() for rate in (2.0, 12.0, 50.0)]
     assert streaks[0] < streaks[1] < streaks[2]
     assert shown("wet-road", frames[:1], wetness=1.0)[0, -20:, 150:170].mean() < 0.95 * frames[0, -20:, 150:170].mean()
+
+
+def test_a_wet_road_mirrors_without_edges_and_leaves_cars_as_they_are():
+    frame = np.full((1, 240, 320, 3), 90, np.uint8)
+    frame[:, :101] = 220
+    frame[:, 20:101, 200:230] = 25  # a trunk before the sky
+    frame[:, 112:126, 120:140] = 12  # a car ahead
+    wet = shown("wet-road", frame, wetness=1.0)[0].mean(axis=-1)
+    assert np.abs(np.diff(wet[130:, 60:300], axis=1)).max() < 4, "the trunk's mirror is soft"
+    assert wet[140, 215] < wet[140, 60] - 3, "and darker than the sky's"
+    assert wet[117:121, 126:134].max() < 16
+    assert wet[140, 160] > 95, "the road around it mirrors the sky"
+
+
+def test_rain_takes_no_sunlit_slope_for_sky():
+    """White patches among yellow ones are overexposed foliage, and white things that do not reach the upper edge are cars and signs."""
+    rng = np.random.default_rng(0)
+    slope = np.full((240, 320, 3), 70, np.uint8)
+    patches = np.kron(rng.random((16, 64)) < 0.5, np.ones((5, 5))).astype(bool)
+    slope[:80] = np.where(patches[..., None], 255, (235, 215, 150))
+    cloudy = np.full((240, 320, 3), 70, np.uint8)
+    cloudy[:80] = np.where(patches[..., None], 255, (200, 220, 250))
+    camera = Camera.guess(240, 320)
+    assert sky_of(slope, camera).share[10:70].mean() < 0.1
+    assert sky_of(cloudy, camera).share[10:70].mean() > 0.9
+    sign = np.full((240, 320, 3), 70, np.uint8)
+    sign[45:100, 60:200] = 255
+    assert sky_of(sign, camera).share.max() == 0.0
+
+
+@pytest.mark.parametrize("name", ["crack", "scratches", "lens-dirt", "insects"])
+def test_nothing_on_the_glass_glows_by_night(name):
+    night = scene(1, *BIG) // 12
+    made = stimuli((name,))[name]
+    worst = made.apply(night, made.space.grid[-1])
+    assert int(worst.max()) <= int(night.max()) + 30
+    assert not np.array_equal(worst, night)
 
 
 def test_glare_stays_where_it_is_and_flakes_do_not():

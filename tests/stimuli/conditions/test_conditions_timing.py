@@ -10,8 +10,7 @@ import torch
 from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
 from skidpad.core.stimuli import Capture, Params, Recipe, Step
-from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import Drive, Problem, ProblemKind
+from skidpad.drives.drive import Drive, Problem, ProblemKind, capture_of
 from skidpad.kinds.drives.loop import past_steps, ride, seen
 from skidpad.stimuli.grammar import stimuli_of
 from skidpad.stimuli.pictures import stimuli

@@ -20,10 +20,10 @@ KINDS.register("online")(
         page=lazy(f"{__name__}.page:online_page"),
         figures=lazy(f"{__name__}.page:online_figures"),
         replay=lazy(f"{__name__}.replaying:replay_finding"),
-        shrink=lazy(f"{__name__}.shrinking:shrink_drive"),
+        shrink=lazy(f"{__name__}.replaying:shrink_drive"),
         exporter=lazy(f"{__name__}.evidence:DriveExporter"),
-        exhibit=lazy(f"{__name__}.exhibit:DriveExhibit"),
-        traits=lazy(f"{__name__}.traits:drive_cases"),
+        exhibit=lazy(f"{__name__}.filmstrip:DriveExhibit"),
+        traits=lazy(f"{__name__}.summary:drive_cases"),
         columns=DRIVE_COLUMNS,
         checks={"drive": lazy(f"{__name__}.evidence:DriveCheck")},
     )

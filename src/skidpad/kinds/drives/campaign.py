@@ -1,40 +1,87 @@
-"""The scenarios of a campaign: drawn from a domain model, or read from files."""
+"""The closed-loop campaign: its scenarios, drawn from a domain model or read from files, and how likely one fails."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from skidpad.core.errors import SkidpadError
+from skidpad.core.images import BoolArray, FloatArray
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Stimulus
-from skidpad.kinds import settings as kinds_settings
-from skidpad.kinds.crews import crew_for
-from skidpad.kinds.drives.estimate import drive_estimate
+from skidpad.core.stimuli import Recipe, Stimulus
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.drives.loop import Wheel
-from skidpad.kinds.drives.records import SCHEMA, Case, cases_of, scenario_json
+from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
 from skidpad.kinds.estimating import PHASE, FailureEstimate
 from skidpad.kinds.kind import check_unchanged, start_run, subject_of
+from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.search.vectors import VECTOR_SEARCHES
+from skidpad.search.protocol import check_searches
+from skidpad.search.vectors import Cube
+from skidpad.statistics.rare import Batch, Goal, Method
 from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
-from skidpad.worlds.scenario.domain import DOMAINS, Domain
+from skidpad.worlds.scenario.domain import DOMAINS, Domain, sample
 from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
-from skidpad.worlds.scenario.sampling import sample
 from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Weather
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
-    from skidpad.runs.workers.protocol import Work, Workers
+    import pyarrow as pa
+
+    from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Subject
+    from skidpad.worlds.scenario.domain import Domain
+    from skidpad.worlds.scenario.scenario import Scenario
+
+BATCH = 32
+"""Drives that an estimator asks for at once, where nobody says; plain Monte Carlo is looked at after so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class DriveSimulation:
+    """Drives a subject through scenarios of a domain."""
+
+    domain: Domain
+    runner: ClosedLoopRunner
+
+    @property
+    def dimensions(self) -> int:
+        """How many variables the domain has."""
+        return len(self.domain.variables)
+
+    def is_valid(self, points: FloatArray) -> BoolArray:
+        """Tells which scenarios obey the domain's constraints, (N,)."""
+        return np.array([not self.domain.violations(self._scenario(point)) for point in points], np.bool_)
+
+    def records(self, batch: Batch, first: int, crew: Crew) -> pa.Table:
+        """Drives a batch."""
+        cases = [
+            Case(f"{PHASE}-{first + place:05d}", self._scenario(point), batch.stage, Recipe(), slot=first + place)
+            for place, point in enumerate(batch.points)
+        ]
+        courses = self.runner.courses_by(crew, cases, Wheel.SUBJECT) if cases else []
+        return build_records(cases, courses, Wheel.SUBJECT, self.runner.world, self.runner.subject.sha256)
+
+    def _scenario(self, point: FloatArray) -> Scenario:
+        # A scenario's own seed hangs on its point alone, so that the same point drives the same.
+        seed = int.from_bytes(blake2b(point.tobytes(), digest_size=4).digest(), "big")
+        return self.domain.decode(point, seed)
+
+
+def drive_estimate(settings: OnlineSettings, domain: Domain, runner: ClosedLoopRunner) -> FailureEstimate:
+    """Returns the estimate that the settings ask for."""
+    goal = Goal(settings.scenarios, settings.stop_below, settings.within, batch=settings.width or BATCH)
+    return FailureEstimate(DriveSimulation(domain, runner), Method(settings.estimate), goal, settings.seed)
 
 
 def scenarios_of(domain: str, count: int, files: Sequence[str], seconds: float, seed: int) -> ScenarioSet:
@@ -104,8 +151,7 @@ class Online:
     def load(cls, settings: OnlineSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
-        for name in settings.searches:
-            VECTOR_SEARCHES.get(name)
+        check_searches(settings.searches, Cube)
         conditions, stimuli = conditions_of(settings.stimuli)
         # an estimate draws its own, as long as it goes on
         chosen = scenarios_of(
@@ -135,7 +181,7 @@ class Online:
     def runner(self) -> ClosedLoopRunner:
         """What makes the drives."""
         s = self.settings
-        is_refereed = kinds_settings.asks_referee(s.referee)
+        is_refereed = kinds.asks_referee(s.referee)
         return ClosedLoopRunner(self.subject, s.world, self.stimuli, s.width, s.device, is_refereed)
 
     def start(self, out: Path) -> Run:

@@ -21,7 +21,7 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case, build_records, unpack
 from skidpad.kinds.drives.work import ClosedLoopRunner
 from skidpad.page.svg import standalone, write_film
-from skidpad.runs.workers.performing import pinned
+from skidpad.runs.workers.here import pinned
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.base import Subject
 from skidpad.worlds.openx.openscenario import export_scenario
@@ -29,7 +29,7 @@ from skidpad.worlds.scenario.files import read_scenario, write_scenario
 from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
-    from skidpad.kinds.drives.shrinking import DriveCampaign
+    from skidpad.kinds.drives.replaying import DriveCampaign
     from skidpad.runs.folder import Run
 
 

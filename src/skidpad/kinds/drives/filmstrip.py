@@ -7,21 +7,26 @@ import xml.etree.ElementTree as ET
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cv2
 import numpy as np
 
+from skidpad.core.errors import BadRunError
 from skidpad.core.images import FloatArray, NumpyFrames, encode
+from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.replaying import frames_at
+from skidpad.kinds.exhibits import Exhibit, Form, Motion, Row, Rule, Sight
 from skidpad.oracles.lane_departure import CAP_M, departure_step
-from skidpad.page.svg import Axis, add, drawing, write
+from skidpad.page.svg import Axis, add, drawing, standalone, write
+from skidpad.page.wording import plain
 from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.replaying import Stage
-
 
 WIDTH = 960.0
 _PANELS = 5
@@ -217,3 +222,103 @@ def _embedded(frame: NumpyFrames, width_px: int, quality: int) -> str:
 
 def _data(frame: NumpyFrames, quality: int) -> str:
     return f"data:image/jpeg;base64,{b64encode(encode(frame, '.jpg', quality)).decode('ascii')}"
+
+
+_FLOAT_BYTES = 8
+_MAX_STEPS = 20_000
+"""A quarter of an hour at 20 steps a second; what is longer is no drive of ours."""
+_NEEDED = ("scenario", "recipe", "lateral_m", "answers_rad", "truth_rad", "mode")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownStage:
+    """What it takes to show a recorded drive again: the world, and what sits in front of the camera."""
+
+    world: str
+    stimuli: Mapping[str, Stimulus]
+
+
+class DriveExhibit(Exhibit):
+    """Runs of `skidpad drive`."""
+
+    needs: ClassVar[Mapping[str, Form]] = {
+        **dict.fromkeys(("scenario", "scenario_name", "condition", "recipe", "mode", "problem"), Form.TEXT),
+        **dict.fromkeys(("max_lateral_m", "departed_at_s", "collided_at_s"), Form.REAL),
+        **dict.fromkeys(("lateral_m", "answers_rad", "truth_rad"), Form.HIDDEN),
+    }
+    command: ClassVar[str] = "drive"
+    cases: ClassVar[str] = "drives"
+    groups: ClassVar[tuple[str, ...]] = ("condition",)
+
+    @property
+    def rule(self) -> Rule:
+        """The lane, and nothing in the way."""
+        return Rule("keeps its lane", f"within {CAP_M:g} m, touching nothing")
+
+    @cached_property
+    def stage(self) -> ShownStage:
+        """The world and the transforms that the config names."""
+        from skidpad.stimuli.grammar import conditions_of  # noqa: PLC0415  stimuli are loaded for the first film only
+
+        texts = self.config.get("stimuli", ())
+        return ShownStage(str(self.config.get("world", "built-in")), conditions_of([str(text) for text in texts])[1])
+
+    def title(self, row: Row) -> str:
+        """The scenario and what sat in front of the camera."""
+        return f"{plain(str(row.get('scenario_name', '')), 60)}, {plain(str(row.get('condition', '')), 80)}"
+
+    def sight(self, row: Row) -> Sight:
+        """A film, where the drive was made at all."""
+        lasted = all(row.get(name) is not None for name in _NEEDED) and len(row["lateral_m"]) >= _FLOAT_BYTES
+        return Sight.FILM if lasted else Sight.NOTHING
+
+    def verdict(self, row: Row) -> str:
+        """Whether the car left its lane, or touched something."""
+        if not row["violated"]:
+            return plain(str(row.get("problem", "")), 160) or f"strays {float(row['max_lateral_m']):.2f} m at most"
+        left, touched = float(row["departed_at_s"]), float(row["collided_at_s"])
+        return f"left its lane after {left:.1f} s" if isfinite(left) else f"touched something after {touched:.1f} s"
+
+    def told(self, row: Row) -> str:
+        """How the drive ended."""
+        left, touched = float(row["departed_at_s"]), float(row["collided_at_s"])
+        end = f"it leaves its lane after {left:.1f} s" if isfinite(left) else "it stays in its lane"
+        hit = f", and touches something after {touched:.1f} s" if isfinite(touched) else ""
+        return f"A drive through {self.title(row)}: {end}{hit}."
+
+    def film(self, row: Row, motion: Motion) -> str:
+        """Steers the world as recorded and draws what the subject saw."""
+        draw = moving if motion is Motion.MOVING else strip
+        return standalone(draw("film", self.title(row), self._film(row)))
+
+    def _film(self, row: Row) -> DriveFilm:
+
+        if len(row["lateral_m"]) > _FLOAT_BYTES * _MAX_STEPS:
+            raise BadRunError(f"the drive has more than {_MAX_STEPS} steps, too many for a film")
+        with self._reading(row):
+            return film_of(self.stage, row)
+
+
+class ServedExhibit(DriveExhibit):
+    """Runs of `skidpad serve`."""
+
+    needs: ClassVar[Mapping[str, Form]] = {**DriveExhibit.needs, "pedal": Form.HIDDEN, "speed_m_s": Form.HIDDEN}
+    command: ClassVar[str] = "serve"
+
+    @cached_property
+    def stage(self) -> ShownStage:
+        """The simulator's world, and what sat in front of its camera."""
+        return ShownStage(str(self.config.get("simulator", "udacity")), super().stage.stimuli)
+
+
+class OfflineVsOnlineExhibit(DriveExhibit):
+    """Runs of `skidpad compare`: only the drives that the subject steered are judged."""
+
+    command: ClassVar[str] = "compare"
+    unjudged: ClassVar[frozenset[str]] = frozenset({"matched", "offline"})
+    groups: ClassVar[tuple[str, ...]] = ("mode",)
+
+    def title(self, row: Row) -> str:
+        """The scenario, and who steered."""
+        steered: Any = row.get("mode", "")
+        return f"{plain(str(row.get('scenario_name', '')), 60)}, {plain(str(steered), 20)}"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from skidpad.kinds.drives.campaign import features_of
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
-from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, beside_careful, summarise
-from skidpad.kinds.drives.traits import drive_cases
+from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, beside_careful, drive_cases, summarise
 from skidpad.kinds.estimating import ESTIMATED, facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.ruling import rules_table
 from skidpad.oracles.lane_departure import CAP_M

@@ -20,9 +20,10 @@ from skidpad.core.seeding import child_seed
 from skidpad.core.stimuli import Recipe
 from skidpad.kinds.drives.loop import BATCH, Wheel
 from skidpad.kinds.drives.records import Case, build_records, refused
+from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, run_shards
-from skidpad.search.vectors import VECTOR_SEARCHES, Fitness, VectorSearch, VectorTask
+from skidpad.search.protocol import SEARCHES, Fitness, Search, SearchTask
+from skidpad.search.vectors import Cube
 from skidpad.worlds.scenario.scenario import RoadKind, Weather
 from skidpad.worlds.scenario.tables import table_of
 
@@ -124,7 +125,7 @@ class ScenarioSearch:
 
     def execute(self, run: Run, crew: Crew, progress: Progress = silent) -> int:
         """Computes the generations that a run lacks, in order; returns how many there are."""
-        state: dict[int, VectorSearch] = {}
+        state: dict[int, Search[FloatArray]] = {}
 
         def work(index: int) -> ShardResult:
             search = state.pop(index, None) or self._rebuilt(run, index)
@@ -136,16 +137,16 @@ class ScenarioSearch:
         run_shards(run, self.name, self.generations, one_by_one(work), progress)
         return self.generations
 
-    def _rebuilt(self, run: Run, index: int) -> VectorSearch:
+    def _rebuilt(self, run: Run, index: int) -> Search[FloatArray]:
         """Asks and tells again what the shards before this one hold."""
-        task = VectorTask(len(self.domain.variables), self.budget, self.seed, partial(cell_at, self.domain))
-        search = VECTOR_SEARCHES.get(self.name)(task)
+        task = SearchTask(Cube(len(self.domain.variables), partial(cell_at, self.domain)), self.seed, self.budget)
+        search = SEARCHES.get(self.name)(task)
         for table in _first(run.iter_records(self.name), index):
             search.ask(self._width)
             search.tell([fitness_of(row) for row in table.to_pylist()])
         return search
 
-    def _generation(self, search: VectorSearch, index: int, crew: Crew) -> pa.Table:
+    def _generation(self, search: Search[FloatArray], index: int, crew: Crew) -> pa.Table:
         cases, broken = [], {}
         for place, point in enumerate(search.ask(self._width)):
             number = index * self._width + place

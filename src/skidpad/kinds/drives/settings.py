@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Within, check
-from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.statistics.rare import Method
 
 
@@ -18,7 +18,7 @@ class OnlineSettings(CampaignSettings):
     subject: path of a description. world: a row of WORLDS. domain, scenarios: so many are drawn from this domain model, unless `files`
     names scenario files. stimuli: what sits in front of the camera, each a condition of its own (see `stimuli.grammar`); without any,
     nothing does. repeats: of every case. seconds: how long each drive lasts (0: as long as its scenario says). width: scenarios side
-    by side, a matter of speed alone (0: 16, on a GPU 128). searches: rows of VECTOR_SEARCHES; each looks for scenarios of the domain in
+    by side, a matter of speed alone (0: 16, on a GPU 128). searches: searches over scenarios; each looks for scenarios of the domain in
     which the subject fails and tries `scenarios` of them, instead of those that are drawn; it learns after every `width` (0: 8).
     estimate: a method of `statistics.rare`, which tells how likely a failure is in the domain, from at most `scenarios` drives; stop_below,
     within: when it may stop earlier (see `rare.Goal`); "" for no estimate.

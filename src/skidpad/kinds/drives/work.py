@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
-from skidpad.kinds.crews import Meter, mapped_parts
 from skidpad.kinds.drives.loop import BATCH, Course, Wheel, ride
 from skidpad.kinds.drives.records import Case, build_records, refused
+from skidpad.kinds.shards import Meter, mapped_parts, run_shards
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import run_shards
 from skidpad.runs.workers.protocol import in_order
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import wants_gpu, world_on

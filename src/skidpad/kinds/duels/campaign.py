@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 from skidpad.core.progress import Progress, silent
 from skidpad.highway.rewards import REWARDS
 from skidpad.highway.scenes import scene
-from skidpad.kinds.crews import Meter, crew_for, mapped
 from skidpad.kinds.duels.arena import Arena, EngineArena, SceneArena, scenario_named
 from skidpad.kinds.duels.drivers import Drivers, Kept, KeptShards, learned
 from skidpad.kinds.duels.estimate import duel_estimate, opponents_of
@@ -23,9 +22,9 @@ from skidpad.kinds.duels.records import SCHEMA
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
 from skidpad.kinds.estimating import PHASE
 from skidpad.kinds.kind import check_unchanged, start_run
+from skidpad.kinds.shards import Meter, crew_for, mapped, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.shards import run_shards
 from skidpad.runs.workers.here import Here
 
 if TYPE_CHECKING:

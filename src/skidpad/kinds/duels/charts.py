@@ -24,6 +24,7 @@ from skidpad.kinds.duels.names import (
     POOL,
     POPULATION,
     TRAIN_EGO,
+    after_column,
     front_name,
     populations,
     repair_family,
@@ -139,10 +140,11 @@ def _frontier_chart(work: DuelWork, summary: DuelSummary) -> list[Chart]:
     if len(trades) < 2:
         return []
     lines = []
-    for front in (IDM, RANDOM, POOL, AFTERWARDS):
-        columns = [column for trade in trades if (column := trade.with_front(front))]
+    after = tuple(map(after_column, work.settings.after_rewards))
+    for label, fronts in ((front_words(IDM), (IDM,)), (RANDOM, (RANDOM,)), (POOL, (POOL,)), (f"{AFTERWARDS}, worst", after)):
+        columns = [column for trade in trades if (column := trade.with_front(*fronts))]
         rates, errors = ([100.0 * value for value in part] for part in zip(*(_mean_and_sem(column) for column in columns), strict=True))
-        lines.append(Curve(front_words(front), tuple(column.speed.mean for column in columns), tuple(rates), tuple(errors)))
+        lines.append(Curve(label, tuple(column.speed.mean for column in columns), tuple(rates), tuple(errors)))
     title, costs = "Crash rate and speed of the ego repaired against everybody", ", ".join(f"{trade.cost:g}" for trade in trades)
     caption = f"One point for each cost of a crash, in this order: {costs}. Shaded: SEM over trainings."
     said = "; ".join(

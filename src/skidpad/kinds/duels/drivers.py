@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, fields
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,12 +30,13 @@ from skidpad.highway.opponents import (
     SearchedActions,
 )
 from skidpad.highway.policies import LearnedPolicy, load_policy, policy_bytes, policy_named
+from skidpad.highway.training import Validation
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
 from skidpad.runs.folder import Run
 
 if TYPE_CHECKING:
     from skidpad.highway.scenario import Scenario
-    from skidpad.highway.training import Training, Validation
+    from skidpad.highway.training import Training
 
 
 State = TypeVar("State")
@@ -103,8 +104,7 @@ class TrainingRecord:
     returns: FloatArray
     outcomes: IntArray
     steps: IntArray
-    validations: tuple[tuple[int, float, float], ...]
-    """Episode, mean return, failure rate."""
+    validations: tuple[Validation, ...]
     updates: int
 
     @property
@@ -119,7 +119,7 @@ class TrainingRecord:
             training.curve.returns,
             training.curve.outcomes,
             training.curve.steps,
-            tuple(map(_validation, training.validations)),
+            training.validations,
             training.updates,
         )
 
@@ -129,7 +129,7 @@ class TrainingRecord:
             "returns": self.returns.astype(np.float64),
             "outcomes": self.outcomes.astype(np.int64),
             "steps": self.steps.astype(np.int64),
-            "validations": np.array(self.validations, np.float64).reshape(-1, 3),
+            "validations": np.array([astuple(seen) for seen in self.validations], np.float64).reshape(-1, len(fields(Validation))),
             "updates": np.array([self.updates], np.int64),
         }
         data: bytes = save(arrays)
@@ -139,12 +139,8 @@ class TrainingRecord:
     def unpack(cls, data: bytes) -> Self:
         """Reads what `pack` wrote."""
         arrays = load(data)
-        validations = tuple((int(episode), mean, rate) for episode, mean, rate in arrays["validations"].tolist())
+        validations = tuple(Validation(int(episode), *seen) for episode, *seen in arrays["validations"].tolist())
         return cls(arrays["returns"], arrays["outcomes"], arrays["steps"], validations, int(arrays["updates"][0]))
-
-
-def _validation(validation: Validation) -> tuple[int, float, float]:
-    return validation.episode, validation.mean_return, validation.failure_rate
 
 
 @dataclass(frozen=True)

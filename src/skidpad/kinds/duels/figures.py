@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
-from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW
+from skidpad.highway.layout import Side
+from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, trained_name
 from skidpad.kinds.duels.estimate import duel_estimate
-from skidpad.kinds.duels.names import AFTERWARDS, OWN, POOL, POPULATION, populations, repair_family
+from skidpad.kinds.duels.names import OWN, POOL, POPULATION, after_column, populations, repair_family, round_phase
+from skidpad.kinds.duels.rounds import LITTLE
 from skidpad.kinds.duels.summary import Column, can_decide, summarise
 from skidpad.kinds.estimating import figures_of
 from skidpad.statistics.effects import Effect, a12
 from skidpad.statistics.ranks import mann_whitney
 
 if TYPE_CHECKING:
+    from skidpad.highway.training import Validation
     from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.settings import DuelSettings
     from skidpad.kinds.duels.summary import DuelSummary
@@ -43,7 +47,7 @@ def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Compariso
     group = settings.repaired[0] if settings.repaired else ""
     paper = repair_family(settings, group, 0) if group else ""
     found = []
-    for front in (IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *settings.groups, POOL, AFTERWARDS):
+    for front in (IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *settings.groups, POOL, *map(after_column, settings.after_rewards)):
         ours = summary.column(POPULATION, front)
         if ours is None:
             continue
@@ -71,9 +75,10 @@ class Trade:
         """The mean speed, every front vehicle counting the same."""
         return sum(column.speed.mean for column in self.columns) / len(self.columns)
 
-    def with_front(self, front: str) -> Column | None:
-        """Returns the column of one kind of front vehicle."""
-        return next((column for column in self.columns if column.column == front), None)
+    def with_front(self, *fronts: str) -> Column | None:
+        """Returns the column of one kind of front vehicle; of several, the one with the greatest failure rate."""
+        found = [column for column in self.columns if column.column in fronts]
+        return max(found, key=lambda column: column.across_trainings.mean, default=None)
 
 
 def frontier(summary: DuelSummary, settings: DuelSettings) -> tuple[Trade, ...]:
@@ -84,6 +89,41 @@ def frontier(summary: DuelSummary, settings: DuelSettings) -> tuple[Trade, ...]:
         if columns:
             found.append(Trade(cost, columns))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedEgo:
+    """One ego that was repaired against everybody: how it did on the episodes that chose it, and in each column of the tests."""
+
+    policy: str
+    cost: float
+    validation: Validation
+    tests: Mapping[str, tuple[float, float]]
+    """Failure rate and mean speed (m/s) by kind of front vehicle."""
+    is_recommended: bool = False
+
+    def worst(self, *fronts: str) -> tuple[float, float]:
+        """Returns the greatest failure rate among some kinds of front vehicles, and the speed there."""
+        return max((self.tests[front] for front in fronts if front in self.tests), default=(nan, nan))
+
+
+def repaired_egos(summary: DuelSummary, settings: DuelSettings) -> tuple[RepairedEgo, ...]:
+    """Returns the egos of the last round; recommended is the best on the validation episodes, so that no test takes part in the choice."""
+    trainings = summary.training(round_phase(settings.rounds))
+    found = []
+    for index, record in enumerate(trainings.records if trainings else ()):
+        place, training = divmod(index, settings.repairs)
+        columns = [column for column in summary.columns if column.family == populations(settings)[place] and training < len(column.rates)]
+        tests = {column.column: (column.by_training[training].mean, column.speeds_mps[training]) for column in columns}
+        kept = max(record.validations, key=_safe_and_fast)
+        found.append(RepairedEgo(trained_name(round_phase(settings.rounds), index), settings.crash_cost[place], kept, tests))
+    told = [ego for ego in found if isfinite(ego.validation.worst_rate)]  # runs before this choice do not tell
+    best = max(told, key=lambda ego: _safe_and_fast(ego.validation)[:2], default=None)
+    return tuple(replace(ego, is_recommended=ego is best) for ego in found)
+
+
+def _safe_and_fast(validation: Validation) -> tuple[float, float, int]:
+    return validation.rank(Side.EGO, LITTLE)
 
 
 def _effect(ours: Column, other: Column | None) -> Effect | None:
@@ -147,6 +187,17 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
         "frontier": [
             {"crash_cost": trade.cost, "worst_rate": trade.worst_rate, "ego_mps": trade.speed_mps, "columns": _named(trade.columns)}
             for trade in frontier(summary, campaign.settings)
+        ],
+        "repaired_egos": [
+            {
+                "policy": ego.policy,
+                "crash_cost": ego.cost,
+                "validation_worst_rate": ego.validation.worst_rate,
+                "validation_mps": ego.validation.ego_mps,
+                "is_recommended": ego.is_recommended,
+                "tests": {front: {"failure_rate": rate, "ego_mps": mps} for front, (rate, mps) in ego.tests.items()},
+            }
+            for ego in repaired_egos(summary, campaign.settings)
         ],
         "policies": str(run.path / "policies"),
     }

@@ -28,7 +28,10 @@ OWN, OTHER_SEEDS, OTHER_REWARDS = "own adversary", "other seeds", "other rewards
 POPULATION = "repaired-population"
 """The family of the egos that were repaired in rounds, with the first cost of a crash."""
 POOL, AFTERWARDS = "pool", "trained afterwards"
-"""Columns: adversaries of the rounds, which the ego was repaired against; and adversaries trained against the repaired ego itself."""
+"""Columns: adversaries of the rounds, which the ego was repaired against; and adversaries trained against the repaired ego itself.
+
+The second is a column for each reward: a reward that makes harmless adversaries must not lower the rate of the others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,11 @@ def round_front(reward: str, number: int) -> str:
 def after_front(reward: str, family: str) -> str:
     """Names the phase that trains adversaries against the repaired egos of a family."""
     return f"train-{reward}-after-{family}"
+
+
+def after_column(reward: str) -> str:
+    """Names the column of the adversaries of one reward that are trained against the repaired ego itself."""
+    return f"{AFTERWARDS} ({reward})"
 
 
 def population_family(settings: DuelSettings, place: int) -> str:

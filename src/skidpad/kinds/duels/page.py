@@ -10,8 +10,9 @@ from skidpad.highway.avoidability import SafeDistance
 from skidpad.kinds.duels.charts import duel_charts, front_words, left_out, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
 from skidpad.kinds.duels.estimate import duel_estimate
+from skidpad.kinds.duels.figures import frontier
 from skidpad.kinds.duels.films import films
-from skidpad.kinds.duels.names import EGO, OWN, repair_family
+from skidpad.kinds.duels.names import EGO, OWN, after_column, repair_family
 from skidpad.kinds.duels.summary import Column, DuelSummary, summarise
 from skidpad.kinds.duels.tables import duel_tables
 from skidpad.kinds.estimating import ESTIMATED, PHASE, facts_of, headlines_of, verdict_of
@@ -101,6 +102,7 @@ def _verdict(work: DuelWork, summary: DuelSummary) -> str:
     if calm and calm.judged:  # of the ego that the others met, not of all trained egos
         parts.append(f"{_CALM} in {_mean(calm)}" if parts else f"{_CALM} in front makes it crash in {_mean(calm)} of the episodes")
     words = _capital(", ".join(parts) or "nothing is known about the ego") + _repair_words(work, summary, groups)
+    words += _population_words(work, summary)
     dropped = [(front_words(c.column), left_out(c)) for c in summary.columns if c.family == EGO and c.errors]
     warning = f" Note: {'; '.join(f'{name}: {said}' for name, said in dropped)}." if dropped else ""
     return f"{words}.{warning}"
@@ -120,6 +122,16 @@ def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -
     if after and calm and calm.judged:
         words += f", and with IDM in {_mean(after)} instead of {_mean(calm)}"
     return words
+
+
+def _population_words(work: DuelWork, summary: DuelSummary) -> str:
+    """Says how the repair against everybody did with those who matter most; of adversaries trained afterwards, with the worst."""
+    trades = [trade for trade in frontier(summary, work.settings) if trade.cost == work.settings.crash_cost[0]]
+    after = tuple(map(after_column, work.settings.after_rewards))
+    whom = (((IDM,), "IDM"), ((RANDOM,), "a random front vehicle"), (after, "the worst of the adversaries trained against it afterwards"))
+    found = [(column, name) for trade in trades for fronts, name in whom if (column := trade.with_front(*fronts))]
+    said = [f"in {_mean(column)} at {speed(column.speed.mean)} m/s with {name}" for column, name in found]
+    return f". Repaired against everybody, it crashes {', '.join(said)}" if said else ""
 
 
 def _headlines(work: DuelWork, summary: DuelSummary) -> tuple[Headline, ...]:

@@ -14,11 +14,11 @@ from skidpad.highway.rewards import REWARDS, careful_reward
 from skidpad.highway.training import Match, TrainingSettings, repair_ego
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, learned, packed_training, trained_name
 from skidpad.kinds.duels.names import (
-    AFTERWARDS,
     EGO,
     POOL,
     POPULATION,
     Phase,
+    after_column,
     after_front,
     front_name,
     population_family,
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from skidpad.kinds.duels.settings import DuelSettings
 
 
-_LITTLE = 0.02
-"""A round is skipped where every new adversary makes the ego crash in at most this share of the episodes."""
+LITTLE = 0.02
+"""A round is skipped where every new adversary makes the ego crash in at most this share of the episodes; an ego that crashes in at most
+this share of the validation episodes with each opponent is safe enough."""
 _GAIN_EPISODES = 500
 
 TRAINING_WEIGHT = 8
@@ -59,9 +60,7 @@ def population_settings(episodes: int, validation_episodes: int) -> TrainingSett
         is_conditioned=True,
     )
     every = max(episodes // 20, 1)
-    return TrainingSettings(
-        episodes=episodes, dqn=dqn, validate_every=every, validation_episodes=validation_episodes, accepted_rate=_LITTLE
-    )
+    return TrainingSettings(episodes=episodes, dqn=dqn, validate_every=every, validation_episodes=validation_episodes, accepted_rate=LITTLE)
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,11 @@ class Rounds:
         if not s.is_tested:
             return
         last = round_phase(s.rounds)
-        yield from (self._train_after(reward, POPULATION, last, self.chains, learning) for reward in s.pool_rewards)
+        yield from (self._train_after(reward, POPULATION, last, self.chains, learning) for reward in s.after_rewards)
         yield self.work.tests(f"all-{POPULATION}", self.chains, 6 * tests, self._population_bouts)
         for group in s.repaired[:1]:
             family, phase = repair_family(s, group, 0), repair_phase(group, 0)
-            yield from (self._train_after(reward, family, phase, s.repairs, learning) for reward in s.pool_rewards)
+            yield from (self._train_after(reward, family, phase, s.repairs, learning) for reward in s.after_rewards)
             yield self.work.tests(f"all-{family}", s.repairs, 3 * tests, partial(self._paper_bouts, family, phase))
         yield self.work.tests("all-ego", 1, 2 * tests, self._ego_bouts)
         if self.work.is_searched:
@@ -132,7 +131,7 @@ class Rounds:
         """Retrains the ego against everyone so far; where the newest adversaries gain little, it stays as it is."""
         s, work, phase = self.settings, self.work, round_phase(number)
         before, name = self._before(number, index), trained_name(phase, index)
-        if number > 1 and self._gain(before, number, index) <= _LITTLE:
+        if number > 1 and self._gain(before, number, index) <= LITTLE:
             return ShardResult(phase, index, SCHEMA.empty_table(), work.drivers.renamed(before, name))
         names = [IDM, RANDOM, SLOW, AGGRESSIVE, *((SEARCH,) if work.is_searched else ())]
         names += [front_name(group, member) for group in s.groups for member in range(s.members(group))]
@@ -183,8 +182,9 @@ class Rounds:
         return self.work.shared(ORACLE, ORACLE, columns, index, 1, self.settings.search_episodes)
 
     def _everyone(self, family: str, index: int) -> list[tuple[str, list[str]]]:
-        after = [trained_name(after_front(reward, family), index) for reward in self.settings.pool_rewards]
-        return [(AFTERWARDS, after), (SLOW, [SLOW]), (AGGRESSIVE, [AGGRESSIVE])]
+        rewards = self.settings.after_rewards
+        after = [(after_column(reward), [trained_name(after_front(reward, family), index)]) for reward in rewards]
+        return [*after, (SLOW, [SLOW]), (AGGRESSIVE, [AGGRESSIVE])]
 
     def _groups(self) -> list[tuple[str, list[str]]]:
         s = self.settings

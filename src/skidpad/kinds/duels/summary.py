@@ -18,13 +18,13 @@ from skidpad.highway.avoidability import Avoidable, FirstBreak
 from skidpad.highway.layout import CRASH
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
 from skidpad.kinds.duels.names import (
-    AFTERWARDS,
     EGO,
     EVERY_EGO,
     OTHER_REWARDS,
     OTHER_SEEDS,
     OWN,
     POOL,
+    after_column,
     front_name,
     populations,
     read_counts,
@@ -252,7 +252,9 @@ def _families(work: DuelWork) -> list[str]:
 
 
 def _columns(work: DuelWork) -> list[str]:
-    return [IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *work.settings.groups, OWN, OTHER_SEEDS, OTHER_REWARDS, POOL, AFTERWARDS]
+    s = work.settings
+    after = map(after_column, s.after_rewards)
+    return [IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *s.groups, OWN, OTHER_SEEDS, OTHER_REWARDS, POOL, *after]
 
 
 def _column(counts: Sequence[BoutCounts]) -> Column:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from skidpad.kinds.duels.charts import ego_words, front_words, phase_words, repairs_of, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
-from skidpad.kinds.duels.figures import comparisons, frontier
-from skidpad.kinds.duels.names import AFTERWARDS, EGO, OWN, TRAIN_EGO
+from skidpad.kinds.duels.figures import comparisons, frontier, repaired_egos
+from skidpad.kinds.duels.names import AFTERWARDS, EGO, OWN, TRAIN_EGO, after_column
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.summary import can_decide
 from skidpad.page.model import Table
@@ -84,9 +84,8 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
         (
             front_words(found.front),
             *_rate_and_speed(found.ego),
-            *_rate_and_speed(found.paper),
-            *_rate_and_speed(found.population),
-            _sem(found.population.across_trainings.sem),
+            *_rate_speed_and_sem(found.paper),
+            *_rate_speed_and_sem(found.population),
             speed(found.oracle.ego_mps) if found.oracle else NOTHING,
             count(found.unavoidable),
             f"{found.over_ego.size:.2f}" if found.over_ego else NOTHING,
@@ -104,6 +103,7 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
                 "m/s",
                 "Paper's repair",
                 "m/s",
+                "SEM",
                 "Against everybody",
                 "m/s",
                 "SEM",
@@ -116,6 +116,7 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
             1,
             _REPAIRS,
         ),
+        _egos_table(summary, settings),
         _frontier_table(summary, settings),
         Table("rates", "Failure rates", names, tuple(rates), 1, _LEFT_OUT if summary.errors else ""),
         Table(
@@ -141,16 +142,16 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
 def _frontier_table(summary: DuelSummary, settings: DuelSettings) -> Table:
     """Returns what each cost of a crash buys; without rows where there is but one."""
     trades = frontier(summary, settings)
+    fronts = {"IDM": (IDM,), "random": (RANDOM,), f"{AFTERWARDS}, worst": tuple(map(after_column, settings.after_rewards))}
     rows = [
         (
             f"{trade.cost:g}",
-            *(cell for front in (IDM, RANDOM, AFTERWARDS) for cell in _trade_cells(trade.with_front(front))),
+            *(cell for columns in fronts.values() for cell in _trade_cells(trade.with_front(*columns))),
             percent(trade.worst_rate),
             speed(trade.speed_mps),
         )
         for trade in trades
     ]
-    fronts = ("IDM", "random", AFTERWARDS)
     heads = tuple(head for front in fronts for head in (f"Crashes, {front}", "SEM", "m/s", "SEM"))
     title = "What a crash may cost: crash rate and speed of the ego repaired against everybody"
     note = "“Crashes” are failure rates, SEMs are over trainings. “Worst” and “mean” are over all front vehicles in the table of rates."
@@ -174,6 +175,40 @@ _REPAIRS = (
 
 def _rate_and_speed(column: Column | None) -> tuple[str, str]:
     return (_rate(column), speed(column.ego_mps)) if column else (NOTHING, NOTHING)
+
+
+def _rate_speed_and_sem(column: Column | None) -> tuple[str, str, str]:
+    return (*_rate_and_speed(column), _sem(column.across_trainings.sem) if column else NOTHING)
+
+
+def _egos_table(summary: DuelSummary, settings: DuelSettings) -> Table:
+    """Returns every ego that was repaired against everybody, and which of them is recommended."""
+    after = tuple(map(after_column, settings.after_rewards))
+    egos = repaired_egos(summary, settings)
+    rows = [
+        (
+            f"{ego.policy}{' (recommended)' if ego.is_recommended and len(egos) > 1 else ''}",
+            f"{ego.cost:g}",
+            percent(ego.validation.worst_rate),
+            speed(ego.validation.ego_mps),
+            *(cell for fronts in ((IDM,), (RANDOM,), after, ego.tests) for cell in _cells(*ego.worst(*fronts))),
+        )
+        for ego in egos
+    ]
+    heads = tuple(head for front in ("IDM", "random", f"{AFTERWARDS}, worst", "worst of all") for head in (f"Crashes, {front}", "m/s"))
+    title = "Each ego repaired against everybody"
+    return Table("egos", title, ("Ego", "Cost", "Validation, worst", "m/s", *heads), tuple(rows), 1, _EGOS)
+
+
+_EGOS = (
+    "Recommended is the best ego on the validation episodes, which it drives with the front vehicles that it was repaired against: of "
+    "those that crash in at most 2 % with each of them the fastest, else the one with the lowest greatest failure rate. No test, and no "
+    "adversary that was trained afterwards, takes part in the choice."
+)
+
+
+def _cells(rate: float, mps: float) -> tuple[str, str]:
+    return percent(rate) if isfinite(rate) else NOTHING, speed(mps)
 
 
 def _rate(column: Column) -> str:

@@ -16,7 +16,7 @@ KINDS.register("limits")(
         ),
         hold=lazy(f"{__name__}.holding:held"),
         side_by_side=lazy(f"{__name__}.page:side_by_side"),
-        traits=lazy("skidpad.kinds.pictures.traits:limit_cases"),
+        traits=lazy("skidpad.kinds.pictures.summary:limit_cases"),
         worst="largest change",
     )
 )

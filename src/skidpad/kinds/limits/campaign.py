@@ -18,7 +18,6 @@ from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.drives.opening import LostDrive
-from skidpad.kinds.crews import crew_for, mapped, mapped_parts
 from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case
@@ -31,12 +30,12 @@ from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.kinds.limits.summary import Found, online_phase, pair_phase, round_phase
 from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
 from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.kinds.shards import crew_for, mapped, mapped_parts, run_shards
 from skidpad.oracles.relations import LabelMse, SteersAlike
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import run_shards
 from skidpad.stimuli.grammar import ORIGINAL, model_hashes
 
 if TYPE_CHECKING:
@@ -136,7 +135,8 @@ class Limits:
         """Computes what the run lacks; each round follows from the records of those before it, so that a resumed run is the same run."""
         check_unchanged(self, run, SCHEMA)
         shards: dict[str, int] = {}
-        with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
+        # Conditions are painted on the CPU: a thread a core feeds the GPU, too.
+        with run.lock(), crew_for(self, run, workers) as crew:
             shards[ORIGINALS] = len(self.sample.chunks)
             run_shards(run, ORIGINALS, shards[ORIGINALS], mapped(crew, ORIGINALS, None), progress)
             originals = Originals.of(run, len(self.drive))

@@ -11,8 +11,7 @@ import numpy as np
 
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import NumpyFrames, as_numpy
-from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import Problem
+from skidpad.drives.drive import Problem, capture_of
 from skidpad.kinds.exhibits import Form, PairAnswers, Row, Side, Sight
 from skidpad.kinds.limits.records import ONLINE
 from skidpad.kinds.pictures.exhibit import PairExhibit

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from skidpad.core.errors import BadDriveError, BadRunError
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import Problem
+from skidpad.drives.drive import Problem, capture_of
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits, is_grey, some_frames
@@ -98,7 +97,7 @@ def _row(limit: Limit, *, driven: bool) -> tuple[str, ...]:
     if driven:
         left = limit.left_from
         worst = limit.drives[-1] if limit.drives else None
-        online = row.words(left.position) if left else f"not up to {row.words(worst.position)}" if worst else NOTHING
+        online = row.words(left.position) if left else f"none, tested to {row.words(worst.position)}" if worst else NOTHING
     return (
         plain(row.name, 60),
         holds_words(limit),
@@ -121,11 +120,15 @@ def fails_words(limit: Limit) -> str:
     failing = limit.curve.fails_from
     if failing is not None:
         return limit.row.words(failing.position)
-    return f"not up to {limit.row.words(limit.curve.points[-1].position)}"
+    return f"none, tested to {limit.row.words(limit.curve.points[-1].position)}"
 
 
 def note_of(limit: Limit) -> str:
     """Says what is special about a row."""
+    return "; ".join(filter(None, (_limit_note(limit), "" if limit.is_sure else "too few frames to be sure")))
+
+
+def _limit_note(limit: Limit) -> str:
     if limit.is_false_safe:
         return FALSE_SAFE
     if limit.curve.is_refused:
@@ -176,8 +179,8 @@ def definitions(found: Found) -> tuple[str, ...]:
         (f"A frame fails where the answer on the changed picture breaks {settings.relation}{tolerance} against the answer on the unchanged "
         "one; where the camera is moved, against that answer moved to where the camera is."),
         f"Frames do not count that are {referee}wrong before anything is changed.",
-        (f"Holds to: the largest severity at which the upper bound of the failing share is below {accepted}, there and at every milder "
-        "severity that was tested."),
+        (f"Holds to: the largest severity at which no frame fails or the failing share has an upper bound below {accepted}, there and at "
+        "every milder severity that was tested. Too few frames to be sure: no frame fails, but the upper bound is not below it."),
         (f"Fails from: the smallest severity at which the lower bound of the failing share is above {accepted}. Between the two it is "
         "open: these frames cannot tell."),
         (f"Intervals (95 %) come from a bootstrap over stretches of {counted(settings.stretch_frames, 'neighbouring frame')}, since "

@@ -13,9 +13,8 @@ import numpy as np
 
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.capturing import capture_of
+from skidpad.drives.drive import capture_of
 from skidpad.kinds.limits.records import SCHEMA, frame_records
-from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.work import LastRead
 from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.runs.records import ORIGINALS
@@ -239,15 +238,11 @@ class ProbeWork:
     def _frames(self, chunk: int) -> tuple[FrameBatch, Frames]:
         campaign = self._campaign
         indices = campaign.sample.indices[campaign.sample.chunks[chunk]]
-        threads = 1 if campaign.settings.device == "cpu" else None
         if self._originals is None:
-            batch = campaign.drive.read(indices, threads, lead=campaign.subject.lead)
+            batch = campaign.drive.read(indices, 1, lead=campaign.subject.lead)
         else:
-            batch = campaign.drive.read(indices[self._originals.seen[indices]], threads, lead=campaign.subject.lead).whole()
-        clip: Frames = batch.clip
-        if campaign.settings.device != "cpu" and len(batch):
-            clip = uploaded(batch.clip, campaign.settings.device)
-        return batch, clip
+            batch = campaign.drive.read(indices[self._originals.seen[indices]], 1, lead=campaign.subject.lead).whole()
+        return batch, batch.clip
 
     def _labels(self, batch: FrameBatch) -> FloatArray:
         return batch.steering_rad if self._campaign.judged.is_steering else np.full(len(batch), np.nan)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.lane_departure import CAP_M, departure_step, mdcl
-from skidpad.runs.records import case_id, storable
+from skidpad.runs.records import case_id, case_ids, storable
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, IntArray
@@ -66,7 +66,7 @@ def frame_records(
     rows = len(frame_ids)
     text = probe.recipe.to_json()
     columns = {
-        "case_id": [case_id(each, probe.recipe) for each in frame_ids],
+        "case_id": case_ids(frame_ids, probe.recipe),
         "mode": [OFFLINE if probe.severity else UNCHANGED] * rows,
         "severity": [probe.severity] * rows,
         "position": np.full(rows, probe.position, np.int32),

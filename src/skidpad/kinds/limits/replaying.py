@@ -11,8 +11,7 @@ import numpy as np
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import write_image
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.capturing import capture_of
-from skidpad.drives.drive import FrameBatch
+from skidpad.drives.drive import FrameBatch, capture_of
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.limits.page import moved_by, pair_of
 from skidpad.kinds.limits.probes import Probe, show

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
+from skidpad.kinds.kind import CampaignSettings
 from skidpad.kinds.pictures.settings import NOTES
-from skidpad.kinds.settings import CampaignSettings
 
 REFEREE = ("on", "off")
 

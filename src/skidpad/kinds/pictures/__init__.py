@@ -9,11 +9,11 @@ KINDS.register("deeptest")(
         load=lazy(f"{__name__}.campaign:from_config"),
         page=lazy(f"{__name__}.page:deeptest_page"),
         figures=lazy(f"{__name__}.page:deeptest_figures"),
-        replay=lazy(f"{__name__}.replaying:replay_finding"),
+        replay=lazy(f"{__name__}.evidence:replay_finding"),
         shrink=lazy(f"{__name__}.shrinking:shrink_recipe"),
         exporter=lazy(f"{__name__}.evidence:PictureExporter"),
         exhibit=lazy(f"{__name__}.exhibit:DeepTestExhibit"),
-        traits=lazy(f"{__name__}.traits:picture_cases"),
+        traits=lazy(f"{__name__}.summary:picture_cases"),
         columns=CaseColumns(
             group="stimulus",
             cluster="frame_id",

@@ -21,15 +21,13 @@ from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import FloatArray, Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus, grid_recipes
-from skidpad.coverage.criterion import CRITERIA, neurons_of
+from skidpad.coverage.criteria import CRITERIA, neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import LostDrive, open_drive
-from skidpad.kinds import settings as kinds_settings
-from skidpad.kinds.crews import crew_for, mapped, mapped_parts
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
-from skidpad.kinds.pictures.cases import uploaded
 from skidpad.kinds.pictures.guided import GuidedPhase
 from skidpad.kinds.pictures.judging import (
     JudgedOutput,
@@ -39,6 +37,7 @@ from skidpad.kinds.pictures.judging import (
     default_relation,
     default_tolerance,
     relation_of,
+    uploaded,
 )
 from skidpad.kinds.pictures.settings import DeepTestSettings, StimulusOn
 from skidpad.kinds.pictures.work import (
@@ -57,25 +56,26 @@ from skidpad.kinds.pictures.work import (
     together,
     tries_cut,
 )
+from skidpad.kinds.shards import crew_for, mapped, mapped_parts, one_by_one, run_shards
 from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS, SCHEMA
 from skidpad.runs.replay import DEFAULT_TOLERANCE
-from skidpad.runs.shards import one_by_one, run_shards
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
-from skidpad.search.protocol import SEARCHES
+from skidpad.search.pairs import Pairs
+from skidpad.search.protocol import check_searches
 from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
 from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
     from skidpad.drives.drive import FrameBatch
-    from skidpad.kinds.pictures.cases import Words
+    from skidpad.kinds.pictures.judging import Words
+    from skidpad.kinds.shards import Shards
     from skidpad.oracles.relations import Relation
     from skidpad.referee.verdict import Verdicts
-    from skidpad.runs.shards import Shards
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Observation, Subject
 
@@ -95,8 +95,8 @@ class DeepTest:
     @classmethod
     def load(cls, settings: DeepTestSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
-        for name in settings.searches:
-            SEARCHES.get(name)
+        if settings.searches:
+            check_searches(settings.searches, Pairs)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
         chosen = stimuli_of(settings.transforms) if settings.transforms else preset_stimuli(Preset(settings.preset))
         if settings.relation:
@@ -270,7 +270,7 @@ class DeepTest:
 
     def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:
         """Returns the referee for mutants of frames (N, height, width, 3) under a recipe; None where it is not asked."""
-        if not kinds_settings.asks_referee(self.settings.referee) or recipe.shows_past(self.stimuli):
+        if not kinds.asks_referee(self.settings.referee) or recipe.shows_past(self.stimuli):
             return None
         from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
 

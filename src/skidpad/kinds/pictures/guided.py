@@ -14,14 +14,13 @@ import numpy as np
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.kinds.pictures.cases import CaseColumns, judged, may_stand
-from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.judging import CaseColumns, Originals, judged, may_stand
 from skidpad.oracles.relations import Answers
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.workers.performing import patiently
-from skidpad.search.pairs import stack_order
-from skidpad.search.protocol import SEARCHES, SearchTask, asked_of, kept
+from skidpad.runs.workers.here import patiently
+from skidpad.search.pairs import pairs_task, stack_order
+from skidpad.search.protocol import SEARCHES, Fitness, asked_of, kept
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
@@ -75,7 +74,7 @@ def seed_frame_shard(
     settings = campaign.settings
     found = blank.fresh()
     columns = CaseColumns(keep_activations=settings.keep_activations)
-    task = SearchTask(
+    task = pairs_task(
         seed.batch.frame_ids[0],
         campaign.stimuli,
         settings.seed,
@@ -87,7 +86,7 @@ def seed_frame_shard(
         recipes = asked_of(asked, WIDTH, search)
         observation = look(recipes)
         raises = _same_scene(campaign, seed, recipes, _raises(campaign, covered, observation))
-        places = kept(len(recipes), asked.tell(raises))
+        places = kept(len(recipes), asked.tell([Fitness(float(grown)) for grown in raises]))
         if not places:
             continue
         values = observation.values[places]

@@ -25,8 +25,9 @@ from skidpad.page.charts import DeviationHistogram
 from skidpad.page.model import Headline, Page, Tone, doubt_words, run_page
 from skidpad.page.pictures import PairCard, PicturePair, cards, drawn
 from skidpad.page.wording import DEGREES, angles_sentence, count, counted, drive_with, interval, percent, plain, with_unit
+from skidpad.runs.findings import caused_first, label_relation
 from skidpad.runs.records import Record
-from skidpad.runs.worst import caused_first, label_relation
+from skidpad.search.protocol import SEARCHES
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.campaign import DeepTest
@@ -100,10 +101,12 @@ def verdict_words(summary: Summary, relation: Relation, originals: Originals, ju
     kept, broken = _kept_and_broken(relation, judged)
     if overall.findings == 0:
         return f"No findings: on all {count(overall.cases)} changed pictures the network {kept}."
-    worst = max((rate for rate in summary.by_stimulus if rate.cases), key=lambda rate: rate.rate)
+    tried = [rate for rate in summary.by_stimulus if rate.cases]
+    conditions = [rate for rate in tried if rate.name not in SEARCHES.names()]  # a search goes where it fails: its rate says less
+    worst = max(conditions or tried, key=lambda rate: rate.rate)
     return (
         f"On {count(overall.findings)} of {count(overall.cases)} changed pictures the network {broken}. "
-        f"The worst is {worst.name} with {percent(worst.rate)}."
+        f"Most often it fails under {worst.name}: {percent(worst.rate)}."
     )
 
 
@@ -147,7 +150,7 @@ def headlines_of(summary: Summary) -> tuple[Headline, ...]:
     ]
     whole = next((gain for gain in summary.coverage if not gain.stimulus), None)
     if whole is not None and whole.total:
-        detail = f"{percent(whole.originals / whole.total)} by the unchanged pictures alone; no score, read it beside the findings"
+        detail = f"{percent(whole.originals / whole.total)} by the unchanged pictures alone; not a measure of quality"
         label = _CRITERIA.get(whole.criterion, f"{whole.criterion.upper()} coverage")
         headlines.append(Headline(label, percent(whole.together / whole.total), detail))
     return tuple(headlines)
@@ -343,10 +346,10 @@ def worst_cards(
 def pictures_note(shown: tuple[PairCard, ...], findings: int, relation: str, unit: str = DEGREES) -> str:
     """Says which findings are shown, what each of them breaks, and how arrows are to be read."""
     which = (
-        f"{count(len(shown))} of {count(findings)} findings, the worst first: "
-        "the worst of each stimulus, then in turns those on other frames."
+        f"{count(len(shown))} of {count(findings)} findings: the worst of each stimulus first, then the second of each on another frame, "
+        "and so on."
         if len(shown) < findings
-        else "All findings, the worst first."
+        else "All findings: the worst of each stimulus first, then the second of each, and so on."
     )
     arrows = f" Arrows start at the car and lean to the side it would steer to, by the angle itself, up to {MAX_LEAN_DEG:g}°."
     rule = f" Each breaks the relation “{plain(relation)}”."
@@ -354,32 +357,25 @@ def pictures_note(shown: tuple[PairCard, ...], findings: int, relation: str, uni
 
 
 def showcase(run: Run, pairs: int = PAIRS) -> list[Record]:
-    """Returns findings worth looking at, worst first: the worst of each stimulus, then in turns those of other frames.
+    """Returns findings worth looking at: the worst of each stimulus, worst first, then the second of each on another frame, and so on.
 
-    Findings on frames that fail as they are come last, as everywhere (`campaigns.worst`).
-
-    The worst findings of all are often neighbours in time under one transformation, and twenty-four of those teach no more
-    than one; so the stimuli take turns, each with its worst.
+    The worst findings of all are often one fault, seen on neighbouring frames under one stimulus; so the stimuli take turns, and the
+    first screen shows every fault once. Findings on frames that fail as they are come last, as everywhere (`runs.worst`).
     """
     relation = label_relation(run)
 
-    def badness(record: Record) -> tuple[bool, float]:
-        return relation is not None and _already_broken(relation, record), -record.excess
+    def already_broken(record: Record) -> bool:
+        return relation is not None and _already_broken(relation, record)
 
-    queues: dict[str, list[Record]] = {}
-    for stimulus, table in _worst_by_stimulus(run, relation, 8 * pairs).items():
-        queues[stimulus] = [Record.from_row(row) for row in table.to_pylist()]
-    # the worst of each stimulus is shown whichever frame it is on; only what comes after them must be on another
-    chosen = sorted((queue.pop(0) for queue in queues.values()), key=badness)[:pairs]
-    frames = {record.frame_id for record in chosen}
-    while any(queues.values()) and len(chosen) < pairs:
-        for queue in queues.values():
-            record = next((record for record in queue if record.frame_id not in frames), None)
-            queue[:] = queue[queue.index(record) + 1 :] if record is not None else []
-            if record is not None and len(chosen) < pairs:
-                chosen.append(record)
-                frames.add(record.frame_id)
-    return sorted(chosen, key=badness)
+    ranked: list[tuple[int, Record]] = []
+    for table in _worst_by_stimulus(run, relation, 8 * pairs).values():
+        first_on_frame: dict[str, Record] = {}
+        for row in table.to_pylist():
+            record = Record.from_row(row)
+            first_on_frame.setdefault(record.frame_id, record)
+        ranked += enumerate(first_on_frame.values())
+    ranked.sort(key=lambda each: (each[0], -each[1].excess))
+    return sorted((record for _, record in ranked[:pairs]), key=already_broken)
 
 
 def _worst_by_stimulus(run: Run, relation: LabelMse | None, limit: int) -> dict[str, pa.Table]:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Annotated, Any, ClassVar, Self
 
 from skidpad.core.settings import Natural, OneOf, Positive, check
-from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.stimuli.pictures.registry import Preset
 
 NOTES = frozenset({"campaign", "unit"})

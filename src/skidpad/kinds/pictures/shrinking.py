@@ -20,12 +20,11 @@ from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Minimum, Shrunk, min
 from skidpad.oracles.relations import Answers, Relation
 from skidpad.referee.word import Word
 from skidpad.runs.records import Record, case_id
-from skidpad.runs.workers.performing import pinned
+from skidpad.runs.workers.here import pinned
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
-    from skidpad.kinds.pictures.cases import Words
-    from skidpad.kinds.pictures.judging import JudgedOutput
+    from skidpad.kinds.pictures.judging import JudgedOutput, Words
     from skidpad.runs.folder import Run
     from skidpad.subjects.base import Observation, Subject
 

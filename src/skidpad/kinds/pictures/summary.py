@@ -1,34 +1,37 @@
-"""Which frames of a drive went untested, and why: a rate over what is left must say how much that is."""
+"""What a run over pictures found: rates by stimulus, what it covered, and which frames went untested."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
-from typing import TYPE_CHECKING
+from math import degrees, isnan, nan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import AngleUnit
-from skidpad.drives.drive import ProblemKind
+from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.drives.readers import SLICING
 from skidpad.kinds.pictures.guided import merged_coverage
+from skidpad.kinds.ruling import failed_of, judged_rows, recipe_traits
 from skidpad.oracles.error import squared_to_rad2
 from skidpad.oracles.relations import LabelMse, fails_unchanged
 from skidpad.runs.records import ORIGINALS, may_count
 from skidpad.statistics.intervals import wilson
+from skidpad.statistics.rules import Cases, Trait
 from skidpad.stimuli.pictures.registry import COMPOSITE
 
 if TYPE_CHECKING:
     from skidpad.core.images import BoolArray, IntArray
     from skidpad.coverage.tracker import CoverageTracker
-    from skidpad.drives.drive import Drive, Problem
+    from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.judging import JudgedOutput, Originals
     from skidpad.oracles.relations import Relation
     from skidpad.runs.folder import Run
-
 
 _COLUMNS = ("frame_index", "stimulus", "recipe", "violated", "label", "original", "mutant", "excess", "referee")
 NO_LABEL, NO_ANSWER = "without a label", "without a finite answer on the original"
@@ -262,3 +265,47 @@ def _by_stimulus(
         for place, number in enumerate((count, findings[key], already[key])):
             totals[key[0]][place] += number
     return tuple(Rate.of(name, "", count, found, already_broken=before) for name, (count, found, before) in totals.items())
+
+
+STRETCHES = 40
+"""Neighbouring frames are alike: a drive is cut into so many stretches, each on one side of the split."""
+_STRAIGHT_DEG = 3.0
+_MAX_FRAMES = 2000
+
+
+def picture_cases(campaign: Any, run: Run, only: tuple[str, str] | None = None) -> Cases:
+    """Reads the mutants of a run; frames of one stretch of the drive belong together. only: a column and the value that counts."""
+    rows = [row for row in judged_rows(run, ("frame_index", "recipe", "label", "original"), only) if row["recipe"] != "[]"]
+    frames = np.array([row["frame_index"] for row in rows], np.int64)
+    # where there is no label, what the network answered on the original tells as well where the road goes
+    steered = [degrees(row["original"] if isnan(row["label"]) else row["label"]) for row in rows]
+    traits = [
+        *recipe_traits([row["recipe"] for row in rows]),
+        Trait("the road", [_bend(each) for each in steered]),
+        Trait("the steering on the original", np.abs(np.array(steered, np.float64)), "degrees"),
+    ]
+    light = _brightness(campaign.drive, sorted(set(frames.tolist())))
+    if light:
+        traits.append(Trait("the frame's brightness", np.array([light.get(frame, nan) for frame in frames.tolist()]), "of 255"))
+    whole = int(frames.max()) + 1 if len(frames) else 1
+    return Cases(failed_of(rows), tuple(traits), [f"stretch {frame * STRETCHES // whole}" for frame in frames.tolist()])
+
+
+def limit_cases(campaign: Any, run: Run) -> Cases:
+    """Reads the frames of a search for limits, without its drives."""
+    return picture_cases(campaign, run, ("mode", "offline"))
+
+
+def _bend(steered_deg: float) -> str:
+    return "straight" if abs(steered_deg) < _STRAIGHT_DEG else "a bend to the left" if steered_deg > 0 else "a bend to the right"
+
+
+def _brightness(drive: Drive, frames: Sequence[int]) -> dict[int, float]:
+    """Returns the mean of each frame; nothing where there are too many, or where the drive is gone."""
+    if len(frames) > _MAX_FRAMES:
+        return {}
+    try:
+        read = {frame: drive.frame(frame) for frame in frames}
+    except SkidpadError:
+        return {}
+    return {frame: float(picture.mean()) for frame, picture in read.items() if not isinstance(picture, Problem)}

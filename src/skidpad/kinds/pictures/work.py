@@ -1,4 +1,4 @@
-"""How many frames a shard has, how many a device is shown at a time, and how many threads keep it at work."""
+"""The work of a picture campaign's shards: frames under recipes, answered and judged, and how many at a time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ import torch
 
 from skidpad.core.images import FloatArray, Frames
 from skidpad.core.stimuli import Recipe
-from skidpad.coverage.criterion import neurons_of
+from skidpad.coverage.criteria import neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
-from skidpad.kinds.pictures.cases import CaseColumns, Judged, judged
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
-from skidpad.kinds.pictures.judging import Originals, captured
+from skidpad.kinds.pictures.judging import CaseColumns, Judged, Originals, captured, judged
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.workers.performing import cores
+from skidpad.runs.workers.here import cores
 from skidpad.subjects.base import Observation
 
 if TYPE_CHECKING:

@@ -1,8 +1,21 @@
-"""DeepRoad's published figures, as printed, and what is to be minded about them."""
+"""DeepRoad's published figures, as printed, what is to be minded about them, and our cells beside them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from skidpad.core.errors import BadRunError
+from skidpad.kinds.pictures.weather.page import road_warnings
+from skidpad.kinds.pictures.weather.summary import BoundCount, RoadSummary
+from skidpad.papers.scoreboard import plain
+from skidpad.statistics.intervals import wilson
+
+if TYPE_CHECKING:
+    from skidpad.kinds.pictures.weather.campaign import DeepRoad
 
 PAPER = "DeepRoad"
 
@@ -57,3 +70,120 @@ TRAPS = (
     ),
     "Angles are those that a network answers, read in the unit of its description: degrees of the steering wheel for Udacity's labels.",
 )
+
+
+FILE = "cell.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The figures of one subject under one weather; hashes tell whether cells belong into one table.
+
+    inconsistent: by error bound. mean_deg: of |mutant - original|. spread_deg, original_rmse_rad: of the answers on the frames
+    as they are. A figure that is not known is None. warnings: what to know before believing the figures.
+    """
+
+    subject: str
+    subject_sha256: str
+    weather: str
+    weather_sha256: str
+    method: str
+    rendered: bool
+    style: str
+    drive: str
+    drive_sha256: str
+    thresholds_deg: tuple[float, ...]
+    inconsistent: tuple[int, ...]
+    cases: int
+    mean_deg: float | None
+    worst_deg: float | None
+    correlation: float | None
+    rmse_rad: float | None
+    spread_deg: float | None
+    original_rmse_rad: float | None
+    device: str
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, campaign: DeepRoad, summary: RoadSummary) -> Self:
+        """Takes the figures of a run with one weather."""
+        ((name, looks),) = campaign.weathers.items()
+        card, whole = looks.weather.card, summary.overall
+        return cls(
+            subject=campaign.subject.description.name,
+            subject_sha256=campaign.subject.sha256,
+            weather=name,
+            weather_sha256=card.weights_sha256,
+            method=card.method.value,
+            rendered=card.rendered,
+            style=_style(campaign),
+            drive=campaign.drive.name,
+            drive_sha256=campaign.drive.sha256,
+            thresholds_deg=tuple(bound.threshold_deg for bound in whole.counts),
+            inconsistent=tuple(bound.inconsistent for bound in whole.counts),
+            cases=whole.cases,
+            mean_deg=plain(whole.mean_deg),
+            worst_deg=plain(whole.worst_deg),
+            correlation=plain(whole.correlation),
+            rmse_rad=plain(whole.rmse_rad),
+            spread_deg=plain(summary.spread_deg),
+            original_rmse_rad=plain(summary.rmse_rad),
+            device=campaign.road.device,
+            warnings=road_warnings(campaign),
+        )
+
+    def other_than(self, campaign: DeepRoad) -> tuple[str, ...]:
+        """Names what a campaign would measure otherwise than this cell was, wherever it runs; nothing where it would be the same cell."""
+        (looks,) = campaign.weathers.values()
+        pairs = {
+            "subject": (self.subject_sha256, campaign.subject.sha256),
+            "weather": (self.weather_sha256, looks.weather.card.weights_sha256),
+            "drive, or other --frames of it": (self.drive_sha256, campaign.drive.sha256),
+            "style": (self.style, _style(campaign)),
+            "list of --thresholds": (self.thresholds_deg, campaign.road.thresholds_deg),
+        }
+        return tuple(name for name, (then, now) in pairs.items() if then != now)
+
+    @property
+    def counts(self) -> tuple[BoundCount, ...]:
+        """The counts with their intervals."""
+        made = []
+        for bound, found in zip(self.thresholds_deg, self.inconsistent, strict=True):
+            interval = wilson(found, self.cases)
+            made.append(BoundCount(bound, found, self.cases, interval.low, interval.high))
+        return tuple(made)
+
+    @property
+    def moved(self) -> float | None:
+        """The mean change in spreads of the answers."""
+        return self.mean_deg / self.spread_deg if self.mean_deg is not None and self.spread_deg else None
+
+    def to_json(self) -> str:
+        """Writes the cell."""
+        return json.dumps(asdict(self), indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Self:
+        """Reads what `to_json` wrote."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values |= {name: tuple(values.get(name, ())) for name in ("thresholds_deg", "inconsistent", "warnings")}
+            return cls(**values)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise BadRunError(f"{where} is damaged ({error}); remove it, and the replication writes it again") from error
+
+
+def _style(campaign: DeepRoad) -> str:
+    road = campaign.road
+    if not any(looks.weather.style_size for looks in campaign.weathers.values()):
+        return "one look"
+    return road.style if road.style == "mean" else f"{road.style} x {road.styles}, seed {road.seed}"
+
+
+def kept_cells(folder: Path, like: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Reads the cells that earlier calls left in the folder and that belong into one table with those given, which come first."""
+    names = {(cell.subject, cell.weather) for cell in like}
+    same = {(cell.drive_sha256, cell.thresholds_deg) for cell in like}
+    found = [Cell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob(f"*/*/{FILE}"))]
+    others = [cell for cell in found if (cell.subject, cell.weather) not in names and (cell.drive_sha256, cell.thresholds_deg) in same]
+    return (*like, *others)

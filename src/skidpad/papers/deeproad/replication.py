@@ -19,7 +19,7 @@ from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.kinds.pictures.weather.summary import summarise_road
 from skidpad.page.html import render_page, write_text_whole
 from skidpad.papers.deeproad import paper
-from skidpad.papers.deeproad.cells import FILE, Cell, kept_cells
+from skidpad.papers.deeproad.paper import FILE, Cell, kept_cells
 from skidpad.papers.scoreboard import Figure, Row, Sheet, check_settings, markdown, payload_of, scoreboard_sheet
 from skidpad.runs.folder import Run
 

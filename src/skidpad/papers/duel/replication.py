@@ -14,7 +14,7 @@ from skidpad.highway.training import Selection
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.charts import slow_words
 from skidpad.kinds.duels.page import duel_page
-from skidpad.kinds.duels.settings import DuelSettings
+from skidpad.kinds.duels.settings import ROUND_TRAININGS, DuelSettings
 from skidpad.kinds.duels.summary import DuelSummary, summarise
 from skidpad.page.html import render_page, write_text_whole
 from skidpad.papers.duel import paper, tables
@@ -33,7 +33,8 @@ RUN = "run"
 class DuelReplicationSettings:
     """One replication: `trainings` of the ego, of adversaries for each reward, and of repairs; the defaults are the paper's.
 
-    cross_episodes, search_episodes: of every repaired ego against each opponent that the paper does not show.
+    cross_episodes, search_episodes: of every repaired ego against each opponent that the paper does not show. rounds: of the repair
+    against everybody, which is put beside the paper's; 0 for none.
     """
 
     trainings: int = 10
@@ -45,6 +46,7 @@ class DuelReplicationSettings:
     keep_episodes: int = 40
     rewards: tuple[str, ...] = ("released", "sound", "paper")
     repair_against: tuple[str, ...] = ("released", "sound")
+    rounds: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -67,6 +69,8 @@ class DuelReplicationSettings:
             cross_episodes=self.cross_episodes,
             search_episodes=self.search_episodes,
             keep_episodes=self.keep_episodes,
+            rounds=self.rounds,
+            round_episodes=ROUND_TRAININGS * self.train_episodes,
             seed=self.seed,
         )
 
@@ -93,9 +97,10 @@ class DuelReplication:
         return (scoreboard_sheet("Scoreboard", paper.PAPER, self.rows()), *self.behind())
 
     def behind(self) -> tuple[Sheet, ...]:
-        """Returns Table I, the paper's and ours for every reward, the crossings, and the crashes."""
+        """Returns Table I, the paper's and ours for every reward, both repairs, the crossings, and the crashes."""
         ours = (tables.table_1(self.summary, self.campaign, reward) for reward in self.campaign.rewards)
-        return (tables.paper_table_1(), *ours, tables.crossings(self.summary), tables.crashes(self.summary))
+        repairs = (tables.repairs(self.summary, self.campaign),) if self.campaign.rounds else ()
+        return (tables.paper_table_1(), *ours, *repairs, tables.crossings(self.summary), tables.crashes(self.summary))
 
     def facts(self) -> tuple[str, ...]:
         """Describes what was done."""

@@ -6,6 +6,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from skidpad.kinds.duels.drivers import IDM, RANDOM
+from skidpad.kinds.duels.figures import comparisons
 from skidpad.kinds.duels.names import EGO, EVERY_EGO, OTHER_REWARDS, OTHER_SEEDS, OWN, TRAIN_EGO, repair_family, repair_phase
 from skidpad.kinds.duels.summary import ALPHA, can_decide
 from skidpad.papers.duel import paper
@@ -167,6 +168,29 @@ _COLUMNS = (
     *("training", "ego train", "ego test", "SEM %", "adversary train", "adversary test", "SEM %", "random test", "SEM %"),
     *("p-value", "A12", "repaired train", "repaired test"),
 )
+
+
+def repairs(summary: DuelSummary, settings: DuelSettings) -> Sheet:
+    """Returns the ego, the paper's repair and the repair against everybody, against every kind of front vehicle."""
+    rows = tuple(
+        (
+            found.front,
+            *_rate_sem_and_speed(found.ego),
+            *_rate_sem_and_speed(found.paper),
+            *_rate_sem_and_speed(found.population),
+            found.over_ego.size if found.over_ego else None,
+            found.over_paper.size if found.over_paper else None,
+            found.unavoidable,
+        )
+        for found in comparisons(summary, settings)
+    )
+    names = ("front", "ego", "SEM %", "m/s", "paper's repair", "SEM %", "m/s", "against everybody", "SEM %", "m/s")
+    note = "A12 over all tests of all trainings: how likely the ego repaired against everybody crashes more often."
+    return Sheet("The paper's repair, and ours against everybody", (*names, "A12 to ego", "A12 to paper's", "unavoidable"), rows, note)
+
+
+def _rate_sem_and_speed(column: Column | None) -> tuple[Figure, Figure, Figure]:
+    return (column.across_trainings.mean, _percent(column.across_trainings.sem), column.ego_mps) if column else (None, None, None)
 
 
 def crossings(summary: DuelSummary) -> Sheet:

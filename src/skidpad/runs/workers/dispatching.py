@@ -5,15 +5,19 @@ Local processes and Ray differ in how a worker is reached; what happens to the w
 
 from __future__ import annotations
 
+import mmap
+import pickle
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from skidpad.core.errors import LostWorkError, WorkersError
+from skidpad.core.errors import LostWorkError, SkidpadError, WorkersError
 
 if TYPE_CHECKING:
-    from skidpad.runs.workers.protocol import Heard, Performer
+    from skidpad.runs.workers.protocol import Heard, Performer, Reload
 
 
 TRIES = 3
@@ -22,6 +26,90 @@ TRIES = 3
 
 def unheard(sentence: str) -> None:
     """Ignores worker-death notices."""
+
+
+def told(error: BaseException) -> BaseException:
+    """Returns an error that can travel: one of ours as it is, another with its traceback as a note."""
+    if isinstance(error, SkidpadError):
+        return error
+    lines = "".join(traceback.format_exception(error))
+    carried: BaseException = error if type(error).__module__ == "builtins" else RuntimeError(f"{type(error).__name__}: {error}")
+    carried.__traceback__ = None
+    carried.__cause__ = carried.__context__ = None
+    carried.add_note(f"in a worker:\n{lines}")
+    return carried
+
+
+_IN_FILE_BYTES = 1 << 20
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A pickled value: small parts within, the buffers of large arrays in a file."""
+
+    data: bytes
+    buffers: tuple[bytes, ...] = ()
+    file: str = ""
+    places: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, value: Any, file: Path) -> Shared:
+        """Packs a value; writes the file only where its arrays are large."""
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        views = [buffer.raw() for buffer in buffers]
+        if sum(view.nbytes for view in views) < _IN_FILE_BYTES:
+            return cls(data, tuple(bytes(view) for view in views))
+        places = []
+        try:
+            with file.open("wb") as out:
+                for view in views:
+                    out.write(bytes(-out.tell() % _ALIGNMENT))
+                    places.append((out.tell(), view.nbytes))
+                    out.write(view)
+        except OSError as error:
+            file.unlink(missing_ok=True)
+            raise WorkersError(
+                f"cannot share {sum(view.nbytes for view in views) >> 20} MiB with the workers through {file}: {error.strerror}; "
+                "free some space, or use --workers 1"
+            ) from error
+        return cls(data, (), str(file), tuple(places))
+
+    def load(self) -> Any:
+        """Unpacks the value; arrays from the file are read-only and stay in it."""
+        if not self.file:
+            return pickle.loads(self.data, buffers=self.buffers)  # noqa: S301  the driver's own words
+        with Path(self.file).open("rb") as file:
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return pickle.loads(self.data, buffers=[view[start : start + size] for start, size in self.places])  # noqa: S301  see above
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The first message: where to find modules and files, what to load, and the hashes of the code that may run (`core.trust`)."""
+
+    path: tuple[str, ...]
+    folder: str
+    reload: Reload
+    trusted: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Another step begins."""
+
+    number: int
+    step: str
+    given: Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One item of the step."""
+
+    number: int
+    item: Any
 
 
 @dataclass(frozen=True, slots=True)

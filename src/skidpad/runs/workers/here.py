@@ -8,21 +8,100 @@ number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from skidpad.core.errors import InterruptedRunError
+from skidpad.core.errors import InterruptedRunError, LostDriveError
 from skidpad.core.progress import Progress
-from skidpad.runs.workers.performing import Bench, default_lanes, pinned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skidpad.runs.workers.protocol import Heard, Performer, Reload
+    from skidpad.core.progress import Progress
+    from skidpad.runs.workers.protocol import Heard, Performer, Reload, Work
+
+VARIABLES: Mapping[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+"""What tells libraries before they are imported to use one thread."""
+
+
+def cores() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_lanes() -> int:
+    """Returns how many items this process computes at a time where nobody says: as many as torch has threads, else one a core."""
+    torch = sys.modules.get("torch")
+    return torch.get_num_threads() if torch is not None else cores()
+
+
+def pin_process() -> None:
+    """Gives torch and OpenCV one thread for the rest of this process, where they are loaded; work without them stays light."""
+    torch, cv2 = sys.modules.get("torch"), sys.modules.get("cv2")
+    if torch is not None:
+        torch.set_num_threads(1)
+    if cv2 is not None:
+        cv2.setNumThreads(1)
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Gives torch and OpenCV one thread while the block runs; both settings belong to the process and are put back at the end."""
+    torch, cv2 = sys.modules.get("torch"), sys.modules.get("cv2")
+    torch_threads = torch.get_num_threads() if torch is not None else 0
+    opencv_threads = cv2.getNumThreads() if cv2 is not None else 0
+    pin_process()
+    try:
+        yield
+    finally:
+        if torch is not None:
+            torch.set_num_threads(torch_threads)
+        if cv2 is not None:
+            cv2.setNumThreads(opencv_threads)
+
+
+WAITS_S = (0.5, 1.0, 2.0, 4.0)
+"""How long to wait for a drive that is gone before each new try: a network folder that is mounted again takes seconds."""
+
+
+def patiently(read: Callable[[], T]) -> T:
+    """Returns what `read` does; where the drive is gone, waits some seconds for it to come back."""
+    for wait_s in WAITS_S:
+        try:
+            return read()
+        except LostDriveError:
+            time.sleep(wait_s)
+    return read()
+
+
+class Bench:
+    """A performer and the work of the step that it is at."""
+
+    def __init__(self, performer: Performer) -> None:
+        self.performer = performer
+        self._number = -1
+        self._work: Work | None = None
+
+    def prepare(self, number: int, step: str, given: Any) -> None:
+        """Turns to another step; what the step before it was given is let go."""
+        if number != self._number:
+            self._work = None
+            self._work = self.performer.step(step, given)
+            self._number = number
+
+    def perform(self, item: Any, progress: Progress) -> Any:
+        """Computes one item of the step."""
+        work = self._work
+        if work is None:
+            raise RuntimeError("no step was prepared")
+        return patiently(lambda: work(item, progress))
 
 
 S = TypeVar("S")

@@ -16,7 +16,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from skidpad.core.trust import hand_over
-from skidpad.runs.workers.performing import Bench, Prepare, Task, pin_process, told
+from skidpad.runs.workers.dispatching import Prepare, Task, told
+from skidpad.runs.workers.here import Bench, pin_process
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skidpad.core.trust import granted
-from skidpad.runs.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, Told, unheard
-from skidpad.runs.workers.performing import VARIABLES, Begin, Prepare, Shared, Task, pinned
+from skidpad.runs.workers.dispatching import Begin, Died, Done, Event, Failed, PoolCrew, Prepare, Ready, Shared, Task, Told, unheard
+from skidpad.runs.workers.here import VARIABLES, pinned
 
 if TYPE_CHECKING:
     from skidpad.runs.workers.protocol import Crew, Performer, Reload

@@ -25,8 +25,8 @@ from skidpad import __version__
 from skidpad.core.errors import MissingExtraError, SkidpadError, WorkersError
 from skidpad.core.progress import silent
 from skidpad.core.trust import granted, hand_over
-from skidpad.runs.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, unheard
-from skidpad.runs.workers.performing import VARIABLES, Bench, pin_process, pinned, told
+from skidpad.runs.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, told, unheard
+from skidpad.runs.workers.here import VARIABLES, Bench, pin_process, pinned
 
 if TYPE_CHECKING:
     from skidpad.runs.workers.protocol import Crew, Performer, Reload

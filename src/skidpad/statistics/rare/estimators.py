@@ -7,8 +7,7 @@ from math import inf
 
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.statistics.rare.importance import importance, is_affordable
-from skidpad.statistics.rare.splitting import splitting
+from skidpad.statistics.rare.importance import importance, is_affordable, splitting
 from skidpad.statistics.rare.task import Estimate, Estimator, Goal, Method, Task, Valid, everywhere, monte_carlo
 
 

@@ -110,6 +110,10 @@ def _drops(camera: Camera, share: float, seed: int) -> _Drops:
     return _Drops(places, parts, _three(shade), _three(cover))
 
 
+_DAYLIGHT = 80.0
+"""Mean display value from which on a frame has the light in which the colours of what lies on the glass are given."""
+
+
 class _Covered(PhysicalCondition):
     """A condition that lays something over the frames that is the same in every frame."""
 
@@ -125,8 +129,8 @@ class _Covered(PhysicalCondition):
 
         def lay(frame: NumpyFrames, _: float) -> Field:
             mixed = np.multiply(frame, keep, dtype=np.float32)
-            mixed += add
-            return mixed
+            # What lies on the glass has no light but the scene's: dirt is dark by night, and a crack does not glow.
+            return np.asarray(cv2.scaleAdd(add, min(1.0, float(np.mean(cv2.mean(frame)[:3])) / _DAYLIGHT), mixed, dst=mixed))
 
         return lay
 
@@ -332,9 +336,9 @@ class Crack(_Covered):
         rows, columns = _grid(camera)
         star = np.clip(1.5 * (1.0 - np.hypot(rows - hit[1], columns - hit[0]) / max(chip, 1e-3)), 0.0, 1.0)
         # The glass is far too near to be in focus, and a crack lets most of the scene through.
-        spread = max(0.6, height / 100)
+        spread = max(0.6, height / 130)
         pale, dark = 1.1 * cv2.GaussianBlur(np.maximum(pale, star), (0, 0), spread), 0.8 * cv2.GaussianBlur(dark, (0, 0), spread)
-        pale, dark = np.minimum(pale, 0.55), np.minimum(dark, 0.35)
+        pale, dark = np.minimum(pale, 0.45), np.minimum(dark, 0.35)
         cover = np.clip(pale + dark * (1.0 - pale), 0.0, 1.0)
         over = np.where(cover > 0.0, (225.0 * pale + 40.0 * dark * (1.0 - pale)) / np.maximum(cover, 1e-6), 0.0)
         return _three(over), np.asarray(cover, np.float32)

@@ -33,9 +33,9 @@ _HORIZON_SPREAD = 0.04
 _LINEAR = (np.arange(256, dtype=np.float32) / 255.0) ** 2
 
 
-def linear(frame: NumpyFrames) -> Field:
-    """Returns luminance by channel within [0, 1]."""
-    return np.asarray(cv2.LUT(frame, _LINEAR), np.float32)
+def linear(frame: NumpyFrames, brightest: float = np.inf) -> Field:
+    """Returns luminance by channel within [0, 1]; what is far darker than `brightest` stays, what is brighter comes down to it."""
+    return np.asarray(cv2.LUT(frame, _LINEAR / np.sqrt(1.0 + (_LINEAR / np.float32(brightest)) ** 2)), np.float32)
 
 
 def display(luminance: Field) -> Field:
@@ -62,10 +62,10 @@ class Sky:
     level: float
     share: Field
 
-    def lay(self, light: Field, sky: Field) -> None:
-        """Puts a sky, (rows, width, 3), where the sky is; in place."""
+    def lay(self, light: Field, sky: Field, share: float = 1.0) -> None:
+        """Puts a share of a sky, (rows, width, 3), where the sky is; in place."""
         rows = light[: len(self.share)]
-        cv2.add(rows, cv2.multiply(three(self.share), cv2.subtract(sky, rows)), dst=rows)
+        cv2.add(rows, cv2.multiply(three(np.float32(share) * self.share), cv2.subtract(sky, rows)), dst=rows)
 
     def lay_colour(self, light: Field, colour: Field, share: float = 1.0) -> None:
         """Puts a plain colour, (3,), over a share of the sky; in place."""
@@ -80,14 +80,40 @@ def sky_of(frame: NumpyFrames, camera: Camera) -> Sky:
     above, everywhere = np.sort(small[: max(1, horizon // step)], axis=None), np.sort(small, axis=None)
     level = max(float(above[int(0.88 * len(above))]), 0.8 * float(everywhere[int(0.98 * len(everywhere))]), 8.0)
     level = min(level, _BRIGHTEST_AIR)
-    bright = cv2.blur(_brightest(frame[:horizon]), (3, 3)).astype(np.float32)
+    # The horizon of a recorded frame may lie a little lower than guessed, and the sky with it.
+    lowest = min(horizon + round((_HORIZON_SPREAD if _is_guessed(camera) else 0.0) * camera.height_px), camera.height_px - 1)
+    bright = cv2.blur(_brightest(frame[:lowest]), (3, 3)).astype(np.float32)
     share = np.clip((bright - 0.70 * level) * (1.0 / (0.25 * level)), 0.0, 1.0)
     # Sunlit slopes and walls are bright, but not blue.
-    red, blue = frame[:horizon, :, 0].astype(np.float32), frame[:horizon, :, 2].astype(np.float32)
-    share *= np.clip((blue - 0.72 * red) / (0.16 * red + 4.0), 0.0, 1.0)
-    # Nothing is sky at the horizon's own rows: cars and road ends are bright, too.
-    share *= np.clip((horizon - np.arange(horizon)) / max(2.0, 0.06 * camera.height_px), 0.0, 1.0).astype(np.float32)[:, None]
+    red, blue = frame[:lowest, :, 0].astype(np.float32), frame[:lowest, :, 2].astype(np.float32)
+    bluish = np.clip((blue - 0.72 * red) / (0.16 * red + 4.0), 0.0, 1.0)
+    share *= bluish * _open_sky(share, np.clip((blue - 0.86 * red) / (0.12 * red + 2.0), 0.0, 1.0))
+    # Nothing is sky at the lowest rows: cars and road ends are bright, too.
+    share *= np.clip((lowest - np.arange(lowest)) / max(2.0, 0.06 * camera.height_px), 0.0, 1.0).astype(np.float32)[:, None]
     return Sky(level, share)
+
+
+def _open_sky(bright: Field, bluish: Field) -> Field:
+    """Returns where the bright things of the upper rows may be sky, (rows, width) within [0, 1]; looks at a quarter of the size.
+
+    Overexposed foliage has white patches among yellow ones; cars, posts and signs are white, but do not reach the upper edge.
+    """
+    rows, width = bright.shape
+    size = max(2, width // 4), max(2, rows // 4)
+    light, sky = (cv2.resize(plane, size, interpolation=cv2.INTER_AREA) for plane in (bright, bright * bluish))
+    window = (_odd(size[0] / 5.0), _odd(size[0] / 5.0))
+    around = cv2.blur(sky, window, borderType=cv2.BORDER_REPLICATE) / (cv2.blur(light, window, borderType=cv2.BORDER_REPLICATE) + 1e-3)
+    pure = np.clip((around - 0.72) / 0.16, 0.0, 1.0)
+    # Twigs and wires part the sky: gaps of two pixels are closed before asking what reaches the upper edge.
+    count, parts = cv2.connectedComponents(cv2.dilate((sky * pure > 0.3).astype(np.uint8), np.ones((3, 3), np.uint8)))
+    reaches = np.zeros(count, np.float32)
+    reaches[np.unique(parts[: max(1, size[1] // 6)])] = 1.0
+    reaches[0] = 0.0
+    return np.asarray(cv2.resize(cv2.blur(pure * reaches[parts], (3, 3)), (width, rows), interpolation=cv2.INTER_LINEAR), np.float32)
+
+
+def _is_guessed(camera: Camera) -> bool:
+    return camera == Camera.guess(camera.height_px, camera.width_px)
 
 
 def _brightest(frame: NumpyFrames) -> NumpyFrames:
@@ -121,14 +147,29 @@ def transmission(camera: Camera, extinction: float, sky: Sky | None, uneven: Fie
 
     uneven: factors of the extinction, (height, width).
     """
-    depth = depth_m(camera)
-    through = np.exp(np.float32(-extinction) * depth if uneven is None else np.float32(-extinction) * depth * uneven)
-    if camera == Camera.guess(camera.height_px, camera.width_px):
-        # The mean over where the horizon may be: on a crest, or with another camera, air that began at one row would show as a border.
-        through = cv2.GaussianBlur(through, (1, 0), sigmaX=1.0, sigmaY=_HORIZON_SPREAD * camera.height_px, borderType=cv2.BORDER_REPLICATE)
+    through = (
+        _even_transmission(camera, extinction).copy()
+        if uneven is None
+        else _spread(camera, np.float32(-extinction) * depth_m(camera) * uneven)
+    )
     if sky is not None:
         upper = through[: len(sky.share)]
         upper += sky.share * (np.float32(np.exp(-extinction * FAR_M)) - upper)
+    return through
+
+
+@lru_cache(maxsize=32)
+def _even_transmission(camera: Camera, extinction: float) -> Field:
+    through = _spread(camera, np.float32(-extinction) * depth_m(camera))
+    through.setflags(write=False)
+    return through
+
+
+def _spread(camera: Camera, exponent: Field) -> Field:
+    through = np.exp(exponent)
+    if _is_guessed(camera):
+        # The mean over where the horizon may be: on a crest, or with another camera, air that began at one row would show as a border.
+        through = cv2.GaussianBlur(through, (1, 0), sigmaX=1.0, sigmaY=_HORIZON_SPREAD * camera.height_px, borderType=cv2.BORDER_REPLICATE)
     return np.asarray(through, np.float32)
 
 

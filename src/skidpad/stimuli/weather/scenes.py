@@ -13,8 +13,8 @@ import torch
 from skidpad.core.errors import BadDriveError, BadParametersError
 from skidpad.core.images import NumpyFrames, decode
 from skidpad.core.progress import Progress, silent
+from skidpad.drives.frames import picture_bytes
 from skidpad.drives.opening import open_drive
-from skidpad.drives.pictures import picture_bytes
 
 SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp"))
 _LEAST = 8

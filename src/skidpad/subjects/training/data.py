@@ -14,7 +14,7 @@ from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.core.images import FloatArray, Frames, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.drive import Drive
-from skidpad.drives.prefetch import default_threads
+from skidpad.drives.frames import default_threads
 from skidpad.subjects.description import HistoryKind, InputSpec
 from skidpad.subjects.network import TwoStage, compact
 from skidpad.subjects.windows import Assembler
@@ -72,6 +72,10 @@ class Labelled:
         starts = np.cumsum([0, *(len(part.pictures) for part in parts[:-1])])
         windows = np.concatenate([part.rows() + start for part, start in zip(parts, starts, strict=True)])
         return Labelled(pictures, labels_rad, windows)
+
+    def mirrored(self) -> Labelled:
+        """Returns the pictures flipped left to right, with the labels that are then right."""
+        return Labelled(self.pictures.flip(2), -self.labels_rad, self.windows)
 
     def select(self, indices: np.ndarray) -> Labelled:
         """Returns the windows at these positions; pictures that no window holds any more are left out."""

@@ -88,12 +88,14 @@ class Lesson:
 
     This one takes every example once, asks for the labels by the squared error, and keeps the lowest error on the validation. key: tells
     lessons apart in a checkpoint. averaging: how much of the mean of the weights over steps is kept at each (0: there is no mean); the
-    mean is validated and kept. keeps_start: whether the weights that training began with may be the best.
+    mean is validated and kept. keeps_start: whether the weights that training began with may be the best. settles: the share of the
+    epochs, at the beginning, none of which may be the best, where the network is trained at once; the last of several stages overfits soon.
     """
 
     key: str = ""
     averaging: float = 0.0
     keeps_start: bool = False
+    settles: float = 0.0
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:
         """Returns the places of an epoch's examples, in their order."""
@@ -159,7 +161,7 @@ class Fitting:
     def next_stage(self) -> bool:
         """Goes on to the next stage where one is done; tells whether there is anything left to do."""
         done = len(self.curve) - self._before
-        waited = len(self.curve) - max(self.best_epoch, self._before)
+        waited = len(self.curve) - max(self.best_epoch, self._before + self._settling)
         if done < self._settings.epochs and waited < self._settings.patience:
             return True
         if self._stage == len(self._stages) - 1:
@@ -198,8 +200,12 @@ class Fitting:
         validated, score = self._validated(validation, kept)
         first = self.best_epoch == 0 and not self._lesson.keeps_start
         self.curve.append(EpochRow(number, rate, training, validated, self._stages[self._stage][0], score))
-        if first or validation is None or score < self._best_score:
+        if own > self._settling and (first or validation is None or score < self._best_score):
             self.best_epoch, self.best_state, self._best_score = number, kept, score
+
+    @property
+    def _settling(self) -> int:
+        return int(self._lesson.settles * self._settings.epochs) if len(self._stages) == 1 else 0
 
     def _keep_start(self, validation: Examples) -> None:
         """Makes the weights that a stage begins with its best so far."""

@@ -1,4 +1,4 @@
-"""What a network of the zoo is, and the list of them."""
+"""What a network of the zoo is, PilotNet (DAVE-2) with the three networks that DeepXplore made of it, and one after DroNet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.registry import Registry
-from skidpad.core.units import AngleUnit
-from skidpad.subjects.description import STEERING, Description, Format, HistoryKind, InputSpec, Layout, Output
+from skidpad.core.units import AngleUnit, PlainUnit
+from skidpad.subjects.description import STEERING, Colour, Crop, Description, Format, HistoryKind, InputSpec, Layout, Output, Range
 from skidpad.subjects.windows import check_history, input_channels
 
 _STEERING_ALONE = (Output(STEERING, AngleUnit.RAD),)
@@ -49,9 +49,7 @@ class Architecture:
         return Description(name, file, Format.SAFETENSORS, spec or self.input, self.outputs, self.name)
 
 
-_MODULES = tuple(f"skidpad.subjects.zoo.{module}" for module in ("dave", "challenge", "dronet"))
-
-ARCHITECTURES: Registry[Architecture] = Registry("architecture", "architectures", _MODULES)
+ARCHITECTURES: Registry[Architecture] = Registry("architecture", "architectures", (__name__, "skidpad.subjects.zoo.challenge"))
 
 
 class TwiceAtan(nn.Module):
@@ -119,3 +117,147 @@ def pooled(channels: int, filters: tuple[int, ...], padding: int, dropout: tuple
             layers.append(nn.Dropout(dropout[position]))
         channels = count
     return layers
+
+
+def pilotnet(channels: int, height_px: int, width_px: int) -> nn.Module:
+    """PilotNet, also called DAVE-2: 252,219 weights, 397 neurons.
+
+    | layer | kernel | stride | output (66 x 200 input) |
+    | --- | --- | --- | --- |
+    | conv1 | 5x5 | 2 | 24 x 31 x 98 |
+    | conv2 | 5x5 | 2 | 36 x 14 x 47 |
+    | conv3 | 5x5 | 2 | 48 x 5 x 22 |
+    | conv4 | 3x3 | 1 | 64 x 3 x 20 |
+    | conv5 | 3x3 | 1 | 64 x 1 x 18 |
+    | dense1..4 | | | 100, 50, 10, 1 |
+
+    Reference: Bojarski et al. 2016, End to End Learning for Self-Driving Cars, section 4 and figure 4.
+    Deviates: the normalisation layer is the description's range [-1, 1]; the paper names no activation (here ReLU) and no
+    crop (here the upper 40 %, about the horizon); its answer is the inverse turning radius, here an angle.
+    """
+    return network(strided(channels), (100, 50, 10, 1), (channels, height_px, width_px))
+
+
+def dave_orig(channels: int, height_px: int, width_px: int) -> nn.Module:
+    """Dave-orig, the first driving network of DeepXplore: DAVE-2's convolutions, a dense layer of 1164, 2 atan at the end.
+
+    | layer | kernel | stride | output (100 x 100 input) |
+    | --- | --- | --- | --- |
+    | conv1..3 | 5x5 | 2 | 24 x 48 x 48, 36 x 22 x 22, 48 x 9 x 9 |
+    | conv4..5 | 3x3 | 1 | 64 x 7 x 7, 64 x 5 x 5 |
+    | dense1..5 | | | 1164, 100, 50, 10, 1 (then 2 atan) |
+
+    Reference: Pei et al. 2017, DeepXplore, table 1; its published driving models for sizes and the ImageNet means of the input.
+    """
+    return network(strided(channels), (1164, 100, 50, 10, 1), (channels, height_px, width_px)).append(TwiceAtan())
+
+
+def dave_norminit(channels: int, height_px: int, width_px: int) -> nn.Module:
+    """Dave-norminit, the second driving network of DeepXplore: Dave-orig whose dense layers start from normal numbers.
+
+    Its layers are those of `dave_orig`; the weights of its first four dense layers are drawn from a normal distribution with a
+    deviation of 0.1, cut off at two deviations.
+
+    Reference: Pei et al. 2017, DeepXplore, table 1; its published driving models for the deviation.
+    """
+    net = dave_orig(channels, height_px, width_px)
+    dense = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
+    for layer in dense[:-1]:
+        nn.init.trunc_normal_(layer.weight, std=0.1, a=-0.2, b=0.2)
+        nn.init.zeros_(layer.bias)
+    return net
+
+
+def dave_dropout(channels: int, height_px: int, width_px: int) -> nn.Module:
+    """Dave-dropout, the third driving network of DeepXplore: fewer convolutions with pooling, dropout between dense layers.
+
+    | layer | kernel | output (100 x 100 input) |
+    | --- | --- | --- |
+    | conv1, pool | 3x3, 2x2 | 16 x 49 x 49 |
+    | conv2, pool | 3x3, 2x2 | 32 x 23 x 23 |
+    | conv3, pool | 3x3, 2x2 | 64 x 10 x 10 |
+    | dense1..4 | | 500 (dropout 0.5), 100 (dropout 0.25), 20, 1 (then 2 atan) |
+
+    Reference: Pei et al. 2017, DeepXplore, table 1; its published driving models for the sizes.
+    """
+    convolutions = pooled(channels, (16, 32, 64), padding=0)
+    return network(convolutions, (500, 100, 20, 1), (channels, height_px, width_px), (0.5, 0.25)).append(TwiceAtan())
+
+
+# Blue, green and red means of ImageNet, which DeepXplore subtracts (Keras' "caffe" preprocessing, without scaling).
+_MEANS = (103.939, 116.779, 123.68)
+_DEEPXPLORE = InputSpec(100, 100, Colour.BGR, Range(tuple(-mean for mean in _MEANS), tuple(255.0 - mean for mean in _MEANS)))
+
+ARCHITECTURES.register("pilotnet")(
+    Architecture("pilotnet", pilotnet, InputSpec(200, 66, Colour.YUV, Range((-1.0,), (1.0,)), Crop(top=0.4)))
+)
+ARCHITECTURES.register("dave-orig")(Architecture("dave-orig", dave_orig, _DEEPXPLORE))
+ARCHITECTURES.register("dave-norminit")(Architecture("dave-norminit", dave_norminit, _DEEPXPLORE))
+ARCHITECTURES.register("dave-dropout")(Architecture("dave-dropout", dave_dropout, _DEEPXPLORE))
+
+
+class _Residual(nn.Module):
+    """Two 3x3 convolutions, each behind batch norm and ReLU, beside a 1x1 one; the first and the 1x1 halve the size."""
+
+    def __init__(self, channels: int, filters: int) -> None:
+        super().__init__()
+        self.long = nn.Sequential(
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            SameConv2d(channels, filters, 3, 2),
+            nn.BatchNorm2d(filters),
+            nn.ReLU(),
+            SameConv2d(filters, filters, 3),
+        )
+        self.short = SameConv2d(channels, filters, 1, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Returns (N, filters, height / 2, width / 2)."""
+        return torch.as_tensor(self.short(inputs) + self.long(inputs))
+
+
+class DroNet(nn.Module):
+    """One trunk, two answers."""
+
+    def __init__(self, channels: int, height_px: int, width_px: int) -> None:
+        super().__init__()
+        trunk = [SameConv2d(channels, 32, 5, 2), nn.MaxPool2d(3, 2), _Residual(32, 32), _Residual(32, 64), _Residual(64, 128)]
+        features = flat_features(trunk, (channels, height_px, width_px))
+        self.trunk = nn.Sequential(*trunk, nn.Flatten(), nn.ReLU(), nn.Dropout(0.5)).train()
+        self.steering = nn.Linear(features, 1)
+        self.collision = nn.Linear(features, 1)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Answers (N, 2), steering and the probability of a collision, for (N, channels, height, width)."""
+        seen = self.trunk(inputs)
+        return torch.cat([self.steering(seen), torch.sigmoid(self.collision(seen))], 1)
+
+
+def dronet(channels: int, height_px: int, width_px: int) -> nn.Module:
+    """A network like DroNet: three residual blocks, answers steering and the probability of a collision; 706 neurons.
+
+    | layer | kernel | stride | output (200 x 200 input) |
+    | --- | --- | --- | --- |
+    | conv1, pool | 5x5, 3x3 | 2, 2 | 32 x 49 x 49 |
+    | block 1 | 3x3, 3x3 beside 1x1 | 2, 1 beside 2 | 32 x 25 x 25 |
+    | block 2 | 3x3, 3x3 beside 1x1 | 2, 1 beside 2 | 64 x 13 x 13 |
+    | block 3 | 3x3, 3x3 beside 1x1 | 2, 1 beside 2 | 128 x 7 x 7 |
+    | steering, collision (dropout 0.5) | | | 1, 1 (sigmoid) |
+
+    Reference: Loquercio et al. 2018, DroNet: Learning to Fly by Driving, section III-A and figure 2; the layers of its published
+    model for padding and the order of batch norm.
+    Deviates: trained by the squared error of the steering alone, since recorded drives have no label for collisions: the second
+    answer keeps its first weights and means nothing until somebody trains it.
+    """
+    return DroNet(channels, height_px, width_px)
+
+
+# 320 x 240 px, of which the middle 200 columns and the lower 200 rows are kept.
+ARCHITECTURES.register("dronet")(
+    Architecture(
+        "dronet",
+        dronet,
+        InputSpec(200, 200, Colour.GREY, Range((0.0,), (1.0,)), Crop(top=40 / 240, left=60 / 320, right=60 / 320)),
+        (Output(STEERING, AngleUnit.RAD), Output("collision", PlainUnit.PROBABILITY)),
+    )
+)

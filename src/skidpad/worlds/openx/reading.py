@@ -13,11 +13,11 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.stimuli import Value
 from skidpad.worlds.careful import rehearse
+from skidpad.worlds.openx.conditions import broken_constraints, varied
 from skidpad.worlds.openx.documents import Catalogs, Parameters, beside, children, read_document
 from skidpad.worlds.openx.openscenario import AXLE_TO_MIDDLE_M, PROPERTY, RAIN_MM_H, SNOW_MM_H
 from skidpad.worlds.openx.roads import FileRoad, LanePlace, read_road
 from skidpad.worlds.openx.storyboard import Actor, Rehearsal, led_s_m, shifted, target_speed_m_s, way_of
-from skidpad.worlds.openx.variations import broken_constraints, varied
 from skidpad.worlds.render.chunks import AHEAD_M, START_M, road_of, section_of
 from skidpad.worlds.render.weather import visibility_m
 from skidpad.worlds.scenario.scenario import BadScenarioError, Conditions, Ego, Figure, Pace, Pedestrian, Scenario, Side, Weather

@@ -21,9 +21,8 @@ from skidpad.core.seeding import child_rng, child_seed
 from skidpad.core.stimuli import Choice, Real, Whole
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
-from skidpad.worlds.scenario.domain import Domain
+from skidpad.worlds.scenario.domain import Domain, draw
 from skidpad.worlds.scenario.domains import EXTENDED
-from skidpad.worlds.scenario.sampling import draw
 from skidpad.worlds.scenario.scenario import RoadKind, Weather
 from skidpad.worlds.scenario.tables import NO, YES
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import encode
-from skidpad.worlds.serve.pilot import FLOOD_S, Answer, DisconnectedError, FaultError, GoneError, Moment, clamped, number
-from skidpad.worlds.serve.simulators import DONKEY
+from skidpad.worlds.serve.simulators import DONKEY, FLOOD_S, Answer, DisconnectedError, FaultError, GoneError, Moment, clamped, number
 
 SCENES = (
     *("generated_road", "warehouse", "sparkfun_avc", "generated_track", "mountain_track", "roboracingleague_1", "waveshare"),

@@ -11,9 +11,9 @@ KINDS.register("compare")(
         page=lazy(f"{__name__}.page:comparison_page"),
         figures=lazy(f"{__name__}.summary:comparison_figures"),
         replay=lazy("skidpad.kinds.drives.replaying:replay_finding"),
-        shrink=lazy("skidpad.kinds.drives.shrinking:shrink_drive"),
+        shrink=lazy("skidpad.kinds.drives.replaying:shrink_drive"),
         exporter=lazy("skidpad.kinds.drives.evidence:DriveExporter"),
-        exhibit=lazy("skidpad.kinds.drives.exhibit:OfflineVsOnlineExhibit"),
+        exhibit=lazy("skidpad.kinds.drives.filmstrip:OfflineVsOnlineExhibit"),
         columns=DRIVE_COLUMNS,
     )
 )

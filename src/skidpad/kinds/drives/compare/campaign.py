@@ -19,14 +19,14 @@ from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
 from skidpad.drives.opening import LostDrive
-from skidpad.kinds import settings as kinds_settings
-from skidpad.kinds.crews import crew_for
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.work import ClosedLoopRunner, Phase
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
@@ -82,7 +82,7 @@ class OfflineVsOnline:
     def runner(self) -> ClosedLoopRunner:
         """What makes the drives."""
         s = self.settings
-        is_refereed = kinds_settings.asks_referee(s.referee)
+        is_refereed = kinds.asks_referee(s.referee)
         return ClosedLoopRunner(self.subject, s.world, self.stimuli, s.width, s.device, is_refereed)
 
     def start(self, out: Path) -> Run:

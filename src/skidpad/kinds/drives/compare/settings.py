@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from skidpad.core.settings import Count, Natural, OneOf, Positive, check
 from skidpad.core.units import AngleUnit
 from skidpad.kinds.drives.settings import check_seconds
-from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.oracles.agreement import ACCEPTABLE_MAE
 from skidpad.oracles.lane_departure import ACCEPTABLE_MDCL
 

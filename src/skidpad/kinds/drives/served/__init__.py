@@ -10,12 +10,12 @@ KINDS.register("served")(
         summary="Plays another simulator for a client that stays as it is, and judges how it keeps its lane through scenarios.",
         command="serve",
         load=lazy(f"{__name__}.campaign:load_served"),
-        page=lazy(f"{__name__}.page:served_page"),
+        page=lazy(f"{__name__}.campaign:served_page"),
         figures=lazy("skidpad.kinds.drives.page:online_figures"),
-        replay=lazy(f"{__name__}.replaying:replay_served"),
-        shrink=lazy(f"{__name__}.replaying:refuse_shrinking"),
-        exporter=lazy(f"{__name__}.replaying:refuse_export"),
-        exhibit=lazy("skidpad.kinds.drives.exhibit:ServedExhibit"),
+        replay=lazy(f"{__name__}.campaign:replay_served"),
+        shrink=lazy(f"{__name__}.campaign:refuse_shrinking"),
+        exporter=lazy(f"{__name__}.campaign:refuse_export"),
+        exhibit=lazy("skidpad.kinds.drives.filmstrip:ServedExhibit"),
         # the client holds the pedals, so that what a careful driver does there excuses nothing
         columns=replace(
             DRIVE_COLUMNS, excused=None, free=DRIVE_COLUMNS.free | {"name", "host", "port", "connects", "timeout_s", "wait_s", "realtime"}

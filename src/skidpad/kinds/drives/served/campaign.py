@@ -8,35 +8,86 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.progress import Progress, silent
+from skidpad.core.settings import Count, OneOf, Within, check
 from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.campaign import scenarios_of
-from skidpad.kinds.drives.exhibit import Stage
+from skidpad.kinds.drives.filmstrip import ShownStage
 from skidpad.kinds.drives.loop import Wheel
-from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, pack, scenario_json
+from skidpad.kinds.drives.page import online_page
+from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, pack, scenario_json, unpack
+from skidpad.kinds.drives.replaying import OnlineReplay, replayed
 from skidpad.kinds.drives.served.loop import ServedCourse, serve_drive
-from skidpad.kinds.drives.served.settings import ServedSettings
-from skidpad.kinds.kind import check_unchanged, start_run
+from skidpad.kinds.drives.settings import check_seconds
+from skidpad.kinds.kind import CampaignSettings, check_unchanged, start_run
+from skidpad.kinds.shards import one_by_one, resumable, run_shards
+from skidpad.page.wording import counted
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, resumable, run_shards
 from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.scenario.files import NamedScenario, SkippedScenario
 from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
 from skidpad.worlds.serve.donkey import DonkeyPilot
-from skidpad.worlds.serve.pilot import Pilot
-from skidpad.worlds.serve.simulators import SIMULATORS, UDACITY, Simulator
+from skidpad.worlds.serve.simulators import SIMULATORS, UDACITY, Answer, FaultError, Moment, Pilot, Simulator
 from skidpad.worlds.serve.udacity import UdacityPilot
+from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
+    from skidpad.page.model import Page
     from skidpad.runs.folder import Run
     from skidpad.runs.manifest import Manifest
+    from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Work, Workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedSettings(CampaignSettings):
+    """One campaign of drives that an outside client steers.
+
+    simulator: udacity or donkey. name: what the report calls the client. host, port: where it is met (port 0: the simulator's own).
+    connects: whether a Donkey client listens and is connected to. domain, scenarios, files, stimuli, repeats, seconds: as of a closed-loop
+    campaign. timeout_s: how long an answer may take. wait_s: how long to wait for a client. realtime: 20 steps a second at most.
+    """
+
+    campaign: ClassVar = "served"
+
+    simulator: Annotated[str, OneOf("simulator", ("udacity", "donkey"))] = "udacity"
+    name: str = ""
+    host: str = "127.0.0.1"
+    port: Annotated[int, Within(least=0, most=65535)] = 0
+    connects: bool = False
+    domain: str = "restricted"
+    scenarios: Count = 10
+    files: tuple[str, ...] = ()
+    stimuli: tuple[str, ...] = ()
+    repeats: Count = 1
+    seconds: Annotated[float, Within(least=0)] = 20.0
+    timeout_s: Annotated[float, Within(above=0)] = 15.0
+    wait_s: Annotated[float, Within(above=0)] = 300.0
+    realtime: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.seconds:
+            check_seconds(self.seconds)
+
+    @property
+    def world(self) -> str:
+        """The world that a served drive takes place in, a row of WORLDS."""
+        return self.simulator
+
+    @property
+    def searches(self) -> tuple[str, ...]:
+        """None: nobody waits for a search over somebody else's program."""
+        return ()
+
 
 PHASE = "served"
 
@@ -82,9 +133,9 @@ class Served:
         return self.settings.name or self.simulator.client
 
     @property
-    def runner(self) -> Stage:
+    def runner(self) -> ShownStage:
         """What shows recorded drives again."""
-        return Stage(self.settings.world, self.stimuli)
+        return ShownStage(self.settings.world, self.stimuli)
 
     @property
     def hashes(self) -> Mapping[str, str]:
@@ -154,3 +205,77 @@ def _unpursued(scenario: Scenario) -> Scenario:
     """Leaves out vehicles that come from behind in the ego's lane: they keep their speed, and would run into a car that starts slowly."""
     kept = tuple(each for each in scenario.vehicles if each.ahead_m > 0.0 or each.lane != scenario.ego.lane)
     return replace(scenario, vehicles=kept)
+
+
+class RecordedPilot:
+    """Answers what a client answered in a recorded drive."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._problem = str(row["problem"])
+        self._answers_rad, self._pedal = unpack(row["answers_rad"]), unpack(row["pedal"])
+
+    def begin(self) -> None:
+        """Is always there."""
+
+    def ask(self, moment: Moment) -> Answer:
+        """Answers from the record; where the client had failed, it fails again."""
+        if moment.step >= len(self._answers_rad) or not np.isfinite(self._answers_rad[moment.step]):
+            raise FaultError(self._problem)
+        return Answer(float(self._answers_rad[moment.step]), float(self._pedal[moment.step]))
+
+    def end(self, moment: Moment) -> None:
+        """Needs no telling."""
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+
+def replay_served(campaign: Served, run: Run, finding: str, picture: Path | None = None) -> Replayed:
+    """Drives the world again with the recorded answers and compares the course and its judgement."""
+    row = run.find_row(finding)
+    course = serve_drive(campaign.simulator.world(), Case.from_row(row), campaign.stimuli, RecordedPilot(row))
+    again = campaign.records(Case.from_row(row), course).to_pylist()[0]
+    result = replayed(campaign.runner, OnlineReplay(row, again, run.manifest.changes()), picture)
+    note = f"The world was driven again with the recorded answers; {campaign.name} was not asked."
+    return replace(result, remarks=(*result.remarks, note))
+
+
+def refuse_shrinking(*_: object) -> NoReturn:
+    """Says why a served drive cannot be made smaller."""
+    raise SkidpadError(
+        "a served drive cannot be made smaller: every try needs the client's answers, and it is not there; "
+        "describe its network in a file and use skidpad drive, whose findings shrink"
+    )
+
+
+def refuse_export(*_: object) -> NoReturn:
+    """Says why a served drive cannot become a test."""
+    raise SkidpadError(
+        "a served drive cannot be exported as a test: its check would need the client, and it is not there; "
+        "use skidpad replay --picture drive.svg for its film, or skidpad drive for a network in a file"
+    )
+
+
+_SPEED = (
+    "Every drive begins at rest, and the client chooses its speed; the one that a scenario names is its plan for cars of constant speed."
+)
+
+
+def served_page(campaign: Served, run: Run) -> Page:
+    """Counts the run; what the client did out of turn is said among the remarks."""
+    page = online_page(campaign, run)
+    return replace(page, notes=(*page.notes, _SPEED), remarks=(*page.remarks, *_manners(run)))
+
+
+def _manners(run: Run) -> list[str]:
+    rows = run.records(columns=("clamped", "unasked", "speed_m_s")).to_pylist()
+    clamped, unasked = (sum(row[name] for row in rows) for name in ("clamped", "unasked"))
+    said = []
+    ways_m = [float(unpack(row["speed_m_s"]).sum()) * STEP_S for row in rows]
+    if ways_m:
+        said.append(f"The car came {median(ways_m):.0f} m in the median drive, {min(ways_m):.0f} m in the shortest; it begins at rest.")
+    if clamped:
+        said.append(f"{counted(clamped, 'answer')} lay outside -1 to 1 and {'was' if clamped == 1 else 'were'} clipped.")
+    if unasked:
+        said.append(f"{counted(unasked, 'answer')} came before the frame that they could have answered, and were thrown away.")
+    return said

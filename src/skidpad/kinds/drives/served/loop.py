@@ -14,7 +14,7 @@ from skidpad.kinds.drives.loop import AFTER_S, Course, seen
 from skidpad.kinds.drives.records import Case
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.worlds.builtin import BuiltInWorld, steps_of
-from skidpad.worlds.serve.pilot import Answer, DisconnectedError, FaultError, Moment, Pilot
+from skidpad.worlds.serve.simulators import Answer, DisconnectedError, FaultError, Moment, Pilot
 from skidpad.worlds.world import STEP_S, EgoState
 
 LEAST_M = 5.0

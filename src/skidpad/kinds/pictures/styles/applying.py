@@ -22,7 +22,7 @@ from skidpad.oracles.relations import Answers, SteersAlike
 from skidpad.referee.word import Reason, Word
 from skidpad.runs.records import build_records
 from skidpad.runs.replay import ReplayResult, Reproduction, replay
-from skidpad.runs.workers.performing import patiently
+from skidpad.runs.workers.here import patiently
 from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD
 
 if TYPE_CHECKING:

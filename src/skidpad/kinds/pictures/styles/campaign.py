@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
-from skidpad.coverage.criterion import CRITERIA
+from skidpad.coverage.criteria import CRITERIA
 from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
-from skidpad.kinds import settings as kinds_settings
-from skidpad.kinds.crews import crew_for
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
@@ -34,14 +33,15 @@ from skidpad.kinds.pictures.styles.fitness import filter_of
 from skidpad.kinds.pictures.styles.scenes import SceneSet, block_scenes, read_scenes
 from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
 from skidpad.kinds.pictures.weather.campaign import one_camera
+from skidpad.kinds.shards import crew_for, one_by_one, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import SCHEMA
 from skidpad.runs.segments import ShardResult
-from skidpad.runs.shards import one_by_one, run_shards
-from skidpad.runs.workers.performing import patiently
+from skidpad.runs.workers.here import patiently
 from skidpad.runs.workers.protocol import in_order
-from skidpad.search.evolution import StyleTask
+from skidpad.search.evolution import Styles
+from skidpad.search.protocol import SearchTask
 from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.files import BadWeatherError, load_weather
 from skidpad.stimuli.weather.settings import Method
@@ -201,7 +201,7 @@ class Tactic:
 
     @property
     def _is_refereed(self) -> bool:
-        return kinds_settings.asks_referee(self.settings.referee)
+        return kinds.asks_referee(self.settings.referee)
 
 
 @dataclass(frozen=True)
@@ -221,13 +221,9 @@ class _Conditions:
         s, campaign = self.campaign.settings, self.campaign
         covered = self._covered(index).state(s.criterion)
         # The repeats of all searches share their seeds, so that they begin with the same styles.
-        task = StyleTask(
-            campaign.weather.style_size,
-            child_seed(s.seed, "repeat", self.repeat, "condition", index),
-            s.patience,
-            s.iterations,
-            s.style_limit,
-        )
+        space = Styles(campaign.weather.style_size, s.style_limit)
+        seed = child_seed(s.seed, "repeat", self.repeat, "condition", index)
+        task = SearchTask(space, seed, s.iterations or None, s.patience)
         goal = Goal.of(covered.bits, covered.reachable, s.weights, racing=s.racing, risk=s.risk, measured=self.search == "map-elites")
 
         def told(tries: int, best: float) -> None:
@@ -286,7 +282,7 @@ def phase_name(search: str, repeat: int) -> str:
 
 def condition_file(phase: str, number: int) -> str:
     """Returns the name of the state that holds a condition."""
-    return f"condition-{phase}-{number:02d}.json"
+    return f"condition-{phase.replace(':', '+')}-{number:02d}.json"
 
 
 def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:

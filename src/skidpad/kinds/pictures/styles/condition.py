@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Self
 
-from skidpad.search.evolution import STYLE_SEARCHES, OneAtATime, StyleFitness, StyleTask
-from skidpad.search.populations import Generations
-from skidpad.search.protocol import asked_of, taken
+from skidpad.search.evolution import Styles
+from skidpad.search.protocol import SEARCHES, Fitness, SearchTask, asked_of, taken
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, Looked
@@ -99,21 +98,21 @@ class Found:
     seconds: float
 
 
-def find(name: str, task: StyleTask, evaluator: Evaluator, goal: Goal, at_once: int = 0, told: Told | None = None) -> Found:
+def find(name: str, task: SearchTask[Styles], evaluator: Evaluator, goal: Goal, at_once: int = 0, told: Told | None = None) -> Found:
     """Runs one search to its end; at_once: tries that are looked at together (0: as many as fill a batch).
 
     However many are looked at together and whether they are raced or not, a search accepts the same steps, unless a race drops a
     winner, which `goal.risk` bounds.
     """
-    search = STYLE_SEARCHES.get(name)(task)
+    search = SEARCHES.get(name)(task)
     width = at_once or evaluator.width
     begun, frames = time.perf_counter(), evaluator.frames_seen
     best: Looked | None = None
     tries: list[Try] = []
     while not search.done:
         styles = asked_of(search, width, name)
-        looked = evaluator.look(styles, goal, best if _races(search) else None)
-        accepted = search.tell([StyleFitness(each.value, each.measures) for each in looked])
+        looked = evaluator.look(styles, goal, best if getattr(search, "races", False) else None)
+        accepted = search.tell([Fitness(each.value, measures=each.measures) for each in looked])
         for place in range(taken(len(looked), accepted)):
             each = looked[place]
             better = best is None or each.value > best.value
@@ -124,7 +123,3 @@ def find(name: str, task: StyleTask, evaluator: Evaluator, goal: Goal, at_once: 
     if best is None:
         raise ValueError(f"the search {name!r} ended without a try")
     return Found(best, tuple(tries), evaluator.frames_seen - frames, time.perf_counter() - begun)
-
-
-def _races(search: object) -> bool:
-    return bool(search.races) if isinstance(search, OneAtATime | Generations) else False

@@ -28,7 +28,7 @@ from skidpad.subjects.network_subject import NetworkSubject
 
 if TYPE_CHECKING:
     from skidpad.core.images import Frames
-    from skidpad.coverage.criterion import Criterion
+    from skidpad.coverage.criteria import Criterion
     from skidpad.coverage.profile import Profile
     from skidpad.kinds.pictures.styles.scenes import Block, SceneSet
     from skidpad.stimuli.weather.decoding import FoldedDecoder

@@ -12,9 +12,10 @@ import torch
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.core.seeding import child_rng
 from skidpad.drives.drive import Problem
 from skidpad.drives.opening import LostDrive
-from skidpad.kinds import settings as kinds_settings
+from skidpad.kinds import kind as kinds
 from skidpad.kinds.pictures.styles.applying import picture, recipe_of
 from skidpad.kinds.pictures.styles.campaign import phase_name
 from skidpad.kinds.pictures.styles.settings import GUIDES
@@ -25,7 +26,7 @@ from skidpad.page.model import Chart, Headline, Page, Table, Tone, doubt_words, 
 from skidpad.page.pictures import Gallery, GalleryRow, PairCard, PicturePair, cards, gallery_row
 from skidpad.page.svg import Bar
 from skidpad.page.wording import NOTHING, count, counted, drive_with, interval, percent, plain
-from skidpad.search.evolution import StyleTask
+from skidpad.search.evolution import Styles
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def notes(campaign: Tactic, summary: TacticSummary) -> list[str]:
 
 def filter_words(campaign: Tactic, summary: TacticSummary) -> str:
     """Says how many scenes the referee and the filter refused."""
-    if kinds_settings.asks_referee(campaign.settings.referee):
+    if kinds.asks_referee(campaign.settings.referee):
         shares = {
             search: np.mean([each.condition.refused / max(each.scenes, 1) for repeat in summary.of(search) for each in repeat.conditions])
             for search in summary.searches
@@ -333,8 +334,8 @@ def _galleries(campaign: Tactic, summary: TacticSummary, conditions: tuple[Condi
                 scenes,
             )
         )
-    task = StyleTask(campaign.weather.style_size, campaign.settings.seed, limit=campaign.settings.style_limit)
-    drawn = [tuple(task.fresh("shown", number).tolist()) for number in range(RANDOM)]
+    styles = Styles(campaign.weather.style_size, campaign.settings.style_limit)
+    drawn = [tuple(styles.draw(child_rng(campaign.settings.seed, "shown", number)).tolist()) for number in range(RANDOM)]
     rows += [_row(campaign, f"random style {number}", "", style, scenes) for number, style in enumerate(drawn, 1)]
     which = _which(summary)
     caption = f"The same scenes in every row: as they were recorded, under the conditions found{which}, and under styles drawn at random."

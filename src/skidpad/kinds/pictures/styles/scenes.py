@@ -18,7 +18,7 @@ from skidpad.core.errors import BadDriveError
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng
-from skidpad.runs.workers.performing import patiently
+from skidpad.runs.workers.here import patiently
 from skidpad.stimuli.weather.contents import Contents
 from skidpad.stimuli.weather.scenes import working_size
 

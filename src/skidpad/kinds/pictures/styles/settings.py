@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights
-from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
-from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, STYLE_SEARCHES
+from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, Styles
+from skidpad.search.protocol import check_searches
 
 BOUNDS_DEG = (10.0, 20.0, 30.0, 40.0)
 """TACTIC, section 4.1, after DeepRoad."""
@@ -26,7 +27,7 @@ class TacticSettings(CampaignSettings):
     """One campaign.
 
     subject: path of a description. drive: text for `open_drive`. weather: file of a weather learned by MUNIT. criterion: what guides.
-    frames: scenes, evenly spaced over the drive (0: all). searches: rows of STYLE_SEARCHES, each repeated `repeats` times. patience:
+    frames: scenes, evenly spaced over the drive (0: all). searches: searches over styles, each repeated `repeats` times. patience:
     tries without anything better that end a search; iterations: tries that end it in any case (0: none). racing: drop tries that
     cannot win before they have seen all scenes; risk: how willingly (0: only where it is certain). at_once: tries that are looked at
     together, a matter of speed alone (0: as many as fill a batch). profile_drive: gives the neurons' bounds; the drive itself where
@@ -63,8 +64,7 @@ class TacticSettings(CampaignSettings):
         check(self)
         if not self.searches or len(set(self.searches)) != len(self.searches):
             raise SkidpadError(f"name at least one search, each once; got {', '.join(self.searches) or 'none'}")
-        for search in self.searches:
-            STYLE_SEARCHES.get(search)
+        check_searches(self.searches, Styles)
         if not self.bounds_deg or list(self.bounds_deg) != sorted(set(self.bounds_deg)):
             raise SkidpadError(
                 f"error bounds are degrees above 0, the smallest first; got {', '.join(map(str, self.bounds_deg)) or 'none'}"

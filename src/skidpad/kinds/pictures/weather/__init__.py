@@ -9,7 +9,7 @@ KINDS.register("deeproad")(
         load=lazy(f"{__name__}.campaign:from_config"),
         page=lazy(f"{__name__}.page:deeproad_page"),
         figures=lazy(f"{__name__}.page:deeproad_figures"),
-        replay=lazy("skidpad.kinds.pictures.replaying:replay_finding"),
+        replay=lazy("skidpad.kinds.pictures.evidence:replay_finding"),
         shrink=lazy("skidpad.kinds.pictures.shrinking:shrink_recipe"),
         exporter=lazy("skidpad.kinds.pictures.evidence:PictureExporter"),
         exhibit=lazy("skidpad.kinds.pictures.exhibit:DeepRoadExhibit"),

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.settings import Count, Natural, OneOf, Positive, check
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.kinds.pictures.settings import NOTES, StimulusOn, StimulusOnName
-from skidpad.kinds.settings import CampaignSettings, RefereeName, RefereeUse
 
 THRESHOLDS_DEG = (10.0, 20.0, 30.0, 40.0)
 """DeepRoad's error bounds (Table 2)."""

@@ -229,10 +229,7 @@ Builder: TypeAlias = Callable[[Call], Value]
 LAYERS: Registry[Builder] = Registry(
     "Keras layer",
     "keras_layers",
-    tuple(
-        f"skidpad.subjects.formats.keras.layers.{module}"
-        for module in ("activations", "convolutions", "dense", "normalisation", "recurrent")
-    ),
+    tuple(f"skidpad.subjects.formats.keras.layers.{module}" for module in ("activations", "convolutions", "dense", "recurrent")),
 )
 
 

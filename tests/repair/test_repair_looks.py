@@ -1,0 +1,154 @@
+"""Random looks, which teach and judge nothing, and blends with the first network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from repair_toys import Garage
+
+from skidpad.core.stimuli import Params, Recipe
+from skidpad.oracles.relations import SteersAlike
+from skidpad.repairs.families import families
+from skidpad.repairs.lessons import Diet, RepairLesson
+from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
+from skidpad.repairs.pairs import Clip, render
+from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
+from skidpad.repairs.search import Repairs
+from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.training.data import collect, window_examples
+from skidpad.subjects.training.fitting import Asking, Lesson, TrainingSettings, answers_rad, copied, fit
+
+SETTINGS = SearchSettings(
+    families=("gamma",), unseen=(), weathers=(), ways=("looks",), strengths=(1.0,), pictures=64, referee=False, most_cost=0.05
+)
+
+
+@pytest.fixture
+def repairs(garage: Garage, tmp_path: Path) -> Repairs:
+    return Repairs(Task(garage.subject, garage.train_drive, SteersAlike(within_deg=6.0)), tmp_path / "out", SETTINGS)
+
+
+def clip() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (3, 24, 32, 3), dtype=np.uint8)
+
+
+def test_a_look_is_pure_and_nothing_at_no_strength() -> None:
+    look, frames = RandomLook(), clip()
+    before = frames.copy()
+    seen = set()
+    for seed in range(40):
+        changed = look.apply(frames, Params(seed=seed, strength=0.8))
+        assert changed.shape == frames.shape
+        assert changed.dtype == np.uint8
+        assert np.array_equal(changed, look.apply(frames, Params(seed=seed, strength=0.8)))
+        assert np.array_equal(frames, look.apply(frames, Params(seed=seed, strength=0.0)))
+        seen.add(changed.tobytes())
+    assert np.array_equal(frames, before)
+    assert len(seen) == 40
+
+
+def test_every_change_of_a_look_changes_the_picture() -> None:
+    """So that no layer of a look is wasted."""
+    from skidpad.repairs.looks import _CHANGES
+
+    frames = clip().astype(np.float32) / 255.0
+    for change in _CHANGES:
+        changed = change(frames, np.random.default_rng(1))
+        assert changed.shape == frames.shape
+        assert np.isfinite(changed).all()
+        assert np.abs(changed - frames).max() > 0.05
+
+
+def test_looks_teach_and_never_judge(repairs: Repairs) -> None:
+    assert LOOK not in families()
+    assert LOOK not in stimuli()
+    assert all(step.stimulus != LOOK for recipes in repairs.judged_recipes.values() for recipe in recipes for step in recipe.steps)
+    pool, mixed = repairs.pool("looks"), repairs.pool("mix")
+    names = [pool.recipes[place].name for place in pool.recipe_of.tolist()]
+    assert names.count(LOOK) == len(pool) - len(mixed) == len(mixed) == 64
+    assert np.array_equal(pool.mutants.labels_rad, pool.originals.labels_rad)
+    recipe = drawn_look(np.random.default_rng(2))
+    assert Recipe.from_json(recipe.to_json()) == recipe
+
+
+def test_pictures_are_shared_by_networks_that_saw_frames_of_another_shape(repairs: Repairs, tmp_path: Path) -> None:
+    """A network's own `frame_aspect` changes no picture, so that a stand-in can render for it."""
+    rendered = []
+    for aspect in (None, 1.3333):
+        spec = replace(repairs.spec, frame_aspect=aspect)
+        render(repairs.train_drive, [Clip(np.arange(2), Recipe(()))], spec, repairs.made, tmp_path / "pool", "one", lambda *_: None)
+        rendered.append(sorted(each.name for each in (tmp_path / "pool").iterdir()))
+    assert len(rendered[0]) == 1
+    assert rendered[0] == rendered[1]
+
+
+def test_the_validation_shows_looks_where_a_candidate_is_taught_them(garage: Garage, repairs: Repairs, tmp_path: Path) -> None:
+    def shown(one: Repairs) -> int:
+        return sum(recipe.name == LOOK for recipe in one.validation.pairs.recipes)
+
+    assert shown(repairs) == 24
+    plain = Repairs(repairs.task, tmp_path / "plain", replace(SETTINGS, ways=("mix",)))
+    assert shown(plain) == 0
+
+
+def test_a_network_that_costs_too_much_is_blended_with_the_first(repairs: Repairs) -> None:
+    module = copied(repairs.task.subject.module)
+    last = [each for each in module.modules() if isinstance(each, torch.nn.Linear)][-1]
+    first_bias = float(last.bias.detach())
+    allowed = (1.0 + SETTINGS.most_cost) * repairs.before.clean_rmse_rad
+    with torch.no_grad():
+        last.bias += 2.0 * allowed  # a shift of all answers: at the end it costs too much, at a fifth of the way it need not
+    made = Trained(Candidate("mix", 1.0, 0), 0.0, 0.0, 0.0, 3, 3, "")
+    ended = float(last.bias.detach())
+    found = repairs._blended(module, made)
+    assert found.blend < 1.0
+    assert float(last.bias.detach()) == pytest.approx(first_bias + found.blend * (ended - first_bias), abs=1e-6)
+    assert found.clean_rmse_rad == repairs.validated(module, made).clean_rmse_rad
+    costs = {}
+    for share in (1.0, found.blend):
+        with torch.no_grad():
+            last.bias.fill_(first_bias + share * (ended - first_bias))
+        costs[share] = repairs.validated(module, made).clean_rmse_rad
+    assert costs[1.0] > allowed
+    assert costs[found.blend] < costs[1.0]
+
+
+def test_the_first_network_can_say_what_is_right(repairs: Repairs) -> None:
+    pairs = repairs.pool("answers")
+    assert pairs.recipes == repairs.pool("looks").recipes
+    taught = repairs._taught(pairs)
+    first, clean = repairs.task.subject.module, len(repairs.clean)
+    description = repairs.task.subject.description
+    assert taught.shape == (clean + 2 * len(pairs), 2)
+    assert np.allclose(taught[:clean, 0], answers_rad(first, description, repairs.clean))
+    assert np.allclose(taught[clean : clean + len(pairs)], taught[clean + len(pairs) :])  # no camera moved
+    flipped = answers_rad(first, description, repairs.clean.mirrored())
+    assert np.allclose(taught[:clean, 1], flipped)
+    assert np.array_equal(repairs.clean.mirrored().labels_rad, -repairs.clean.labels_rad)
+    data = repairs.clean.joined(pairs.mutants, pairs.originals)
+    asking = Asking(
+        first, description, window_examples(data, description.input, torch.device("cpu")), torch.from_numpy(data.labels_rad).float()
+    )
+    chosen, mirrored = torch.tensor([0, clean, clean]), torch.tensor([False, False, True])
+    for keep, wanted in ((1.0, torch.from_numpy(taught[[0, clean, clean], [0, 0, 1]]).float()), (0.0, asking.labels(chosen, mirrored))):
+        lesson = RepairLesson(clean, len(pairs), Diet(1.0, 1.0, 0.0, keep), repairs.validation, taught_rad=taught)
+        assert torch.allclose(lesson.loss(asking, chosen, mirrored), ((asking.answers(chosen, mirrored) - wanted) ** 2).mean())
+
+
+def test_no_early_epoch_is_the_best_of_a_lesson_that_settles(garage: Garage) -> None:
+    class Settling(Lesson):
+        settles = 0.75
+
+        def score(self, answers_rad: np.ndarray, labels_rad: np.ndarray, first_rad: np.ndarray) -> float:
+            return float(next(scores))
+
+    scores = iter(range(8))  # the first epoch has the best score
+    data = collect(garage.train_drive, garage.subject.description.input).data
+    settings = TrainingSettings(epochs=8, patience=1, mirror=False)
+    found = fit(copied(garage.subject.module), garage.subject.description, data, data, settings, lesson=Settling())
+    assert found.best_epoch == 7
+    assert len(found.curve) == 8  # patience counts from where the network has settled

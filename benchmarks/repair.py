@@ -27,7 +27,7 @@ import skidpad as sp
 from skidpad.drives import open_drive
 from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import search, written
-from skidpad.repairs.plan import CLEAN, CONTROL, UNSEEN_SET, Candidate, SearchSettings, Task
+from skidpad.repairs.plan import CLEAN, CONTROL, UNSEEN_SET, Candidate, SearchSettings, Task, Way
 from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import referee_of
 from skidpad.statistics.intervals import student_mean
@@ -144,7 +144,11 @@ def sets_of(args: argparse.Namespace, fold: str) -> list[str]:
     """Names the sets of pictures of a fold."""
     weathers = [f"weather:{each}" for each in args.weathers.split(",") if each]
     # looks and weathers are the same in every fold
-    shared = [*(["looks"] if "looks" in args.ways.split(",") else []), *weathers] if fold == args.folds.split(",")[0] else []
+    shared = (
+        [*(["looks"] if any(Way(way).has_looks for way in args.ways.split(",")) else []), *weathers]
+        if fold == args.folds.split(",")[0]
+        else []
+    )
     return [
         *([] if args.unseen_only else ["seen families"]),  # the longest first
         "validation",
@@ -239,7 +243,7 @@ def main() -> None:
     parser.add_argument("--network", default="pilotnet")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--folds", default=",".join(FOLDS))
-    parser.add_argument("--ways", default="mix,looks")
+    parser.add_argument("--ways", default="mix,looks,answers")
     parser.add_argument("--strengths", default="1,3")
     parser.add_argument("--pictures", type=int, default=8000)
     parser.add_argument("--judged-frames", type=int, default=12)

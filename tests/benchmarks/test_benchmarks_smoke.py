@@ -68,3 +68,14 @@ def test_the_lane_environments_benchmark_compares_with_highway_env() -> None:
     figures = figures_of("lane_env.py")
     assert {"skidpad, one car", "skidpad, 16 cars", "highway-env, from above"} <= set(figures["frames_per_s"])
     assert all(0 < figures[name] < math.inf for name in ("vs_highway", "vector_vs_one"))
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_the_judges_benchmark_tells_a_meadow_from_a_darker_road(shared_data: Path) -> None:
+    words = [shared_data / "udacity-ch2-test" / "center", "--meadow", shared_data / "weather" / "clear", "--frames", "3"]
+    done = subprocess.run([sys.executable, BENCHMARKS / "judges.py", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["lost: whole under meadow"]["iou"] < 0.5
+    assert figures["kept: exposure -1 EV"]["iou"] > 0.85

@@ -71,55 +71,6 @@ def test_everybody_takes_turns_and_the_same_seed_gives_the_same_bits(ego) -> Non
     assert all(validation.worst_rate >= validation.failure_rate for validation in first.validations)
 
 
-def test_finalists_are_validated_again_with_their_challengers_and_that_decides(ego) -> None:
-    settings = replace(SHORT, validate_every=3, validation_episodes=20, accepted_rate=0.02)
-    asked = []
-
-    def challengers(policy):
-        asked.append(policy.weights.tobytes())
-        return [Match(RELEASED, AggressiveActions() if len(asked) > 1 else ConstantActions(Action.FASTER), 0.0)]
-
-    plain = repair_ego(ego, EVERYBODY[:2], settings, 3)
-    final = repair_ego(ego, EVERYBODY[:2], replace(settings, finalists=2), 3, challengers=challengers)
-    assert final.validations[:4] == plain.validations
-    assert [seen.is_final for seen in final.validations] == [False] * 4 + [True] * 2
-    first = sorted(plain.validations, key=lambda seen: seen.rank(Side.EGO, 0.02))
-    assert [seen.episode for seen in final.validations[4:]] == [seen.episode for seen in first[2:]]
-    best = max(final.validations[4:], key=lambda seen: seen.rank(Side.EGO, 0.02))
-    assert final.policy.facts.chosen_episode == best.episode
-    assert final.policy.weights.tobytes() in asked
-    assert len(asked) == 2
-    np.testing.assert_array_equal(final.curve.returns, plain.curve.returns)
-    with pytest.raises(BadParametersError, match="finalists at least 0"):
-        replace(settings, finalists=-1)
-
-
-def test_an_ego_may_crash_more_often_with_those_who_want_it_to(ego) -> None:
-    frozen = replace(SHORT, episodes=1, validate_every=1, validation_episodes=40, dqn=replace(SMALL, batch=80))
-    weights = ego.weights.copy()
-    layers_of(weights, ego.shape.padded()).b3[Action.FASTER] += 1000.0
-    strict, lenient = (
-        repair_ego(replace(ego, weights=weights), [Match(RELEASED, AggressiveActions(), 1.0, leniency)], frozen, 3).validations[0]
-        for leniency in (1.0, 4.0)
-    )
-    assert strict.worst_rate == strict.failure_rate == lenient.failure_rate == 4.0 * lenient.worst_rate > 0.0
-
-
-def test_a_long_validation_outranks_every_short_one() -> None:
-    lucky, sober = Validation(1, 0.0, 0.0, 0.0, 29.0), Validation(1, 0.0, 0.1, 0.1, 25.0, is_final=True)
-    assert sober.rank(Side.EGO, 0.02) > lucky.rank(Side.EGO, 0.02)
-
-
-def test_the_speed_of_a_validation_counts_opponents_as_often_as_they_are_met(ego) -> None:
-    once = replace(SHORT, episodes=1, validate_every=1, validation_episodes=12)
-    frozen = replace(once, dqn=replace(SMALL, batch=80))  # a batch that one episode does not fill: nothing is learned
-    calm, chance = (repair_ego(ego, [match], replace(frozen, validation_episodes=6), 3).validations[0].ego_mps for match in EVERYBODY[:2])
-    both = [
-        repair_ego(ego, [replace(EVERYBODY[0], weight=weight), EVERYBODY[1]], frozen, 3).validations[0].ego_mps for weight in (1.0, 3.0)
-    ]
-    assert both == pytest.approx([(calm + chance) / 2, (3 * calm + chance) / 4])
-
-
 def test_a_search_alone_is_no_pool(ego) -> None:
     with pytest.raises(BadParametersError, match="search alone"):
         repair_ego(ego, [Match(RELEASED, SearchedActions(3))], SHORT, 3)

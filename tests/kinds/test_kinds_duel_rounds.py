@@ -6,7 +6,6 @@ import pytest
 from duel_toys import made, segments, small
 
 from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError
-from skidpad.highway.layout import Side
 from skidpad.highway.training import Validation
 from skidpad.kinds.duels import rounds
 from skidpad.kinds.duels.campaign import Duel
@@ -21,7 +20,7 @@ from skidpad.page.wording import percent
 from skidpad.papers.duel.replication import DuelReplication, DuelReplicationSettings
 from skidpad.runs.folder import Run
 
-ROUNDS = {"rounds": 2, "round_episodes": 16, "tries": 1, "pool_rewards": ("sound",), "test_runs": 4}
+ROUNDS = {"rounds": 2, "round_episodes": 40, "pool_rewards": ("sound",), "after_rewards": ("sound",), "test_runs": 4}
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +31,14 @@ def repaired(tmp_path_factory):
 def test_each_round_trains_adversaries_first_and_the_last_are_met_only_in_tests(repaired) -> None:
     names = [phase.name for phase in repaired.phases()]
     assert names[names.index("test-repair-sound-w0") + 1 :] == [
-        *("train-sound-round1", "repair-population-round1-try", "repair-population-round1"),
-        *("train-sound-round2", "repair-population-round2-try", "repair-population-round2"),
+        *("train-sound-round1", "repair-population-round1", "train-sound-round2", "repair-population-round2"),
         *("train-sound-after-repaired-population", "test-all-repaired-population"),
         *("train-sound-after-repaired-sound", "test-all-repaired-sound", "test-all-ego", "test-oracle"),
     ]
     assert [phase.name for phase in Duel.load(small()).work(repaired.run).phases()] == names[: names.index("train-sound-round1")]
 
 
-MANY = ROUNDS | {"rounds": 1, "tries": 2, "round_episodes": 12, "adversaries_at_once": 2, "crash_cost": (10.0, 1.0), "test_runs": 1}
+MANY = ROUNDS | {"rounds": 1, "adversaries_at_once": 2, "crash_cost": (10.0, 1.0), "test_runs": 1}
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +77,12 @@ def check_resumption(whole, settings, tmp_path) -> None:
 def test_a_round_whose_adversaries_gain_little_leaves_the_ego_as_it_is(repaired, monkeypatch) -> None:
     drivers, work = repaired.drivers, Duel.load(repaired.settings).work(repaired.run)
     first = drivers.renamed("repair-population-round1-000", "x")
-    monkeypatch.setattr(rounds, "_LITTLE", 1.0)
-    kept = Rounds(work).attempt(2, 0, lambda *_: None)
-    assert kept.coverage == drivers.renamed("repair-population-round1-000", "repair-population-round2-try-000")
-    monkeypatch.setattr(rounds, "_LITTLE", -1.0)
-    trained = Rounds(work).attempt(2, 0, lambda *_: None)
-    assert trained.coverage["repair-population-round2-try-000.policy"] != first["x.policy"]
-
-
-def test_the_best_try_is_kept_by_its_validation(crowded) -> None:
-    drivers = crowded.drivers
-    for chain in range(2):
-        tries = [f"repair-population-round1-try-{2 * chain + place:03d}" for place in range(2)]
-        ranks = [rounds.kept_validation(drivers.training(name)).rank(Side.EGO, rounds.ACCEPTED)[:-1] for name in tries]
-        assert ranks[0] != ranks[1]
-        assert all(rank[0] for rank in ranks)  # the finalists' validation decides
-        name = f"repair-population-round1-{chain:03d}"
-        assert drivers.renamed(name, "x") == drivers.renamed(tries[ranks.index(max(ranks))], "x")
+    monkeypatch.setattr(rounds, "LITTLE", 1.0)
+    kept = Rounds(work).repair(2, 0, lambda *_: None)
+    assert kept.coverage == drivers.renamed("repair-population-round1-000", "repair-population-round2-000")
+    monkeypatch.setattr(rounds, "LITTLE", -1.0)
+    trained = Rounds(work).repair(2, 0, lambda *_: None)
+    assert trained.coverage["repair-population-round2-000.policy"] != first["x.policy"]
 
 
 def test_the_table_compares_ego_and_both_repairs_against_everybody(repaired) -> None:
@@ -153,9 +140,11 @@ def test_the_recommended_ego_is_chosen_by_its_validation_and_never_by_a_test(cro
     egos = repaired_egos(summary, crowded.settings)
     assert [(ego.policy, ego.cost) for ego in egos] == [("repair-population-round1-000", 10.0), ("repair-population-round1-001", 1.0)]
     assert all(ego.worst("idm", "random") == max(ego.tests["idm"], ego.tests["random"]) for ego in egos)
-    dear, cheap = (Validation(1, 0.0, 0.0, rate, mps) for rate, mps in ((0.005, 22.0), (0.01, 26.0)))
+    dear, cheap = (Validation(1, 0.0, 0.0, rate, mps) for rate, mps in ((0.01, 22.0), (0.015, 26.0)))
     risky, unsafe = Validation(1, 0.0, 0.0, 0.3, 29.0), Validation(1, 0.0, 0.0, 0.5, 20.0)
-    for first, second, chosen in ((dear, cheap, 1), (cheap, dear, 0), (dear, risky, 0), (unsafe, risky, 1), (dear, dear, 0)):
+    old = Validation(1, 0.0, 0.0)
+    pairs = [(dear, cheap, 1), (cheap, dear, 0), (dear, risky, 0), (unsafe, risky, 1), (dear, dear, 0), (old, unsafe, 1), (old, old, None)]
+    for first, second, chosen in pairs:
         phase = summary.training("repair-population-round1")
         records = tuple(replace(record, validations=(seen,)) for record, seen in zip(phase.records, (first, second), strict=True))
         changed = replace(summary, trainings=(replace(phase, records=records),))

@@ -135,6 +135,28 @@ def test_what_the_referee_does_not_keep_is_left_out_of_the_second_figures(found:
     assert lost.kept_road_iou is lost.kept_road_iou_below is None
 
 
+def test_a_scene_that_a_judge_reads_otherwise_in_other_light_is_counted_apart(
+    settings: RealismSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sees(_: object, frames: NumpyFrames) -> NumpyFrames:
+        """Sees a road in all of a scene, and in half of the first and the third with more light than they were recorded in."""
+        lit = frames.mean(axis=(1, 2, 3)) > 1.2 * plain.mean()
+        found = np.ones((len(frames), 8, 8), np.bool_)
+        found[[row for row in (0, 2) if lit[row]], :4] = False
+        return found
+
+    plain = np.stack([decoded(path) for path in sorted(Path(settings.drive).iterdir())]).astype(np.float64)
+    monkeypatch.setattr("skidpad.kinds.pictures.weather.realism.drivable_areas", sees)
+    drive = line(measure_realism(replace(settings, weathers=(), real=(), frames=4, transforms=("deeptest-fog",))), "as it was").drive
+    assert drive is not None
+    assert drive.unsteady == 0.5
+    assert (drive.road_iou, drive.steady_road_iou, drive.steady_road_iou_below) == (1.0, 1.0, 0.0)
+
+
+def decoded(path: Path) -> NumpyFrames:
+    return np.asarray(cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB), np.uint8)
+
+
 class Blinking:
     """A weather that turns the light up and down from frame to frame."""
 
@@ -167,7 +189,7 @@ def test_a_planted_flicker_stands_beside_the_recorded_one(settings: RealismSetti
 def test_the_network_that_weathers_learn_from_judges_nobody(settings: RealismSettings) -> None:
     teacher = Path(road_network.__file__).with_name("teacher.safetensors")
     with pytest.raises(SkidpadError, match="is the network that weathers learn from, which cannot judge them"):
-        measure_realism(replace(settings, judge=str(teacher)))
+        measure_realism(replace(settings, judges=(str(teacher),)))
 
 
 def test_rain_has_no_class_here_and_is_left_out(found: Realism) -> None:

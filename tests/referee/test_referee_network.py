@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from skidpad.cli.main import app
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import write_image
-from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, Class, RoadNet, load_road_net, save_road_net, segmented
+from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, Class, RoadNet, drivable_areas, load_road_net, save_road_net, segmented
 from skidpad.referee.training import LabelledPictures, RefereeSettings, augmented, scores_of, train_referee
 
 
@@ -31,6 +31,30 @@ def test_pictures_of_any_shape_have_a_class_for_each_pixel(shape: tuple[int, int
     found = segmented(load_road_net(), frames)
     assert found.shape == (2, HEIGHT_PX, WIDTH_PX)
     assert found.max() < len(Class)
+
+
+def sure_of(share: float) -> RoadNet:
+    """A network that calls each pixel a road with this probability, and else the rest."""
+    network = RoadNet(4)
+    torch.nn.init.zeros_(network.head.weight)
+    logits = torch.full((len(Class), 4), -50.0)
+    logits[Class.ROAD], logits[Class.OTHER] = float(np.log(share)), float(np.log(1.0 - share))
+    with torch.no_grad():
+        assert network.head.bias is not None
+        network.head.bias.copy_(logits.flatten())
+    return network.eval()
+
+
+def test_several_networks_vote_by_the_mean_of_their_probabilities() -> None:
+    frames = np.zeros((1, 64, 96, 3), np.uint8)
+    road, doubt, rest = sure_of(0.9), sure_of(0.45), sure_of(0.02)
+    assert drivable_areas([road], frames).shape == (1, HEIGHT_PX, WIDTH_PX)
+    assert [bool(drivable_areas(nets, frames).all()) for nets in ([road], [road, doubt], [road, rest], [doubt])] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_labels_move_with_the_pixels_and_a_road_painted_over_is_no_road() -> None:

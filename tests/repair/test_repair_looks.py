@@ -117,8 +117,9 @@ def test_a_network_that_costs_too_much_is_blended_with_the_first(repairs: Repair
     assert costs[found.blend] < costs[1.0]
 
 
-def test_the_first_network_says_what_is_right_of_looks(repairs: Repairs) -> None:
-    pairs = repairs.pool("looks")
+def test_the_first_network_can_say_what_is_right(repairs: Repairs) -> None:
+    pairs = repairs.pool("answers")
+    assert pairs.recipes == repairs.pool("looks").recipes
     taught = repairs._taught(pairs)
     first, clean = repairs.task.subject.module, len(repairs.clean)
     description = repairs.task.subject.description

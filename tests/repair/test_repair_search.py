@@ -61,7 +61,7 @@ def test_the_fewest_failures_within_the_cost_are_recommended() -> None:
 def test_nothing_is_recommended_where_further_training_alone_does_as_well() -> None:
     before, control = trained("before", 0.1, 0.5), trained("control", 0.1, 0.2)
     assert chosen(before, control, [trained("random", 0.1, 0.3)], 0.02) is None
-    assert chosen(before, control, [trained("random", 0.1, 0.1, best_epoch=0)], 0.02) is None
+    assert chosen(before, control, [replace(before, candidate=Candidate("random", 1.0, 0))], 0.02) is None
 
 
 def test_families_are_divided_by_group_and_none_is_on_both_sides() -> None:

@@ -52,9 +52,13 @@ def test_it_covers_the_truth_where_neighbours_are_alike_and_an_interval_of_singl
     assert frames / tries < 0.75
 
 
-def test_what_never_changes_has_no_spread_and_what_is_empty_no_mean() -> None:
+def test_what_never_changes_could_hide_what_so_few_stretches_miss_and_what_is_empty_has_no_mean() -> None:
     rng = np.random.default_rng(0)
-    assert (share_over_stretches(np.zeros(20), 4, rng).low, share_over_stretches(np.zeros(20), 4, rng).high) == (0.0, 0.0)
+    none, all_of_them = share_over_stretches(np.zeros(20), 4, rng), share_over_stretches(np.ones(20), 4, rng)
+    missed = 1.0 - 0.05 ** (1 / 5)  # five stretches, each of which passes
+    assert (none.low, none.high) == (0.0, pytest.approx(missed))
+    assert (all_of_them.low, all_of_them.high) == (pytest.approx(1.0 - missed), 1.0)
+    assert share_over_stretches(np.zeros(400), 4, rng).high < 0.05 < none.high, "fewer frames claim less"
     assert np.isnan(share_over_stretches([np.nan, np.nan], 1, rng).estimate)
     for block in (0, 21):
         with pytest.raises(BadParametersError, match="a stretch has at least 1 value and at most all 20"):

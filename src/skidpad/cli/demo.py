@@ -1,4 +1,4 @@
-"""skidpad demo: conditions, findings and limits, on the built-in world, with the network that comes along."""
+"""skidpad demo: conditions, findings and limits of the bundled network in the built-in world."""
 
 from pathlib import Path
 from typing import Annotated

@@ -18,7 +18,6 @@ TEST_EPISODES, SCENE_TEST_EPISODES = 2000, 50
 CROSS_EPISODES, SCENE_CROSS_EPISODES = 500, 20
 SEARCH_EPISODES = 50
 CRASH_COST = "5"
-TRIES = 4
 SCENE_VALIDATION_EPISODES = 10
 """A scene of highway-env takes a thousand times as long as the engine, so its budgets are small."""
 
@@ -50,7 +49,6 @@ CrashCost = Annotated[
         "compared."
     ),
 ]
-Tries = Annotated[int, typer.Option(help="With --rounds: trainings of each repair, of which the best on validation is kept.")]
 AtOnce = Annotated[int, typer.Option(help="Front vehicles in one scene, 1 to 3; one policy drives all of them.")]
 Ego = Annotated[str, typer.Option(help="Your own ego: a .safetensors file written by skidpad, or module:function.")]
 Front = Annotated[
@@ -80,7 +78,6 @@ def duel(
     w_col: Weights = "-1",
     repairs: Annotated[int | None, typer.Option(help="How often to retrain the ego; default 1, or 0 if --ego is a function.")] = None,
     rounds: Rounds = 0,
-    tries: Tries = TRIES,
     crash_cost: CrashCost = CRASH_COST,
     adversaries_at_once: AtOnce = 1,
     train_episodes: Episodes = None,
@@ -152,7 +149,6 @@ def duel(
             "w_col": _weights(w_col),
             "repairs": count,
             "rounds": rounds,
-            "tries": tries,
             "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
             "adversaries_at_once": adversaries_at_once,
             "test_runs": test_runs,
@@ -230,7 +226,6 @@ def repair(
     repairs: Annotated[int, typer.Option(help="How often to retrain the ego.")] = 1,
     w_col: Weights = "-1",
     rounds: Rounds = 0,
-    tries: Tries = TRIES,
     crash_cost: CrashCost = CRASH_COST,
     adversaries_at_once: AtOnce = 1,
     env: Env = "",
@@ -259,7 +254,6 @@ def repair(
         "rewards": [],
         "repairs": repairs,
         "rounds": rounds,
-        "tries": tries,
         "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
         "adversaries_at_once": adversaries_at_once,
         "w_col": _weights(w_col),

@@ -1,4 +1,4 @@
-"""The entry point: one noun a command; 0 passed, 1 findings beyond the gate, 2 bad use or bad input."""
+"""The entry point: all commands, and the exit code of each error."""
 
 import sys
 

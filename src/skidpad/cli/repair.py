@@ -44,8 +44,8 @@ def repair(
         str, typer.Option(help="Learned weathers to judge the repair by, never trained on; `none` for none.")
     ] = "night,rain",
     ways: Annotated[
-        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix, looks.")
-    ] = "findings,random,consistency,mix,looks",
+        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix, looks, answers.")
+    ] = "findings,random,consistency,mix,looks,answers",
     strengths: Annotated[
         str, typer.Option(help="Mutants per clean picture in training; each of --ways is tried with each of these.")
     ] = "1,3",

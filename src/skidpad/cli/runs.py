@@ -1,4 +1,4 @@
-"""The commands about runs: test, resume, report, replay."""
+"""The commands test, run, resume, report and replay."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""skidpad inspect on a subject: what it is, what it answers to grey, what its description leaves open; or a proposed description."""
+"""skidpad inspect and evaluate: what a subject or a drive is and what is wrong with it, and how accurate a network is."""
 
 import tomllib
 from dataclasses import asdict

@@ -73,8 +73,10 @@ def realism(
     ] = 4,
     styles: Annotated[str, typer.Option(help="How a scene's style is drawn: random (N(0, 1)) or real (as real pictures have).")] = "random",
     judge: Annotated[
-        Path | None,
-        typer.Option(help="Weights that tell where the road is, as `skidpad referee --train` writes; the referee's by default."),
+        list[Path] | None,
+        typer.Option(
+            help="Weights that tell where the road is, as `skidpad referee --train` writes; the referee's by default. Several vote."
+        ),
     ] = None,
     pictures: Annotated[Path | None, typer.Option(help="Write a grid of the synthesised scenes to this .png or .jpg.")] = None,
     seed: Seed = 0,
@@ -94,7 +96,7 @@ def realism(
         frames=frames,
         clips=clips,
         styles=styles,
-        judge=str(judge or ""),
+        judges=tuple(str(file) for file in judge or ()),
         seed=seed,
         device=device,
     )
@@ -171,8 +173,9 @@ def _show_realism(found: Realism) -> None:
         "road IoU",
         f"below {LEAST_IOU:g}",
         "not kept",
-        "IoU of the kept",
-        "below",
+        "of the kept",
+        "unsteady",
+        "of the steady",
         "contrast near",
         "far",
         "flicker",
@@ -180,6 +183,7 @@ def _show_realism(found: Realism) -> None:
     )
     table("the same drive", names, [_drive_cells(line) for line in found.lines if line.drive is not None])
     say("road IoU: the drivable area before and after; not kept: scenes that the referee refuses or doubts, which no campaign counts")
+    say("unsteady: scenes whose road the judge sees elsewhere in other light; of the kept, of the steady: IoU, share below")
     say("contrast: the share that is left; flicker: grey levels between neighbouring frames")
     for note in found.notes:
         say(f"note: {note}")
@@ -208,11 +212,16 @@ def _drive_cells(line: RealismLine) -> tuple[object, ...]:
         None if drive.road_iou is None else f"{drive.road_iou:.3f}",
         None if drive.road_iou_below is None else f"{drive.road_iou_below:.1%}",
         f"{drive.not_kept:.1%}",
-        None if drive.kept_road_iou is None else f"{drive.kept_road_iou:.3f}",
-        None if drive.kept_road_iou_below is None else f"{drive.kept_road_iou_below:.1%}",
+        _iou_and_below(drive.kept_road_iou, drive.kept_road_iou_below),
+        f"{drive.unsteady:.1%}",
+        _iou_and_below(drive.steady_road_iou, drive.steady_road_iou_below),
         *(None if share is None else f"{share:.0%}" for share in shares),
         *(None if levels is None else f"{levels:.1f}" for levels in (drive.flicker, drive.flicker_recorded)),
     )
+
+
+def _iou_and_below(mean: float | None, below: float | None) -> str | None:
+    return None if mean is None or below is None else f"{mean:.3f}, {below:.1%}"
 
 
 def _payload(found: Realism) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who broke the safe distance first: responsibility-sensitive safety (RSS) on the states of an episode.
+"""Whether a crash could have been avoided: who broke the safe distance first (RSS), and until when the ego had a way out.
 
 Reference: Shalev-Shwartz, Shammah and Shashua, On a formal model of safe and scalable self-driving cars, 2017, definitions 1, 6 to 8;
 constants as in the open library ad-rss-lib.

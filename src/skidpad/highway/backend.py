@@ -1,4 +1,4 @@
-"""How an episode starts: everything that differs between episodes of one scenario, as a record that can be kept and replayed."""
+"""What drives episodes, the engine or highway-env, and the record from which each can be started again."""
 
 from __future__ import annotations
 

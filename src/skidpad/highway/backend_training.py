@@ -147,7 +147,7 @@ def _train(
     trainee = new_trainee(start.weights, start.shape, settings.dqn)
     lesson = _Lesson(backend, game, trainee, opponent, np.zeros_like(trainee.x[0]))
     curve = new_curve(settings.episodes)
-    best, weights, chosen = (False, -np.inf, -np.inf, 0), start.weights, 0
+    best, weights, chosen = (-np.inf, -np.inf, 0), start.weights, 0
     validations: list[Validation] = []
     for episode in range(settings.episodes):
         curve.returns[episode], curve.outcomes[episode], curve.steps[episode] = lesson.play(episode, game.seed, is_learning=True)

@@ -1,4 +1,4 @@
-"""Whether two vehicles touch now or will within a simulation step, by separating axes, step for step as highway-env."""
+"""The compiled engine of duels: starts, steps and collisions of many episodes at once, step for step as highway-env."""
 
 import numpy as np
 from numba import njit

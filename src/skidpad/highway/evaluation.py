@@ -1,4 +1,4 @@
-"""The search opponent: tries front-vehicle sequences against the frozen ego, shortest first, until one makes it crash."""
+"""Tests an ego against opponents, and searches for the front vehicle's shortest sequence of actions that makes it crash."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,4 @@
-"""Many duels at once, one side played from outside against a frozen other. The Gymnasium and stable-baselines3 environments wrap it."""
+"""Duels as Gymnasium environments: many at once, one side played from outside against a frozen other."""
 
 from collections.abc import Sequence
 from typing import Any

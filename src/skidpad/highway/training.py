@@ -1,6 +1,6 @@
-"""Which weights of a training are kept: the best on validation, those that the paper's program would keep, or the last."""
+"""Trains egos and adversaries, repairs egos, and decides which weights of a training are kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf, nan
@@ -27,7 +27,6 @@ WINDOW_EPISODES = 50
 """Adversarial testing, section V-A."""
 
 _GAIN = 1.1
-_FINAL_TIMES = 5
 
 
 class Selection(Enum):
@@ -54,19 +53,16 @@ class Validation:
     mean_return: float
     failure_rate: float
     worst_rate: float = nan
-    """Of the opponents, the greatest failure rate divided by the leniency with it."""
+    """Of the opponents, the greatest failure rate."""
     ego_mps: float = nan
-    """The mean over the opponents, each counting as often as it is met in training."""
-    is_final: bool = False
-    """Whether it is one of the longer validations of a training's finalists."""
 
-    def rank(self, side: Side, accepted_rate: float | None = None) -> tuple[bool, float, float, int]:
+    def rank(self, side: Side, accepted_rate: float | None = None) -> tuple[float, float, int]:
         """Returns what the best validation of a side has the most of."""
         if side is Side.FRONT:
-            return self.is_final, 0.0, self.mean_return, self.episode
+            return 0.0, self.mean_return, self.episode
         if accepted_rate is None:
-            return self.is_final, -self.failure_rate, self.mean_return, self.episode
-        return self.is_final, -max(self.worst_rate - accepted_rate, 0.0), self.ego_mps, self.episode
+            return -self.failure_rate, self.mean_return, self.episode
+        return -max(self.worst_rate - accepted_rate, 0.0), self.ego_mps, self.episode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,15 +114,10 @@ class TrainingSettings:
     """Shared by the opponents."""
     accepted_rate: float | None = None
     """Of the egos that crash in at most this share of the episodes with each opponent, the fastest is kept; None keeps the safest."""
-    finalists: int = 0
-    """So many of the best are validated again on five times as many other episodes, which decide; 0 for none.
-
-    The best of many validations is often only the luckiest.
-    """
 
     def __post_init__(self) -> None:
-        if min(self.episodes, self.validate_every, self.validation_episodes) < 1 or self.finalists < 0:
-            raise BadParametersError(f"episodes, validate_every and validation_episodes are at least 1, finalists at least 0; got {self}")
+        if min(self.episodes, self.validate_every, self.validation_episodes) < 1:
+            raise BadParametersError(f"episodes, validate_every and validation_episodes are at least 1; got {self}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,8 +193,6 @@ class Match:
     opponent: Opponent
     weight: float = 1.0
     """How often it is met, among several."""
-    leniency: float = 1.0
-    """How many times the accepted rate of crashes an ego may reach with it."""
 
 
 def repair_ego(
@@ -213,25 +202,17 @@ def repair_ego(
     seed: int,
     *,
     reward: Reward | None = None,
-    challengers: Callable[[LearnedPolicy], Sequence[Match]] | None = None,
     progress: Progress = silent,
 ) -> Training:
     """Trains the ego on against many opponents, which take turns episode by episode in an order drawn from the seed.
 
-    A search in the pool looks for sequences against the ego as it is after each `validate_every` episodes. challengers: returns further
-    opponents that a finalist meets in its last validation, as adversaries that were trained against it.
+    A search in the pool looks for sequences against the ego as it is after each `validate_every` episodes.
     """
-    return _train(ego, matches, reward or driving_reward(), settings, seed, progress, challengers)
+    return _train(ego, matches, reward or driving_reward(), settings, seed, progress)
 
 
 def _train(
-    start: LearnedPolicy,
-    matches: Sequence[Match],
-    reward: Reward,
-    settings: TrainingSettings,
-    seed: int,
-    progress: Progress,
-    challengers: Callable[[LearnedPolicy], Sequence[Match]] | None = None,
+    start: LearnedPolicy, matches: Sequence[Match], reward: Reward, settings: TrainingSettings, seed: int, progress: Progress
 ) -> Training:
     side = start.role
     fitted = [replace(match, scenario=scenario_against(match.scenario, match.opponent if side is Side.EGO else start)) for match in matches]
@@ -252,34 +233,26 @@ def _train(
         done = min(first + stride, settings.episodes)
         session.run(first, done)
         if settings.selection is Selection.VALIDATION:
-            candidates.append(Candidate(done, session.policy.weights, session.validate(session.policy, fitted)))
+            candidates.append(Candidate(done, session.policy.weights, session.validate()))
         elif is_window and rule.is_kept(first, float(curve.returns[first])):
             candidates = [Candidate(done, session.policy.weights)]
         progress(done, settings.episodes, f"failure rate {(curve.outcomes[max(0, done - 100) : done] == CRASH).mean():.2f}")
     best = candidates[-1] if candidates else Candidate(settings.episodes, session.policy.weights)
-    validations = tuple(_validation(candidate, fitted, reward, side, trainee) for candidate in candidates if candidate.seen)
+    validations = tuple(_validation(candidate, reward, side, trainee) for candidate in candidates if candidate.seen)
     if validations:
-        ranked = list(zip((validation.rank(side, settings.accepted_rate) for validation in validations), candidates, strict=True))
-        for _, candidate in sorted(ranked, key=lambda pair: pair[0])[len(ranked) - min(settings.finalists, len(ranked)) :]:
-            policy = replace(start, weights=candidate.weights)
-            met = (*fitted, *(challengers(policy) if challengers else ()))
-            again = replace(candidate, seen=session.validate(policy, met, is_final=True))
-            validations += (replace(_validation(again, met, reward, side, trainee), is_final=True),)
-            ranked.append((validations[-1].rank(side, settings.accepted_rate), again))
+        ranked = zip((validation.rank(side, settings.accepted_rate) for validation in validations), candidates, strict=True)
         best = max(ranked, key=lambda pair: pair[0])[1]
     facts = TrainingFacts(scenario.name, reward.name, seed, settings.episodes, best.episode)
     return Training(replace(start, weights=best.weights, facts=facts), curve, validations, int(trainee.learner.counts[UPDATES]))
 
 
-def _validation(candidate: Candidate, met: Sequence[Match], reward: Reward, side: Side, trainee: Trainee) -> Validation:
-    """Scores a candidate; every opponent counts the same, except in the speed, where IDM must not be one among many adversaries."""
+def _validation(candidate: Candidate, reward: Reward, side: Side, trainee: Trainee) -> Validation:
+    """Scores a candidate; every opponent counts the same."""
     returns = [float(seen.returns(reward, side, trainee.earned).mean()) for seen in candidate.seen]
     rates = [seen.failure_rate for seen in candidate.seen]
-    worst = max(rate / match.leniency for rate, match in zip(rates, met, strict=True))
     speeds = [seen.mean_ego_mps for seen in candidate.seen]
     count = len(candidate.seen)
-    speed_mps = float(np.average(speeds, weights=[match.weight for match in met]))
-    return Validation(candidate.episode, sum(returns) / count, sum(rates) / count, worst, speed_mps)
+    return Validation(candidate.episode, sum(returns) / count, sum(rates) / count, max(rates), sum(speeds) / count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,15 +278,16 @@ class _Session:
         if len(self.matches) == 1:
             self._drive(self.matches[0], first, last)
             return
-        for episode in range(first, last):
-            self._drive(self._drawn(episode), episode, episode + 1)
+        drawn = {episode: self._drawn(episode) for episode in range(first, last)}
+        for episode, match in drawn.items():
+            self._drive(match, episode, episode + 1)
 
-    def validate(self, policy: LearnedPolicy, met: Sequence[Match], *, is_final: bool = False) -> tuple[Episodes, ...]:
+    def validate(self) -> tuple[Episodes, ...]:
         """Drives the validation episodes with each opponent; a search gets a tenth, since it takes as long as a hundred others."""
-        seed = child_seed(self.seed, "final validation" if is_final else "validation")
-        share = max(self.settings.validation_episodes // len(self.matches), 1) * (_FINAL_TIMES if is_final else 1)
-        shares = [-(-share // 10) if isinstance(match.opponent, SearchedActions) else share for match in met]
-        return tuple(_validate(match, policy, count, seed) for match, count in zip(met, shares, strict=True))
+        seed, policy = child_seed(self.seed, "validation"), self.policy
+        share = max(self.settings.validation_episodes // len(self.matches), 1)
+        shares = [-(-share // 10) if isinstance(match.opponent, SearchedActions) else share for match in self.matches]
+        return tuple(_validate(match, policy, count, seed) for match, count in zip(self.matches, shares, strict=True))
 
     def _drawn(self, episode: int) -> Match:
         weights = np.array([match.weight for match in self.matches])

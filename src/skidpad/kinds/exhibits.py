@@ -1,4 +1,4 @@
-"""The columns of a run's records as the page shows them: what is text, what is a number, and in which unit."""
+"""What the page of `skidpad ui` shows of a run: columns with their units, pictures, motion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a relation is given and what it answers."""
+"""Metamorphic relations: steers-alike, steers-right, label-mse (DeepTest's Eq. 2), decides-alike, answers-alike."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ it does.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -101,6 +102,15 @@ def drivable_iou(network: RoadNet, originals: NumpyFrames, changed: NumpyFrames)
     return overlap_of(before, after)
 
 
+def drivable_areas(networks: Sequence[RoadNet], frames: NumpyFrames) -> BoolArray:
+    """Returns where several networks, by the mean of their probabilities, see road or markings, (N, HEIGHT_PX, WIDTH_PX)."""
+    device = next(networks[0].parameters()).device
+    small = _small(torch.from_numpy(np.ascontiguousarray(frames)).to(device))
+    with torch.inference_mode():
+        likely = torch.stack([network(small).softmax(1)[:, : Class.OTHER].sum(1) for network in networks]).mean(0)
+    return np.asarray((likely > 0.5).cpu().numpy(), np.bool_)
+
+
 def segmented(network: RoadNet, frames: NumpyFrames) -> NumpyFrames:
     """Returns the class of each pixel at the network's size, (N, HEIGHT_PX, WIDTH_PX) bytes, of frames (N, height, width, 3)."""
     device = next(network.parameters()).device
@@ -111,7 +121,11 @@ def segmented(network: RoadNet, frames: NumpyFrames) -> NumpyFrames:
 def classes_of(network: RoadNet, frames: torch.Tensor) -> torch.Tensor:
     """Returns what `segmented` does for frames on the network's device, and leaves it there."""
     with torch.inference_mode():
-        pictures = frames.permute(0, 3, 1, 2).float() / 255.0
-        small = functional.interpolate(pictures, size=(HEIGHT_PX, WIDTH_PX), mode="bilinear", antialias=True)
-        found: torch.Tensor = network(small.contiguous(memory_format=torch.channels_last)).argmax(1).to(torch.uint8)
+        found: torch.Tensor = network(_small(frames)).argmax(1).to(torch.uint8)
         return found
+
+
+def _small(frames: torch.Tensor) -> torch.Tensor:
+    pictures = frames.permute(0, 3, 1, 2).float() / 255.0
+    small = functional.interpolate(pictures, size=(HEIGHT_PX, WIDTH_PX), mode="bilinear", antialias=True)
+    return small.contiguous(memory_format=torch.channels_last)

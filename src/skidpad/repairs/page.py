@@ -89,12 +89,13 @@ def candidate_table(outcome: Outcome) -> Table:
             f"{each.clean_rmse_rad:.4f}",
             percent(each.failure_rate),
             f"{each.stressed_rms_rad:.4f}",
-            str(each.best_epoch) if each.candidate.way != BEFORE else "-",
+            *((str(each.best_epoch), f"{each.blend:.0%}") if each.candidate.way != BEFORE else ("-", "-")),
         )
         for each in (outcome.before, *outcome.candidates)
     )
-    columns = ("Candidate", "Clean RMSE (rad)", "Failures", "Moved by mutants (rad)", "Best epoch")
-    return Table("candidates", "On the validation stretch, which chose", columns, rows)
+    columns = ("Candidate", "Clean RMSE (rad)", "Failures", "Moved by mutants (rad)", "Best epoch", "Blend")
+    note = "Blend: how far the weights lie on the way from the first network's to those of the best epoch."
+    return Table("candidates", "On the validation stretch, which chose", columns, rows, note=note)
 
 
 def tradeoff_chart(outcome: Outcome) -> Chart:

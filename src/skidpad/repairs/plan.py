@@ -49,12 +49,20 @@ class Way(Enum):
     MIX = "mix"
     """Findings and random stimuli, with labels and consistency."""
     LOOKS = "looks"
-    """Findings, random stimuli and as many random looks, which belong to no family; right is what the first network answers, not labels."""
+    """The mix, and as many random looks, which belong to no family."""
+    ANSWERS = "answers"
+    """Pictures as for looks; what is right is what the first network answers to the originals, and no label is needed."""
+
+    @property
+    def has_looks(self) -> bool:
+        """Whether it learns from random looks."""
+        return self in {Way.LOOKS, Way.ANSWERS}
 
     @property
     def weights(self) -> tuple[float, float, float]:
         """Of what is right on mutants, of consistency, and of the first network's answers in what is right."""
-        known = {Way.CONSISTENCY: (0.0, 1.0, 0.0), Way.MIX: (0.5, 1.0, 0.0), Way.LOOKS: (0.5, 2.0, 1.0)}
+        mixed = (0.5, 1.0, 0.0)
+        known = {Way.CONSISTENCY: (0.0, 1.0, 0.0), Way.MIX: mixed, Way.LOOKS: mixed, Way.ANSWERS: (0.5, 2.0, 1.0)}
         return known.get(self, (1.0, 0.0, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""What a repair took, did and brought."""
+"""What DeepTest's retraining took, did and brought."""
 
 from __future__ import annotations
 

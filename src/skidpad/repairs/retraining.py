@@ -1,4 +1,4 @@
-"""Which frames are trained on and which are held out."""
+"""DeepTest's retraining (RQ5): which frames are trained on, which are held out, and what it brought."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Repairs:
         """
         count = max(24, self.settings.pictures // 8 // self.run_frames)
         recipes = self._drawn("validation", count)
-        if Way.LOOKS.value in self.settings.ways:
+        if any(Way(way).has_looks for way in self.settings.ways):
             recipes += self._looks("validation looks", count)
         pairs = self._render("validation", self.validation_drive, recipes, self.run_frames, judge=self.task.judge)
         return Validation(collect(self.validation_drive, self.spec, self.progress).data, pairs)
@@ -242,10 +242,11 @@ class Repairs:
         """Returns the mutants that a way learns from."""
         if way == Way.FINDINGS.value and self.findings is not None:
             return self.findings
-        if way not in {Way.MIX.value, Way.LOOKS.value}:
+        has_looks = Way(way).has_looks
+        if not has_looks and way != Way.MIX.value:
             return self.random
         mixed = self.random if self.findings is None else self.random.joined(self.findings)
-        return mixed if way == Way.MIX.value else mixed.joined(self.looks)
+        return mixed.joined(self.looks) if has_looks else mixed
 
     def train(self, candidate: Candidate) -> Trained:
         """Trains a candidate, or reads what was trained; a checkpoint stands beside until the end."""
@@ -306,7 +307,9 @@ class Repairs:
         limit = (1.0 + self.settings.most_cost) * self.before.clean_rmse_rad
         start, end = self.task.subject.module.state_dict(), {name: each.clone() for name, each in module.state_dict().items()}
         tried = []
-        for share in _BLENDS if made.best_epoch else (1.0,):
+        # a network in stages can have changed in an early one though the last one kept what it began with
+        is_changed = any(not torch.equal(start[name].to(last.device), last) for name, last in end.items())
+        for share in _BLENDS if is_changed else (1.0,):
             module.load_state_dict(_between(start, end, share))
             tried.append(replace(self.validated(module, made), blend=share))
         affordable = [each for each in tried if each.clean_rmse_rad <= limit]
@@ -373,7 +376,7 @@ def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], mos
     of the mutants.
     """
     limit = (1.0 + most_cost) * max(before.clean_rmse_rad, control.clean_rmse_rad)
-    affordable = [each for each in candidates if each.clean_rmse_rad <= limit and each.best_epoch > 0]
+    affordable = [each for each in candidates if each.clean_rmse_rad <= limit]
     best = min(affordable, key=_badness, default=None)
     if best is None:
         return None

@@ -1,4 +1,4 @@
-"""What a repair takes: which mutants, how they are split, and how long the network is retrained."""
+"""What DeepTest's retraining takes: which mutants, how they are split, and how long the network is retrained."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""A file of lines that only grows: what people say about a run while it may still be computed.
+"""What people say of a run's findings, in a file of lines that only grows, while the run may still be computed.
 
 Every line is one JSON object with a checksum. A writer that is killed leaves at most one line that the checksum gives away, and the
 next writer begins a new one.

@@ -1,4 +1,4 @@
-"""Searches over styles: points of R^n whose natural draw is N(0, 1) in every number, asked for and told how fit they are.
+"""Searches over the styles of a weather: TACTIC's (1+1)-ES, random search and random styles.
 
 Reference: TACTIC, section 3.3 ((1+1)-ES, after Rechenberg) and 4.4 (random search under the same fitness and the same end).
 """

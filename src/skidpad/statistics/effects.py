@@ -1,4 +1,4 @@
-"""Effect sizes, with the words that papers use for them."""
+"""Effect sizes (A12, Cohen's d) with the words that papers use for them, and distances between sets of neurons."""
 
 from __future__ import annotations
 

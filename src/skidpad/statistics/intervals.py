@@ -132,7 +132,7 @@ def share_over_stretches(
 
     A bootstrap draws stretches of `stretch` neighbours, not single values, and its variance tells how many independent values the series
     is worth. Wilson's interval of so many follows: percentiles of the bootstrap would lie too low where few fail. Where all values are
-    the same there is no variance: the interval is that value, and `none_failed` tells what so few stretches could have missed.
+    the same there is no variance: the interval reaches as far as `none_failed` says that so few stretches could have missed.
 
     Reference: Kuensch (1989), Annals of Statistics 17; stretches wrap around the end, as Politis and Romano (1992) propose. Student's t
     takes the place of the normal distribution, since there may be few stretches.
@@ -147,7 +147,8 @@ def share_over_stretches(
         return Interval(nan, nan, nan, confidence, 0, "there are no values")
     share = float(series[there].mean())
     if np.ptp(series[there]) == 0:
-        return Interval(share, share, share, confidence, n, "every value is the same")
+        missed = none_failed(max(n // stretch, 1), confidence)
+        return Interval(share, max(share - missed, 0.0), min(share + missed, 1.0), confidence, n, "every value is the same")
     sums, counts = (_stretch_sums(each, stretch) for each in (np.where(there, series, 0.0), there.astype(np.float64)))
     drawn = rng.integers(len(series), size=(resamples, -(-len(series) // stretch)))
     with np.errstate(invalid="ignore", divide="ignore"):

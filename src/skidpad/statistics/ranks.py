@@ -1,4 +1,4 @@
-"""Rank tests: Mann-Whitney U (the Wilcoxon rank-sum test), Wilcoxon's signed-rank test, Spearman's correlation.
+"""Rank tests (Mann-Whitney, Wilcoxon, Spearman), and orders of tests with their APFD.
 
 P-values are exact for small samples, ties included, and need no import of scipy.stats, which takes over a second.
 """

@@ -1,4 +1,4 @@
-"""Runs side by side: whether their findings may be matched, and what became of each; by the rules of the gate."""
+"""The pages over several runs: the list, two side by side by the rules of the gate, and questionnaires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of a questionnaire: found below a folder, told apart by the folders that hold them, shown without what gives them away."""
+"""A questionnaire about pictures: scenes, questions, answers and their tally, without what gives a picture away."""
 
 from __future__ import annotations
 

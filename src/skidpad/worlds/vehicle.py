@@ -1,4 +1,4 @@
-"""The truth: what a careful driver would steer at a pose, and the scale in which steering is written."""
+"""The car: its bicycle model and powertrain, and what a careful driver would steer (pure pursuit)."""
 
 from __future__ import annotations
 

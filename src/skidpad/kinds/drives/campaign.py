@@ -1,4 +1,4 @@
-"""The scenarios of a campaign: drawn from a domain model, or read from files."""
+"""The closed-loop campaign: its scenarios, drawn from a domain model or read from files, and how likely one fails."""
 
 from __future__ import annotations
 

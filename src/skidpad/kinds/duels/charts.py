@@ -140,7 +140,7 @@ def _frontier_chart(work: DuelWork, summary: DuelSummary) -> list[Chart]:
     if len(trades) < 2:
         return []
     lines = []
-    after = tuple(map(after_column, work.settings.pool_rewards))
+    after = tuple(map(after_column, work.settings.after_rewards))
     for label, fronts in ((front_words(IDM), (IDM,)), (RANDOM, (RANDOM,)), (POOL, (POOL,)), (f"{AFTERWARDS}, worst", after)):
         columns = [column for trade in trades if (column := trade.with_front(*fronts))]
         rates, errors = ([100.0 * value for value in part] for part in zip(*(_mean_and_sem(column) for column in columns), strict=True))
@@ -309,5 +309,5 @@ def phase_words(settings: DuelSettings, phase: str) -> str:
     """Returns what a phase of trainings is called."""
     if phase == TRAIN_EGO:
         return "ego"
-    _, words = repairs_of(settings).get(phase.removesuffix("-try"), ("", phase.removeprefix("train-")))
-    return f"{words}, tries" if phase.endswith("-try") else words
+    _, words = repairs_of(settings).get(phase, ("", phase.removeprefix("train-")))
+    return words

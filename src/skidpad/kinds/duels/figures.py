@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from skidpad.highway.layout import Side
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, trained_name
 from skidpad.kinds.duels.estimate import duel_estimate
 from skidpad.kinds.duels.names import OWN, POOL, POPULATION, after_column, populations, repair_family, round_phase
-from skidpad.kinds.duels.rounds import ACCEPTED, kept_validation
+from skidpad.kinds.duels.rounds import LITTLE
 from skidpad.kinds.duels.summary import Column, can_decide, summarise
 from skidpad.kinds.estimating import figures_of
 from skidpad.statistics.effects import Effect, a12
@@ -47,7 +47,7 @@ def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Compariso
     group = settings.repaired[0] if settings.repaired else ""
     paper = repair_family(settings, group, 0) if group else ""
     found = []
-    for front in (IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *settings.groups, POOL, *map(after_column, settings.pool_rewards)):
+    for front in (IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *settings.groups, POOL, *map(after_column, settings.after_rewards)):
         ours = summary.column(POPULATION, front)
         if ours is None:
             continue
@@ -115,10 +115,15 @@ def repaired_egos(summary: DuelSummary, settings: DuelSettings) -> tuple[Repaire
         place, training = divmod(index, settings.repairs)
         columns = [column for column in summary.columns if column.family == populations(settings)[place] and training < len(column.rates)]
         tests = {column.column: (column.by_training[training].mean, column.speeds_mps[training]) for column in columns}
-        kept = kept_validation(record)
+        kept = max(record.validations, key=_safe_and_fast)
         found.append(RepairedEgo(trained_name(round_phase(settings.rounds), index), settings.crash_cost[place], kept, tests))
-    best = max(found, key=lambda ego: ego.validation.rank(Side.EGO, ACCEPTED)[:-1], default=None)
+    told = [ego for ego in found if isfinite(ego.validation.worst_rate)]  # runs before this choice do not tell
+    best = max(told, key=lambda ego: _safe_and_fast(ego.validation)[:2], default=None)
     return tuple(replace(ego, is_recommended=ego is best) for ego in found)
+
+
+def _safe_and_fast(validation: Validation) -> tuple[float, float, int]:
+    return validation.rank(Side.EGO, LITTLE)
 
 
 def _effect(ours: Column, other: Column | None) -> Effect | None:
@@ -187,7 +192,7 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
             {
                 "policy": ego.policy,
                 "crash_cost": ego.cost,
-                "validation_share_of_accepted": ego.validation.worst_rate / ACCEPTED,
+                "validation_worst_rate": ego.validation.worst_rate,
                 "validation_mps": ego.validation.ego_mps,
                 "is_recommended": ego.is_recommended,
                 "tests": {front: {"failure_rate": rate, "ego_mps": mps} for front, (rate, mps) in ego.tests.items()},

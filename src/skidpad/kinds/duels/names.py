@@ -50,13 +50,8 @@ def front_name(group: str, index: int) -> str:
 
 
 def round_phase(number: int) -> str:
-    """Names the phase of the egos of a round; its shards are the repairs of the first cost, then those of the next."""
+    """Names the phase that retrains egos in a round; its shards are the repairs of the first cost, then those of the next."""
     return f"repair-population-round{number}"
-
-
-def try_phase(number: int) -> str:
-    """Names the phase that retrains egos in a round several times; the best of the tries is the round's."""
-    return f"{round_phase(number)}-try"
 
 
 def round_front(reward: str, number: int) -> str:

@@ -127,7 +127,7 @@ def _repair_words(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -
 def _population_words(work: DuelWork, summary: DuelSummary) -> str:
     """Says how the repair against everybody did with those who matter most; of adversaries trained afterwards, with the worst."""
     trades = [trade for trade in frontier(summary, work.settings) if trade.cost == work.settings.crash_cost[0]]
-    after = tuple(map(after_column, work.settings.pool_rewards))
+    after = tuple(map(after_column, work.settings.after_rewards))
     whom = (((IDM,), "IDM"), ((RANDOM,), "a random front vehicle"), (after, "the worst of the adversaries trained against it afterwards"))
     found = [(column, name) for trade in trades for fronts, name in whom if (column := trade.with_front(*fronts))]
     said = [f"in {_mean(column)} at {speed(column.speed.mean)} m/s with {name}" for column, name in found]

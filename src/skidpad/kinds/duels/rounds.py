@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from skidpad.core.progress import Progress, silent
-from skidpad.core.seeding import child_seed
+from skidpad.core.progress import Progress
 from skidpad.highway.dqn import DqnSettings
-from skidpad.highway.layout import Side
-from skidpad.highway.opponents import ConstantActions, Idm, RandomActions
+from skidpad.highway.opponents import Idm, RandomActions
 from skidpad.highway.rewards import REWARDS, careful_reward
 from skidpad.highway.training import Match, TrainingSettings, repair_ego
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, learned, packed_training, trained_name
@@ -28,27 +26,20 @@ from skidpad.kinds.duels.names import (
     repair_phase,
     round_front,
     round_phase,
-    try_phase,
 )
 from skidpad.kinds.duels.records import SCHEMA
 from skidpad.runs.segments import ShardResult
 
 if TYPE_CHECKING:
     from skidpad.highway.opponents import Opponent
-    from skidpad.highway.policies import LearnedPolicy
-    from skidpad.highway.training import Validation
-    from skidpad.kinds.duels.drivers import TrainingRecord
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.kinds.duels.records import Bout
     from skidpad.kinds.duels.settings import DuelSettings
 
 
-_LITTLE = 0.02
-"""A round is skipped where every new adversary makes the ego crash in at most this share of the episodes."""
-ACCEPTED = 0.01
-"""An ego is safe enough if it crashes in at most this share of the validation episodes with each ordinary driver."""
-LENIENCY = 4.0
-"""How many times as often it may crash with those who want it to: aggressive drivers, the search, adversaries."""
+LITTLE = 0.02
+"""A round is skipped where every new adversary makes the ego crash in at most this share of the episodes; an ego that crashes in at most
+this share of the validation episodes with each opponent is safe enough."""
 _GAIN_EPISODES = 500
 
 TRAINING_WEIGHT = 8
@@ -68,24 +59,13 @@ def population_settings(episodes: int, validation_episodes: int) -> TrainingSett
         is_overtaking_an_end=False,
         is_conditioned=True,
     )
-    # what an ego does swings widely between two validations: the more there are, the better is the best
-    every = max(episodes // 80, 1)
-    return TrainingSettings(
-        episodes=episodes, dqn=dqn, validate_every=every, validation_episodes=validation_episodes, accepted_rate=ACCEPTED, finalists=3
-    )
-
-
-def kept_validation(record: TrainingRecord) -> Validation:
-    """Returns how the ego that a training of a round kept did on its validation episodes."""
-    return max(record.validations, key=lambda validation: validation.rank(Side.EGO, ACCEPTED))
+    every = max(episodes // 20, 1)
+    return TrainingSettings(episodes=episodes, dqn=dqn, validate_every=every, validation_episodes=validation_episodes, accepted_rate=LITTLE)
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """The part of a campaign's work that repairs in rounds.
-
-    A chain is one repair with one cost of a crash, and one shard of a phase; in each round it tries several times and keeps the best.
-    """
+    """The part of a campaign's work that repairs in rounds. A chain is one repair with one cost of a crash, and one shard of a phase."""
 
     work: DuelWork
 
@@ -107,17 +87,15 @@ class Rounds:
             fronts = s.repairs if number == 1 else self.chains  # in the first round all chains still have the same ego
             for reward in s.pool_rewards:
                 yield Phase(round_front(reward, number), fronts, learning, partial(self._train_round, reward, number))
-            weight = TRAINING_WEIGHT * s.round_episodes
-            yield Phase(try_phase(number), self.chains * s.tries, weight, partial(self.attempt, number))
-            yield Phase(round_phase(number), self.chains, 1, partial(self._choose, number))
+            yield Phase(round_phase(number), self.chains, TRAINING_WEIGHT * s.round_episodes, partial(self.repair, number))
         if not s.is_tested:
             return
         last = round_phase(s.rounds)
-        yield from (self._train_after(reward, POPULATION, last, self.chains, learning) for reward in s.pool_rewards)
+        yield from (self._train_after(reward, POPULATION, last, self.chains, learning) for reward in s.after_rewards)
         yield self.work.tests(f"all-{POPULATION}", self.chains, 6 * tests, self._population_bouts)
         for group in s.repaired[:1]:
             family, phase = repair_family(s, group, 0), repair_phase(group, 0)
-            yield from (self._train_after(reward, family, phase, s.repairs, learning) for reward in s.pool_rewards)
+            yield from (self._train_after(reward, family, phase, s.repairs, learning) for reward in s.after_rewards)
             yield self.work.tests(f"all-{family}", s.repairs, 3 * tests, partial(self._paper_bouts, family, phase))
         yield self.work.tests("all-ego", 1, 2 * tests, self._ego_bouts)
         if self.work.is_searched:
@@ -149,59 +127,37 @@ class Rounds:
         place = index % self.settings.repairs if number == 1 else index
         return [trained_name(round_front(reward, number), place) for reward in self.settings.pool_rewards]
 
-    def _choose(self, number: int, index: int, progress: Progress) -> ShardResult:
-        """Keeps the best of a chain's tries, by their validations."""
-        s, drivers, phase = self.settings, self.work.drivers, round_phase(number)
-        tries = [trained_name(try_phase(number), index * s.tries + place) for place in range(s.tries)]
-        best = max(tries, key=lambda name: kept_validation(drivers.training(name)).rank(Side.EGO, ACCEPTED)[:-1])
-        progress(1, 1, f"{best} is kept")
-        return ShardResult(phase, index, SCHEMA.empty_table(), drivers.renamed(best, trained_name(phase, index)))
-
-    def attempt(self, number: int, shard: int, progress: Progress) -> ShardResult:
+    def repair(self, number: int, index: int, progress: Progress) -> ShardResult:
         """Retrains the ego against everyone so far; where the newest adversaries gain little, it stays as it is."""
-        s, work, phase = self.settings, self.work, try_phase(number)
-        index, name = shard // s.tries, trained_name(phase, shard)
-        before = self._before(number, index)
-        gains = self._gains(before, number, index)
-        if number > 1 and max(gains.values()) <= _LITTLE:
-            return ShardResult(phase, shard, SCHEMA.empty_table(), work.drivers.renamed(before, name))
+        s, work, phase = self.settings, self.work, round_phase(number)
+        before, name = self._before(number, index), trained_name(phase, index)
+        if number > 1 and self._gain(before, number, index) <= LITTLE:
+            return ShardResult(phase, index, SCHEMA.empty_table(), work.drivers.renamed(before, name))
         names = [IDM, RANDOM, SLOW, AGGRESSIVE, *((SEARCH,) if work.is_searched else ())]
         names += [front_name(group, member) for group in s.groups for member in range(s.members(group))]
         names += [front for past in range(1, number + 1) for front in self._fronts(past, index)]
         matches = [self._match(work.drivers.front(front), len(names)) for front in names]
         # the same seed for every cost, so that a sweep compares costs and not luck
-        seed = work.seed(phase, shard % (s.repairs * s.tries))
-        settings = population_settings(s.round_episodes, s.validation_episodes * len(names))
-        reward = careful_reward(s.crash_cost[index // s.repairs])
-        harmful = [reward for reward, gain in gains.items() if gain > _LITTLE]
-        challengers = partial(self._challengers, harmful, child_seed(seed, "challengers"))
-        ego = learned(work.drivers.ego(before), before)
-        trained = repair_ego(ego, matches, settings, seed, reward=reward, challengers=challengers, progress=progress)
-        return ShardResult(phase, shard, SCHEMA.empty_table(), packed_training(name, trained))
-
-    def _challengers(self, rewards: Iterable[str], seed: int, ego: LearnedPolicy) -> list[Match]:
-        """Trains adversaries against a finalist; they take part in its validation only, and those of the tests have other seeds."""
-        arena, settings = self.work.arena, self.work.training_settings()
-        found = (arena.train_front(ego, REWARDS.get(reward)(), settings, child_seed(seed, reward), silent) for reward in rewards)
-        return [Match(arena.scenario, training.policy, 0.0, LENIENCY) for training in found]
+        place, training = divmod(index, s.repairs)
+        settings, seed = population_settings(s.round_episodes, s.validation_episodes * len(names)), work.seed(phase, training)
+        reward = careful_reward(s.crash_cost[place])
+        trained = repair_ego(learned(work.drivers.ego(before), before), matches, settings, seed, reward=reward, progress=progress)
+        return ShardResult(phase, index, SCHEMA.empty_table(), packed_training(name, trained))
 
     def _match(self, front: Opponent, pool: int) -> Match:
         """Returns where and how often the ego meets one of the pool: IDM, which it forgets first, in half of the episodes."""
         arena = self.work.arena
         if isinstance(front, Idm):
             return Match(arena.pretraining, front, float(pool))
-        if isinstance(front, RandomActions):
-            return Match(arena.scenario, front, pool / 6.0)
-        return Match(arena.scenario, front, 1.0, 1.0 if isinstance(front, ConstantActions) else LENIENCY)
+        return Match(arena.scenario, front, pool / 6.0 if isinstance(front, RandomActions) else 1.0)
 
-    def _gains(self, ego: str, number: int, index: int) -> dict[str, float]:
-        """Returns the failure rate that the adversary of each reward of a round reaches with the ego it was trained against."""
+    def _gain(self, ego: str, number: int, index: int) -> float:
+        """Returns the greatest failure rate that an adversary of a round reaches with the ego it was trained against."""
         drivers, seed = self.work.drivers, self.work.seed("gain", number, index)
-        fronts = zip(self.settings.pool_rewards, self._fronts(number, index), strict=True)
-        return {
-            reward: self.work.arena.drive(drivers.ego(ego), drivers.front(name), _GAIN_EPISODES, seed).failure_rate
-            for reward, name in fronts
-        }
+        driven = (
+            self.work.arena.drive(drivers.ego(ego), drivers.front(name), _GAIN_EPISODES, seed) for name in self._fronts(number, index)
+        )
+        return max(episodes.failure_rate for episodes in driven)
 
     def _population_bouts(self, index: int) -> list[Bout]:
         """Returns a repaired ego against every kind of front vehicle, and against adversaries trained afterwards."""
@@ -226,7 +182,7 @@ class Rounds:
         return self.work.shared(ORACLE, ORACLE, columns, index, 1, self.settings.search_episodes)
 
     def _everyone(self, family: str, index: int) -> list[tuple[str, list[str]]]:
-        rewards = self.settings.pool_rewards
+        rewards = self.settings.after_rewards
         after = [(after_column(reward), [trained_name(after_front(reward, family), index)]) for reward in rewards]
         return [*after, (SLOW, [SLOW]), (AGGRESSIVE, [AGGRESSIVE])]
 

@@ -35,9 +35,10 @@ class DuelSettings(CampaignSettings):
     test_episodes: tests of every trained policy. cross_episodes: episodes of an ego against each of the other opponents.
     keep_episodes: records kept of each test; counts are of all. rounds: of a repair against a population, 0 for none; it is repeated
     `repairs` times. Each round trains an adversary of every reward in `pool_rewards` against the ego of the moment, adds them to the
-    pool and retrains the ego for `round_episodes`, `tries` times, of which the best on validation is kept; crash_cost: what a crash
-    costs it, where a slow step costs at most 0.1; with several costs the whole is done for each. adversaries_at_once: front vehicles in
-    one scene, all of them driven by one policy.
+    pool and retrains the ego for `round_episodes`; after_rewards: of the adversaries that are trained against the repaired egos and
+    only test them (not `paper`, whose adversaries make nobody crash); crash_cost: what a crash costs it, where a slow step costs at
+    most 0.1; with several costs the whole is done for each. adversaries_at_once: front vehicles in one scene, all of them driven by
+    one policy.
     estimate: a method of `statistics.rare`, which tells how likely a crash is, from at most `budget` duels from the scenario's starts with
     the opponents in `against`, each as likely as the others (none: the given ones, else a random front), instead of tests; stop_below,
     within: when it may stop earlier (see `rare.Goal`); "" for no estimate.
@@ -67,9 +68,9 @@ class DuelSettings(CampaignSettings):
     search_depth: Count = 6
     keep_episodes: Natural = 2000
     rounds: Natural = 0
-    pool_rewards: tuple[str, ...] = ("released", "sound")
+    pool_rewards: tuple[str, ...] = ("released", "sound", "paper")
+    after_rewards: tuple[str, ...] = ("released", "sound")
     round_episodes: Count = 8000
-    tries: Count = 4
     crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (5.0,)
     adversaries_at_once: Annotated[int, Within(least=1, most=MAX_FRONTS)] = 1
     estimate: Annotated[str, OneOf("method of estimating", ("", *(method.value for method in Method)))] = ""

@@ -253,7 +253,7 @@ def _families(work: DuelWork) -> list[str]:
 
 def _columns(work: DuelWork) -> list[str]:
     s = work.settings
-    after = map(after_column, s.pool_rewards)
+    after = map(after_column, s.after_rewards)
     return [IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *s.groups, OWN, OTHER_SEEDS, OTHER_REWARDS, POOL, *after]
 
 

@@ -9,7 +9,6 @@ from skidpad.kinds.duels.charts import ego_words, front_words, phase_words, repa
 from skidpad.kinds.duels.drivers import IDM, RANDOM
 from skidpad.kinds.duels.figures import comparisons, frontier, repaired_egos
 from skidpad.kinds.duels.names import AFTERWARDS, EGO, OWN, TRAIN_EGO, after_column
-from skidpad.kinds.duels.rounds import ACCEPTED, LENIENCY
 from skidpad.kinds.duels.settings import GIVEN
 from skidpad.kinds.duels.summary import can_decide
 from skidpad.page.model import Table
@@ -143,7 +142,7 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
 def _frontier_table(summary: DuelSummary, settings: DuelSettings) -> Table:
     """Returns what each cost of a crash buys; without rows where there is but one."""
     trades = frontier(summary, settings)
-    fronts = {"IDM": (IDM,), "random": (RANDOM,), f"{AFTERWARDS}, worst": tuple(map(after_column, settings.pool_rewards))}
+    fronts = {"IDM": (IDM,), "random": (RANDOM,), f"{AFTERWARDS}, worst": tuple(map(after_column, settings.after_rewards))}
     rows = [
         (
             f"{trade.cost:g}",
@@ -184,13 +183,13 @@ def _rate_speed_and_sem(column: Column | None) -> tuple[str, str, str]:
 
 def _egos_table(summary: DuelSummary, settings: DuelSettings) -> Table:
     """Returns every ego that was repaired against everybody, and which of them is recommended."""
-    after = tuple(map(after_column, settings.pool_rewards))
+    after = tuple(map(after_column, settings.after_rewards))
     egos = repaired_egos(summary, settings)
     rows = [
         (
             f"{ego.policy}{' (recommended)' if ego.is_recommended and len(egos) > 1 else ''}",
             f"{ego.cost:g}",
-            percent(ego.validation.worst_rate / ACCEPTED),
+            percent(ego.validation.worst_rate),
             speed(ego.validation.ego_mps),
             *(cell for fronts in ((IDM,), (RANDOM,), after, ego.tests) for cell in _cells(*ego.worst(*fronts))),
         )
@@ -198,14 +197,13 @@ def _egos_table(summary: DuelSummary, settings: DuelSettings) -> Table:
     ]
     heads = tuple(head for front in ("IDM", "random", f"{AFTERWARDS}, worst", "worst of all") for head in (f"Crashes, {front}", "m/s"))
     title = "Each ego repaired against everybody"
-    return Table("egos", title, ("Ego", "Cost", "Validation, crashes of those accepted", "m/s", *heads), tuple(rows), 1, _EGOS)
+    return Table("egos", title, ("Ego", "Cost", "Validation, worst", "m/s", *heads), tuple(rows), 1, _EGOS)
 
 
 _EGOS = (
-    "Recommended is the best ego on the validation episodes, which it drives with the front vehicles that it was repaired against and with "
-    f"adversaries trained for its validation alone. Accepted are crashes in {percent(ACCEPTED)} of them with each ordinary driver, in "
-    f"{percent(LENIENCY * ACCEPTED)} with the others; of those that keep to it the fastest is best, else the one that exceeds it least. No "
-    "test, and no adversary that was trained afterwards, takes part in the choice."
+    "Recommended is the best ego on the validation episodes, which it drives with the front vehicles that it was repaired against: of "
+    "those that crash in at most 2 % with each of them the fastest, else the one with the lowest greatest failure rate. No test, and no "
+    "adversary that was trained afterwards, takes part in the choice."
 )
 
 

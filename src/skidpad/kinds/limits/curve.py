@@ -34,12 +34,16 @@ class Point:
     kept_share: float
 
     def standing(self, accepted: float) -> Standing:
-        """Holds where even the upper bound is below the accepted share, fails where even the lower bound is above it."""
+        """Holds where no frame fails or even the upper bound is below the accepted share, fails where even the lower bound is above it."""
         if self.failing.n == 0 or (not isnan(self.kept_share) and self.kept_share < LEAST_KEPT):
             return Standing.REFUSED
-        if self.failing.high < accepted:
+        if self.failing.estimate == 0.0 or self.failing.high < accepted:
             return Standing.HOLDS
         return Standing.FAILS if self.failing.low > accepted else Standing.OPEN
+
+    def is_sure(self, accepted: float) -> bool:
+        """Whether there are enough frames for the upper bound to lie below the accepted share; where none fails, there may be too few."""
+        return self.failing.high < accepted
 
 
 @dataclass(frozen=True, slots=True)

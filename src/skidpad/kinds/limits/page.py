@@ -125,6 +125,10 @@ def fails_words(limit: Limit) -> str:
 
 def note_of(limit: Limit) -> str:
     """Says what is special about a row."""
+    return "; ".join(filter(None, (_limit_note(limit), "" if limit.is_sure else "too few frames to be sure")))
+
+
+def _limit_note(limit: Limit) -> str:
     if limit.is_false_safe:
         return FALSE_SAFE
     if limit.curve.is_refused:
@@ -175,8 +179,8 @@ def definitions(found: Found) -> tuple[str, ...]:
         (f"A frame fails where the answer on the changed picture breaks {settings.relation}{tolerance} against the answer on the unchanged "
         "one; where the camera is moved, against that answer moved to where the camera is."),
         f"Frames do not count that are {referee}wrong before anything is changed.",
-        (f"Holds to: the largest severity at which the upper bound of the failing share is below {accepted}, there and at every milder "
-        "severity that was tested."),
+        (f"Holds to: the largest severity at which no frame fails or the failing share has an upper bound below {accepted}, there and at "
+        "every milder severity that was tested. Too few frames to be sure: no frame fails, but the upper bound is not below it."),
         (f"Fails from: the smallest severity at which the lower bound of the failing share is above {accepted}. Between the two it is "
         "open: these frames cannot tell."),
         (f"Intervals (95 %) come from a bootstrap over stretches of {counted(settings.stretch_frames, 'neighbouring frame')}, since "

@@ -93,6 +93,12 @@ class Limit:
         return held is not None and left is not None and left.position <= held.position
 
     @property
+    def is_sure(self) -> bool:
+        """Whether enough frames were shown for "holds to" to be more than "no frame failed"."""
+        held = self.curve.holds_to
+        return held is None or held.is_sure(self.curve.accepted)
+
+    @property
     def kept_share(self) -> float:
         """Of the pictures that the referee looked at, at the limit."""
         return nan if self.at_limit is None else self.at_limit.kept_share
@@ -285,6 +291,7 @@ def limit_payload(limit: Limit, accepted: float) -> dict[str, Any]:
         "tested_to": severity.worst,
         "holds_to": held,
         "fails_from": failing,
+        "is_sure": limit.is_sure,
         "interval": [severity.harmless if held is None else held, severity.worst if failing is None else failing],
         "failing_share": None if known is None else interval_payload(known.failing),
         "kept_share": limit.kept_share,

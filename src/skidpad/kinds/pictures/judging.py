@@ -1,4 +1,4 @@
-"""The one output of a subject that a campaign judges, and how its numbers are shown."""
+"""Judges answers: the output that counts, the answers on originals, the relation, and the table of judged cases."""
 
 from __future__ import annotations
 

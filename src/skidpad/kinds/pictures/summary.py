@@ -1,4 +1,4 @@
-"""Which frames of a drive went untested, and why: a rate over what is left must say how much that is."""
+"""What a run over pictures found: rates by stimulus, what it covered, and which frames went untested."""
 
 from __future__ import annotations
 

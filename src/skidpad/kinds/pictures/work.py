@@ -1,4 +1,4 @@
-"""How many frames a shard has, how many a device is shown at a time, and how many threads keep it at work."""
+"""The work of a picture campaign's shards: frames under recipes, answered and judged, and how many at a time."""
 
 from __future__ import annotations
 

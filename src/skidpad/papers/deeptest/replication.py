@@ -1,4 +1,4 @@
-"""DeepTest's Tables 7, 8 and 9 with our figures, as sheets."""
+"""Replicates DeepTest: its five questions, and Tables 7, 8 and 9 with our figures."""
 
 from __future__ import annotations
 

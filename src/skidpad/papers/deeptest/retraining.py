@@ -1,4 +1,4 @@
-"""The three runs that the five questions are answered from; each is resumed where it exists."""
+"""The runs, and the retraining, that DeepTest's five questions are answered from; each is resumed where it exists."""
 
 from __future__ import annotations
 

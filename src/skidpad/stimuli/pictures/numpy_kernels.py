@@ -1,4 +1,4 @@
-"""Affine matrices: (2, 3), from pixel (x, y) of the frame to pixel (x, y) of the result, y downwards."""
+"""The operations on NumPy frames that transforms are made of: warps, gains, blurs, veils."""
 
 import os
 from collections import deque

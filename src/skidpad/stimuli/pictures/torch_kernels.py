@@ -1,4 +1,4 @@
-"""Selection networks: fixed sequences of compare-and-swap that put the median of k values in its place.
+"""The operations on torch frames that transforms are made of, as in `numpy_kernels`; the median by a selection network.
 
 A network has no branches, so one step is a minimum and a maximum over whole images, at the speed of memory.
 """

@@ -1,4 +1,4 @@
-"""What is lighter than its surroundings stays lighter: a loss against scenes that come out as their own negative."""
+"""The training of UNIT and MUNIT: the papers' losses, and ours that keep contrast and the road."""
 
 from __future__ import annotations
 

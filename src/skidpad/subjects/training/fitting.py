@@ -89,7 +89,7 @@ class Lesson:
     This one takes every example once, asks for the labels by the squared error, and keeps the lowest error on the validation. key: tells
     lessons apart in a checkpoint. averaging: how much of the mean of the weights over steps is kept at each (0: there is no mean); the
     mean is validated and kept. keeps_start: whether the weights that training began with may be the best. settles: the share of the
-    epochs, at the beginning, none of which may be the best.
+    epochs, at the beginning, none of which may be the best, where the network is trained at once; the last of several stages overfits soon.
     """
 
     key: str = ""
@@ -205,7 +205,7 @@ class Fitting:
 
     @property
     def _settling(self) -> int:
-        return int(self._lesson.settles * self._settings.epochs)
+        return int(self._lesson.settles * self._settings.epochs) if len(self._stages) == 1 else 0
 
     def _keep_start(self, validation: Examples) -> None:
         """Makes the weights that a stage begins with its best so far."""

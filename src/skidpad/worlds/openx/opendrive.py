@@ -1,4 +1,4 @@
-"""Writes a drive as pictures and a csv, so that people and other programs can look at it."""
+"""Writes a scenario's road as ASAM OpenDRIVE, and a drive as pictures and a csv."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the road of a scenario lies: its centreline and its cross-section, without anything that stands beside it."""
+"""The road of a scenario in pieces: its centreline, its cross-section, and how each piece is shaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work shared by threads: the calling thread and others that are kept, each taking the next piece while there is one."""
+"""Renders frames on the CPU: the rays of many cameras, shared by threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves in a scene besides the ego, and the room that things take, for collisions and for pictures."""
+"""What a scenario is: road, light, weather, ego, other vehicles and pedestrians, and the room that they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RQ0: simulated drives matched with parts of a recorded one by their steering, and the prediction errors on both.
+"""What a comparison found: simulated drives matched with recorded ones (RQ0), and whether offline and online agree (RQ1).
 
 Reference: offline and online testing, section III-B.
 """

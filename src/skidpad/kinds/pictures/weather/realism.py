@@ -18,12 +18,12 @@ import numpy as np
 import torch
 
 from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError, UnknownNameError
-from skidpad.core.images import FloatArray, NumpyFrames, decode, encode, write_image
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, decode, encode, write_image
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.opening import open_drive
 from skidpad.referee import verdict
-from skidpad.referee.network import RoadNet, drivable_iou, load_road_net, load_teacher
+from skidpad.referee.network import RoadNet, drivable_areas, load_road_net, load_teacher, overlap_of
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.pictures import COMPOSITE, TRANSFORMS
 from skidpad.stimuli.weather.classifier import READ_PX, SPLIT, ClassifierCard, WeatherClassifier, held_out
@@ -37,6 +37,10 @@ from skidpad.stimuli.weather.validity import target_class
 STYLES = ("random", "real")
 LEAST_IOU = 0.8
 """A scene whose drivable area overlaps less with the recorded one's has lost the road."""
+
+STEADY_EV, STEADY_IOU = 0.7, 0.9
+"""A judge reads a recorded frame steadily if it sees the same drivable area with so much more and less light. Where it does not, as between
+hard shadows of trees, it is wrong about the frame as it is, and a change says little about the weather."""
 
 CLIP_FRAMES = 5
 _TOGETHER = 32
@@ -52,8 +56,8 @@ class RealismSettings:
 
     frames: of the drive, evenly from its held-out parts. clips: of CLIP_FRAMES neighbouring frames from there, each under one style,
     for flicker. styles: `random` draws every scene's style from N(0, 1) as MUNIT does, `real` from the styles that real pictures have.
-    judge: weights of the network that tells where the road is; the referee's where empty. The network that weathers learn from is
-    refused, for they have learned to please it.
+    judges: weights of networks that tell where the road is, by the mean of what they say; the referee's where empty. The network that
+    weathers learn from is refused, for they have learned to please it.
     """
 
     drive: str
@@ -64,7 +68,7 @@ class RealismSettings:
     frames: int = 64
     clips: int = 4
     styles: str = "random"
-    judge: str = ""
+    judges: tuple[str, ...] = ()
     seed: int = 0
     device: str = "cpu"
 
@@ -84,7 +88,8 @@ class SameDrive:
     road_iou: of the drivable areas before and after, the mean over scenes with a road; road_iou_below: the share of them below LEAST_IOU.
     contrast_near, contrast_far: the share of local contrast that is left, see `clips.contrast_kept`. flicker, flicker_recorded: of clips
     under one style and of the recorded ones, in grey levels; None without clips. not_kept: the share of scenes that the referee refuses or
-    doubts, so that no campaign counts them; kept_road_iou, kept_road_iou_below: over the others alone.
+    doubts, so that no campaign counts them; kept_road_iou, kept_road_iou_below: over the others alone. unsteady: the share of scenes that
+    the judges do not read steadily as they were recorded; steady_road_iou, steady_road_iou_below: over the others alone.
     """
 
     road_iou: float | None
@@ -96,6 +101,9 @@ class SameDrive:
     not_kept: float = 0.0
     kept_road_iou: float | None = None
     kept_road_iou_below: float | None = None
+    unsteady: float = 0.0
+    steady_road_iou: float | None = None
+    steady_road_iou_below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +150,22 @@ class _Contender:
     clips: tuple[tuple[NumpyFrames, NumpyFrames], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """The scenes as they were recorded, where their roads are, and which of them the judges read steadily."""
+
+    scenes: NumpyFrames
+    roads: BoolArray
+    is_steady: BoolArray
+
+
 def measure_realism(settings: RealismSettings, progress: Progress = silent, *, grid: Path | None = None) -> Realism:
     """Synthesises scenes from held-out frames and measures each contender against held-out real scenes.
 
     grid: where to write a picture of some of the scenes, a row for each contender.
     """
     classifier = WeatherClassifier.load(Path(settings.classifier), settings.device)
-    judge = _judge(settings)
+    judges = _judges(settings)
     sources, clips = _sources(settings), _clips(settings)
     real = {part.label: part for part in (_real(text, classifier) for text in settings.real)}
     contenders = list(_contenders(settings, classifier, sources, clips, progress))
@@ -159,10 +176,10 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
     plain = _stored(sources)
     plain_features = classifier.features(plain)
     rows: list[tuple[RealismRow, SameDrive | None]] = []
-    same = _same_drive(
-        judge, sources, _Contender("as it was", "untranslated", "", sources, tuple((clip, clip) for clip in clips)), settings.device
-    )
-    drives = {id(each): _same_drive(judge, sources, each, settings.device) for each in contenders}
+    recorded = _recorded(judges, sources)
+    unchanged = _Contender("as it was", "untranslated", "", sources, tuple((clip, clip) for clip in clips))
+    same = _same_drive(judges, recorded, unchanged, settings.device)
+    drives = {id(each): _same_drive(judges, recorded, each, settings.device) for each in contenders}
     for target in dict.fromkeys([*real, *(each.target for each in contenders)]):
         truth = real.get(target)
         bandwidth = None if truth is None else common_bandwidth(truth.features, plain_features)
@@ -194,23 +211,38 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
     )
 
 
-def _judge(settings: RealismSettings) -> RoadNet:
-    """Reads the network that judges where the road is; not the one that weathers learn from."""
-    judge = load_road_net(Path(settings.judge) if settings.judge else None)
+def _judges(settings: RealismSettings) -> list[RoadNet]:
+    """Reads the networks that judge where the road is; not the one that weathers learn from."""
     teacher = load_teacher().state_dict()
-    state = judge.state_dict()
-    if all(name in teacher and torch.equal(value, teacher[name]) for name, value in state.items()):
-        raise SkidpadError(f"{settings.judge} is the network that weathers learn from, which cannot judge them; leave --judge out")
-    return judge.to(settings.device)
+    judges: list[RoadNet] = []
+    for file in settings.judges or ("",):
+        judge = load_road_net(Path(file) if file else None)
+        state = judge.state_dict()
+        if all(name in teacher and torch.equal(value, teacher[name]) for name, value in state.items()):
+            raise SkidpadError(f"{file} is the network that weathers learn from, which cannot judge them; leave --judge out")
+        judges.append(judge.to(settings.device))
+    return judges
 
 
-def _same_drive(judge: RoadNet, sources: NumpyFrames, made: _Contender, device: str) -> SameDrive:
-    parts = [slice(first, first + _TOGETHER) for first in range(0, len(sources), _TOGETHER)]
-    overlap = np.concatenate([drivable_iou(judge, sources[part], made.scenes[part]) for part in parts])
-    kept = np.concatenate([verdict.judge(sources[part], made.scenes[part], device=device).kept for part in parts])
+def _recorded(judges: Sequence[RoadNet], scenes: NumpyFrames) -> _Recorded:
+    roads = _roads(judges, scenes)
+    lights = [(scenes * 2.0**stops).clip(0, 255).astype(np.uint8) for stops in (STEADY_EV, -STEADY_EV)]
+    least = np.min([np.nan_to_num(overlap_of(roads, _roads(judges, light))) for light in lights], axis=0)
+    return _Recorded(scenes, roads, least >= STEADY_IOU)
+
+
+def _roads(judges: Sequence[RoadNet], scenes: NumpyFrames) -> BoolArray:
+    return np.concatenate([drivable_areas(judges, scenes[first : first + _TOGETHER]) for first in range(0, len(scenes), _TOGETHER)])
+
+
+def _same_drive(judges: Sequence[RoadNet], recorded: _Recorded, made: _Contender, device: str) -> SameDrive:
+    sources = recorded.scenes
+    overlap = overlap_of(recorded.roads, _roads(judges, made.scenes))
+    kept = verdict.judge(sources, made.scenes, device=device).kept
     has_road = np.isfinite(overlap)
     mean, below = _mean_and_below(overlap[has_road])
     kept_mean, kept_below = _mean_and_below(overlap[has_road & kept])
+    steady_mean, steady_below = _mean_and_below(overlap[has_road & recorded.is_steady])
     near, far = contrast_kept(sources, made.scenes)
     flickers = [found for recorded, changed in made.clips if (found := flicker(recorded, changed)) is not None]
     own, theirs = np.mean(flickers, axis=0).tolist() if flickers else (None, None)
@@ -224,6 +256,9 @@ def _same_drive(judge: RoadNet, sources: NumpyFrames, made: _Contender, device: 
         not_kept=float((~kept).mean()),
         kept_road_iou=kept_mean,
         kept_road_iou_below=kept_below,
+        unsteady=float((~recorded.is_steady).mean()),
+        steady_road_iou=steady_mean,
+        steady_road_iou_below=steady_below,
     )
 
 

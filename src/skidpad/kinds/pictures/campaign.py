@@ -95,8 +95,7 @@ class DeepTest:
     @classmethod
     def load(cls, settings: DeepTestSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
-        if settings.searches:
-            check_searches(settings.searches, Pairs)
+        check_searches(settings.searches, Pairs)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
         chosen = stimuli_of(settings.transforms) if settings.transforms else preset_stimuli(Preset(settings.preset))
         if settings.relation:

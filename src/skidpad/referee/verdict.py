@@ -296,8 +296,8 @@ def _reason(before: NumpyFrames, after: NumpyFrames, look: _Look) -> Reason:
 
 def _clipped(frame: NumpyFrames) -> float:
     """Returns the share of the lower half in which every channel is at one end."""
-    red, green, blue = map(np.asarray, cv2.split(cv2.LUT(np.ascontiguousarray(frame[frame.shape[0] // 2 :]), _AN_END)))
-    return float(np.mean(np.bitwise_and(np.bitwise_and(red, green), blue)))
+    red, green, blue = cv2.split(cv2.LUT(np.ascontiguousarray(frame[frame.shape[0] // 2 :]), _AN_END))
+    return float(np.mean(cv2.min(cv2.min(red, green), blue)))
 
 
 def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:

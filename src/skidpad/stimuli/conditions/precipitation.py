@@ -135,7 +135,7 @@ def _wetted(frame: Field, camera: Camera, wetness: float) -> Field:
     mirror = cv2.multiply(above[rows], three(share * mirrored[horizon:]))
     # A camera exposes for the road: where the sky is a hundred times as bright, as against the sun, its mirror would hide all of it.
     most = _MOST_MIRRORED * below + np.float32(0.02)
-    mirror = mirror * most / (mirror + most)
+    mirror = cv2.multiply(mirror, most / (mirror + most))
     cv2.multiply(below, three(1.0 - np.float32(0.45) * share), dst=below)
     cv2.add(below, mirror, dst=below)
     return frame
@@ -180,7 +180,7 @@ def _mirror_weights(camera: Camera) -> tuple[Field, Field]:
     lane = ground * np.clip((9.0 - np.abs(left)) / 5.0, 0.0, 1.0)
     # Nobody knows the horizon to a row: a mirror that began at one would show as a border.
     depth = (np.arange(camera.height_px) - camera.horizon_px) / camera.height_px
-    road = np.asarray(lane * np.clip(depth / 0.07, 0.0, 1.0)[:, None], np.float64)
+    road = lane * np.clip(depth / 0.07, 0.0, 1.0)[:, None]
     grazing = camera.height_m / np.sqrt(ahead**2 + left**2 + camera.height_m**2)
     fresnel = 0.02 + 0.98 * (1.0 - grazing) ** 5
     return road.astype(np.float32), np.clip(0.62 * fresnel, 0.0, 0.5).astype(np.float32)

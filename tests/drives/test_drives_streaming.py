@@ -99,7 +99,7 @@ import skidpad.drives, skidpad.runs, skidpad.kinds, skidpad.cli
 for package in (skidpad.drives, skidpad.runs):
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-import skidpad.kinds.tracking, skidpad.cli.tracking
+import skidpad.kinds.tracking, skidpad.cli.findings
 from skidpad.drives import READERS, open_drive
 assert {"rosbag", "mcap", "video"} <= set(READERS.names())
 print(len(open_drive(sys.argv[1])))

@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import cv2
 import pytest
 import torch
 
+from skidpad.core.errors import UntrustedError
+from skidpad.core.trust import Code, require, trusting
 from skidpad.runs.workers.here import cores, open_lanes
 
 
@@ -78,3 +81,16 @@ def test_a_failure_stops_the_others() -> None:
     with open_lanes(2) as lanes, pytest.raises(RuntimeError, match="broken"):
         list(lanes.as_they_come(work, range(40), stop))
     assert len(begun) < 40, "what had not begun never did"
+
+
+def test_what_a_person_trusts_is_trusted_in_every_lane(tmp_path: Path) -> None:
+    code = Code("import the Python code 'mine:drive'", tmp_path, remedy="")
+
+    def needs_trust(_number: int) -> bool:
+        require(code)
+        return True
+
+    with trusting(), open_lanes(2) as lanes:
+        assert list(lanes.map(needs_trust, range(4))) == [True] * 4
+    with trusting(word=False), open_lanes(2) as lanes, pytest.raises(UntrustedError):
+        list(lanes.map(needs_trust, range(4)))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -126,7 +127,8 @@ class Lanes:
             while True:
                 # one item beyond those at work, so that no lane waits for this thread
                 for place, item in left:
-                    waiting[self._pool.submit(work, item)] = place
+                    # in the caller's context, which holds whose code may run
+                    waiting[self._pool.submit(copy_context().run, work, item)] = place
                     if len(waiting) > self.count:
                         break
                 if not waiting:

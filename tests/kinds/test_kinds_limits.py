@@ -259,7 +259,7 @@ def test_the_page_begins_with_the_table_then_curves_then_pictures(tmp_path: Path
     places = [html.index(f'id="{key}"') for key in ("table-limits", "leads", "pictures")]
     assert places == sorted(places)
     assert page.lead_tables[0].rows[0][:2] == ("toy-dark", "-1.62 EV")
-    assert "earliest under toy-dark: from -1.75 EV on" in page.verdict
+    assert "toy-dark from -1.75 EV on" in page.verdict
     assert len(page.pictures) == 2
 
 

@@ -143,6 +143,10 @@ def conditions_in(limits: Sequence[Limit]) -> int:
     return len({each.row.stimulus for each in limits})
 
 
+_TOLD = 3
+"""How many conditions the first sentence names, those first that fail nearest to harmless."""
+
+
 def verdict(found: Found) -> str:
     """Says in a sentence how far the network holds."""
     limits = found.limits
@@ -154,11 +158,10 @@ def verdict(found: Found) -> str:
     if not failing:
         told = f"The network fails under none of {counted(conditions_in(limits), 'condition')} as far as they were tested ({within})."
     else:
-        first = min(failing, key=lambda each: each.curve.fails_from.position if each.curve.fails_from else 0)
-        told = (
-            f"The network fails under {conditions_in(failing)} of {counted(conditions_in(limits), 'condition')} ({within}), earliest under "
-        )
-        told += f"{plain(first.row.name, 60)}: from {fails_words(first)} on."
+        ordered = sorted(failing, key=lambda each: each.curve.fails_from.position if each.curve.fails_from else 0)
+        first = [f"{plain(each.row.name, 60)} from {fails_words(each)} on" for each in ordered[:_TOLD]]
+        told = f"The network fails under {conditions_in(failing)} of {counted(conditions_in(limits), 'condition')} ({within}): "
+        told += f"{', '.join(first)}{', ...' if len(ordered) > _TOLD else ''}."
     if unsafe:
         told += f" Under {', '.join(plain(each.row.name, 60) for each in unsafe)} offline testing says that it holds where a car leaves "
         told += "its lane."

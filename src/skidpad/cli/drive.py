@@ -24,7 +24,7 @@ Stimuli = Annotated[
     list[str] | None,
     typer.Option(
         "--stimulus",
-        help="What sits in front of the camera: original, fog, fog+blur, brightness(shift=40), weather:demo-rain, module:MyStimulus; "
+        help="Stimulus in front of the camera: original, fog, fog+blur, brightness(shift=40), weather:rain, module:MyStimulus; "
         "several with commas, or given again.",
     ),
 ]

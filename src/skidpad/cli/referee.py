@@ -64,7 +64,7 @@ def referee(
     scores = scores_of(chosen, data)
     payload = {
         "pictures": len(data),
-        "network": str(train or network or "the one that comes along"),
+        "network": str(train or network or "the bundled one"),
         **{f"{each.name.lower()}_iou": value for each, value in scores.by_class.items()},
         "drivable_iou": scores.drivable,
         "ms_per_picture": took_s / len(frames) * 1000.0,

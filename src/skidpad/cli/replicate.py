@@ -149,7 +149,9 @@ def offline_online(
 def deeproad(
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be repeated.")],
+    weather: Annotated[
+        list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or a bundled one (rain, night); may be repeated.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, deeproad.json and .md; continues where it was stopped, and grows.")],
     frames: Annotated[int, typer.Option(help="At most this many frames, every second, third and so on; 0 is all.")] = 0,
     thresholds: Annotated[str, typer.Option(help="Error bounds in degrees, ascending.")] = "10,20,30,40",

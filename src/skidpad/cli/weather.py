@@ -39,7 +39,9 @@ def add_to(app: typer.Typer) -> None:
 def run_test(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or `demo-rain`; may be repeated.")],
+    weather: Annotated[
+        list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or a bundled one (rain, night); may be repeated.")
+    ],
     thresholds: Annotated[
         str, typer.Option(help="Error bounds in degrees, ascending; an error at the first one is a finding.")
     ] = "10,20,30,40",
@@ -214,7 +216,7 @@ def search(
 
 
 def weather_file(text: str) -> str:
-    """Returns where a weather lies: its file, or that of one that comes along."""
+    """Returns where a weather lies: its file, or that of a bundled one."""
     from skidpad.stimuli.weather.pretrained import weather_path
 
     return str(weather_path(text).absolute())

@@ -117,7 +117,7 @@ def judge_bundle(folder: Path, subject: str | Path | Subject) -> Judgement:
 
 
 def loaded(subject: str | Path | Subject) -> Subject:
-    """Returns a subject, read from its description where only that is named (`demo` comes along)."""
+    """Returns a subject, read from its description where only that is named (`demo` is bundled)."""
     return load_subject(subject_path(str(subject))) if isinstance(subject, str | Path) else subject
 
 
@@ -175,7 +175,7 @@ def _check_free(folder: Path) -> None:
 
 
 def _seen_from(folder: Path, subject: str) -> str:
-    """Returns a path as it is from the bundle, so that both can move together; `demo` for the network that comes along."""
+    """Returns a path as it is from the bundle, so that both can move together; `demo` for the bundled network."""
     if not Path(subject).is_absolute():
         return subject
     return "demo" if Path(subject) == subject_path("demo") else Path(os.path.relpath(subject, folder.absolute())).as_posix()

@@ -71,7 +71,7 @@ def save_road_net(network: RoadNet, path: Path) -> None:
 
 
 def load_road_net(path: Path | None = None) -> RoadNet:
-    """Reads a network; the one that comes along where no path is given."""
+    """Reads a network; the bundled one where no path is given."""
     file = path or Path(__file__).with_name("road.safetensors")
     try:
         state = {name: value.float() if value.is_floating_point() else value for name, value in load_file(file).items()}

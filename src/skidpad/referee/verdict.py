@@ -72,7 +72,7 @@ light on a sunlit road makes 0.11 of it white. Black is no sign: the road of a n
 _WHITE = 252.0
 """Level of every channel of a pixel that shows nothing any more."""
 _AN_END = ((np.arange(256) <= 1) | (np.arange(256) >= 254)).astype(np.uint8)
-"""Which levels are quite black or quite white."""
+"""Which levels are pure black or pure white."""
 _DARK = 40.0
 """Grey levels of a border; what is lighter and reaches down no further than the upper half may be the sky."""
 

@@ -121,7 +121,6 @@ SEARCHES: Registry[MakeSearch] = Registry(
         "skidpad.search.evolution",
         "skidpad.search.vectors",
         "skidpad.search.populations",
-        "skidpad.search.vectors",
     ),
 )
 

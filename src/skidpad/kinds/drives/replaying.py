@@ -44,8 +44,8 @@ _COMPARED = (
 
 
 BOUND_M, BOUND_RAD = 0.02, 0.02
-"""How far a drive on another processor may lie from the one of the run at any frame. 26 extended scenarios of 10 s with the network that
-comes along, under AVX2 and SSE4.1 instead of AVX-512: at most 0.004 m and 0.0055 rad, and every drive ended at the same frame."""
+"""How far a drive on another processor may lie from the one of the run at any frame. 26 extended scenarios of 10 s with the bundled
+network, under AVX2 and SSE4.1 instead of AVX-512: at most 0.004 m and 0.0055 rad, and every drive ended at the same frame."""
 
 
 class Stage(Protocol):

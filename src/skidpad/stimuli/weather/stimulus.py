@@ -128,7 +128,7 @@ def style_params(numbers: FloatArray) -> Params:
 
 
 def named_weather(text: str) -> Callable[[], LearnedWeather]:
-    """Returns what makes the weather that follows `weather:`, a name that comes along or the path of a card."""
+    """Returns what makes the weather that follows `weather:`, the name of a bundled one or the path of a card."""
     path = weather_path(text)
     if path.name == text and not weather_file(path, ".toml").is_file():
         raise UnknownNameError.among("weather", text, pretrained_names())

@@ -6,7 +6,7 @@ from skidpad.core.errors import UnknownNameError
 
 
 def pretrained(name: str) -> Path:
-    """Returns the description of a network that comes along."""
+    """Returns the description of a bundled network."""
     folder = Path(__file__).parent
     known = [path.stem for path in folder.glob("*.toml")]
     if name not in known:
@@ -15,5 +15,5 @@ def pretrained(name: str) -> Path:
 
 
 def subject_path(text: str) -> Path:
-    """Returns where a subject is described, absolute; the word `demo` is the network that comes along."""
+    """Returns where a subject is described, absolute; the word `demo` is the bundled network."""
     return pretrained("pilotnet-rendered") if text == "demo" and not Path(text).exists() else Path(text).absolute()

@@ -9,24 +9,24 @@ CLASSIFIER = "demo-classifier"
 
 
 def pretrained_names() -> tuple[str, ...]:
-    """Returns the names of the weathers that come along."""
+    """Returns the names of the bundled weathers."""
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml") if path.stem != CLASSIFIER))
 
 
 def pretrained_weather(name: str) -> Path:
-    """Returns the card of a weather that comes along."""
+    """Returns the card of a bundled weather."""
     if name not in pretrained_names():
         raise UnknownNameError.among("bundled weather", name, pretrained_names())
     return Path(__file__).parent / f"{name}.toml"
 
 
 def weather_path(text: str) -> Path:
-    """Returns where a weather is: a file, with or without its suffix, or the name of one that comes along (`demo-rain`)."""
+    """Returns where a weather is: a file, with or without its suffix, or the name of a bundled one, such as `rain`."""
     path = Path(text)
     is_file = any(path.with_name(path.name + suffix).exists() for suffix in ("", ".toml", ".safetensors"))
     return pretrained_weather(text) if not is_file and text in pretrained_names() else path
 
 
 def classifier_path(text: str) -> Path:
-    """Returns where a weather classifier is: a file, or `demo-classifier` for the one that comes along."""
+    """Returns where a weather classifier is: a file, or `demo-classifier` for the bundled one."""
     return Path(__file__).parent / f"{CLASSIFIER}.toml" if text == CLASSIFIER and not Path(text).exists() else Path(text)

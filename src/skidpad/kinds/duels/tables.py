@@ -169,7 +169,8 @@ _REPAIRS = (
     "“Trained afterwards” are adversaries trained against the repaired ego itself; for the ego before the repair these are the adversaries "
     "named by their reward. “Possible” is the speed of an ego that plans ahead without a crash and knows what this front vehicle will do. "
     "“Unavoidable” counts the kept crashes that no sequence of actions from the start on avoids. A12 is the probability that a test of the "
-    "ego repaired against everybody has the greater failure rate; it needs four tests or more of each."
+    "ego repaired against everybody has the greater failure rate; it is left out where there are too few tests to show any difference "
+    "(3 against 12, or 4 against 4, are enough)."
 )
 
 

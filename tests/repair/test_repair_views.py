@@ -161,7 +161,9 @@ def test_a_moved_camera_moves_what_is_right(repairs: Repairs) -> None:
     views = Views.drawn(4, description.input.width_px / description.input.height_px)
     shift = torch.from_numpy((pairs.mutants.labels_rad - pairs.originals.labels_rad)[moved]).float() * torch.tensor([1.0, -1.0, 1.0, -1.0])
     wanted = asking.answers(chosen + len(pairs), mirrored, views) + shift
-    assert torch.allclose(loss, ((asking.answers(chosen, mirrored, views) - wanted) ** 2).mean())  # and no layer is held to what it was
+    assert torch.allclose(
+        loss, Way.ANSWERS.diet(1.0).labels * ((asking.answers(chosen, mirrored, views) - wanted) ** 2).mean()
+    )  # and no layer is held to what it was
 
 
 def test_killed_within_it_the_way_answers_goes_on_to_the_same_network(

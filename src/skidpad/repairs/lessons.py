@@ -82,9 +82,9 @@ class RepairLesson(Lesson):
     """Clean pictures once an epoch, and mutants drawn from a pool beside them.
 
     The data are the clean pictures, then the mutants, then the mutants' originals. A control has the same number of steps without any
-    mutant. first: the first network, for a diet that asks it: it is asked about a moved view of the original, and the one that is trained
-    about the same view of the mutant, so that nothing is learned by heart. The score weighs the clean error of the validation and how far its mutants move the answer, both
-    over those of the start.
+    mutant. first: the first network, for a diet that asks it. It is asked about a moved view of the original, and the one that is trained
+    about the same view of the mutant, so that nothing is learned by heart. The score weighs the clean error of the validation and how far
+    its mutants move the answer, both over those of the start.
     """
 
     averaging = AVERAGING

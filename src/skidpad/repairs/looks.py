@@ -33,7 +33,8 @@ class RandomLook:
     """One to three random changes, mixed with the frames; all frames of a call look alike, as under one condition.
 
     The changes are random convolutions, a tone curve for each channel, noise of a random spectrum, a picture of cloudy noise that is
-    mixed in, light that differs from place to place, and rectangles that are covered. strength: how much of the changed picture is mixed in, 0 for nothing.
+    mixed in, light that differs from place to place, and rectangles that are covered. strength: how much of the changed picture is mixed
+    in, 0 for nothing.
 
     Reference: Hendrycks et al. 2020, AugMix, section 3 (chains, mixed with the original); Xu et al. 2021, RandConv, section 3; Hendrycks
     et al. 2022, PixMix, section 3; Zhong et al. 2020, Random Erasing, section 3.

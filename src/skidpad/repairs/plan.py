@@ -61,7 +61,12 @@ class Way(Enum):
     def diet(self, strength: float) -> Diet:
         """Returns what it is trained on, with so many mutants for each clean picture."""
         mixed = Diet(strength, 0.5, 1.0)
-        known = {Way.CONSISTENCY: Diet(strength, 0.0, 1.0), Way.MIX: mixed, Way.LOOKS: mixed, Way.ANSWERS: Diet(strength, 1.0, 0.0, asks_first=True)}
+        known = {
+            Way.CONSISTENCY: Diet(strength, 0.0, 1.0),
+            Way.MIX: mixed,
+            Way.LOOKS: mixed,
+            Way.ANSWERS: Diet(strength, 0.6, 0.0, asks_first=True),
+        }
         return known.get(self, Diet(strength, 1.0, 0.0))
 
 

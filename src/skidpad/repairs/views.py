@@ -53,7 +53,9 @@ class Views:
         each = pictures.reshape(len(pictures), -1, height, width, channels).permute(0, 1, 4, 2, 3)
         stacked = each.reshape(len(pictures), -1, height, width).float()  # frames of a window and channels are sampled alike
         down, right = ((torch.arange(size, device=pictures.device) * 2.0 + 1.0) / size - 1.0 for size in (height, width))
-        places = torch.stack([right.expand(height, width), down[:, None].expand(height, width), torch.ones_like(right).expand(height, width)])
+        places = torch.stack(
+            [right.expand(height, width), down[:, None].expand(height, width), torch.ones_like(right).expand(height, width)]
+        )
         found = torch.einsum("nij,jhw->nhwi", self.maps.to(pictures.device), places)
         seen = functional.grid_sample(stacked, found[..., :2] / found[..., 2:], padding_mode="reflection", align_corners=False)
         shown = seen.round().to(torch.uint8).reshape(len(pictures), -1, channels, height, width).permute(0, 1, 3, 4, 2)

@@ -134,7 +134,7 @@ _FEATURE_BATCH = 64
 _FLOW_BATCH = 256
 
 Change = Callable[[torch.Tensor], torch.Tensor]
-"""Returns other bytes of the same shape for pictures at the network's size, (n, height, width, channels) or (n, T, height, width, channels)."""
+"""Returns other bytes of the same shape for pictures at the network's size, (n, height, width, channels), or for windows, (n, T, ...)."""
 
 
 class Examples(Protocol):

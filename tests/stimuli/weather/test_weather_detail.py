@@ -165,3 +165,9 @@ def test_cards_say_it_and_old_ones_mean_none() -> None:
 
 def test_the_papers_preset_leaves_it_out() -> None:
     assert [preset(name, Method.MUNIT).detail for name in ("road", "small", "paper")] == [1.0, 1.0, 0.0]
+
+
+def test_another_share_is_another_weather_to_a_manifest() -> None:
+    card = replace(CARD, weights_sha256="c" * 64)
+    assert replace(card, detail=0.0).sha256 == card.weights_sha256
+    assert len({replace(card, detail=share).sha256 for share in (0.0, 0.5, 1.0)}) == 3

@@ -82,6 +82,11 @@ class WeatherCard:
     weights_sha256: str = ""
     styles: Styles | None = None
 
+    @property
+    def sha256(self) -> str:
+        """The hash of all that its pictures depend on, for manifests: the weights', and with them how much detail is the frame's."""
+        return sha256(f"{self.weights_sha256} detail {self.detail}".encode()).hexdigest() if self.detail else self.weights_sha256
+
     def to_toml(self) -> str:
         """Writes the card."""
         table: dict[str, Any] = {"format": _FORMAT, **asdict(self), "method": self.method.value}

@@ -6,14 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from weather_toys import pictures, toy_card, toy_weights
+from weather_toys import TINY, pictures, toy_card, toy_weights
 
 from skidpad.core.images import FloatArray
 from skidpad.stimuli.weather.contents import Contents
 from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.detail import Detail
 from skidpad.stimuli.weather.files import BadWeatherError
-from skidpad.stimuli.weather.settings import Method, preset
+from skidpad.stimuli.weather.samples import fresh_model
+from skidpad.stimuli.weather.settings import Method, WeatherSettings, preset
 from skidpad.stimuli.weather.translation import Weather, model_of
 
 CELLS, RADIUS, FLOOR = 48, 4, 4e-3
@@ -124,6 +125,23 @@ def test_every_way_to_decode_takes_detail_from_the_frames(method: Method) -> Non
     np.testing.assert_array_equal(weather.decode(weather.prepare(frames), style, (48, 60)), made)
     alone = np.concatenate([weather.translate(frames[place : place + 1], style) for place in range(3)])
     assert np.abs(made.astype(int) - alone).max() <= 1
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_learning_sees_the_pictures_that_are_shown_later(method: Method) -> None:
+    settings = WeatherSettings(method=method, sizes=TINY, size_px=32, crop_px=32)
+    plain, detailed = (fresh_model(replace(settings, detail=share)) for share in (0.0, 1.0))
+    weights = toy_weights(method=method)
+    plain.load_state_dict(weights)
+    detailed.load_state_dict(weights)
+    source, target = signed(2, 48, 1)[..., :32, :32], signed(2, 48, 2)[..., :32, :32]
+    noise = tuple(torch.zeros(shape) for shape in plain.noise_shapes(2, 32, 32))
+    raw, made = (model(source, target, noise, settings.weights) for model in (plain, detailed))
+    filtered = Detail(1.0, 32)
+    torch.testing.assert_close(made[0], filtered(raw[0], target))
+    torch.testing.assert_close(made[1], filtered(raw[1], source))
+    style = (torch.zeros(1, 3),) if method is Method.MUNIT else ()
+    torch.testing.assert_close(detailed.translated(source, *style), filtered(plain.translated(source, *style), source))
 
 
 @pytest.mark.parametrize("is_mapped", [False, True])

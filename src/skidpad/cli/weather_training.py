@@ -84,8 +84,12 @@ def train(
     if filters is not None:
         settings = replace(settings, sizes=replace(settings.sizes, filters=filters))
     weights = {name: value for name, value in (("contrast", contrast), ("road", road)) if value is not None}
-    shares = {name: value for name, value in (("alike", alike), ("detail", detail)) if value is not None}
-    settings = replace(settings, weights=replace(settings.weights, **weights), **shares)
+    settings = replace(
+        settings,
+        weights=replace(settings.weights, **weights),
+        alike=settings.alike if alike is None else alike,
+        detail=settings.detail if detail is None else detail,
+    )
     usable_device(device)
     guide = _guide(classifier, out, device)
     if guide is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 
 from skidpad.core.errors import SkidpadError
 from skidpad.stimuli.weather.decoding import FoldedDecoder, Prepared
@@ -174,7 +175,7 @@ def _frames_file(file: Path) -> Path:
     return file.with_name(file.name + ".frames")
 
 
-def _opened(file: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
+def _opened(file: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         mapped = np.memmap(file, dtype, "w+", shape=shape)

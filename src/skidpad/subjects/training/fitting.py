@@ -24,7 +24,7 @@ from skidpad.core.seeding import child_rng, child_seed
 from skidpad.subjects.description import Description, HistoryKind, InputSpec
 from skidpad.subjects.description_toml import write_atomically
 from skidpad.subjects.network import TwoStage, steering_answer, usable_device
-from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
+from skidpad.subjects.training.data import Change, Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
 
 _VALIDATION_BATCH = 256
 _VALIDATION_WINDOWS = 64
@@ -69,9 +69,9 @@ class Asking:
     examples: Examples
     labels_rad: torch.Tensor
 
-    def answers(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        """Returns the network's steering, (n,) radians."""
-        answer = steering_answer(self.description, self.examples(self.module, chosen, mirrored), len(chosen))
+    def answers(self, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> torch.Tensor:
+        """Returns the network's steering, (n,) radians, on these pictures, or on what a change makes of them."""
+        answer = steering_answer(self.description, self.examples(self.module, chosen, mirrored, change), len(chosen))
         return answer * self.description.steering.per_answer
 
     def labels(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:

@@ -202,3 +202,4 @@ def test_a_weather_from_rendered_pictures_on_photographs_is_warned_of_first() ->
     small = weather_warnings([replace(card, size_px=8)], "rendered", subject)
     assert len(small) == 1
     assert "fewer pixels than the subject sees: demo-rain" in small[0]
+    assert weather_warnings([replace(card, size_px=8, detail=1.0)], "rendered", subject) == ()

@@ -20,7 +20,9 @@ from skidpad.highway.dqn import (
     Rates,
     ReplayMemory,
     draw,
+    draw_crashes,
     empty_batch,
+    keep_last,
     learner_from,
     new_memory,
     rates_of,
@@ -51,6 +53,8 @@ from skidpad.highway.rewards import MEMORY_FIELDS, RewardParams, begin_episode, 
 
 IDM_KIND, RANDOM_KIND, CONSTANT_KIND, NETWORK_KIND, AGGRESSIVE_KIND, SCRIPT_KIND = 0, 1, 2, 3, 4, 5
 _STEPS, _COUNTER = 0, 1
+_BEFORE_CRASH = 6
+"""Steps that are kept of an episode with a crash."""
 
 
 class Sparring(NamedTuple):
@@ -81,6 +85,8 @@ class Trainee(NamedTuple):
 
     learner: Learner
     replay: ReplayMemory
+    crashes: ReplayMemory
+    """The last steps before crashes; none where no batch asks for them."""
     earned: FloatArray
     """What Eq. 4 remembers, a row for each vehicle that learns."""
     counts: IntArray
@@ -112,6 +118,8 @@ class Game(NamedTuple):
     side: int
     seed: int
     is_overtaking_an_end: bool
+    crash_rows: int
+    """How many rows of a batch are steps before crashes."""
     lens: Lens
 
 
@@ -121,6 +129,7 @@ def new_trainee(weights: Vector, shape: Shape, settings: DqnSettings, learners: 
     return Trainee(
         learner=learner_from(weights, shape, settings.batch),
         replay=new_memory(shape, settings.memory),
+        crashes=new_memory(shape, settings.memory // 4 if settings.crash_share else 1),
         earned=np.zeros((learners, MEMORY_FIELDS)),
         counts=np.zeros(2, np.int64),
         batch=empty_batch(shape, settings.batch),
@@ -141,7 +150,8 @@ def new_game(params: Params, reward: RewardParams, settings: DqnSettings, side: 
     """Returns the fixed part of a training."""
     inputs = params.observed_vehicles * len(params.feature_codes)
     exploration = Exploration(settings.exploration_start, settings.exploration_end, settings.exploration_steps)
-    return Game(params, reward, rates_of(settings), exploration, int(side), seed, settings.is_overtaking_an_end, lens or plain_lens(inputs))
+    crash_rows, is_end = round(settings.crash_share * settings.batch), settings.is_overtaking_an_end
+    return Game(params, reward, rates_of(settings), exploration, int(side), seed, is_end, crash_rows, lens or plain_lens(inputs))
 
 
 def sparring_of(opponent: object, side: Side) -> Sparring | None:
@@ -272,8 +282,12 @@ def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, o
         if trainee.replay.counts[WRITTEN] >= len(trainee.rows):
             key = stream_key(game.seed, episode, LEARNER_STREAM)
             trainee.counts[_COUNTER] = draw(trainee.replay, key, trainee.counts[_COUNTER], trainee.rows, trainee.batch)
+            if game.crash_rows > 0:
+                trainee.counts[_COUNTER] = draw_crashes(trainee.crashes, key, trainee.counts[_COUNTER], game.crash_rows, trainee.batch)
             update(trainee.learner, game.rates, trainee.batch, ACTIONS)
         curve.returns[episode] += reward / learners
+    if game.crash_rows > 0 and code == CRASH:
+        keep_last(trainee.replay, trainee.crashes, learners * min(_BEFORE_CRASH, curve.steps[episode] + 1))
     trainee.counts[_STEPS] += 1
     curve.outcomes[episode] = code
     curve.steps[episode] += 1

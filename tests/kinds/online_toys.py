@@ -8,7 +8,7 @@ import torch
 
 from skidpad.kinds.drives.campaign import Online
 from skidpad.kinds.drives.settings import OnlineSettings
-from skidpad.stimuli.grammar import conditions_of
+from skidpad.stimuli.registry import conditions_of
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.pretrained import pretrained

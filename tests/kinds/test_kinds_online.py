@@ -21,7 +21,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import ReplayOutcome
 from skidpad.runs.workers.here import pinned
-from skidpad.stimuli.grammar import conditions_of
+from skidpad.stimuli.registry import conditions_of
 from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import BuiltInWorld, sim

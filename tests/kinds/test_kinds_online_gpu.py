@@ -15,7 +15,7 @@ from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.replaying import frames_at, replay_drive
 from skidpad.kinds.drives.work import GPU_WIDTH, WIDTH, ClosedLoopRunner
 from skidpad.runs.workers.here import pinned
-from skidpad.stimuli.grammar import conditions_of
+from skidpad.stimuli.registry import conditions_of
 from skidpad.subjects.loading import load_subject
 from skidpad.worlds import builtin
 from skidpad.worlds.builtin import BuiltInWorld, rendering_warning, world_on

@@ -28,7 +28,7 @@ from skidpad.runs.findings import Refereed, worst_finding
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
-from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
+from skidpad.stimuli.registry import Preset, preset_stimuli
 from skidpad.subjects.base import Observation
 
 KEPT, REFUSED = "brightness(shift=25)", "translation(dx_px=80,dy_px=0)"
@@ -48,7 +48,7 @@ class Light(BarSubject):
 
 def light_run(path: Path, **changes) -> tuple[DeepTest, Run]:
     from skidpad.drives.opening import open_drive
-    from skidpad.stimuli.grammar import stimuli_of
+    from skidpad.stimuli.registry import stimuli_of
 
     settings = DeepTestSettings(
         subject="light",

@@ -8,8 +8,8 @@ import pytest
 from skidpad.core.errors import BadParametersError, SkidpadError, UnknownNameError, UntrustedError
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.core.trust import trusting
-from skidpad.stimuli.grammar import allow_typed, conditions_of, model_hashes, read, split_texts, stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.registry import allow_typed, conditions_of, model_hashes, read, split_texts, stimuli_of
 
 OWN = '''
 from dataclasses import dataclass

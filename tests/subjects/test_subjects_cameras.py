@@ -18,7 +18,7 @@ from skidpad.drives.drive import Drive, ProblemKind, capture_of
 from skidpad.drives.opening import open_drive
 from skidpad.oracles.error import steering_answers
 from skidpad.referee.verdict import judge
-from skidpad.stimuli.grammar import stimuli_of
+from skidpad.stimuli.registry import stimuli_of
 from skidpad.subjects.description import Cameras, Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Join, Output, Range
 from skidpad.subjects.description_toml import format_description, parse_description
 from skidpad.subjects.loading import load_subject

@@ -14,8 +14,8 @@ from skidpad.coverage.criteria import CRITERIA
 from skidpad.drives.readers import READERS
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.search.protocol import SEARCHES
-from skidpad.stimuli.grammar import stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.registry import stimuli_of
 from skidpad.testing import (
     NonconformingError,
     check_criterion,

@@ -45,7 +45,7 @@ class Roads:
     @classmethod
     def of(cls, scenario: Sequence[Path] | None, stimulus: Sequence[str] | None, seconds: float | None) -> Self:
         """Checks the stimuli and prints the warnings about scenario files, which are driven all the same."""
-        from skidpad.stimuli.grammar import allow_typed, split_texts
+        from skidpad.stimuli.registry import allow_typed, split_texts
 
         stimuli = split_texts(stimulus or ())
         allow_typed(stimuli)
@@ -178,7 +178,7 @@ def compare(
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
     from skidpad.drives import open_drive
     from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
-    from skidpad.stimuli.grammar import allow_typed
+    from skidpad.stimuli.registry import allow_typed
     from skidpad.subjects.pretrained import subject_path
     from skidpad.worlds.world import WORLDS
 

@@ -60,7 +60,7 @@ def limits(
     from skidpad.drives import drive_warnings, open_drive
     from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.oracles.relations import RELATIONS, SteersAlike
-    from skidpad.stimuli.grammar import allow_typed, split_texts
+    from skidpad.stimuli.registry import allow_typed, split_texts
     from skidpad.subjects.pretrained import subject_path
 
     opened = open_drive(drive)

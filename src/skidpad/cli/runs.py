@@ -123,7 +123,7 @@ def run_test(
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.oracles.relations import RELATIONS
     from skidpad.search.protocol import SEARCHES
-    from skidpad.stimuli.grammar import allow_typed, split_texts
+    from skidpad.stimuli.registry import allow_typed, split_texts
     from skidpad.subjects.pretrained import subject_path
 
     opened = open_drive(drive)

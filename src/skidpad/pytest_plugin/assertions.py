@@ -32,8 +32,8 @@ from skidpad.page.wording import answer, difference, percent
 from skidpad.pytest_plugin.current import current
 from skidpad.runs.workers.here import open_lanes
 from skidpad.statistics.intervals import wilson
-from skidpad.stimuli.grammar import allow_typed, conditions_of
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
+from skidpad.stimuli.registry import allow_typed, conditions_of
 from skidpad.subjects.base import Subject
 from skidpad.subjects.description import STEERING
 

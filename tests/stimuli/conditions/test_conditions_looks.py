@@ -11,8 +11,8 @@ from skidpad.core.stimuli import Capture, Params, Recipe
 from skidpad.stimuli.conditions.light import sun_lx
 from skidpad.stimuli.conditions.optics import sky_of
 from skidpad.stimuli.conditions.precipitation import rain_extinction_per_m, snow_extinction_per_m
-from skidpad.stimuli.grammar import conditions_of, stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.registry import conditions_of, stimuli_of
 
 BIG = 160, 320
 

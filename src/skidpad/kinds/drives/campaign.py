@@ -29,7 +29,7 @@ from skidpad.runs.manifest import Manifest
 from skidpad.search.protocol import check_searches
 from skidpad.search.vectors import Cube
 from skidpad.statistics.rare import Batch, Goal, Method
-from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
+from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.scenario.domain import DOMAINS, Domain, sample
 from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
 from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Weather

@@ -258,7 +258,7 @@ class DriveExhibit(Exhibit):
     @cached_property
     def stage(self) -> ShownStage:
         """The world and the transforms that the config names."""
-        from skidpad.stimuli.grammar import conditions_of  # noqa: PLC0415  stimuli are loaded for the first film only
+        from skidpad.stimuli.registry import conditions_of  # noqa: PLC0415  stimuli are loaded for the first film only
 
         texts = self.config.get("stimuli", ())
         return ShownStage(str(self.config.get("world", "built-in")), conditions_of([str(text) for text in texts])[1])

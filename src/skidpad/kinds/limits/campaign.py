@@ -36,7 +36,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
-from skidpad.stimuli.grammar import ORIGINAL, model_hashes
+from skidpad.stimuli.registry import ORIGINAL, model_hashes
 
 if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames

@@ -19,7 +19,7 @@ from skidpad.kinds.limits.summary import Found, point_of
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.runs.gate import Outcome
 from skidpad.runs.workers.here import open_lanes
-from skidpad.stimuli.pictures.registry import stimuli
+from skidpad.stimuli.registry import stimuli
 
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe

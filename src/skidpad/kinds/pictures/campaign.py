@@ -66,8 +66,7 @@ from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.pairs import Pairs
 from skidpad.search.protocol import check_searches
-from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
-from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
+from skidpad.stimuli.registry import Preset, model_hashes, preset_stimuli, read, stimuli_of
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from skidpad.core.settings import Natural, OneOf, Positive, check
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
-from skidpad.stimuli.pictures.registry import Preset
+from skidpad.stimuli.registry import Preset
 
 NOTES = frozenset({"campaign", "unit"})
 """What a stored config says beside the settings: the kind of campaign, and the unit of the answers."""

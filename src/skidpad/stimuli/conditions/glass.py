@@ -16,8 +16,8 @@ from skidpad.core.images import NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
-from skidpad.stimuli.pictures.registry import TRANSFORMS
 from skidpad.stimuli.pictures.veils import clouds
+from skidpad.stimuli.registry import TRANSFORMS
 
 GLASS = "windscreen and lens cover"
 _SEED = (0, 999_999, 0)

@@ -18,7 +18,7 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Capture, F, Params, Severity
 from skidpad.stimuli.conditions.base import Paint, PhysicalCondition, real
 from skidpad.stimuli.pictures.kernels import kernels_of
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.registry import TRANSFORMS
 
 TIMING = "camera timing"
 _SLOT_S = 0.05

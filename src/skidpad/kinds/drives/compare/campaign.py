@@ -29,7 +29,7 @@ from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
+from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ class OfflineVsOnlineSettings(CampaignSettings):
 
     drive: text for `open_drive`, a recorded drive with labels for RQ0; "" leaves RQ0 out. matched: scenarios of the restricted domain
     that are matched with it. scenarios: of `domain`, for RQ1. stimulus: what sits in front of the camera in RQ1 (see
-    `stimuli.grammar`). epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
+    `stimuli.registry`). epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
     Udacity's file holds (the paper computes with those), or `scaled25` for the degrees that the paper reads them as. mdcl_limit: of the
     normalised distance.
 

@@ -30,7 +30,7 @@ from skidpad.kinds.kind import CampaignSettings, check_unchanged, start_run
 from skidpad.kinds.shards import one_by_one, resumable, run_shards
 from skidpad.page.wording import counted
 from skidpad.runs.segments import ShardResult
-from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
+from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.scenario.files import NamedScenario, SkippedScenario
 from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
 from skidpad.worlds.serve.donkey import DonkeyPilot

@@ -12,11 +12,12 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
+from skidpad.core.files import checked_file, is_held
 from skidpad.core.images import encode
 from skidpad.kinds.exhibits import Exhibit, Motion, Row, Side, columns_of, exhibit_of
 from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
-from skidpad.runs.guarding import MAX_SEGMENTS, check_run, checked_file, is_held
+from skidpad.runs.segments import MAX_SEGMENTS, check_run
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.ui.reading import Choices, GroupRate, Line, Reader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square

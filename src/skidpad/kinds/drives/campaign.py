@@ -26,7 +26,7 @@ from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.search.protocol import check_searches
+from skidpad.search.protocol import check_search
 from skidpad.search.vectors import Cube
 from skidpad.statistics.rare import Batch, Goal, Method
 from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
@@ -151,7 +151,8 @@ class Online:
     def load(cls, settings: OnlineSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
-        check_searches(settings.searches, Cube)
+        for name in settings.searches:
+            check_search(name, Cube)
         conditions, stimuli = conditions_of(settings.stimuli)
         # an estimate draws its own, as long as it goes on
         chosen = scenarios_of(

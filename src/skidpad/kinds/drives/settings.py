@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.settings import Count, Natural, OneOf, Within, check
+from skidpad.core.settings import Count, Natural, OneOf, Within
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.statistics.rare import Method
 
@@ -43,8 +43,8 @@ class OnlineSettings(CampaignSettings):
     seed: int = 0
     device: str = "cpu"
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         if self.searches and (self.files or self.stimuli or self.repeats > 1):
             raise SkidpadError("a search makes its own scenarios and drives each once; leave out scenario files, stimuli and repeats")
         if self.estimate and (self.searches or self.files or self.stimuli or self.repeats > 1):

@@ -65,7 +65,7 @@ from skidpad.runs.replay import DEFAULT_TOLERANCE
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.pairs import Pairs
-from skidpad.search.protocol import check_searches
+from skidpad.search.protocol import check_search
 from skidpad.stimuli.registry import Preset, model_hashes, preset_stimuli, read, stimuli_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ class DeepTest:
     @classmethod
     def load(cls, settings: DeepTestSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
-        check_searches(settings.searches, Pairs)
+        for name in settings.searches:
+            if name != GRID:
+                check_search(name, Pairs)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
         chosen = stimuli_of(settings.transforms) if settings.transforms else preset_stimuli(Preset(settings.preset))
         if settings.relation:

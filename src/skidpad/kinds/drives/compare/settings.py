@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from skidpad.core.settings import Count, Natural, OneOf, Positive, check
+from skidpad.core.settings import Count, Natural, OneOf, Positive
 from skidpad.core.units import AngleUnit
 from skidpad.kinds.drives.settings import check_seconds
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
@@ -48,8 +48,8 @@ class OfflineVsOnlineSettings(CampaignSettings):
     seed: int = 0
     device: str = "cpu"
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         check_seconds(self.seconds)
 
     @property

@@ -41,8 +41,8 @@ from skidpad.coverage.profile import profile_of
 from skidpad.drives import open_drive
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.pretrained import pretrained
 from ways.assembled import Assembled, Setting
 from ways.case import Case, Found, threads
 from ways.deeptest_way import DeepTestWay, Passes

@@ -47,8 +47,8 @@ from skidpad.stimuli.weather.files import WeatherCard, load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.pretrained import pretrained
 from style_search import random_weather
 from ways.campaign_stages import Stages, staged
 from ways.drives import jpeg_drive

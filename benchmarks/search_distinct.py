@@ -40,7 +40,7 @@ from skidpad.search.protocol import SEARCHES, Fitness, SearchTask
 from skidpad.search.vectors import Cube
 from skidpad.statistics.effects import a12
 from skidpad.statistics.ranks import mann_whitney
-from skidpad.subjects.pretrained import subject_path
+from skidpad.subjects.description import subject_path
 
 GENERATION = 8
 

@@ -14,7 +14,8 @@ from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.limits.probes import Judge
 from skidpad.kinds.limits.rows import all_rows
 from skidpad.kinds.limits.settings import LimitsSettings
-from skidpad.subjects.description import Colour, Description, Format, InputSpec, Output, Range
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import Colour, InputSpec, Range
 
 STEPS = 32
 HEIGHT, WIDTH = 32, 64

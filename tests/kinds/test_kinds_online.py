@@ -22,7 +22,8 @@ from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import ReplayOutcome
 from skidpad.runs.workers.here import pinned
 from skidpad.stimuli.registry import conditions_of
-from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import BuiltInWorld, sim
 from skidpad.worlds.scenario.files import NamedScenario

@@ -23,8 +23,8 @@ from skidpad.runs.workers.protocol import Workers
 from skidpad.runs.workers.ray_cluster import RayCluster
 from skidpad.stimuli.pictures import stimuli
 from skidpad.stimuli.weather.pretrained import weather_path
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.pretrained import pretrained
 from skidpad.subjects.zoo import ARCHITECTURES
 
 SUBJECT = str(pretrained("pilotnet-rendered"))

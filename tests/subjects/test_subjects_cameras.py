@@ -19,8 +19,8 @@ from skidpad.drives.opening import open_drive
 from skidpad.oracles.error import steering_answers
 from skidpad.referee.verdict import judge
 from skidpad.stimuli.registry import stimuli_of
-from skidpad.subjects.description import Cameras, Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Join, Output, Range
-from skidpad.subjects.description_toml import format_description, parse_description
+from skidpad.subjects.description import Description, Format, Output, format_description, parse_description
+from skidpad.subjects.inputs import Cameras, Colour, Crop, History, HistoryKind, InputSpec, Join, Range
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor

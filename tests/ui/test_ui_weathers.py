@@ -17,7 +17,7 @@ from skidpad.page.html import render_page
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
 from skidpad.stimuli.weather.pretrained import weather_path
-from skidpad.subjects.pretrained import subject_path
+from skidpad.subjects.description import subject_path
 
 DRIVE = "rendered?frames=12&seed=3"
 KINDS = ("deeproad", "tactic")

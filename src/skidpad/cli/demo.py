@@ -32,7 +32,7 @@ def demo(
     """Test the network that comes with skidpad on a rendered drive: findings, its limits, reports; no download, no GPU."""
     from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.kinds.pictures.settings import DeepTestSettings
-    from skidpad.subjects.pretrained import pretrained
+    from skidpad.subjects.description import pretrained
 
     drive = f"rendered?frames={10 * frames}&seed={1000 + seed}&wander_m=0&step=10"
     subject = pretrained("pilotnet-rendered")

@@ -103,7 +103,7 @@ def drive(
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
     from skidpad.kinds.drives.settings import OnlineSettings
     from skidpad.search.protocol import SEARCHES
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
     from skidpad.worlds.world import WORLDS
 
     check_estimate(context, estimate=estimate, budget=budget)
@@ -179,7 +179,7 @@ def compare(
     from skidpad.drives import open_drive
     from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
     from skidpad.stimuli.registry import allow_typed
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
     from skidpad.worlds.world import WORLDS
 
     allow_typed([stimulus])

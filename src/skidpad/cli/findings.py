@@ -134,8 +134,8 @@ def rank(
     from skidpad.drives import open_drive
     from skidpad.kinds.ranking import rank_frames, rank_scenarios
     from skidpad.runs.folder import Run
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_subject
-    from skidpad.subjects.pretrained import subject_path
 
     network = load_subject(subject_path(subject), device)
     is_run = (Path(tests) / "manifest.json").is_file()

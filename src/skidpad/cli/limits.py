@@ -61,7 +61,7 @@ def limits(
     from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.oracles.relations import RELATIONS, SteersAlike
     from skidpad.stimuli.registry import allow_typed, split_texts
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     opened = open_drive(drive)
     for warning in drive_warnings(opened):

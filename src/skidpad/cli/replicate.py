@@ -48,7 +48,7 @@ def deeptest(
     from skidpad.papers.deeptest.paper import MODEL
     from skidpad.papers.deeptest.replication import replicate
     from skidpad.papers.deeptest.retraining import ReplicationSettings
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = ReplicationSettings(
         subject=str(subject_path(subject)),
@@ -126,7 +126,7 @@ def offline_online(
     from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
     from skidpad.papers.offline_online.paper import PAPER
     from skidpad.papers.offline_online.replication import replicate
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = OfflineVsOnlineSettings(
         subject="",
@@ -167,7 +167,7 @@ def deeproad(
     from skidpad.papers.deeproad.paper import PAPER
     from skidpad.papers.deeproad.replication import replicate
     from skidpad.stimuli.weather.pretrained import weather_path
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = DeepRoadSettings(
         subject="",
@@ -214,7 +214,7 @@ def tactic(
     from skidpad.kinds.pictures.styles.settings import TacticSettings
     from skidpad.papers.tactic.paper import PAPER
     from skidpad.papers.tactic.replication import replicate
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = TacticSettings(
         subject="",

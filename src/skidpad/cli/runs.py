@@ -124,7 +124,7 @@ def run_test(
     from skidpad.oracles.relations import RELATIONS
     from skidpad.search.protocol import SEARCHES
     from skidpad.stimuli.registry import allow_typed, split_texts
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     opened = open_drive(drive)
     for warning in drive_warnings(opened):

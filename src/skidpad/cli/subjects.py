@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.oracles.error import PredictionError
     from skidpad.subjects.base import Subject
-    from skidpad.subjects.description import InputSpec, Output
+    from skidpad.subjects.description import Output
+    from skidpad.subjects.inputs import InputSpec
 
 
 def propose_description(file: Path, json: bool) -> None:
@@ -181,7 +182,7 @@ def _worded(output: "Output", answer: float) -> str:
 
 def _open_points(toml: Path, subject: "Subject") -> list[str]:
     """Returns what the description leaves to defaults, and whether a wrong size would go unnoticed."""
-    from skidpad.subjects.description_toml import left_to_default
+    from skidpad.subjects.description import left_to_default
 
     points = list(left_to_default(tomllib.loads(toml.read_text(encoding="utf-8"))))
     if subject.layers and _takes_other_sizes(subject):
@@ -234,8 +235,8 @@ def inspect(
     For a model file without a description one is proposed: `skidpad inspect model.onnx > model.toml`, then correct the guesses.
     """
     from skidpad.drives.opening import is_recording
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.formats.recognition import is_named_like_a_model
-    from skidpad.subjects.pretrained import subject_path
 
     path = subject_path(what)
     what = str(path) if what == "demo" else what
@@ -354,8 +355,8 @@ def evaluate(
 
 def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, int]":
     from skidpad.oracles.error import steering_answers
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_subject
-    from skidpad.subjects.pretrained import subject_path
 
     network = load_subject(subject_path(subject), device)
     for warning in frame_warnings(network.description.input, drive):

@@ -44,8 +44,8 @@ def trust(
 
     Code is what a description names as a black box or as module:name, and TorchScript. Other model files run none.
     """
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import subject_code
-    from skidpad.subjects.pretrained import subject_path
 
     codes = subject_code(subject_path(subject))
     if not codes:

@@ -69,7 +69,7 @@ def run_test(
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
     from skidpad.stimuli.weather.pretrained import weather_path
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     opened = open_drive(drive)
     settings = DeepRoadSettings(
@@ -185,7 +185,7 @@ def search(
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.styles.settings import TacticSettings
     from skidpad.search.protocol import SEARCHES
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     searches = tuple(part.strip() for part in search.split(",") if part.strip())
     SEARCHES.allow(searches)

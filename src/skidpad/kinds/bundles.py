@@ -19,8 +19,8 @@ from skidpad.core.files import write_atomically
 from skidpad.kinds.kind import KINDS, campaign_name, kind_of
 from skidpad.page.wording import plain
 from skidpad.subjects.base import Subject
+from skidpad.subjects.description import subject_path
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.pretrained import subject_path
 
 if TYPE_CHECKING:
     from skidpad.kinds.shrinking import Shrunk

@@ -20,8 +20,7 @@ from skidpad.core.registry import given
 from skidpad.core.trust import Code, require, trusting
 from skidpad.subjects.base import Subject
 from skidpad.subjects.boxes import BoxSubject, box_code
-from skidpad.subjects.description import Description, Format
-from skidpad.subjects.description_toml import minimal_description, read_description
+from skidpad.subjects.description import Description, Format, minimal_description, read_description
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.onnx import open_onnx, weight_files

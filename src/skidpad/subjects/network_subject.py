@@ -14,8 +14,8 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, Frames
 from skidpad.subjects.base import DeviceObservation, Observation
-from skidpad.subjects.description import Description, HistoryKind
-from skidpad.subjects.description_toml import description_hash
+from skidpad.subjects.description import Description, description_hash
+from skidpad.subjects.inputs import HistoryKind
 from skidpad.subjects.network import CANNOT_RUN, Network, StagedClip, TorchNetwork, TwoStage, answer_columns, compact, state_hash
 from skidpad.subjects.probe import Activations, NeuronUnit
 from skidpad.subjects.windows import Assembler

@@ -14,7 +14,7 @@ import torch
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import Frames
-from skidpad.subjects.description import Colour, HistoryKind, InputSpec, Layout, Range
+from skidpad.subjects.inputs import Colour, HistoryKind, InputSpec, Layout, Range
 from skidpad.subjects.preprocess import Preprocessor, recolour
 
 if TYPE_CHECKING:

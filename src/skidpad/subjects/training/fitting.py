@@ -21,8 +21,8 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
-from skidpad.subjects.description import Description, HistoryKind, InputSpec
-from skidpad.subjects.description_toml import write_atomically
+from skidpad.subjects.description import Description, write_atomically
+from skidpad.subjects.inputs import HistoryKind, InputSpec
 from skidpad.subjects.network import TwoStage, steering_answer, usable_device
 from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
 

@@ -11,7 +11,7 @@ from skidpad.core.units import AngleUnit
 from skidpad.subjects.description import Description, Format, Output
 from skidpad.subjects.formats.onnx import open_onnx
 from skidpad.subjects.inputs import Colour, InputSpec, Layout, Range
-from skidpad.subjects.network import Network
+from skidpad.subjects.network_subject import Network
 from skidpad.subjects.probe import NeuronUnit
 
 SHAPE = (3, 8, 10)

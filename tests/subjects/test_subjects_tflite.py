@@ -26,8 +26,7 @@ from skidpad.subjects.formats import tflite
 from skidpad.subjects.inputs import History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject, open_network
-from skidpad.subjects.network import answer_columns, steering_answer
-from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.network_subject import NetworkSubject, answer_columns, steering_answer
 from skidpad.subjects.probe import NeuronUnit
 
 FILES = Path(__file__).with_name("tflite_files")

@@ -197,8 +197,7 @@ def _open_points(toml: Path, subject: "Subject") -> list[str]:
 def _takes_other_sizes(subject: "Subject") -> bool:
     import torch
 
-    from skidpad.subjects.network import CANNOT_RUN
-    from skidpad.subjects.network_subject import NetworkSubject
+    from skidpad.subjects.network_subject import CANNOT_RUN, NetworkSubject
     from skidpad.subjects.windows import described_shape, resized
 
     if not isinstance(subject, NetworkSubject):

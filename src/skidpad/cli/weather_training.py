@@ -75,7 +75,7 @@ def train(
     from skidpad.referee.network import load_teacher
     from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
     from skidpad.stimuli.weather.scenes import load_scenes
-    from skidpad.subjects.network import usable_device
+    from skidpad.subjects.network_subject import usable_device
 
     settings = _settings(preset, method, steps, batch_size, size, crop, seed, device)
     if filters is not None:

@@ -26,8 +26,7 @@ from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.onnx import open_onnx, weight_files
 from skidpad.subjects.formats.recognition import BROKEN, WAY_OUT, check_archive, format_of, read_weights, reason_of, refuse_foreign
 from skidpad.subjects.formats.tflite import open_tflite
-from skidpad.subjects.network import Network, TorchNetwork
-from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.network_subject import Network, NetworkSubject, TorchNetwork
 from skidpad.subjects.own_code import named_code, own_network, trusted_code
 from skidpad.subjects.probe import NeuronUnit
 from skidpad.subjects.windows import check_shape

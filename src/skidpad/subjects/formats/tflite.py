@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.subjects.description import Description
 from skidpad.subjects.formats.recognition import reason_of
-from skidpad.subjects.network import usable_device
+from skidpad.subjects.network_subject import usable_device
 from skidpad.subjects.probe import Activations, Kind, NeuronUnit, joined_activations
 from skidpad.subjects.windows import check_shape
 

@@ -23,8 +23,9 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.subjects.description import Description, write_atomically
 from skidpad.subjects.inputs import HistoryKind, InputSpec
-from skidpad.subjects.network import TwoStage, steering_answer, usable_device
+from skidpad.subjects.network_subject import steering_answer, usable_device
 from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
+from skidpad.subjects.windows import TwoStage
 
 _VALIDATION_BATCH = 256
 _VALIDATION_WINDOWS = 64

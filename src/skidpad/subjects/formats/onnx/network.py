@@ -21,7 +21,7 @@ from skidpad.subjects.description import Description
 from skidpad.subjects.formats.onnx.observing import RECURRENT, ObservedLayer, observed_layers
 from skidpad.subjects.formats.onnx.reading import Model, read_model
 from skidpad.subjects.formats.onnx.wire import chunk_field, number_field, text_field
-from skidpad.subjects.network import usable_device
+from skidpad.subjects.network_subject import usable_device
 from skidpad.subjects.probe import Activations, Kind, NeuronUnit
 from skidpad.subjects.windows import check_shape, described_shape
 

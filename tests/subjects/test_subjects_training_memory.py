@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.cli.subjects import _predict
+from skidpad.cli.training import _predict
 from skidpad.core.errors import BadSubjectError
 from skidpad.drives import Drive, Problem, ProblemKind, drive_from_arrays
 from skidpad.subjects.inputs import Colour, Crop, History, HistoryKind, InputSpec, Range

@@ -7,9 +7,7 @@ from typing import Annotated, Self
 
 import typer
 
-from skidpad.cli.runs import RefereeOption, Workers, check_estimate, next_free, run_campaign
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, RefereeOption, Workers, check_estimate, may_trust, next_free, run_campaign
 from skidpad.page.terminal import warn
 
 SECONDS = 20.0

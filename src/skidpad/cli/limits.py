@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.runs import RunPath, Workers, next_free, open_with_campaign, run_campaign
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, RunPath, Workers, may_trust, next_free, open_with_campaign, run_campaign
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import say, tell, warn
 

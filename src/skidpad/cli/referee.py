@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
+from skidpad.cli.runs import Device, Json
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import facts, print_json, progress_bar, say
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.subjects import Json
+from skidpad.cli.runs import Json
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import print_json, say, table, warn
 

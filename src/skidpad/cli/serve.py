@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli.drive import Domain, Out, Repeats, Roads, ScenarioFiles, Scenarios, Seconds, Seed, Stimuli
-from skidpad.cli.runs import next_free, run_campaign
-from skidpad.cli.subjects import Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Json, may_trust, next_free, run_campaign
 from skidpad.page.terminal import tell
 
 COMPETITION = "sdc-competition"

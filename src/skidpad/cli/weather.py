@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skidpad.cli import weather_realism
-from skidpad.cli.runs import RefereeOption, Workers, next_free, run_campaign
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, RefereeOption, Workers, may_trust, next_free, run_campaign
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.page.terminal import print_json, say, table

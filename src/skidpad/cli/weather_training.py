@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
+from skidpad.cli.runs import Device, Json
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import ERR, facts, print_json, progress_bar, say, tell, warn
 

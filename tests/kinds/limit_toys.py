@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.stimuli import Capture, Params, Real, Severity, Space, Stimulus
+from skidpad.core.camera import Capture
+from skidpad.core.stimuli import Params, Real, Severity, Space, Stimulus
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive
 from skidpad.drives.opening import drive_from_arrays

@@ -22,8 +22,7 @@ from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
-from skidpad.referee.verdict import Verdicts
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.verdict import Reason, Verdicts, Word
 from skidpad.runs.findings import Refereed, worst_finding
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags

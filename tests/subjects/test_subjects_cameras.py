@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from skidpad import api
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.images import encode
-from skidpad.core.stimuli import Capture, Params, Recipe
+from skidpad.core.stimuli import Params, Recipe
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, ProblemKind, capture_of
 from skidpad.drives.opening import open_drive

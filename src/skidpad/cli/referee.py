@@ -79,7 +79,8 @@ def referee(
 def _pair(original: Path, changed: Path, out: Path | None, device: str, json: bool) -> None:
     """Prints the referee's word on two files, and draws what it sees."""
     from skidpad.core.images import decode, why_not_decoded, write_image
-    from skidpad.referee.verdict import judge, roads_drawn
+    from skidpad.referee.network import roads_drawn
+    from skidpad.referee.verdict import judge
 
     frames = []
     for file in (original, changed):

@@ -16,7 +16,7 @@ import torch
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.drive import capture_of
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.verdict import Reason, Word
 from skidpad.subjects.description import write_atomically
 from skidpad.subjects.training.data import Labelled
 

@@ -23,9 +23,10 @@ from skidpad.runs.segments import ShardResult
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from skidpad.core.camera import Capture
     from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
     from skidpad.core.progress import Progress
-    from skidpad.core.stimuli import Capture, Stimulus
+    from skidpad.core.stimuli import Stimulus
     from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.kinds.limits.campaign import Limits
     from skidpad.kinds.pictures.judging import JudgedOutput, Originals

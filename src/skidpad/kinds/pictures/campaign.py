@@ -58,6 +58,7 @@ from skidpad.kinds.pictures.work import (
 )
 from skidpad.kinds.shards import crew_for, mapped, mapped_parts, one_by_one, run_shards
 from skidpad.oracles.relations import RELATIONS, Answers
+from skidpad.referee.verdict import Verdicts, judge
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS, SCHEMA
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.judging import Words
     from skidpad.kinds.shards import Shards
     from skidpad.oracles.relations import Relation
-    from skidpad.referee.verdict import Verdicts
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Observation, Subject
 
@@ -272,7 +272,6 @@ class DeepTest:
         """Returns the referee for mutants of frames (N, height, width, 3) under a recipe; None where it is not asked."""
         if not kinds.asks_referee(self.settings.referee) or recipe.shows_past(self.stimuli):
             return None
-        from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
 
         def words(places: IntArray, mutants: NumpyFrames) -> Verdicts:
             shown, pixel_map = frames[places], None

@@ -19,7 +19,7 @@ from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pi
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.kinds.pictures.styles.evaluation import Glance
 from skidpad.oracles.relations import Answers, SteersAlike
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.verdict import Reason, Word
 from skidpad.runs.records import build_records
 from skidpad.runs.replay import ReplayResult, Reproduction, replay
 from skidpad.runs.workers.here import patiently

@@ -19,8 +19,7 @@ from skidpad.core.images import FloatArray, as_numpy
 from skidpad.kinds.pictures.styles.fitness import LARGEST_DIVERGENCE_RAD, FitnessWeights, Tally, diversity, fitness, sighting
 from skidpad.kinds.pictures.styles.scenes import block_scenes
 from skidpad.referee.quick import QuickReferee
-from skidpad.referee.verdict import judge
-from skidpad.referee.word import Reason
+from skidpad.referee.verdict import Reason, judge
 from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
 from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.subjects.base import DeviceObservation

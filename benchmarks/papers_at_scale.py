@@ -68,7 +68,7 @@ def arguments() -> argparse.Namespace:
     given.quick = given.quick or not given.drive
     given.network = given.network or list(NETWORKS[:1] if given.quick else NETWORKS)
     given.drive = given.drive or "rendered?frames=40&width=128&height=96"
-    given.weather = given.weather or [str(weather_path("demo-rain"))]
+    given.weather = given.weather or [str(weather_path("rain"))]
     given.out = given.out or Path(mkdtemp())
     if given.quick:
         given.epochs, given.tries, given.scenes, given.share_tries, given.repeats = 1, 2, 4, 2, 2

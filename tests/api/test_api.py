@@ -211,7 +211,7 @@ def test_an_object_drives_in_a_closed_loop(net) -> None:
 
 
 def test_an_object_is_tested_under_weather(net, recorded) -> None:
-    result = sp.weather_test(net, recorded[:2], "demo-rain")
+    result = sp.weather_test(net, recorded[:2], "rain")
     assert result.rates["all"].n == 2
 
 

@@ -1,4 +1,4 @@
-"""Small closed loops: the network that comes along, the same with planted faults, and scenarios that take a second."""
+"""Small closed loops: the bundled network, the same with planted faults, and scenarios that take a second."""
 
 from dataclasses import replace
 from functools import cache

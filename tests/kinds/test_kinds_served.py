@@ -191,7 +191,7 @@ def test_the_scenarios_road_is_bent_for_a_served_car_too(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("side", [Side.LEFT, Side.RIGHT])
 def test_a_network_that_keeps_its_lane_keeps_it_through_the_wire(tmp_path: Path, side: Side) -> None:
-    """The network that comes along steers another car: the same arc takes a smaller angle where the axles are nearer to each other."""
+    """The bundled network steers another car: the same arc takes a smaller angle where the axles are nearer to each other."""
     road = RoadPlan(RoadKind.CURVED, 120.0, side, turn_deg=40.0)
     write_scenario(tmp_path / "bend.toml", Scenario(road, ego=Ego(speed_m_s=10.0), duration_s=9.0, seed=6))
     network = demo()

@@ -31,7 +31,7 @@ SUBJECT = str(pretrained("pilotnet-rendered"))
 pytestmark = pytest.mark.usefixtures("referee_on")
 """Worker processes ask the referee, since they know nothing of the tests; so this process does, too."""
 
-RAIN = str(weather_path("demo-rain").absolute())
+RAIN = str(weather_path("rain").absolute())
 CONFIGS = {
     "deeptest": {
         "drive": "rendered?frames=20&seed=3",

@@ -32,7 +32,7 @@ def test_our_stimuli_pass(name):
 
 
 def test_a_learned_weather_passes_on_numpy_and_torch_frames():
-    check_stimulus(stimuli_of(["weather:demo-rain(style=0)", "weather:demo-rain(style=7)"])["weather:demo-rain"])
+    check_stimulus(stimuli_of(["weather:rain(style=0)", "weather:rain(style=7)"])["weather:rain"])
 
 
 @pytest.mark.parametrize("name", CRITERIA.names())

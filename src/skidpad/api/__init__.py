@@ -357,7 +357,7 @@ def _stimulus_text(stimulus: Any) -> str:
     if name is None:
         raise BadParametersError(
             f"{type(stimulus).__name__} is no registered transform; decorate the class with @TRANSFORMS.register('a-name') from "
-            "skidpad.stimuli.pictures (docs/how-to/my-transform.md)"
+            "skidpad.stimuli.pictures (docs/how-to/transform.md)"
         )
     return name
 

@@ -29,7 +29,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     workers: Workers = "",
 ) -> None:
-    """Test the network that comes with skidpad on a rendered drive: findings, its limits, reports; no download, no GPU."""
+    """Test the bundled network on a rendered drive: findings, its limits, reports; no download, no GPU."""
     from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.subjects.description import pretrained

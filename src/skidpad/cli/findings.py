@@ -156,7 +156,7 @@ def rank(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Order frames or scenarios so that failures come early, and say how early they come (APFD), beside chance and the ideal."""
+    """Order frames or scenarios so that failures come early; say how early (APFD), compared with a random and the ideal order."""
     from skidpad.drives import open_drive
     from skidpad.kinds.ranking import rank_frames, rank_scenarios
     from skidpad.runs.folder import Run

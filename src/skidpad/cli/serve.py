@@ -40,7 +40,7 @@ def serve(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Play the Udacity or the Donkey simulator for an unmodified client, and judge how it drives; or order a competition's tests."""
+    """Act as the Udacity or Donkey simulator for an unmodified client and judge how it drives, or as a tool of the SDC competition."""
     from skidpad.core.errors import SkidpadError, UnknownNameError
     from skidpad.kinds.drives.served.campaign import ServedSettings
     from skidpad.worlds.serve.simulators import SIMULATORS

@@ -218,7 +218,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def inspect(
-    what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")],
+    what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE", help="A description, a model file, or a drive.")],
     drive: Annotated[str | None, typer.Argument(metavar="DRIVE", help="With a SUBJECT: the drive to check it against.")] = None,
     device: Device = "cpu",
     json: Json = False,

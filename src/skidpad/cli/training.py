@@ -108,7 +108,7 @@ def _check_out(out: Path, resume: bool) -> None:
 
 def evaluate(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, or a csv of answers: frame_id,steering_angle.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A drive with labels: a folder, READER:FOLDER, or `rendered`.")],
     worst: Annotated[int, typer.Option(help="How many of the worst frames to list.")] = 5,
     device: Device = "cpu",
     json: Json = False,

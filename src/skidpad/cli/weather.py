@@ -154,7 +154,9 @@ def _share(bound: BoundCount) -> str:
 def search(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
-    weather: Annotated[str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote.")],
+    weather: Annotated[
+        str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night).")
+    ],
     criterion: Annotated[str, typer.Option(help="Coverage that guides the search: kmnc or nbc; both are reported.")] = "nbc",
     conditions: Annotated[int, typer.Option(help="Conditions to find, one after the other.")] = 4,
     frames: Annotated[int, typer.Option(help="Scenes, evenly spaced over the drive; 0 is all.")] = 0,

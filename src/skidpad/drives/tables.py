@@ -133,21 +133,14 @@ def parse_angle(text: str, unit: AngleUnit) -> float:
 _NAMED = 5
 
 
-def load_predictions(
-    path: Path | str,
-    drive: Drive,
-    unit: AngleUnit = AngleUnit.RAD,
-    *,
-    id_column: str = "frame_id",
-    steering_column: str = "steering_angle",
-) -> FloatArray:
-    """Returns the answers of a csv for every frame of the drive, (N,) radians in the drive's order.
+def load_predictions(path: Path | str, drive: Drive) -> FloatArray:
+    """Returns the answers of a csv (frame_id, steering_angle in radians) for every frame of the drive, (N,) radians in the drive's order.
 
     Rows of other frames are passed over, since the drive may be a slice. A frame without an answer, with two, or with one
     that is no finite number is an error: a score over part of the frames is another score.
     """
     table = read_table(Path(path).expanduser())
-    frame, steering = table.column(id_column), table.column(steering_column)
+    frame, steering = table.column("frame_id"), table.column("steering_angle")
     wanted = set(drive.frame_ids)
     answers: dict[str, float] = {}
     for row in table.rows:
@@ -156,7 +149,7 @@ def load_predictions(
             continue
         if frame_id in answers:
             raise BadDriveError(f"{table.path.name} answers frame {frame_id!r} twice, again in line {row.line}; keep one row")
-        answers[frame_id] = parse_angle(row.cell(steering), unit)
+        answers[frame_id] = parse_angle(row.cell(steering), AngleUnit.RAD)
         if math.isnan(answers[frame_id]):
             raise BadDriveError(f"{table.path.name} line {row.line}: {row.cell(steering)!r} is no steering angle for frame {frame_id!r}")
     missing = [frame_id for frame_id in drive.frame_ids if frame_id not in answers]

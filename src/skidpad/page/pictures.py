@@ -197,16 +197,16 @@ class Gallery:
     rows: tuple[GalleryRow, ...]
 
 
-def gallery_row(label: str, note: str, frames: Sequence[NumpyFrames], width_px: int = _WIDTH_PX) -> GalleryRow:
+def gallery_row(label: str, note: str, frames: Sequence[NumpyFrames]) -> GalleryRow:
     """Embeds frames, (height, width, 3) each, of any sizes."""
     name = plain(label, 80)
-    pictures = tuple(_embedded(frame, f"{name}, scene {number}", width_px) for number, frame in enumerate(frames, 1))
+    pictures = tuple(_embedded(frame, f"{name}, scene {number}") for number, frame in enumerate(frames, 1))
     return GalleryRow(name, plain(note, 160), pictures)
 
 
-def _embedded(frame: NumpyFrames, alt: str, width_px: int) -> GalleryPicture:
+def _embedded(frame: NumpyFrames, alt: str) -> GalleryPicture:
     height, width = frame.shape[:2]
-    size = (min(width, width_px), max(1, round(height * min(width, width_px) / width)))
+    size = (min(width, _WIDTH_PX), max(1, round(height * min(width, _WIDTH_PX) / width)))
     small = frame if size == (width, height) else np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), np.uint8)
     data = b64encode(encode(np.ascontiguousarray(small), ".jpg", _QUALITY)).decode("ascii")
     return GalleryPicture(f"data:image/jpeg;base64,{data}", alt, size[0], size[1])

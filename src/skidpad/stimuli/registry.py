@@ -35,7 +35,19 @@ TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
         "skidpad.stimuli.pictures.layered",
         *(
             f"skidpad.stimuli.conditions.{name}"
-            for name in ("atmosphere", "precipitation", "light", "shadows", "tone", "sensor", "lens", "glass", "mounting", "timing")
+            for name in (
+                "atmosphere",
+                "precipitation",
+                "light",
+                "shadows",
+                "tone",
+                "sensor",
+                "lens",
+                "glass",
+                "soiling",
+                "mounting",
+                "timing",
+            )
         ),
     ),
     {"weather": "skidpad.stimuli.weather.stimulus:named_weather"},

@@ -222,14 +222,14 @@ def study_routes(study: Study | None) -> APIRouter:
 
         @router.get("")
         def explain() -> HTMLResponse:
-            return page("study_none.jinja")
+            return page("study/none.jinja")
 
         return router
     cache = PictureCache(32 << 20)
 
     @router.get("")
     def begin() -> HTMLResponse:
-        return page("study_begin.jinja", pairs=len(study.pairs), backgrounds=[each.value for each in Background])
+        return page("study/begin.jinja", pairs=len(study.pairs), backgrounds=[each.value for each in Background])
 
     @router.post("/participants")
     async def enter(request: Request) -> RedirectResponse:
@@ -244,7 +244,7 @@ def study_routes(study: Study | None) -> APIRouter:
     def show_tally() -> HTMLResponse:
         found = tally(study)
         return page(
-            "study_tally.jinja",
+            "study/tally.jinja",
             found=found,
             people=[(each.value, found.participants[each]) for each in Background if found.participants[each]],
             realism=[
@@ -273,9 +273,9 @@ def study_routes(study: Study | None) -> APIRouter:
         answered = study.answered(participant)
         number = at - 1 if at is not None else next((n for n in range(study.count) if n not in answered), None)
         if number is None:
-            return page("study_thanks.jinja", participant=participant)
+            return page("study/thanks.jinja", participant=participant)
         return page(
-            "study_question.jinja",
+            "study/question.jinja",
             participant=participant,
             question=study.question(number),
             chosen=answered.get(number, ""),

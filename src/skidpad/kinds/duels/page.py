@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skidpad.highway.avoidability import SafeDistance
+from skidpad.highway.safe_distance import SafeDistance
 from skidpad.kinds.duels.charts import duel_charts, front_words, left_out, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
 from skidpad.kinds.duels.estimate import duel_estimate

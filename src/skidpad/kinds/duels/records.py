@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from skidpad.core.images import IntArray
-from skidpad.highway.avoidability import avoidable_until_s, first_break, last_escapes
+from skidpad.highway.avoidability import avoidable_until_s, last_escapes
 from skidpad.highway.episodes import NO_ACTION, Episodes
 from skidpad.highway.layout import ACTIONS, EGO, FRONT, Outcome
+from skidpad.highway.safe_distance import first_break
 from skidpad.highway.tracing import trace
 from skidpad.runs.records import CASE_ID_DIGITS
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.core.images import FloatArray
-from skidpad.highway.avoidability import Avoidable, FirstBreak
+from skidpad.highway.avoidability import Avoidable
 from skidpad.highway.layout import CRASH
+from skidpad.highway.safe_distance import FirstBreak
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
 from skidpad.kinds.duels.names import (
     EGO,

@@ -56,7 +56,7 @@ other's turn at the interpreter: on an H200, 19,981 images a second with four an
 def cut(frames: int, lead: int = 0, device: str = "cpu", frame_px: int = 0) -> list[slice]:
     """Cuts `frames` frames of `frame_px` pixels into batches; how many workers there are does not matter.
 
-    lead: the frames that each batch brings along from before it; batches are long enough that these are a third at most.
+    lead: the earlier frames that each batch includes; batches are long enough that these are a third at most.
     """
     most = _CPU_FRAMES if device == "cpu" else min(_GPU_FRAMES, _GPU_PIXELS // max(frame_px, 1))
     size = max(most, 2 * lead, 1)

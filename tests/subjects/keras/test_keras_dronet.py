@@ -13,7 +13,7 @@ from skidpad.subjects.description import read_description, write_description
 from skidpad.subjects.loading import load_subject
 
 pytestmark = pytest.mark.real_data
-EXAMPLE = Path(__file__).parents[2] / "examples" / "dronet.toml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "dronet.toml"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from skidpad.subjects.loading import load_network, load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES
 
-REAL = Path(__file__).parent / "keras_files"
+REAL = Path(__file__).parents[1] / "keras_files"
 
 
 def smooth_frames(count: int) -> np.ndarray:

@@ -25,6 +25,7 @@ from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
 from skidpad.kinds.pictures.styles.condition import Condition, find
@@ -262,17 +263,7 @@ class _Conditions:
 
 def covered_by(run: Run, phase: str, blank: CoverageTracker, before: int | None = None) -> CoverageTracker:
     """Returns what the conditions of a phase cover together, or those before one of them."""
-
-    def unpack(data: bytes) -> CoverageTracker:
-        tracker = blank.fresh()
-        tracker.unpack(data)
-        return tracker
-
-    def merge(first: CoverageTracker, second: CoverageTracker) -> CoverageTracker:
-        first.merge(second)
-        return first
-
-    return run.coverage(phase, unpack, merge, before).get(COVERED, blank.fresh())
+    return merged_coverage(run, phase, blank, before).get(COVERED, blank.fresh())
 
 
 def phase_name(search: str, repeat: int) -> str:

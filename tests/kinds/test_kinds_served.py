@@ -14,8 +14,7 @@ from online_toys import demo
 from skidpad.core.errors import SkidpadError
 from skidpad.core.units import STEERING_RATIO
 from skidpad.kinds.drives.records import unpack
-from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served, ServedSettings, replay_served
-from skidpad.kinds.drives.served.loop import serve_drive
+from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served, ServedSettings, replay_served, serve_drive
 from skidpad.kinds.exhibits import Motion, exhibit_of
 from skidpad.kinds.kind import KINDS, load_campaign
 from skidpad.page.html import render_page

@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # Without --no-compile, pip would compile every file of torch and scipy; Python compiles the few that are imported.
+# So it must keep what it compiled, even where a container asks it not to: every command would compile torch again, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
 .PHONY: setup demo test check test-slow bench docs clean

@@ -43,7 +43,16 @@ class Glare:
     def __init__(self, *shifts: float, sha256: str = "glare") -> None:
         self.space = Space((Real("style_0", 0.0, 255.0, 0.0),), tuple(Params(style_0=shift) for shift in shifts))
         card = SimpleNamespace(
-            weights_sha256=sha256, method=Method.MUNIT, rendered=True, size_px=64, target="glare", steps=3, name="glare", contrast=0.0
+            weights_sha256=sha256,
+            sha256=sha256,
+            method=Method.MUNIT,
+            rendered=True,
+            size_px=64,
+            target="glare",
+            steps=3,
+            name="glare",
+            contrast=0.0,
+            detail=0.0,
         )
         self.weather = SimpleNamespace(card=card, style_size=1, batch_size=4)
         self.is_halved = False

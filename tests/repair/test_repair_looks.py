@@ -13,14 +13,13 @@ from repair_toys import Garage
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import families
-from skidpad.repairs.lessons import Diet, RepairLesson
 from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
 from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.training.data import collect, window_examples
-from skidpad.subjects.training.fitting import Asking, Lesson, TrainingSettings, answers_rad, copied, fit
+from skidpad.subjects.training.data import collect
+from skidpad.subjects.training.fitting import Lesson, TrainingSettings, copied, fit
 
 SETTINGS = SearchSettings(
     families=("gamma",), unseen=(), weathers=(), ways=("looks",), strengths=(1.0,), pictures=64, referee=False, most_cost=0.05
@@ -115,28 +114,6 @@ def test_a_network_that_costs_too_much_is_blended_with_the_first(repairs: Repair
         costs[share] = repairs.validated(module, made).clean_rmse_rad
     assert costs[1.0] > allowed
     assert costs[found.blend] < costs[1.0]
-
-
-def test_the_first_network_can_say_what_is_right(repairs: Repairs) -> None:
-    pairs = repairs.pool("answers")
-    assert pairs.recipes == repairs.pool("looks").recipes
-    taught = repairs._taught(pairs)
-    first, clean = repairs.task.subject.module, len(repairs.clean)
-    description = repairs.task.subject.description
-    assert taught.shape == (clean + 2 * len(pairs), 2)
-    assert np.allclose(taught[:clean, 0], answers_rad(first, description, repairs.clean))
-    assert np.allclose(taught[clean : clean + len(pairs)], taught[clean + len(pairs) :])  # no camera moved
-    flipped = answers_rad(first, description, repairs.clean.mirrored())
-    assert np.allclose(taught[:clean, 1], flipped)
-    assert np.array_equal(repairs.clean.mirrored().labels_rad, -repairs.clean.labels_rad)
-    data = repairs.clean.joined(pairs.mutants, pairs.originals)
-    asking = Asking(
-        first, description, window_examples(data, description.input, torch.device("cpu")), torch.from_numpy(data.labels_rad).float()
-    )
-    chosen, mirrored = torch.tensor([0, clean, clean]), torch.tensor([False, False, True])
-    for keep, wanted in ((1.0, torch.from_numpy(taught[[0, clean, clean], [0, 0, 1]]).float()), (0.0, asking.labels(chosen, mirrored))):
-        lesson = RepairLesson(clean, len(pairs), Diet(1.0, 1.0, 0.0, keep), repairs.validation, taught_rad=taught)
-        assert torch.allclose(lesson.loss(asking, chosen, mirrored), ((asking.answers(chosen, mirrored) - wanted) ** 2).mean())
 
 
 def test_no_early_epoch_is_the_best_of_a_lesson_that_settles(garage: Garage) -> None:

@@ -52,6 +52,9 @@ def train(
     alike: Annotated[
         float | None, typer.Option(help="Share of the weather's pictures to leave out because their road lies elsewhere.")
     ] = None,
+    detail: Annotated[
+        float | None, typer.Option(help="Share of the detail that is the original's, 0 to 1; not in the papers. 0 is all the network's.")
+    ] = None,
     classifier: Annotated[
         str,
         typer.Option(
@@ -81,7 +84,12 @@ def train(
     if filters is not None:
         settings = replace(settings, sizes=replace(settings.sizes, filters=filters))
     weights = {name: value for name, value in (("contrast", contrast), ("road", road)) if value is not None}
-    settings = replace(settings, weights=replace(settings.weights, **weights), alike=settings.alike if alike is None else alike)
+    settings = replace(
+        settings,
+        weights=replace(settings.weights, **weights),
+        alike=settings.alike if alike is None else alike,
+        detail=settings.detail if detail is None else detail,
+    )
     usable_device(device)
     guide = _guide(classifier, out, device)
     if guide is not None:

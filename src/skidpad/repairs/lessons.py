@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from skidpad.repairs.pairs import Pairs
+from skidpad.repairs.views import Views
 from skidpad.subjects.training.data import Labelled
 from skidpad.subjects.training.fitting import Asking, Lesson
 
@@ -30,6 +32,11 @@ It may be small, since weights whose clean error is too high are blended with th
 
 _LEAST = 1e-9
 """Radians: the error of a network that never errs, which others are divided by."""
+
+LAYERS = 1.0
+"""How much the outputs of the later half of the layers count beside the answer, both as shares of what they vary by.
+
+An answer is one number, and a network can be right about it for many reasons; with its layers it keeps its own."""
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Returns the error of answers (n,) against what is right (n,), both in radians, as one number: a user's own loss."""
@@ -62,22 +69,22 @@ class OwnStep(Protocol):
 class Diet:
     """What a candidate is trained on. share: mutants for each clean picture of an epoch. labels, consistency: weights of the losses.
 
-    keep: how much of what is right comes from the first network's answers to the originals; the rest comes from the labels.
+    asks_first: whether the first network says what is right, on moved views too, and no label does.
     """
 
     share: float
     labels: float
     consistency: float
-    keep: float = 0.0
+    asks_first: bool = False
 
 
 class RepairLesson(Lesson):
     """Clean pictures once an epoch, and mutants drawn from a pool beside them.
 
     The data are the clean pictures, then the mutants, then the mutants' originals. A control has the same number of steps without any
-    mutant. taught_rad: what the first network says is right for each of the data, (N, 2), as they are and mirrored; a diet that keeps it
-    does not learn the labels by heart. The score weighs the clean error of the validation and how far its mutants move the answer, both
-    over those of the start.
+    mutant. first: the first network, for a diet that asks it. It is asked about a moved view of the original, and the one that is trained
+    about the same view of the mutant, so that nothing is learned by heart. The score weighs the clean error of the validation and how far
+    its mutants move the answer, both over those of the start.
     """
 
     averaging = AVERAGING
@@ -95,14 +102,14 @@ class RepairLesson(Lesson):
         is_control: bool = False,
         loss: Loss | None = None,
         step: OwnStep | None = None,
-        taught_rad: FloatArray | None = None,
+        first: nn.Module | None = None,
     ) -> None:
         self._clean, self._mutants, self._diet = clean, mutants, diet
         self._validation, self._most_cost = validation, most_cost
         self._is_control = is_control
         self._loss = loss or nn.functional.mse_loss
         self._step = step
-        self._taught = None if taught_rad is None else torch.from_numpy(taught_rad).float()
+        self._first = first
         self.key = repr((clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
@@ -119,10 +126,12 @@ class RepairLesson(Lesson):
         """Returns the loss of a batch: each clean picture counts 1, each mutant its diet's weights."""
         if self._step is not None:
             return self._step(asking.module, self._batch(asking, chosen, mirrored))
-        is_mutant, right = chosen >= self._clean, self._right(asking, chosen, mirrored)
+        is_mutant = chosen >= self._clean
         weights = torch.where(is_mutant, self._diet.labels, 1.0)
+        if self._diet.asks_first and self._first is not None:
+            return self._as_first(asking, self._first, chosen, mirrored, weights)
         answers = asking.answers(chosen, mirrored)
-        total = self._weighed(answers, right, weights)
+        total = self._weighed(answers, asking.labels(chosen, mirrored), weights)
         if self._diet.consistency and bool(is_mutant.any()):
             partner, flipped = chosen[is_mutant] + self._mutants, mirrored[is_mutant]
             with torch.no_grad():
@@ -132,12 +141,27 @@ class RepairLesson(Lesson):
             total = total + share * self._loss(answers[is_mutant], target)
         return total
 
-    def _right(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        labels = asking.labels(chosen, mirrored)
-        if self._taught is None or not self._diet.keep:
-            return labels
-        self._taught = self._taught.to(labels.device)
-        return torch.lerp(labels, self._taught[chosen, mirrored.long()], self._diet.keep)
+    def _as_first(
+        self, asking: Asking, first: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Returns how far moved views of the pictures are answered otherwise than the first network answers those of their originals."""
+        partner = torch.where(chosen >= self._clean, chosen + self._mutants, chosen)
+        spec = asking.description.input
+        views = Views.drawn(len(chosen), spec.columns_px / spec.height_px)
+        with torch.no_grad(), outputs(first.to(chosen.device).eval()) as wanted:
+            moved = asking.labels(chosen, mirrored) - asking.labels(partner, mirrored)
+            right = replace(asking, module=first).answers(partner, mirrored, views) + moved
+        with outputs(asking.module) as own:
+            answers = asking.answers(chosen, mirrored, views)
+        total = self._weighed(answers, right, weights)
+        still = weights * (moved == 0.0)  # a moved camera shows something else
+        layers = [(had, want) for had, want in zip(own, wanted, strict=True) if len(want) == len(chosen)]
+        later = layers[len(layers) // 2 :]
+        for had, want in later if len(chosen) > 1 else ():
+            wrong = ((had - want) ** 2).flatten(1).mean(1)
+            spread = want.flatten(1).var(0).mean().clamp_min(_LEAST)
+            total = total + LAYERS / len(later) * right.var() * (still * wrong).mean() / spread
+        return total
 
     def _weighed(self, answers: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         counted = weights > 0
@@ -161,6 +185,24 @@ class RepairLesson(Lesson):
         clean, stressed = self._validation.errors_rad(answers_rad)
         clean_first, stressed_first = self._validation.errors_rad(first_rad)
         return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
+
+
+@contextmanager
+def outputs(module: nn.Module) -> Iterator[list[torch.Tensor]]:
+    """Collects what the layers with weights put out while the module is asked, in the order in which they are."""
+    found: list[torch.Tensor] = []
+
+    def note(_layer: nn.Module, _given: object, made: object) -> None:
+        if isinstance(made, torch.Tensor):
+            found.append(made)
+
+    leaves = [each for each in module.modules() if not any(True for _ in each.children()) and any(True for _ in each.parameters())]
+    hooks = [each.register_forward_hook(note) for each in leaves]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _named(given: object) -> str:

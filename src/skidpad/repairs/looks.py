@@ -33,7 +33,8 @@ class RandomLook:
     """One to three random changes, mixed with the frames; all frames of a call look alike, as under one condition.
 
     The changes are random convolutions, a tone curve for each channel, noise of a random spectrum, a picture of cloudy noise that is
-    mixed in, and rectangles that are covered. strength: how much of the changed picture is mixed in, 0 for nothing.
+    mixed in, light that differs from place to place, and rectangles that are covered. strength: how much of the changed picture is mixed
+    in, 0 for nothing.
 
     Reference: Hendrycks et al. 2020, AugMix, section 3 (chains, mixed with the original); Xu et al. 2021, RandConv, section 3; Hendrycks
     et al. 2022, PixMix, section 3; Zhong et al. 2020, Random Erasing, section 3.
@@ -108,6 +109,16 @@ def _blended(frames: Picture, rng: np.random.Generator) -> Picture:
     return np.asarray(np.maximum(frames, 1e-3) ** (1.0 - share) * np.maximum(2.0 * other * frames, 1e-3) ** share, np.float32)
 
 
+def _lit(frames: Picture, rng: np.random.Generator) -> Picture:
+    """Gives each region a brightness, a colour, a contrast and an offset of its own, all of which change smoothly from place to place."""
+    shape, power = (1, *frames.shape[1:3]), rng.uniform(2.0, 3.0)
+    tint = rng.normal(0.0, rng.uniform(0.0, 0.3), 3).astype(np.float32)
+    gain = np.exp(np.float32(rng.uniform(0.1, 0.8)) * _field((*shape, 1), power, rng) + np.float32(rng.uniform(-1.5, 0.5)) + tint)
+    ground = rng.random(3 if rng.random() < 0.5 else 1).astype(np.float32)
+    veil = np.clip(np.float32(rng.uniform(0.0, 0.6)) + np.float32(rng.uniform(0.0, 0.3)) * _field((*shape, 1), power, rng), 0.0, 0.9)
+    return np.asarray(gain * frames + veil * (ground - gain * frames), np.float32)
+
+
 def _erased(frames: Picture, rng: np.random.Generator) -> Picture:
     """Covers some rectangles with a colour, more or less."""
     found = frames.copy()
@@ -132,4 +143,4 @@ def _field(shape: tuple[int, int, int, int], power: float, rng: np.random.Genera
     return np.asarray(field / max(float(field.std()), 1e-9), np.float32)
 
 
-_CHANGES: tuple[Callable[[Picture, np.random.Generator], Picture], ...] = (_convolved, _toned, _noised, _blended, _erased)
+_CHANGES: tuple[Callable[[Picture, np.random.Generator], Picture], ...] = (_convolved, _toned, _noised, _blended, _lit, _erased)

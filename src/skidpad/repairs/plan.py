@@ -13,7 +13,7 @@ from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectErr
 from skidpad.core.settings import Count, Natural, Positive, Within, check
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.relations import Relation
-from skidpad.repairs.lessons import Loss, OwnStep
+from skidpad.repairs.lessons import Diet, Loss, OwnStep
 from skidpad.subjects.training.fitting import TrainingSettings
 
 if TYPE_CHECKING:
@@ -51,19 +51,23 @@ class Way(Enum):
     LOOKS = "looks"
     """The mix, and as many random looks, which belong to no family."""
     ANSWERS = "answers"
-    """Pictures as for looks; what is right is what the first network answers to the originals, and no label is needed."""
+    """Pictures as for looks, seen from moved places; what is right is what the first network answers to the originals, and no label is."""
 
     @property
     def has_looks(self) -> bool:
         """Whether it learns from random looks."""
         return self in {Way.LOOKS, Way.ANSWERS}
 
-    @property
-    def weights(self) -> tuple[float, float, float]:
-        """Of what is right on mutants, of consistency, and of the first network's answers in what is right."""
-        mixed = (0.5, 1.0, 0.0)
-        known = {Way.CONSISTENCY: (0.0, 1.0, 0.0), Way.MIX: mixed, Way.LOOKS: mixed, Way.ANSWERS: (0.5, 2.0, 1.0)}
-        return known.get(self, (1.0, 0.0, 0.0))
+    def diet(self, strength: float) -> Diet:
+        """Returns what it is trained on, with so many mutants for each clean picture."""
+        mixed = Diet(strength, 0.5, 1.0)
+        known = {
+            Way.CONSISTENCY: Diet(strength, 0.0, 1.0),
+            Way.MIX: mixed,
+            Way.LOOKS: mixed,
+            Way.ANSWERS: Diet(strength, 0.6, 0.0, asks_first=True),
+        }
+        return known.get(self, Diet(strength, 1.0, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

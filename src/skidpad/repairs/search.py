@@ -257,7 +257,7 @@ class Repairs:
         record.parent.mkdir(parents=True, exist_ok=True)
         is_control = candidate.way == CONTROL
         pairs = self.random if is_control else self.pool(candidate.way)
-        diet = Diet(candidate.strength, *((1.0, 0.0, 0.0) if is_control else Way(candidate.way).weights))
+        diet = Diet(candidate.strength, 1.0, 0.0) if is_control else Way(candidate.way).diet(candidate.strength)
         lesson = RepairLesson(
             len(self.clean),
             len(pairs),
@@ -267,7 +267,7 @@ class Repairs:
             is_control=is_control,
             loss=self.task.loss,
             step=self.task.step,
-            taught_rad=self._taught(pairs) if diet.keep else None,
+            first=self.task.subject.module if diet.asks_first else None,
         )
         module, description = copied(self.task.subject.module), self.task.subject.description
         checkpoint = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}.checkpoint.pt"
@@ -290,17 +290,6 @@ class Repairs:
         write_atomically(record, json.dumps(asdict(found), indent=2).encode())
         discard(checkpoint)
         return found
-
-    def _taught(self, pairs: Pairs) -> FloatArray:
-        """Returns what the first network says is right, (N, 2), of clean pictures, mutants and originals, as they are and mirrored."""
-        shift = pairs.mutants.labels_rad - pairs.originals.labels_rad
-        columns = []
-        for sign in (1.0, -1.0):
-            clean, originals = (
-                self._answers(self.task.subject.module, data if sign > 0 else data.mirrored()) for data in (self.clean, pairs.originals)
-            )
-            columns.append(np.concatenate([clean, originals + sign * shift, originals]))
-        return np.stack(columns, axis=1)
 
     def _blended(self, module: nn.Module, made: Trained) -> Trained:
         """Leaves those weights between the start's and the trained ones in the network that fail least at a clean error that may be."""

@@ -113,7 +113,7 @@ class Cell:
             subject=campaign.subject.description.name,
             subject_sha256=campaign.subject.sha256,
             weather=name,
-            weather_sha256=card.weights_sha256,
+            weather_sha256=card.sha256,
             method=card.method.value,
             rendered=card.rendered,
             style=_style(campaign),
@@ -137,7 +137,7 @@ class Cell:
         (looks,) = campaign.weathers.values()
         pairs = {
             "subject": (self.subject_sha256, campaign.subject.sha256),
-            "weather": (self.weather_sha256, looks.weather.card.weights_sha256),
+            "weather": (self.weather_sha256, looks.weather.card.sha256),
             "drive, or other --frames of it": (self.drive_sha256, campaign.drive.sha256),
             "style": (self.style, _style(campaign)),
             "list of --thresholds": (self.thresholds_deg, campaign.road.thresholds_deg),

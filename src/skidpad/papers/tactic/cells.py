@@ -72,7 +72,7 @@ class Cell:
             subject=campaign.subject.description.name,
             subject_sha256=campaign.subject.sha256,
             weather=campaign.weather.card.name,
-            weather_sha256=campaign.weather.card.weights_sha256,
+            weather_sha256=campaign.weather.card.sha256,
             criterion=s.criterion,
             drive=campaign.drive.name,
             drive_sha256=campaign.drive.sha256,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 
 from skidpad.core.errors import SkidpadError
 from skidpad.stimuli.weather.decoding import FoldedDecoder, Prepared
@@ -55,17 +56,23 @@ class Contents:
         self._mapped: np.ndarray | None = None
         self._file = file
         self._arrived: tuple[np.ndarray, ...] = ()
+        self._frames_shape = (rows, *frame_size, 3)
+        self._mapped_frames: np.ndarray | None = None
+        needed = (2 * self.code_bytes + (int(np.prod(self._frames_shape[1:])) if decoder.detail is not None else 0)) * rows
         room = self._room() if memory_bytes is None else memory_bytes
-        if 2 * self.code_bytes * rows <= room:
+        if needed <= room:
             kept = torch.empty(self._shape, dtype=decoder.dtype, device=decoder.device)
-            self._resident = Prepared(kept, torch.empty_like(kept))
+            frames = torch.empty(self._frames_shape, dtype=torch.uint8, device=decoder.device) if decoder.detail is not None else None
+            self._resident = Prepared(kept, torch.empty_like(kept), frames)
         elif file is None:
             raise SkidpadError(
-                f"the content codes of {rows} scenes need {2 * self.code_bytes * rows >> 20} MiB and there is room for {room >> 20}; "
+                f"the content codes of {rows} scenes need {needed >> 20} MiB and there is room for {room >> 20}; "
                 "use fewer scenes, or a folder where they can be kept"
             )
         else:
-            self._mapped = _opened(file, self._shape, decoder.dtype)
+            self._mapped = _opened(file, self._shape, _STORED[decoder.dtype][0])
+            if decoder.detail is not None:
+                self._mapped_frames = _opened(_frames_file(file), self._frames_shape, np.uint8)
 
     @property
     def code_bytes(self) -> int:
@@ -88,17 +95,23 @@ class Contents:
         codes = self._weather.encode(frames)
         for start in range(0, count, size):
             stop = min(start + size, count)
-            self._keep(slice(self._filled + start, self._filled + stop), codes[start : start + size], stop - start)
+            some = frames[start:stop]
+            pictures = some if isinstance(some, torch.Tensor) else torch.from_numpy(some.copy())
+            self._keep(slice(self._filled + start, self._filled + stop), codes[start:stop], pictures)
         self._filled += count
 
-    def _keep(self, rows: slice, codes: torch.Tensor, count: int) -> None:
+    def _keep(self, rows: slice, codes: torch.Tensor, frames: torch.Tensor) -> None:
         if self._mapped is not None:
-            pixels = codes[:count].permute(0, 2, 3, 1).to(self._decoder.dtype).contiguous().cpu()
+            pixels = codes.permute(0, 2, 3, 1).to(self._decoder.dtype).contiguous().cpu()
             self._mapped[rows] = pixels.view(_STORED[self._decoder.dtype][1]).numpy()
+            if self._mapped_frames is not None:
+                self._mapped_frames[rows] = frames.cpu().numpy()
         elif self._resident is not None:
-            prepared = self._decoder.prepare(codes)[:count]
+            prepared = self._decoder.prepare(codes, frames)
             self._resident.content[rows] = prepared.content
             self._resident.first[rows] = prepared.first
+            if self._resident.frames is not None and prepared.frames is not None:
+                self._resident.frames[rows] = prepared.frames
 
     def part(self, rows: slice) -> Prepared:
         """Returns the codes of some rows on the device, ready to be decoded."""
@@ -106,17 +119,20 @@ class Contents:
             return self._resident[rows]
         stored = np.ascontiguousarray(self._mapped[rows]) if self._mapped is not None else np.empty(0)
         pixels = torch.from_numpy(stored).view(self._decoder.dtype).to(self._decoder.device)
-        return self._decoder.prepare(pixels.permute(0, 3, 1, 2))
+        frames = None if self._mapped_frames is None else torch.from_numpy(np.array(self._mapped_frames[rows]))
+        return self._decoder.prepare(pixels.permute(0, 3, 1, 2), frames)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves the networks behind: whoever gets the codes has them, see `attach`. Arrays travel as NumPy's, which can be shared."""
         kept = self._resident
         arrays = (self._mapped,) if kept is None else tuple(self._plain(codes) for codes in (kept.content, kept.first))
-        return {"shape": self._shape, "filled": self._filled, "arrays": arrays}
+        frames = self._mapped_frames if kept is None else None if kept.frames is None else kept.frames.cpu().numpy()
+        return {"shape": self._shape, "filled": self._filled, "arrays": arrays, "frames": frames}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._shape, self._filled, self._arrived = state["shape"], state["filled"], state["arrays"]
         self._resident, self._mapped, self._file = None, None, None
+        self._mapped_frames = state["frames"]
 
     @property
     def needs_networks(self) -> bool:
@@ -132,7 +148,8 @@ class Contents:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # and nobody writes
                 content, first = (torch.from_numpy(codes).view(decoder.dtype).to(decoder.device) for codes in self._arrived)
-            self._resident = Prepared(content, first)
+                frames = None if self._mapped_frames is None else torch.from_numpy(self._mapped_frames).to(decoder.device)
+            self._resident, self._mapped_frames = Prepared(content, first, frames), None
         self._arrived = ()
 
     def _plain(self, codes: torch.Tensor) -> np.ndarray:
@@ -142,9 +159,10 @@ class Contents:
         """Frees the memory, and removes the file."""
         self._resident = None
         if self._mapped is not None:
-            self._mapped = None
+            self._mapped = self._mapped_frames = None
             if self._file is not None:
                 self._file.unlink(missing_ok=True)
+                _frames_file(self._file).unlink(missing_ok=True)
 
     def _room(self) -> int:
         if self._decoder.device.type == "cuda":
@@ -152,10 +170,15 @@ class Contents:
         return _CPU_BYTES
 
 
-def _opened(file: Path, shape: tuple[int, ...], dtype: torch.dtype) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
+def _frames_file(file: Path) -> Path:
+    """Returns where the frames of codes in a file lie, for weathers that take detail from them."""
+    return file.with_name(file.name + ".frames")
+
+
+def _opened(file: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap[tuple[int, ...], np.dtype[np.generic]]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        mapped = np.memmap(file, _STORED[dtype][0], "w+", shape=shape)
+        mapped = np.memmap(file, dtype, "w+", shape=shape)
         if hasattr(os, "posix_fallocate"):  # a disk that fills up under a mapped file kills the process without a word
             with file.open("rb+") as opened:
                 os.posix_fallocate(opened.fileno(), 0, mapped.nbytes)

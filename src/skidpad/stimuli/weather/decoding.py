@@ -25,8 +25,10 @@ import torch
 from torch.nn import functional
 
 from skidpad.stimuli.weather.blocks import compiled
+from skidpad.stimuli.weather.detail import Detail
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard
 from skidpad.stimuli.weather.munit import Munit
+from skidpad.stimuli.weather.scenes import as_signed
 from skidpad.stimuli.weather.unit import Unit
 
 _EPSILON = 1e-5
@@ -58,16 +60,25 @@ def working_type(device: torch.device) -> torch.dtype:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What decoding starts from: content codes, and the normalised first convolution of them; (N, height, width, channels)."""
+    """What decoding starts from: content codes, and the normalised first convolution of them; (N, height, width, channels).
+
+    frames: what was encoded, uint8 (N, height, width, 3) at its own size, where pictures have their detail from it; else None.
+    """
 
     content: torch.Tensor
     first: torch.Tensor
+    frames: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.content)
 
     def __getitem__(self, part: slice) -> Prepared:
-        return Prepared(self.content[part], self.first[part])
+        return Prepared(self.content[part], self.first[part], None if self.frames is None else self.frames[part])
+
+    def repeated(self, times: int) -> Prepared:
+        """Returns all rows so many times, one whole after the other."""
+        rows = (self.content, self.first, self.frames)
+        return Prepared(*(each if each is None else each.repeat(times, 1, 1, 1) for each in rows))  # type: ignore[arg-type] # only frames may be none
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,7 @@ class FoldedDecoder:
         self.device = torch.device(device)
         self.dtype = dtype or working_type(self.device)
         self.batch_size = batch_frames(card, self.device)
+        self.detail = Detail(card.detail, card.size_px) if card.detail else None
         self.compiled = self.device.type == "cuda" if compiled is None else compiled
         self._on_halved = on_halved
         if isinstance(model, Munit):
@@ -136,14 +148,20 @@ class FoldedDecoder:
             rows: torch.Tensor = self._norms(styles.to(self.device, torch.float32))
         return rows.reshape(len(styles), len(self._residual), 4, 1, 1, -1)
 
-    def prepare(self, content: torch.Tensor) -> Prepared:
-        """Does once what no style changes; content: (N, channels, height, width) as `Weather.encode` gives it."""
+    def prepare(self, content: torch.Tensor, frames: torch.Tensor | None = None) -> Prepared:
+        """Does once what no style changes; content: (N, channels, height, width) as `Weather.encode` gives it.
+
+        frames: what the content is of, uint8 (N, height, width, 3); needed where the card says that pictures have detail from there.
+        """
+        if self.detail is not None and frames is None:
+            raise BadWeatherError(f"the weather {self.card.name!r} takes detail from the frames; give them with their codes")
+        kept = frames.to(self.device) if self.detail is not None and frames is not None else None
         with torch.inference_mode():
             codes = content.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
             missing = self.batch_size - len(codes) if self.compiled else 0
             rows = filled(codes, missing) if missing > 0 else codes
             first = self._step(_normed)(pixels(convolved(rows, self._residual[0][0])))
-            return Prepared(pixels(codes), first[: len(codes)])
+            return Prepared(pixels(codes), first[: len(codes)], kept)
 
     def decode(self, prepared: Prepared, norms: torch.Tensor, size: tuple[int, int] | None = None) -> torch.Tensor:
         """Returns frames, uint8 (N, height, width, 3) on the device, at the working size or resized to `size`.
@@ -169,15 +187,25 @@ class FoldedDecoder:
             missing = self.batch_size - count
             norms = norms.expand(count, *norms.shape[1:]).contiguous()
             if missing:
-                prepared = Prepared(filled(prepared.content, missing), filled(prepared.first, missing))
+                prepared = Prepared(filled(prepared.content, missing), filled(prepared.first, missing), prepared.frames)
                 norms = filled(norms, missing)
         blocks = pixels(self._blocks(prepared, norms))
+        if self.detail is not None and prepared.frames is not None:
+            return self._detailed(self._step(_signed)(blocks, self._last_bias)[:count], prepared.frames, size)
         if size is None or size == (2 * blocks.shape[1], 2 * blocks.shape[2]):
             return self._step(_painted)(blocks, self._last_bias)[:count]
         # Where nothing shrinks, a filter against aliasing is none, and torch is faster without it.
         shrinks = size[0] < 2 * blocks.shape[1] or size[1] < 2 * blocks.shape[2]
         larger = functional.interpolate(maps_of(self._step(_signed)(blocks, self._last_bias)), size, mode="bilinear", antialias=shrinks)
         return self._step(_levels)(pixels(larger))[:count]
+
+    def _detailed(self, made: torch.Tensor, frames: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
+        """Returns pictures with the detail of the frames that they were made of, at `size` or the working size."""
+        recorded = as_signed(frames)
+        wanted = size or (int(made.shape[1]), int(made.shape[2]))
+        if tuple(recorded.shape[2:]) != wanted:
+            recorded = functional.interpolate(recorded, wanted, mode="bilinear", antialias=True)
+        return _levels(pixels(self.detail(maps_of(made), recorded)))  # type: ignore[misc] # asked by who has it
 
     def _blocks(self, prepared: Prepared, norms: torch.Tensor) -> torch.Tensor:
         """Returns colours of 2x2 blocks before tanh, (N, 16, height / 2, width / 2)."""

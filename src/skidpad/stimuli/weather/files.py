@@ -58,7 +58,8 @@ class WeatherCard:
 
     rendered: whether the target pictures were made by the built-in world. source_sha256 and target_sha256: of the pictures.
     contrast, road: the weights of the losses that keep light and dark apart, and the road where it is. guide: the class that a classifier
-    should put its pictures in, and that classifier's checksum; empty without one.
+    should put its pictures in, and that classifier's checksum; empty without one. detail: how much of it is the frame's own, 0 to 1, see
+    `detail.py`.
     """
 
     name: str
@@ -77,8 +78,14 @@ class WeatherCard:
     contrast: float = 0.0
     road: float = 0.0
     guide: str = ""
+    detail: float = 0.0
     weights_sha256: str = ""
     styles: Styles | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all that its pictures depend on, for manifests: the weights', and with them how much detail is the frame's."""
+        return sha256(f"{self.weights_sha256} detail {self.detail}".encode()).hexdigest() if self.detail else self.weights_sha256
 
     def to_toml(self) -> str:
         """Writes the card."""
@@ -133,6 +140,8 @@ def _check_numbers(card: WeatherCard) -> None:
         )
     if not (isfinite(card.contrast) and card.contrast >= 0.0):
         raise ValueError(f"contrast is 0 or more; got {card.contrast}")
+    if not 0.0 <= card.detail <= 1.0:
+        raise ValueError(f"detail is 0 to 1; got {card.detail}")
     if card.styles is not None:
         rows = (card.styles.mean, card.styles.deviation)
         if any(len(row) != card.sizes.style or not all(map(isfinite, row)) for row in rows) or min(card.styles.deviation) < 0.0:

@@ -94,6 +94,7 @@ def learn(
         contrast=settings.weights.contrast,
         road=settings.weights.road,
         guide="" if guide is None else str(guide),
+        detail=settings.detail,
     )
     if settings.method is Method.MUNIT:
         card = replace(card, styles=real_styles(Weather(card, weights, settings.device), lesson.target))

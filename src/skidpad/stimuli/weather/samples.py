@@ -10,6 +10,7 @@ import torch
 
 from skidpad.core.images import NumpyFrames, decode, encode
 from skidpad.core.seeding import child_rng
+from skidpad.stimuli.weather.detail import Detail
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.scenes import Scenes, as_frames, as_signed
 from skidpad.stimuli.weather.settings import Method, WeatherSettings
@@ -30,7 +31,8 @@ def sample_steps(steps: int) -> frozenset[int]:
 
 def fresh_model(settings: WeatherSettings) -> Munit | Unit:
     """Builds the generators of both weathers."""
-    return Munit(settings.sizes, settings.real_styles) if settings.method is Method.MUNIT else Unit(settings.sizes)
+    detail = Detail(settings.detail, settings.size_px) if settings.detail else None
+    return Munit(settings.sizes, settings.real_styles, detail) if settings.method is Method.MUNIT else Unit(settings.sizes, detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,5 @@ class Sampler:
 
     def _translated(self, model: Munit | Unit, scenes: torch.Tensor) -> list[torch.Tensor]:
         if isinstance(model, Munit):
-            content = model.source.content(scenes)
-            return [model.target.decoder(content, style[None].to(scenes.device)) for style in self._styles]
-        return [model.decoded(model.encoded(scenes))]
+            return [model.translated(scenes, style[None].to(scenes.device)) for style in self._styles]
+        return [model.translated(scenes)]

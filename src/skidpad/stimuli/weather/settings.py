@@ -78,7 +78,8 @@ class WeatherSettings:
     size_px: the shorter side of pictures while learning and translating. crop_px: the square that is cut from them at random.
     The learning rate is constant for the first half of the steps and then falls linearly to zero. ema: how slowly the kept
     weights follow the trained ones. alike: the share of the weather's pictures that is left out because their road lies elsewhere than the
-    drive's. real_styles: the share of made pictures in a real picture's style, see `Munit`.
+    drive's. real_styles: the share of made pictures in a real picture's style, see `Munit`. detail: how much of the detail of made pictures
+    is the original's, 0 to 1, while learning and later, see `detail.py`.
     """
 
     method: Method = Method.MUNIT
@@ -92,6 +93,7 @@ class WeatherSettings:
     ema: Annotated[float, Within(least=0, below=1)] = 0.999
     alike: Annotated[float, Within(least=0, most=1)] = 0.0
     real_styles: Annotated[float, Within(least=0, most=1)] = 0.0
+    detail: Annotated[float, Within(least=0, most=1)] = 0.0
     seed: Natural = 0
     device: str = "cpu"
 
@@ -107,7 +109,7 @@ class WeatherSettings:
 
 
 PRESETS = {
-    "road": WeatherSettings(weights=LossWeights(contrast=1.0, road=10.0), crop_px=192, alike=0.3, real_styles=0.5),
+    "road": WeatherSettings(weights=LossWeights(contrast=1.0, road=10.0), crop_px=192, alike=0.3, real_styles=0.5, detail=1.0),
     "paper": WeatherSettings(),
     "small": WeatherSettings(
         sizes=Sizes(filters=12, blocks=2, hidden=64, scales=2),
@@ -119,9 +121,11 @@ PRESETS = {
         learning_rate=4e-4,
         alike=0.3,
         real_styles=0.5,
+        detail=1.0,
     ),
 }
-"""`road`: MUNIT's and UNIT's sizes, and losses that keep the road where it is. `paper`: without them. `small`: for CPUs."""
+"""`road`: MUNIT's and UNIT's sizes, losses that keep the road where it is, and the frame's own detail. `paper`: without them.
+`small`: for CPUs."""
 
 
 def preset(name: str, method: Method, **changes: object) -> WeatherSettings:

@@ -100,8 +100,8 @@ class LearnedWeather:
 
     @property
     def sha256(self) -> str:
-        """The hash of the weights, for manifests."""
-        return self.card.weights_sha256
+        """The hash of all that its pictures depend on, for manifests."""
+        return self.card.sha256
 
     def apply(self, frames: F, params: Params) -> F:
         """Returns the frames in the weather, of the same shape and kind."""
@@ -116,8 +116,8 @@ class LearnedWeather:
             return Params()
         number, known = params.whole("style"), self.card.styles
         if known is None:
-            return style_params(child_rng(number, "style", self.sha256).standard_normal(self.card.sizes.style))
-        drawn = child_rng(number, "style", self.sha256).normal(known.mean, known.deviation)
+            return style_params(child_rng(number, "style", self.card.weights_sha256).standard_normal(self.card.sizes.style))
+        drawn = child_rng(number, "style", self.card.weights_sha256).normal(known.mean, known.deviation)
         return style_params(drawn if number else np.array(known.mean))
 
 

@@ -88,12 +88,15 @@ class Weather:
 
     def prepare(self, frames: Frames) -> Prepared:
         """Encodes frames and does what no style changes, for `decode` under one style after the other."""
-        return self.decoder.prepare(self.encode(frames))
+        return self.decoder.prepare(self.encode(frames), self._frames(frames))
 
     def decode(
         self, content: torch.Tensor | Prepared, style: torch.Tensor | None = None, size: tuple[int, int] | None = None
     ) -> torch.Tensor:
-        """Returns frames, uint8 (N, height, width, 3) on the device; style: (style_size,). size: the working size unless given."""
+        """Returns frames, uint8 (N, height, width, 3) on the device; style: (style_size,). size: the working size unless given.
+
+        content: as `prepare` gives it; a code alone does for a weather that takes no detail from the frames.
+        """
         row = self._row(style)
         return self.decoder.decode(content if isinstance(content, Prepared) else self.decoder.prepare(content), row, size)
 
@@ -103,7 +106,8 @@ class Weather:
         size = (int(frames.shape[1]), int(frames.shape[2]))
 
         def change(part: slice) -> torch.Tensor:
-            return self.decoder.decode(self.decoder.prepare(self._encoded(frames[part])), row, size)
+            some = frames[part]
+            return self.decoder.decode(self.decoder.prepare(self._encoded(some), self._frames(some)), row, size)
 
         changed = self._batched(len(frames), change) if len(frames) else torch.zeros((0, *size, 3), dtype=torch.uint8)
         return changed.to(frames.device) if isinstance(frames, torch.Tensor) else changed.cpu().numpy()  # type: ignore[return-value] # the kind that came in
@@ -116,12 +120,15 @@ class Weather:
         return self._batched(len(frames), lambda part: encoder(self._signed(frames[part])).float())
 
     def _signed(self, frames: Frames) -> torch.Tensor:
-        pictures = frames if isinstance(frames, torch.Tensor) else torch.from_numpy(frames.copy())
-        signed = as_signed(pictures.to(self.device))
+        signed = as_signed(self._frames(frames))
         size = working_size(int(frames.shape[1]), int(frames.shape[2]), self.card.size_px, self.card.sizes.stride)
         if tuple(signed.shape[2:]) != size:
             signed = functional.interpolate(signed, size, mode="bilinear", antialias=True)
         return signed.to(self.dtype)
+
+    def _frames(self, frames: Frames) -> torch.Tensor:
+        pictures = frames if isinstance(frames, torch.Tensor) else torch.from_numpy(frames.copy())
+        return pictures.to(self.device)
 
     def _encoded(self, frames: Frames) -> torch.Tensor:
         return self.encoder.encode(self._signed(frames), self.batch_size)

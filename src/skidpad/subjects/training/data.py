@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -131,15 +132,30 @@ def collect(drive: Drive, spec: InputSpec, progress: Progress = silent, batch_si
 _FEATURE_BATCH = 64
 _FLOW_BATCH = 256
 
-Examples = Callable[[nn.Module, torch.Tensor, torch.Tensor], object]
-"""Returns what a module answers for the examples at some places, (n,), those marked in the second (n,) flipped left to right."""
+Change = Callable[[torch.Tensor], torch.Tensor]
+"""Returns other bytes of the same shape for pictures at the network's size, (n, height, width, channels), or for windows, (n, T, ...)."""
+
+
+class Examples(Protocol):
+    """Answers of a module for some examples."""
+
+    def __call__(self, module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None, /) -> object:
+        """Returns what a module answers for the examples at some places, (n,), those marked in `mirrored`, (n,), flipped left to right.
+
+        change: what is done to the pictures before the module sees them.
+        """
+        ...
 
 
 def window_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Examples:
     """Examples for a network that takes its input whole; a mirrored window is mirrored in all its frames."""
     assembler, pictures, windows = Assembler(spec, device), data.pictures.to(device), torch.from_numpy(data.rows()).to(device)
     rows = windows[:, -1] if spec.history.kind is HistoryKind.SINGLE else windows
-    return lambda module, chosen, mirrored: module(assembler.joined(_flipped(pictures[rows[chosen]], mirrored)))
+
+    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
+        return module(assembler.joined(_shown(pictures[rows[chosen]], mirrored, change)))
+
+    return answer
 
 
 def flow_examples(data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> Examples:
@@ -151,32 +167,56 @@ def flow_examples(data: Labelled, spec: InputSpec, device: torch.device, *, mirr
         return torch.cat([assembler.pictures(codes, part) for part in torch.split(windows, _FLOW_BATCH)])
 
     ways = torch.stack([painted(pictures) for pictures in _both_ways(data, mirror=mirror)]).to(device)
-    return lambda module, chosen, mirrored: module(assembler.normalise(ways[mirrored.long(), chosen]))
+
+    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
+        seen = ways[mirrored.long(), chosen]
+        return module(assembler.normalise(seen if change is None else change(seen)))
+
+    return answer
 
 
 def frame_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Examples:
     """Examples of the first stage of a network in two: the last frame of every window, answered for alone."""
     assembler, pictures, rows = Assembler(spec, device), data.pictures.to(device), torch.from_numpy(data.rows()[:, -1]).to(device)
 
-    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
+    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
         staged = two_stages(module)
-        return staged.alone(staged.features(assembler.normalise(_flipped(pictures[rows[chosen]], mirrored))))
+        return staged.alone(staged.features(assembler.normalise(_shown(pictures[rows[chosen]], mirrored, change))))
 
     return answer
 
 
 def feature_examples(module: nn.Module, data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> Examples:
-    """Examples of the second stage: windows over features that no longer change, those of mirrored frames behind the others."""
+    """Examples of the second stage: windows over features that no longer change, those of mirrored frames behind the others.
+
+    Changed pictures, and those that another module is asked about, have features of their own.
+    """
     assembler, staged, windows = Assembler(spec, device), two_stages(module.eval()), torch.from_numpy(data.rows()).to(device)
+    pictures = data.pictures.to(device)
     parts = [part for pictures in _both_ways(data, mirror=mirror) for part in torch.split(pictures, _FEATURE_BATCH)]
     with torch.no_grad():
         codes = torch.cat([staged.features(assembler.normalise(part)) for part in parts])
 
-    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor) -> object:
-        shifted = windows[chosen] + mirrored.long()[:, None] * len(data.pictures)
-        return two_stages(module).forward_windows(*compact(codes, shifted))
+    def answer(asked: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
+        if change is None and asked is module:
+            shifted = windows[chosen] + mirrored.long()[:, None] * len(data.pictures)
+            return two_stages(asked).forward_windows(*compact(codes, shifted))
+        seen, other = _shown(pictures[windows[chosen]], mirrored, change), two_stages(asked)
+        with torch.no_grad(), _evaluating(asked):
+            own = other.features(assembler.normalise(seen.flatten(0, 1)))
+        return other.forward_windows(own, torch.arange(len(own), device=own.device).reshape(seen.shape[:2]))
 
     return answer
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    before = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(before)
 
 
 def _both_ways(data: Labelled, *, mirror: bool) -> list[torch.Tensor]:
@@ -188,6 +228,11 @@ def two_stages(module: nn.Module) -> TwoStage:
     if not isinstance(module, TwoStage):
         raise BadSubjectError(f"a {type(module).__name__} has no two stages to train one after the other")
     return module
+
+
+def _shown(seen: torch.Tensor, mirrored: torch.Tensor, change: Change | None) -> torch.Tensor:
+    flipped = _flipped(seen, mirrored)
+    return flipped if change is None else change(flipped)
 
 
 def _flipped(seen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:

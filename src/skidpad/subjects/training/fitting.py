@@ -24,7 +24,7 @@ from skidpad.core.seeding import child_rng, child_seed
 from skidpad.subjects.description import Description, write_atomically
 from skidpad.subjects.inputs import HistoryKind, InputSpec
 from skidpad.subjects.network_subject import steering_answer, usable_device
-from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
+from skidpad.subjects.training.data import Change, Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
 from skidpad.subjects.windows import TwoStage
 
 _VALIDATION_BATCH = 256
@@ -70,9 +70,9 @@ class Asking:
     examples: Examples
     labels_rad: torch.Tensor
 
-    def answers(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        """Returns the network's steering, (n,) radians."""
-        answer = steering_answer(self.description, self.examples(self.module, chosen, mirrored), len(chosen))
+    def answers(self, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> torch.Tensor:
+        """Returns the network's steering, (n,) radians, on these pictures, or on what a change makes of them."""
+        answer = steering_answer(self.description, self.examples(self.module, chosen, mirrored, change), len(chosen))
         return answer * self.description.steering.per_answer
 
     def labels(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:

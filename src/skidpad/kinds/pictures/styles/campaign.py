@@ -111,7 +111,7 @@ class Tactic:
     @property
     def hashes(self) -> Mapping[str, str]:
         """The hashes of subject, drive and weather."""
-        return {"subject": self.subject.sha256, "drive": self.drive.sha256, "weather": self.weather.card.weights_sha256}
+        return {"subject": self.subject.sha256, "drive": self.drive.sha256, "weather": self.weather.card.sha256}
 
     def phases(self) -> tuple[tuple[str, str, int], ...]:
         """Returns each phase with its search and repeat; repeats of all searches go hand in hand, so that a stopped run compares."""

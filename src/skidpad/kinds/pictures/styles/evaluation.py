@@ -21,7 +21,6 @@ from skidpad.kinds.pictures.styles.scenes import block_scenes
 from skidpad.referee.quick import QuickReferee
 from skidpad.referee.verdict import Reason, judge
 from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
-from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.subjects.base import DeviceObservation
 from skidpad.subjects.network_subject import NetworkSubject
 
@@ -221,7 +220,7 @@ class Evaluator:
         norms, styles = glance.norms, len(glance.norms)
         if styles > 1:
             norms = norms.repeat_interleave(len(part), 0)
-            part = Prepared(_repeated(part.content, styles), _repeated(part.first, styles))
+            part = part.repeated(styles)
         frames = self.decoder.decode(part, norms, self.scenes.frame_size)
         seen = self._observe(frames)
         each = [frames if styles == 1 else frames[place * block.count : (place + 1) * block.count] for place in range(styles)]
@@ -348,7 +347,3 @@ def _measures(frames: torch.Tensor, count: int) -> torch.Tensor:
     """Returns the mean brightness and colour of the last `count` frames, (2,) float64."""
     pixels = frames[len(frames) - count :].float()
     return torch.stack([pixels.mean(), (pixels.amax(-1) - pixels.amin(-1)).mean()]).double()
-
-
-def _repeated(rows: torch.Tensor, times: int) -> torch.Tensor:
-    return rows[None].expand(times, *rows.shape).reshape(times * len(rows), *rows.shape[1:])

@@ -173,7 +173,7 @@ class DeepRoad(DeepTest):
     @property
     def hashes(self) -> Mapping[str, str]:
         """The hashes of subject, drive and weathers."""
-        made = {f"weather {name}": looks.weather.card.weights_sha256 for name, looks in self.weathers.items()}
+        made = {f"weather {name}": looks.weather.card.sha256 for name, looks in self.weathers.items()}
         return {"subject": self.subject.sha256, "drive": self.drive.sha256, **made}
 
     def start(self, out: Path) -> Run:

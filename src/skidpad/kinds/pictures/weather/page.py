@@ -58,9 +58,12 @@ def weather_warnings(cards: Sequence[WeatherCard], drive: str, subject: Subject)
 
 
 def enlarged(cards: Sequence[WeatherCard], subject: Subject) -> tuple[str, ...]:
-    """Names the weathers that were learned at fewer pixels than the subject sees, so that their scenes are blurred as well."""
+    """Names the weathers that were learned at fewer pixels than the subject sees, so that their scenes are blurred as well.
+
+    Not those whose scenes have all of their detail from the frames.
+    """
     spec = subject.description.input
-    return tuple(card.name for card in cards if card.size_px < min(spec.height_px, spec.width_px))
+    return tuple(card.name for card in cards if card.detail < 1.0 and card.size_px < min(spec.height_px, spec.width_px))
 
 
 MAX_WEATHERS = 16
@@ -108,6 +111,7 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
             count(looks.weather.card.steps),
             f"{looks.weather.card.size_px}",
             f"{looks.weather.card.contrast:g}",
+            f"{looks.weather.card.detail:g}",
             looks.weather.card.weights_sha256[:12],
         )
         for name, looks in campaign.weathers.items()
@@ -121,7 +125,11 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
             tuple(_row((each.weather, each.style), each) for each in summary.by_style),
         ),
         Table(
-            "learned", "The weathers", ("Weather", "Method", "Pictures", "From", "Steps", "Pixels", "Contrast", "Weights"), tuple(made), 4
+            "learned",
+            "The weathers",
+            ("Weather", "Method", "Pictures", "From", "Steps", "Pixels", "Contrast", "Detail", "Weights"),
+            tuple(made),
+            4,
         ),
         problem_table([*campaign.drive.problems, *summary.problems]),
     ]

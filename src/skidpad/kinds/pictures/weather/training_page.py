@@ -111,7 +111,7 @@ def training_page(view: TrainingView) -> Page:
         tables=(_table(training),) if training.curve else (),
         configuration=(
             Fact("method", settings.method.value),
-            *(Fact(name, str(getattr(settings, name))) for name in ("size_px", "crop_px", "steps", "learning_rate", "ema")),
+            *(Fact(name, str(getattr(settings, name))) for name in ("size_px", "crop_px", "steps", "learning_rate", "ema", "detail")),
             Fact("batch_size", f"{training.batch_size} (asked for: {settings.batch_size})"),
             Fact("sizes", plain(str(settings.sizes), 400)),
             Fact("weights of the losses", plain(str(settings.weights), 400)),

@@ -1,0 +1,63 @@
+"""Light and colour from the translation, detail from the recorded frame: a guided filter on a coarse grid.
+
+A translator knows how light and colour of a place change with the weather, and is bad at edges: it smears lane markings, and what it
+paints into woods glitters from frame to frame. In every window of the picture the translation is therefore written as a line of the
+recorded frame, colour by colour, and the lines are applied to the frame itself, at its own resolution.
+
+Reference: He, Sun, Tang 2010, Guided Image Filtering (equations 5, 6 and 8); He, Sun 2015, Fast Guided Filter (the lines are fitted on a
+small picture).
+Deviates: a line never falls, as the paper's may: where the translation painted dark what was light, that would be the frame's negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+_CELLS = 48
+"""Along the shorter side of a whole picture: fine enough for the edge of a road, too coarse for a smeared marking to flatten its line."""
+
+_RADIUS = 4
+"""In cells: a window is a fifth of the picture. Smaller ones let the translation's blotches through, and edges glow."""
+
+_FLOOR = 4e-3
+"""Of the variance in a window, colours within -1..1: below it there is no detail, only noise, and the line lies flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """How much of a translation's detail is replaced by the recorded frame's: 0 is none, 1 all.
+
+    size_px: the shorter side of whole pictures as the weather is learned and applied; crops are cut from pictures of that size.
+    """
+
+    share: float = 0.0
+    size_px: int = _CELLS
+
+    def __call__(self, made: torch.Tensor, recorded: torch.Tensor) -> torch.Tensor:
+        """Returns the translation with the frame's detail, (N, 3, height, width) float32, of the size of the recorded frames.
+
+        made: translations at the size of the networks. recorded: the frames that they were made of, at any size. Both within -1..1.
+        """
+        height, width = (max(1, round(side * _CELLS / self.size_px)) for side in made.shape[2:])
+        size = (int(recorded.shape[2]), int(recorded.shape[3]))
+        frame, changed = recorded.float(), made.float()
+        small, wanted = (functional.interpolate(each, (height, width), mode="bilinear", antialias=True) for each in (frame, changed))
+        mean, mean_wanted = _mean(small), _mean(wanted)
+        variance = (_mean(small.square()) - mean.square()).clamp(min=0.0)
+        slope = ((_mean(small * wanted) - mean * mean_wanted) / (variance + _FLOOR)).clamp(min=0.0)
+        lines = _mean(torch.cat([slope, mean_wanted - slope * mean], 1))
+        slopes, levels = functional.interpolate(lines, size, mode="bilinear").chunk(2, 1)
+        drawn = torch.addcmul(levels, slopes, frame).clamp(-1.0, 1.0)
+        if self.share == 1.0:
+            return drawn
+        return torch.lerp(functional.interpolate(changed, size, mode="bilinear"), drawn, self.share)
+
+
+def _mean(maps: torch.Tensor) -> torch.Tensor:
+    """Returns the mean of each window, which the border cuts; along columns, then along rows."""
+    reach, radius = 2 * _RADIUS + 1, _RADIUS
+    columns = functional.avg_pool2d(maps, (reach, 1), 1, (radius, 0), count_include_pad=False)
+    return functional.avg_pool2d(columns, (1, reach), 1, (0, radius), count_include_pad=False)

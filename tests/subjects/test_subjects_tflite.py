@@ -26,8 +26,9 @@ from skidpad.subjects.formats import tflite
 from skidpad.subjects.inputs import History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject, open_network
-from skidpad.subjects.network_subject import NetworkSubject, answer_columns, steering_answer
+from skidpad.subjects.network_subject import NetworkSubject, answer_columns
 from skidpad.subjects.probe import NeuronUnit
+from skidpad.subjects.training.lessons import steering_answer
 
 FILES = Path(__file__).with_name("tflite_files")
 INPUT = InputSpec(24, 20, layout=Layout.NHWC)

@@ -131,13 +131,6 @@ def _decoded(output: Output, numbers: torch.Tensor) -> torch.Tensor:
     return torch.where(numbers.isnan().any(1), numbers.new_tensor(float("nan")), value)
 
 
-def steering_answer(description: Description, answer: object, count: int) -> torch.Tensor:
-    """Picks the steering, (count,) in the network's own unit, out of what the network returned."""
-    if description.steering.decode is Decode.BINS:
-        raise BadSubjectError(f"{description.name!r} answers in bins, which cannot be trained here; it can be tested")
-    return answer_columns(description, answer, count)[:, description.steering_column]
-
-
 class _CannotRunError(BadSubjectError):
     """The network failed on an input of the described shape; another batch or memory order may work."""
 

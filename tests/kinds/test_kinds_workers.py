@@ -47,7 +47,7 @@ CONFIGS = {
     },
     "deeproad": {"drive": "rendered?frames=6&seed=3", "weathers": [RAIN], "shard_frames": 2},
     "tactic": {
-        "drive": "rendered?frames=20&seed=3",
+        "drive": "rendered?frames=8&seed=3",
         "weather": RAIN,
         "conditions": 1,
         "patience": 1,

@@ -10,7 +10,7 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Recipe, Step, Stimulus, grid_recipes
+from skidpad.core.stimuli import Recipe, Step, Stimulus, grid_recipes, shows_past
 from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches, taken
 
 DEFAULT_MAX_FAILED_TRIES = 10
@@ -26,9 +26,15 @@ def draw_pair(stimuli: Mapping[str, Stimulus], rng: np.random.Generator, first: 
     Names are drawn from their sorted order, so the order in which a user lists transforms changes nothing.
 
     Reference: DeepTest 3.3, Algorithm 1, lines 12 to 17.
+    Deviates: where both show earlier frames, T2 is drawn again from those that do not, since only one can; T1 stands alone where there
+    is none.
     """
     names = sorted(stimuli)
-    return Recipe((_draw_step(stimuli, names, rng, first), _draw_step(stimuli, names, rng, None)))
+    one, two = _draw_step(stimuli, names, rng, first), _draw_step(stimuli, names, rng, None)
+    if not (shows_past(stimuli[one.stimulus]) and shows_past(stimuli[two.stimulus])):
+        return Recipe((one, two))
+    others = [name for name in names if not shows_past(stimuli[name])]
+    return Recipe((one, _draw_step(stimuli, others, rng, None)) if others else (one,))
 
 
 def _draw_step(stimuli: Mapping[str, Stimulus], names: list[str], rng: np.random.Generator, given: str | None) -> Step:

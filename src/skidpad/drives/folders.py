@@ -91,7 +91,7 @@ LOG = "driving_log.csv"
 COLUMNS = ("center", "left", "right", "steering", "throttle", "brake", "speed")
 
 
-class Camera(Enum):
+class SimulatorCamera(Enum):
     """Which of the simulator's three cameras."""
 
     CENTER = "center"
@@ -119,12 +119,12 @@ class Simulator(RecordingReader):
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the log."""
-        chosen = options.choices("camera", Camera) or (options.choice("camera", Camera),)
+        chosen = options.choices("camera", SimulatorCamera) or (options.choice("camera", SimulatorCamera),)
         if len(set(chosen)) != len(chosen):
             raise BadDriveError(f"each camera is named once; got camera={options.text('camera')}")
         labels_as = LabelConvention(options.choice("unit", AngleUnit), sign=-1, axle=Axle.ROAD_WHEEL)
         table = _table(path / LOG)
-        cameras = {each: table.column(each.value) for each in Camera if each in chosen or each.value in table.columns}
+        cameras = {each: table.column(each.value) for each in SimulatorCamera if each in chosen or each.value in table.columns}
         steering = table.column("steering")
         index = Index(path.name, path / "IMG" if (path / "IMG").is_dir() else path, labels_as)
         named: set[str] = set()

@@ -66,7 +66,7 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class PolicyCandidate:
     """Weights that could be kept, and how they drove the validation episodes."""
 
     episode: int
@@ -226,18 +226,18 @@ def _train(
     trainee = new_trainee(weights, start.shape, settings.dqn, learners, 1 + scenario.fronts)
     curve = new_curve(settings.episodes)
     session = _Session(fitted, start, lens, trainee, curve, settings, reward, seed)
-    candidates: list[Candidate] = []
+    candidates: list[PolicyCandidate] = []
     rule, is_window = RunningMean(), settings.selection is Selection.WINDOW
     stride = 1 if is_window else settings.validate_every
     for first in range(0, settings.episodes, stride):
         done = min(first + stride, settings.episodes)
         session.run(first, done)
         if settings.selection is Selection.VALIDATION:
-            candidates.append(Candidate(done, session.policy.weights, session.validate()))
+            candidates.append(PolicyCandidate(done, session.policy.weights, session.validate()))
         elif is_window and rule.is_kept(first, float(curve.returns[first])):
-            candidates = [Candidate(done, session.policy.weights)]
+            candidates = [PolicyCandidate(done, session.policy.weights)]
         progress(done, settings.episodes, f"failure rate {(curve.outcomes[max(0, done - 100) : done] == CRASH).mean():.2f}")
-    best = candidates[-1] if candidates else Candidate(settings.episodes, session.policy.weights)
+    best = candidates[-1] if candidates else PolicyCandidate(settings.episodes, session.policy.weights)
     validations = tuple(_validation(candidate, reward, side, trainee) for candidate in candidates if candidate.seen)
     if validations:
         ranked = zip((validation.rank(side, settings.accepted_rate) for validation in validations), candidates, strict=True)
@@ -246,7 +246,7 @@ def _train(
     return Training(replace(start, weights=best.weights, facts=facts), curve, validations, int(trainee.learner.counts[UPDATES]))
 
 
-def _validation(candidate: Candidate, reward: Reward, side: Side, trainee: Trainee) -> Validation:
+def _validation(candidate: PolicyCandidate, reward: Reward, side: Side, trainee: Trainee) -> Validation:
     """Scores a candidate; every opponent counts the same."""
     returns = [float(seen.returns(reward, side, trainee.earned).mean()) for seen in candidate.seen]
     rates = [seen.failure_rate for seen in candidate.seen]

@@ -31,7 +31,7 @@ FORMAT = 1
 """The version of a bundle's layout."""
 
 
-class Scene(Protocol):
+class DrawnScene(Protocol):
     """What can be drawn of a judgement; suffix: how the file ends, as pairs are pixels and films are drawings."""
 
     suffix: ClassVar[str]
@@ -47,7 +47,7 @@ class Judgement:
 
     holds: bool
     said: str
-    scene: Scene | None = None
+    scene: DrawnScene | None = None
 
 
 class Check(Protocol):

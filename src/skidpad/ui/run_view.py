@@ -19,7 +19,7 @@ from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
 from skidpad.runs.segments import MAX_SEGMENTS, check_run
 from skidpad.runs.tags import Tag, TaggedRates, Tags
-from skidpad.ui.reading import Choices, GroupRate, Line, Reader
+from skidpad.ui.reading import Choices, ColumnsRate, Line, Reader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class Digest:
     """
 
     rates: TaggedRates
-    groups: tuple[GroupRate, ...]
+    groups: tuple[ColumnsRate, ...]
     worst: tuple[Line, ...]
     choices: tuple[Choices, ...]
     rule: Rule
     already_broken: int
-    parts: tuple[GroupRate, ...] = ()
+    parts: tuple[ColumnsRate, ...] = ()
 
 
 class RunView:

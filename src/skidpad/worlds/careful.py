@@ -200,7 +200,7 @@ def _is_person(other: Moment) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CarefulOutcome:
     """What became of the driver in a scenario. collided_at_s: None for never. nearest_m: the smallest gap to who was in the lane.
 
     hardest_m_s2: how hard the car braked at most.
@@ -222,7 +222,7 @@ class Outcome:
         return f"touches nobody{braked}" + (f", {self.nearest_m:.1f} m are left" if self.nearest_m < inf else "")
 
 
-def drive_carefully(scenario: Scenario, driver: CarefulDriver | None = None, step_s: float = STEP_S / 5.0) -> Outcome:
+def drive_carefully(scenario: Scenario, driver: CarefulDriver | None = None, step_s: float = STEP_S / 5.0) -> CarefulOutcome:
     """Sends the driver through a scenario, in the middle of the ego's lane: would it have been avoided?"""
     section = section_of(scenario)
     tracks = [Track(vehicle, section) for vehicle in scenario.vehicles]
@@ -235,7 +235,7 @@ def rehearse(
     others_at: Callable[[float, float, float], Sequence[Moment] | None],
     driver: CarefulDriver | None = None,
     step_s: float = STEP_S / 5.0,
-) -> Outcome:
+) -> CarefulOutcome:
     """Drives on until the scenario's time is over or there are no others any more, through whom it touches.
 
     others_at: where the others are at a time, when the ego's rear axle is at a place and as fast as told; None ends the scenario.
@@ -256,7 +256,7 @@ def rehearse(
         after_m_s = pedals.speed_after(s_m, speed_m_s, others, step_s)
         nearest_m, hardest_m_s2 = min(nearest_m, gap_m), max(hardest_m_s2, pedals.braking_m_s2)
         s_m, speed_m_s = s_m + 0.5 * (speed_m_s + after_m_s) * step_s, after_m_s
-    return Outcome(collided_at_s, nearest_m, hardest_m_s2)
+    return CarefulOutcome(collided_at_s, nearest_m, hardest_m_s2)
 
 
 def _gap_m(s_m: float, other: Moment, section: CrossSection) -> float | None:

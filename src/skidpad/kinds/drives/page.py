@@ -25,7 +25,7 @@ from skidpad.statistics.intervals import none_failed
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
-    from skidpad.kinds.drives.replaying import Stage
+    from skidpad.kinds.drives.replaying import ReplayStage
     from skidpad.kinds.drives.served.campaign import Served
     from skidpad.runs.folder import Run
     from skidpad.statistics.intervals import Interval
@@ -117,7 +117,7 @@ def _rate(found: Interval) -> dict[str, float]:
     return {"failure_rate": found.estimate, "low": found.low, "high": found.high}
 
 
-def films(runner: Stage, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+def films(runner: ReplayStage, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
     """Drives recorded cases again and draws them."""
     drawn = []
     for number, case in enumerate(case_ids, 1):

@@ -23,7 +23,7 @@ from skidpad.worlds.scenario.tables import scenario_of
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
-    from skidpad.worlds.careful import Outcome
+    from skidpad.worlds.careful import CarefulOutcome
 
 _COLUMNS = (
     "case_id",
@@ -156,7 +156,7 @@ def is_unavoidable(row: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def beside_careful(scenario: str) -> Outcome | None:
+def beside_careful(scenario: str) -> CarefulOutcome | None:
     """Returns what a careful driver does in a recorded scenario, None where nobody holds the pedals."""
     table = json.loads(scenario)
     return drive_carefully(scenario_of(table)) if table.get("ego", {}).get("pace") == Pace.CAREFUL.value else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RepairComparison:
     """The ego, the paper's repair and the repair against a population, against one kind of front vehicle; None where untested."""
 
     front: str
@@ -42,7 +42,7 @@ class Comparison:
     over_paper: Effect | None
 
 
-def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Comparison, ...]:
+def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[RepairComparison, ...]:
     """Compares the repairs of a run; empty where none was made in rounds."""
     group = settings.repaired[0] if settings.repaired else ""
     paper = repair_family(settings, group, 0) if group else ""
@@ -54,7 +54,7 @@ def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Compariso
         before = summary.before(front)
         retrained = summary.column(paper, OWN if front == group else front)
         bound, kept = summary.column(ORACLE, front), summary.unavoidable(POPULATION, front)
-        found.append(Comparison(front, before, retrained, ours, kept, bound, _effect(ours, before), _effect(ours, retrained)))
+        found.append(RepairComparison(front, before, retrained, ours, kept, bound, _effect(ours, before), _effect(ours, retrained)))
     return tuple(found)
 
 

@@ -24,7 +24,7 @@ from skidpad.stimuli.registry import stimuli
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe
     from skidpad.kinds.limits.campaign import Limits
-    from skidpad.kinds.limits.curve import Point
+    from skidpad.kinds.limits.curve import LimitPoint
     from skidpad.runs.folder import Run
 
 _NEAR = 0.5
@@ -75,7 +75,7 @@ def _outcome(found: Found, row: LimitRow, value: float) -> Outcome:
 class Tested:
     """One severity, tested without a run. worst: the record of the frame that moves the answer most, None where none counts."""
 
-    point: Point
+    point: LimitPoint
     frames: int
     worst: Mapping[str, Any] | None
 

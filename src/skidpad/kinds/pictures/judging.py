@@ -295,7 +295,7 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
     return Judged(answers, excess, broken, tuple(pictures), tuple(said), tuple(reasons))
 
 
-class CaseColumns:
+class CaseTable:
     """Collects batches of cases and builds the table of a shard."""
 
     def __init__(self, *, keep_activations: bool) -> None:

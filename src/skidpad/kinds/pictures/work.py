@@ -19,7 +19,7 @@ from skidpad.coverage.criteria import neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
-from skidpad.kinds.pictures.judging import CaseColumns, Judged, Originals, captured, judged
+from skidpad.kinds.pictures.judging import CaseTable, Judged, Originals, captured, judged
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.workers.here import cores
@@ -216,7 +216,7 @@ class DeepTestWork:
         campaign = self.campaign
         batch = campaign.read(campaign.block(index))
         covered = self._tracker.fresh()
-        columns = CaseColumns(keep_activations=campaign.settings.keep_activations)
+        columns = CaseTable(keep_activations=campaign.settings.keep_activations)
         if len(batch):
             observation = campaign.look(batch.clip, Recipe())[1]
             activity = covered.update(observation.values, packed=campaign.settings.keep_activations)
@@ -248,7 +248,7 @@ class DeepTestWork:
                 activity = covered[recipe.name].update(observation.values, packed=keep)
                 words = campaign.words(batch.frames[some], recipe, times_s[lead:])
                 found[place, number] = judged(self._relation, answers, mutants, words), activity
-        columns = CaseColumns(keep_activations=keep)
+        columns = CaseTable(keep_activations=keep)
         for place, number in sorted(found):
             some = cuts[number]
             columns.add(

@@ -77,7 +77,7 @@ class TacticReplication:
         return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
 
 
-class Clock:
+class Deadline:
     """Ends the work after so many minutes (0: never); what is kept stays."""
 
     def __init__(self, minutes: float) -> None:
@@ -122,7 +122,7 @@ def replicate(
     ):
         if not given or len(set(given)) != len(given):
             raise BadParametersError(f"a replication needs {what} with names of their own; got {', '.join(given) or 'none'}")
-    clock = Clock(minutes)
+    clock = Deadline(minutes)
     cells: list[Cell] = []
     answer = TacticReplication(settings, ())
     for weather in weathers:
@@ -139,7 +139,7 @@ def replicate(
     return answer
 
 
-def _measured(settings: TacticSettings, path: Path, clock: Clock, progress: Progress) -> Cell:
+def _measured(settings: TacticSettings, path: Path, clock: Deadline, progress: Progress) -> Cell:
     campaign = Tactic.load(settings)
     run = _opened(campaign, path)
     kept = _kept(campaign, run, path / FILE)

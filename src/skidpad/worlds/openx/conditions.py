@@ -27,7 +27,7 @@ _STANDING_M_S = 0.01
 _LONGEST_DELAY_S = 3600.0
 
 
-class Scene(Protocol):
+class StoryboardScene(Protocol):
     """What conditions can ask about."""
 
     parameters: Parameters
@@ -48,7 +48,7 @@ class Scene(Protocol):
         ...
 
 
-Test = Callable[[Scene], bool]
+Test = Callable[[StoryboardScene], bool]
 
 
 class CannotTellError(BadScenarioError):
@@ -65,7 +65,7 @@ class _Condition:
     _before: bool | None = None
     _held: list[bool] = field(default_factory=list)
 
-    def holds(self, scene: Scene, step_s: float) -> bool:
+    def holds(self, scene: StoryboardScene, step_s: float) -> bool:
         now = self.test(scene)
         is_edge = {
             "rising": self._before is False and now,
@@ -84,7 +84,7 @@ class Trigger:
 
     groups: list[list[_Condition]]
 
-    def holds(self, scene: Scene, step_s: float) -> bool:
+    def holds(self, scene: StoryboardScene, step_s: float) -> bool:
         """Tells whether it is time; asked once a step from when it may fire."""
         # Every condition is asked, so that each remembers when it held.
         held = [[each.holds(scene, step_s) for each in group] for group in self.groups]
@@ -147,7 +147,7 @@ def _by_value(element: Element, parameters: Parameters) -> Test:
     raise CannotTellError(f"a trigger of it waits for a {element.tag}")
 
 
-def _by_entity(element: Element, parameters: Parameters) -> Callable[[Scene, str], bool]:
+def _by_entity(element: Element, parameters: Parameters) -> Callable[[StoryboardScene, str], bool]:
     tag = element.tag
     if tag == "StandStillCondition":
         duration_s = parameters.number(element, "duration")
@@ -176,7 +176,7 @@ def _by_entity(element: Element, parameters: Parameters) -> Callable[[Scene, str
     return lambda scene, name: compare(measure(_there(scene, name), _there(scene, other), element), value)
 
 
-def _there(scene: Scene, name: str) -> Moment:
+def _there(scene: StoryboardScene, name: str) -> Moment:
     if name not in scene.moments:
         raise BadScenarioError(f"a trigger of it refers to {name!r}, which has no position")
     return scene.moments[name]

@@ -35,7 +35,7 @@ _HDF5 = b"\x89HDF"
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class KerasContents:
     """A network as its file gives it."""
 
     model: Settings
@@ -43,7 +43,7 @@ class Contents:
     origin: Origin
 
 
-def read_contents(file: Path, weights: Path | None) -> Contents:
+def read_contents(file: Path, weights: Path | None) -> KerasContents:
     """Reads the config, and finds the weights; what kind of file it is, its first bytes tell."""
     with file.open("rb") as stream:
         head = stream.read(8)
@@ -71,7 +71,7 @@ def read_contents(file: Path, weights: Path | None) -> Contents:
     return _contents(config, _stored(root), version, backend)
 
 
-def _from_archive(file: Path) -> Contents:
+def _from_archive(file: Path) -> KerasContents:
     with zipfile.ZipFile(file) as archive:
         check_archive(archive)
         config = _json(_member(archive, "config.json", _MAX_CONFIG_BYTES))
@@ -90,7 +90,7 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     return archive.read(info)
 
 
-def _from_hdf5(file: Hdf5File) -> Contents:
+def _from_hdf5(file: Hdf5File) -> KerasContents:
     attributes = file.root.attributes()
     stated = attributes.get("model_config")
     if not isinstance(stated, str):
@@ -112,10 +112,10 @@ def _stored(root: Node) -> LayerWeights:
     return TreeWeights(root) if tree and "layer_names" not in root.attributes() else NamedFile(root)
 
 
-def _contents(config: object, weights: LayerWeights, version: str, backend: str) -> Contents:
+def _contents(config: object, weights: LayerWeights, version: str, backend: str) -> KerasContents:
     new = isinstance(config, Mapping) and "module" in config  # JSON of Keras 3 does not tell its version
     main = int(version[0]) if version[:1].isdecimal() else 3 if new else 1
-    return Contents(layer_settings(config, "network"), weights, Origin(main, backend == "theano"))
+    return KerasContents(layer_settings(config, "network"), weights, Origin(main, backend == "theano"))
 
 
 def _mapped(file: Path) -> Hdf5File:

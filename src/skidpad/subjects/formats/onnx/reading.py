@@ -200,7 +200,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class GraphInput:
     """An input of the graph: its element type and shape, whose sizes are None where the file leaves them open."""
 
     name: str
@@ -219,7 +219,7 @@ class Model:
     opset: int
     nodes: tuple[Node, ...]
     weights: tuple[Tensor, ...]
-    input: Value
+    input: GraphInput
     listed_weights: tuple[memoryview, ...]
     outputs: tuple[str, ...]
 
@@ -302,7 +302,7 @@ def _constants(file: Path, attribute: memoryview, outputs: tuple[str, ...]) -> I
         yield tensor
 
 
-def _value(message: memoryview) -> Value:
+def _value(message: memoryview) -> GraphInput:
     parts = _Parts(message)
     name, kinds = parts.text(1), _Parts(*parts.chunks(2))
     if kinds.keys() - {1, 6}:  # 6 is a remark for readers
@@ -310,4 +310,4 @@ def _value(message: memoryview) -> Value:
     tensor = _Parts(*kinds.chunks(1))
     shapes = tensor.chunks(2)
     sizes = (_Parts(size).integer(1) for size in _Parts(shapes[-1]).chunks(1)) if shapes else ()
-    return Value(name, tensor.integer(1), tuple(size if size > 0 else None for size in sizes) if shapes else None)
+    return GraphInput(name, tensor.integer(1), tuple(size if size > 0 else None for size in sizes) if shapes else None)

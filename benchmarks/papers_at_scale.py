@@ -35,7 +35,7 @@ from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.papers.deeproad import replication as deeproad
 from skidpad.papers.tactic import replication as tactic
-from skidpad.papers.tactic.cells import Cell
+from skidpad.papers.tactic.cells import SearchCell
 from skidpad.runs.folder import Run
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
@@ -181,7 +181,7 @@ def main() -> None:
 def together(given: argparse.Namespace, part: str) -> None:
     """Writes FOLDER/PART/tactic.json and .md of all cells that have a finished repeat, whichever process measured them."""
     folder = Path(given.out) / part
-    cells = [Cell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob("*/*/*/cell.json"))]
+    cells = [SearchCell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob("*/*/*/cell.json"))]
     answer = tactic.TacticReplication(tactic_settings(given, part), tuple(cells))
     (folder / "tactic.json").write_text(json.dumps(answer.payload(), indent=2) + "\n")
     (folder / "tactic.md").write_text(answer.markdown())

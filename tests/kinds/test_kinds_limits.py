@@ -22,7 +22,7 @@ from skidpad.kinds.limits.curve import LimitCurve, LimitPoint, Standing, frontie
 from skidpad.kinds.limits.holding import read_hold
 from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
 from skidpad.kinds.limits.page import limits_figures, limits_page
-from skidpad.kinds.limits.probes import Sample
+from skidpad.kinds.limits.probes import FrameSample
 from skidpad.kinds.limits.replaying import replay_case
 from skidpad.kinds.limits.rows import all_rows, row_named
 from skidpad.kinds.limits.summary import Found
@@ -353,10 +353,10 @@ def test_a_pair_that_is_none_is_a_sentence(changes: dict[str, Any], sentence: st
 
 def test_frames_are_chosen_evenly_and_a_subject_with_memory_sees_them_in_runs() -> None:
     drive = toy_drive(640)
-    spread = Sample.of(drive, 64, 0, 0)
+    spread = FrameSample.of(drive, 64, 0, 0)
     assert (len(spread.indices), spread.indices[0], spread.indices[-1]) == (64, 0, 639)
     assert spread.stretch == 4  # two seconds at 20 Hz, of which every tenth frame is shown
-    runs = Sample.of(drive, 64, 0, 5)
+    runs = FrameSample.of(drive, 64, 0, 5)
     assert len(runs.indices) == 64
     assert all(np.all(np.diff(runs.indices[chunk]) == 1) for chunk in runs.chunks)
     assert sum(chunk.stop - chunk.start for chunk in runs.chunks) == 64

@@ -8,7 +8,7 @@ import pytest
 from ui_runs import Server, serve
 
 from skidpad.kinds.bundles import export_finding
-from skidpad.kinds.exhibits import Side
+from skidpad.kinds.exhibits import PictureSide
 from skidpad.kinds.kind import kind_of, load_campaign
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
@@ -47,7 +47,7 @@ def server(shelf: Path) -> Iterator[Server]:
 def test_the_page_shows_the_frame_in_the_weather(server: Server, kind: str) -> None:
     view = server.library.view(server.key(kind))
     row = view.run.findings(limit=1).to_pylist()[0]
-    original, mutant = (view.exhibit.picture(row, side) for side in (Side.ORIGINAL, Side.MUTANT))
+    original, mutant = (view.exhibit.picture(row, side) for side in (PictureSide.ORIGINAL, PictureSide.MUTANT))
     assert original.shape == mutant.shape
     assert np.abs(original.astype(int) - mutant.astype(int)).mean() > 3.0
     assert "style_0" not in view.exhibit.title(row), "eight numbers say nothing to a reader"

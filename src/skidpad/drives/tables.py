@@ -40,7 +40,7 @@ _PER_SECOND = {TimeUnit.SECONDS: 1.0, TimeUnit.MILLISECONDS: 1e3, TimeUnit.MICRO
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """The cells of one line; `line` counts from 1, the header included."""
 
     line: int
@@ -52,12 +52,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CsvTable:
     """A csv with a header; its rows are read when they are gone through, once."""
 
     path: Path
     columns: tuple[str, ...]
-    rows: Iterator[Row]
+    rows: Iterator[CsvRow]
 
     def column(self, name: str) -> int:
         """Returns where a column stands, or says which there are."""
@@ -66,12 +66,12 @@ class Table:
         return self.columns.index(name)
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[CsvRow]:
     """Reads every line of a csv that is not blank, one after the other: a million of them would be half a gigabyte."""
     try:
         with _opened(path) as file:
             reader = csv.reader(_lines(file))
-            yield from (Row(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells))
+            yield from (CsvRow(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells))
     except UnicodeDecodeError as error:
         found = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
         raise BadDriveError(f"{str(path)!r} is not UTF-8 text: {found}; save it as UTF-8") from error
@@ -86,13 +86,13 @@ def read_rows(path: Path) -> Iterator[Row]:
         raise BadDriveError(f"cannot read {str(path)!r}: {error.strerror}; check its permissions") from error
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> CsvTable:
     """Reads a csv whose first line names the columns."""
     rows = read_rows(path)
     header = next(rows, None)
     if header is None:
         raise BadDriveError(f"{str(path)!r} is empty; it needs a header and rows")
-    return Table(path, tuple(cell.strip() for cell in header.cells), rows)
+    return CsvTable(path, tuple(cell.strip() for cell in header.cells), rows)
 
 
 def read_columns(path: Path) -> tuple[str, ...]:

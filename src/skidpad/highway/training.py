@@ -16,7 +16,17 @@ from skidpad.highway.dqn import UPDATES, DqnSettings
 from skidpad.highway.episodes import Episodes
 from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences, scenario_against
 from skidpad.highway.layout import CRASH, Side
-from skidpad.highway.learning import Curve, Trainee, learn, learn_from_policy, new_curve, new_game, new_trainee, scripted, sparring_of
+from skidpad.highway.learning import (
+    LearningCurve,
+    Trainee,
+    learn,
+    learn_from_policy,
+    new_curve,
+    new_game,
+    new_trainee,
+    scripted,
+    sparring_of,
+)
 from skidpad.highway.lens import Lens, folded, lens_for, plain_lens, unfolded
 from skidpad.highway.opponents import AggressiveActions, Driver, Idm, Opponent, RandomActions, SearchedActions
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
@@ -125,7 +135,7 @@ class Training:
     """A finished training: the policy that was kept, its curve, and every validation."""
 
     policy: LearnedPolicy
-    curve: Curve
+    curve: LearningCurve
     """One number for each training episode: return, outcome's code, steps, epsilon."""
     validations: tuple[Validation, ...]
     updates: int
@@ -263,7 +273,7 @@ class _Session:
     start: LearnedPolicy
     lens: Lens
     trainee: Trainee
-    curve: Curve
+    curve: LearningCurve
     settings: TrainingSettings
     reward: Reward
     seed: int

@@ -12,7 +12,7 @@ import numpy as np
 
 from skidpad.core.errors import BadDriveError, BadRunError
 from skidpad.core.images import NumpyFrames, encode
-from skidpad.oracles.error import Scale, times_tolerated
+from skidpad.oracles.error import ErrorScale, times_tolerated
 from skidpad.page.arrows import LABEL_WIDTH, cross, outline
 from skidpad.page.wording import DEGREES, answer, how_far, moved_words, plain
 from skidpad.runs.records import Record
@@ -44,7 +44,7 @@ class PicturePair:
     excess: float
     label_answer: float = nan
     unit: str = DEGREES
-    scale: Scale = Scale.ERRORS
+    scale: ErrorScale = ErrorScale.ERRORS
     replay: str = ""
     already_broken: bool = False
     moved: float = 0.0

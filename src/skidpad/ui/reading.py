@@ -65,7 +65,7 @@ class ColumnsRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class RecordReader:
     """Asks one table. Names in its SQL are the page's own (c0, c1, ..., phase, tag); values from outside are always bound.
 
     source: the table, for a FROM. unjudged: phases whose rows are no cases.

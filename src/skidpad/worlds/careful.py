@@ -18,7 +18,7 @@ from skidpad.worlds.collision import CAR, Body
 from skidpad.worlds.render.chunks import section_of
 from skidpad.worlds.scenario.road import CrossSection
 from skidpad.worlds.scenario.scenario import Figure, Scenario
-from skidpad.worlds.scenario.tracks import Moment, Track
+from skidpad.worlds.scenario.tracks import Track, TrackMoment
 from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2
 from skidpad.worlds.world import STEP_S
 
@@ -123,7 +123,7 @@ class Pedals:
         self._waited_s = self.braking_m_s2 = 0.0
         self._is_emergency, self._is_first = False, True
 
-    def speed_after(self, s_m: float, speed_m_s: float, others: Sequence[Moment], step_s: float) -> float:
+    def speed_after(self, s_m: float, speed_m_s: float, others: Sequence[TrackMoment], step_s: float) -> float:
         """Returns the speed after a step. s_m: of the rear axle, from where it began. others: where the other cars are now."""
         driver, wanted_m_s2 = self._driver, 0.0
         is_closing, has_room = False, True
@@ -169,7 +169,7 @@ class Pedals:
         self.braking_m_s2 = min(wanted_m_s2, before + more)
         return max(0.0, speed_m_s - 0.5 * (before + self.braking_m_s2) * step_s)
 
-    def _threats(self, s_m: float, speed_m_s: float, others: Sequence[Moment], step_s: float) -> Iterator[_Threat]:
+    def _threats(self, s_m: float, speed_m_s: float, others: Sequence[TrackMoment], step_s: float) -> Iterator[_Threat]:
         """Goes through the cars ahead that are in the way and not hidden, the nearest first, and counts how long they have been."""
         front_m, middle_m = s_m + self._body.length_m - self._body.rear_overhang_m, self._section.lane_centre_m
         is_hidden = False
@@ -187,7 +187,7 @@ class Pedals:
             noticed.slowing_s = noticed.slowing_s + step_s if -other.acceleration_m_s2 > _SLOWING_M_S2 else 0.0
             is_hidden = abs(off_m) <= self._driver.wander_m and not _is_person(other)
 
-    def _in_way(self, off_m: float, other: Moment) -> bool:
+    def _in_way(self, off_m: float, other: TrackMoment) -> bool:
         """Tells whether a car so far left of the lane's middle is before the driver's own, or is on its way there."""
         if abs(off_m) < 0.5 * (self._body.width_m + other.size_m[1]):
             return True
@@ -195,7 +195,7 @@ class Pedals:
         return abs(off_m) < reach_m and off_m * other.aside_m_s < 0.0
 
 
-def _is_person(other: Moment) -> bool:
+def _is_person(other: TrackMoment) -> bool:
     return other.size_m == Figure.PERSON.size_m
 
 
@@ -232,7 +232,7 @@ def drive_carefully(scenario: Scenario, driver: CarefulDriver | None = None, ste
 def rehearse(
     scenario: Scenario,
     section: CrossSection,
-    others_at: Callable[[float, float, float], Sequence[Moment] | None],
+    others_at: Callable[[float, float, float], Sequence[TrackMoment] | None],
     driver: CarefulDriver | None = None,
     step_s: float = STEP_S / 5.0,
 ) -> CarefulOutcome:
@@ -259,7 +259,7 @@ def rehearse(
     return CarefulOutcome(collided_at_s, nearest_m, hardest_m_s2)
 
 
-def _gap_m(s_m: float, other: Moment, section: CrossSection) -> float | None:
+def _gap_m(s_m: float, other: TrackMoment, section: CrossSection) -> float | None:
     """Returns the way from the ego's bumper to another car's, 0 where they touch; None where it is not in the way, or behind."""
     if abs(other.lateral_m - section.lane_centre_m) >= 0.5 * (CAR.width_m + other.size_m[1]):
         return None

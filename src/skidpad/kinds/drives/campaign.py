@@ -20,7 +20,7 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
-from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
+from skidpad.kinds.drives.work import ClosedLoopRunner, DrivePhase, Drives
 from skidpad.kinds.estimating import PHASE, FailureEstimate
 from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.kinds.shards import crew_for
@@ -198,7 +198,7 @@ class Online:
             elif self.settings.searches:
                 run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})
             else:
-                run.finish(self.runner.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
+                run.finish(self.runner.execute(run, [DrivePhase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
 
     def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
         """Returns the work of the one step: making drives."""

@@ -21,7 +21,7 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives
 from skidpad.kinds.kind import asks_referee, check_unchanged, drive_of, start_run, subject_of
-from skidpad.kinds.limits.probes import DRIVES, PROBES, Judge, Probe, ProbePart, ProbeWork, Sample
+from skidpad.kinds.limits.probes import DRIVES, PROBES, FrameSample, Judge, Probe, ProbePart, ProbeWork
 from skidpad.kinds.limits.records import SCHEMA, drive_records
 from skidpad.kinds.limits.rows import LimitRow, row_named, rows_of
 from skidpad.kinds.limits.settings import LimitsSettings
@@ -83,9 +83,9 @@ class Limits:
         return JudgedOutput.of(self.subject.description, self.settings.output)
 
     @cached_property
-    def sample(self) -> Sample:
+    def sample(self) -> FrameSample:
         """The frames that are shown."""
-        return Sample.of(self.drive, self.settings.frames, self.settings.stretch_frames, self.subject.lead)
+        return FrameSample.of(self.drive, self.settings.frames, self.settings.stretch_frames, self.subject.lead)
 
     @cached_property
     def pairs(self) -> tuple[tuple[LimitRow, LimitRow], ...]:
@@ -264,7 +264,7 @@ def resolved(settings: LimitsSettings, subject: Subject, drive: Drive) -> Limits
     relation = settings.relation or (SteersAlike.name if usual == LabelMse.name else usual)
     check_relation(relation, output, drive)
     tolerance = default_tolerance(relation, output) if settings.tolerance is None else settings.tolerance
-    sample = Sample.of(drive, settings.frames, settings.stretch_frames, subject.lead)
+    sample = FrameSample.of(drive, settings.frames, settings.stretch_frames, subject.lead)
     return replace(settings, relation=relation, tolerance=tolerance, stretch_frames=sample.stretch)
 
 

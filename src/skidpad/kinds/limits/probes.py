@@ -87,7 +87,7 @@ class ProbePart:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class FrameSample:
     """The frames of a drive that are shown, in order. indices: (N,). chunks: which of them are shown at once, as places.
 
     stretch: how many neighbours are alike. looked_at: (N,), which ones the referee looks at.
@@ -99,7 +99,7 @@ class Sample:
     looked_at: BoolArray
 
     @classmethod
-    def of(cls, drive: Drive, frames: int, stretch: int, lead: int) -> Sample:
+    def of(cls, drive: Drive, frames: int, stretch: int, lead: int) -> FrameSample:
         """Chooses frames evenly over the drive; for a subject with memory, evenly spaced runs of frames that follow one another."""
         size = max(CHUNK_FRAMES, 2 * lead)
         count = min(frames or len(drive), len(drive))

@@ -46,7 +46,7 @@ from skidpad.kinds.pictures.work import (
     RANDOM,
     TRIES,
     DeepTestWork,
-    Known,
+    KnownSoFar,
     Tries,
     default_shard_frames,
     grid_cut,
@@ -164,15 +164,15 @@ class DeepTest:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
             blocks = ceil(len(self.drive) / self.shard_frames)
-            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, Known(profile)), progress)
-            known = Known(profile, Originals.of(run, len(self.drive)))
+            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, KnownSoFar(profile)), progress)
+            known = KnownSoFar(profile, Originals.of(run, len(self.drive)))
             shards = {ORIGINALS: blocks}
             for search in self.settings.searches:
                 shards[search] = blocks if search == GRID else len(self.seed_frames(known.originals))
                 run_shards(run, search, shards[search], self._shards(run, search, known, blank, crew), progress)
             run.finish(shards)
 
-    def step(self, name: str, given: Known) -> Work:
+    def step(self, name: str, given: KnownSoFar) -> Work:
         """Returns the work of a step."""
         return DeepTestWork(self, given).of(name)
 
@@ -305,7 +305,7 @@ class DeepTest:
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
             measured = Profile(neurons_of(self.subject.layers), subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
-            for part in in_order(crew.map(PROFILE, Known(), range(ceil(len(drive) / self.shard_frames)))):
+            for part in in_order(crew.map(PROFILE, KnownSoFar(), range(ceil(len(drive) / self.shard_frames)))):
                 measured.merge(part)
                 progress(measured.pictures, len(drive), "neuron bounds")
             measured.save(path)
@@ -346,7 +346,7 @@ class DeepTest:
         spaced = np.linspace(0, len(readable) - 1, count).round().astype(np.int64) if count else np.zeros(0, np.int64)
         return readable[spaced]
 
-    def _shards(self, run: Run, search: str, known: Known, blank: CoverageTracker, crew: Crew) -> Shards:
+    def _shards(self, run: Run, search: str, known: KnownSoFar, blank: CoverageTracker, crew: Crew) -> Shards:
         if search == GRID:
             # put together here while the lanes are at work, and so not on their device
             return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, self.blank_tracker(known.profile, "cpu")))

@@ -93,7 +93,7 @@ TRIES_A_BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSoFar:
     """What earlier steps brought. originals: None before they are known. accepted: by frame, how many tests `greedy` kept there."""
 
     profile: Profile | None = None
@@ -170,7 +170,7 @@ class DeepTestWork:
     """Computes the steps for one worker."""
 
     campaign: DeepTest
-    known: Known
+    known: KnownSoFar
     last_read: LastRead = field(init=False)
 
     def __post_init__(self) -> None:

@@ -105,7 +105,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class WorkerTask:
     """One item of the step."""
 
     number: int

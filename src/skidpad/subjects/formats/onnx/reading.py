@@ -189,7 +189,7 @@ def _without_subnormals(tensor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class OnnxNode:
     """One operation: what it takes, what it makes, and the tensors that it carries itself."""
 
     operation: str
@@ -209,7 +209,7 @@ class GraphInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class OnnxModel:
     """What is kept of a file: everything that answers depend on, and nothing else.
 
     input: the one that is no weight. listed_weights: files of the first versions name their weights among the inputs, too.
@@ -217,7 +217,7 @@ class Model:
 
     ir_version: int
     opset: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     weights: tuple[Tensor, ...]
     input: GraphInput
     listed_weights: tuple[memoryview, ...]
@@ -230,7 +230,7 @@ class Model:
         return sum(tensor.count for tensor in self.weights if tensor.data_type in _FLOATING and tensor.name not in statistics)
 
 
-def read_model(file: Path) -> Model:
+def read_model(file: Path) -> OnnxModel:
     """Reads and checks a file: whole, plain operations of ONNX's own set, finite weights, one input."""
     try:
         if file.stat().st_size > _MAX_FILE_BYTES:
@@ -253,7 +253,7 @@ def weight_files(file: Path) -> tuple[Path, ...]:
     return tuple(file.parent / name for name in sorted(names))
 
 
-def _model(file: Path, ir_version: int, opset: int, graph: _Parts) -> Model:
+def _model(file: Path, ir_version: int, opset: int, graph: _Parts) -> OnnxModel:
     if graph.all(15):
         raise BadSubjectError(f"{file} holds sparse weights, which skidpad does not read; export it with dense ones")
     nodes = tuple(_node(file, message) for message in graph.chunks(1))
@@ -272,10 +272,10 @@ def _model(file: Path, ir_version: int, opset: int, graph: _Parts) -> Model:
             f"{file} takes {len(real)} inputs ({listed}) and gives {len(outputs)} outputs; skidpad runs networks of one input"
         )
     listed_weights = tuple(message for value, message in inputs if value.name in names)
-    return Model(ir_version, opset, nodes, tuple(weights), real[0], listed_weights, outputs)
+    return OnnxModel(ir_version, opset, nodes, tuple(weights), real[0], listed_weights, outputs)
 
 
-def _node(file: Path, message: memoryview) -> Node:
+def _node(file: Path, message: memoryview) -> OnnxNode:
     parts = _Parts(message)
     operation, domain, outputs = parts.text(4), parts.text(7), parts.texts(2)
     parts.text(3)  # onnxruntime puts the name into its errors, which must be text
@@ -286,7 +286,7 @@ def _node(file: Path, message: memoryview) -> Node:
             f"{file} uses the operation {operation!r}{of}, which skidpad does not run; export the network with "
             "plain tensor operations of ONNX's own set"
         )
-    return Node(operation, parts.texts(1), outputs, tuple(constants), message)
+    return OnnxNode(operation, parts.texts(1), outputs, tuple(constants), message)
 
 
 def _constants(file: Path, attribute: memoryview, outputs: tuple[str, ...]) -> Iterator[Tensor]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError
 from skidpad.highway.dense import (
     GRAIN,
-    Activations,
+    DenseActivations,
     Matrix,
     Shape,
     Vector,
@@ -82,7 +82,7 @@ class Rates(NamedTuple):
     target_every: int
 
 
-class Batch(NamedTuple):
+class ReplayBatch(NamedTuple):
     """Steps drawn from the memory: (batch, padded inputs) twice, and (batch,) three times."""
 
     seen: Matrix
@@ -106,8 +106,8 @@ class Learner(NamedTuple):
     powers: NDArray[np.float64]
     """Adam's two betas to the power of the updates so far."""
     counts: NDArray[np.int64]
-    now: Activations
-    later: Activations
+    now: DenseActivations
+    later: DenseActivations
     back_1: Matrix
     back_2: Matrix
     seen_t: Matrix
@@ -120,11 +120,11 @@ def rates_of(settings: DqnSettings) -> Rates:
     return Rates(np.float32(settings.discount), settings.learning_rate, np.float32(settings.gradient_limit), settings.target_every)
 
 
-def empty_batch(shape: Shape, size: int) -> Batch:
+def empty_batch(shape: Shape, size: int) -> ReplayBatch:
     """Returns room for a batch."""
     inputs = shape.padded().inputs
     rows = np.zeros((size, inputs), np.float32)
-    return Batch(rows, rows.copy(), np.zeros(size, np.int64), np.zeros(size, np.float32), np.zeros(size, np.float32))
+    return ReplayBatch(rows, rows.copy(), np.zeros(size, np.int64), np.zeros(size, np.float32), np.zeros(size, np.float32))
 
 
 def learner_from(weights: Vector, shape: Shape, batch: int) -> Learner:
@@ -176,7 +176,7 @@ def _mask(values: Matrix, activations: Matrix) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def backward(learner: Learner, rates: Rates, batch: Batch, outputs: int) -> float:
+def backward(learner: Learner, rates: Rates, batch: ReplayBatch, outputs: int) -> float:
     """Writes the gradient of the mean squared temporal difference, unclamped, and returns that mean."""
     layers, ahead = layers_of(learner.online, learner.shape), layers_of(learner.target, learner.shape)
     forward(layers, batch.seen, learner.now)
@@ -231,7 +231,7 @@ def _adam(learner: Learner, rates: Rates) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def update(learner: Learner, rates: Rates, batch: Batch, outputs: int) -> float:
+def update(learner: Learner, rates: Rates, batch: ReplayBatch, outputs: int) -> float:
     """Makes one update, copies the target network when it is due, and returns the loss before it."""
     loss = backward(learner, rates, batch, outputs)
     _adam(learner, rates)
@@ -282,7 +282,7 @@ def remember(memory: ReplayMemory, seen: Vector, action: int, reward: float, the
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.int64], batch: Batch) -> int:
+def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.int64], batch: ReplayBatch) -> int:
     """Fills the batch with different steps and returns the counter after the numbers used; `rows` is room for their places."""
     held = min(memory.counts[WRITTEN], len(memory.actions))
     for i in range(len(rows)):

@@ -23,7 +23,7 @@ _CELLS = 48
 """Along the shorter side of a whole picture: fine enough for the edge of a road, too coarse for a smeared marking to flatten its line."""
 
 _RADIUS = 3
-"""In cells: a window is a seventh of the picture. Larger ones take snow off the verges, smaller ones let the translation's blotches through."""
+"""In cells: a window is a seventh of the picture. Larger ones take snow off the verges, smaller ones let blotches through."""
 
 _FLOOR = 4e-3
 """Of the variance in a window, colours within -1..1: below it there is no detail, only noise, and the line lies flat."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,11 +31,6 @@ It may be small, since weights whose clean error is too high are blended with th
 
 _LEAST = 1e-9
 """Radians: the error of a network that never errs, which others are divided by."""
-
-LAYERS = 1.0
-"""How much the outputs of the later half of the layers count beside the answer, both as shares of what they vary by.
-
-An answer is one number, and a network can be right about it for many reasons; with its layers it keeps its own."""
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Returns the error of answers (n,) against what is right (n,), both in radians, as one number: a user's own loss."""
@@ -129,7 +123,7 @@ class RepairLesson(Lesson):
         is_mutant = chosen >= self._clean
         weights = torch.where(is_mutant, self._diet.labels, 1.0)
         if self._diet.asks_first and self._first is not None:
-            return self._as_first(asking, self._first, chosen, mirrored, weights)
+            return self._weighed(*self._as_first(asking, self._first, chosen, mirrored), weights)
         answers = asking.answers(chosen, mirrored)
         total = self._weighed(answers, asking.labels(chosen, mirrored), weights)
         if self._diet.consistency and bool(is_mutant.any()):
@@ -142,26 +136,16 @@ class RepairLesson(Lesson):
         return total
 
     def _as_first(
-        self, asking: Asking, first: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, weights: torch.Tensor
-    ) -> torch.Tensor:
-        """Returns how far moved views of the pictures are answered otherwise than the first network answers those of their originals."""
+        self, asking: Asking, first: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns answers to moved views of the pictures, and what the first network answers to the same views of their originals."""
         partner = torch.where(chosen >= self._clean, chosen + self._mutants, chosen)
         spec = asking.description.input
         views = Views.drawn(len(chosen), spec.columns_px / spec.height_px)
-        with torch.no_grad(), outputs(first.to(chosen.device).eval()) as wanted:
+        with torch.no_grad():
             moved = asking.labels(chosen, mirrored) - asking.labels(partner, mirrored)
-            right = replace(asking, module=first).answers(partner, mirrored, views) + moved
-        with outputs(asking.module) as own:
-            answers = asking.answers(chosen, mirrored, views)
-        total = self._weighed(answers, right, weights)
-        still = weights * (moved == 0.0)  # a moved camera shows something else
-        layers = [(had, want) for had, want in zip(own, wanted, strict=True) if len(want) == len(chosen)]
-        later = layers[len(layers) // 2 :]
-        for had, want in later if len(chosen) > 1 else ():
-            wrong = ((had - want) ** 2).flatten(1).mean(1)
-            spread = want.flatten(1).var(0).mean().clamp_min(_LEAST)
-            total = total + LAYERS / len(later) * right.var() * (still * wrong).mean() / spread
-        return total
+            right = replace(asking, module=first.to(chosen.device).eval()).answers(partner, mirrored, views) + moved
+        return asking.answers(chosen, mirrored, views), right
 
     def _weighed(self, answers: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         counted = weights > 0
@@ -185,24 +169,6 @@ class RepairLesson(Lesson):
         clean, stressed = self._validation.errors_rad(answers_rad)
         clean_first, stressed_first = self._validation.errors_rad(first_rad)
         return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
-
-
-@contextmanager
-def outputs(module: nn.Module) -> Iterator[list[torch.Tensor]]:
-    """Collects what the layers with weights put out while the module is asked, in the order in which they are."""
-    found: list[torch.Tensor] = []
-
-    def note(_layer: nn.Module, _given: object, made: object) -> None:
-        if isinstance(made, torch.Tensor):
-            found.append(made)
-
-    leaves = [each for each in module.modules() if not any(True for _ in each.children()) and any(True for _ in each.parameters())]
-    hooks = [each.register_forward_hook(note) for each in leaves]
-    try:
-        yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _named(given: object) -> str:

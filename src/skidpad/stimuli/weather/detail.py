@@ -6,6 +6,9 @@ recorded frame, colour by colour, and the lines are applied to the frame itself,
 
 Reference: He, Sun, Tang 2010, Guided Image Filtering (equations 5, 6 and 8); He, Sun 2015, Fast Guided Filter (the lines are fitted on a
 small picture).
+It is applied to what was learned, and takes no part in learning: discriminators tell the texture of a summer's day from that of snow, and
+a translator that cannot change it answers with glaring colours.
+
 Deviates: a line never falls, as the paper's may: where the translation painted dark what was light, that would be the frame's negative.
 """
 
@@ -19,8 +22,8 @@ from torch.nn import functional
 _CELLS = 48
 """Along the shorter side of a whole picture: fine enough for the edge of a road, too coarse for a smeared marking to flatten its line."""
 
-_RADIUS = 4
-"""In cells: a window is a fifth of the picture. Smaller ones let the translation's blotches through, and edges glow."""
+_RADIUS = 3
+"""In cells: a window is a seventh of the picture. Larger ones take snow off the verges, smaller ones let blotches through."""
 
 _FLOOR = 4e-3
 """Of the variance in a window, colours within -1..1: below it there is no detail, only noise, and the line lies flat."""
@@ -30,7 +33,7 @@ _FLOOR = 4e-3
 class Detail:
     """How much of a translation's detail is replaced by the recorded frame's: 0 is none, 1 all.
 
-    size_px: the shorter side of whole pictures as the weather is learned and applied; crops are cut from pictures of that size.
+    size_px: the shorter side of pictures as the weather translates them.
     """
 
     share: float = 0.0

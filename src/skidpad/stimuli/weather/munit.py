@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional
 
 from skidpad.stimuli.weather.blocks import Convolution, Enlarging, Residual, StyledResidual
-from skidpad.stimuli.weather.detail import Detail
 from skidpad.stimuli.weather.settings import LossWeights, Sizes
 
 
@@ -91,16 +90,14 @@ class Munit(nn.Module):
     """Both weathers, and the losses between them.
 
     real_styles: the share of the pictures made while it learns that borrow the style of a real picture instead of drawing one from N(0, 1).
-    detail: where made pictures have theirs from.
 
     Deviates: MUNIT draws all of them. The styles of real pictures then lie where the decoder was never asked, and a weather under their
     mean may lose the road that it keeps under drawn ones.
     """
 
-    def __init__(self, sizes: Sizes, real_styles: float = 0.0, detail: Detail | None = None) -> None:
+    def __init__(self, sizes: Sizes, real_styles: float = 0.0) -> None:
         super().__init__()
         self.sizes = sizes
-        self._detail = detail
         self._real_styles = real_styles
         self.source = MunitDomain(sizes)
         self.target = MunitDomain(sizes)
@@ -124,8 +121,6 @@ class Munit(nn.Module):
         # Reconstruction and translation through a decoder are one pass of twice the batch.
         again_a, made_a = a.decoder(torch.cat([content_a, content_b]), torch.cat([style_a, drawn_a])).chunk(2)
         again_b, made_b = b.decoder(torch.cat([content_b, content_a]), torch.cat([style_b, drawn_b])).chunk(2)
-        if self._detail is not None:
-            made_a, made_b = self._detail(made_a, target), self._detail(made_b, source)
         content_b_again, content_a_again = a.content(made_a), b.content(made_b)
         losses = {
             "image": _distance(again_a, source) + _distance(again_b, target),
@@ -136,11 +131,6 @@ class Munit(nn.Module):
             round_a, round_b = a.decoder(content_a_again, style_a), b.decoder(content_b_again, style_b)
             losses["cycle"] = _distance(round_a, source) + _distance(round_b, target)
         return made_a, made_b, losses
-
-    def translated(self, scenes: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
-        """Returns scenes of the source in the target weather, under one style (1, style) or one for each; (N, 3, height, width)."""
-        made: torch.Tensor = self.target.decoder(self.source.content(scenes), style)
-        return made if self._detail is None else self._detail(made, scenes)
 
     def _drawn(self, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
         borrowed = round(self._real_styles * len(real))

@@ -1,4 +1,4 @@
-"""The same scenes translated as training goes on: what losses do not tell."""
+"""The same scenes translated as training goes on, as they will be shown: what losses do not tell."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def sample_steps(steps: int) -> frozenset[int]:
 
 def fresh_model(settings: WeatherSettings) -> Munit | Unit:
     """Builds the generators of both weathers."""
-    detail = Detail(settings.detail, settings.size_px) if settings.detail else None
-    return Munit(settings.sizes, settings.real_styles, detail) if settings.method is Method.MUNIT else Unit(settings.sizes, detail)
+    return Munit(settings.sizes, settings.real_styles) if settings.method is Method.MUNIT else Unit(settings.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +83,16 @@ class Sampler:
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             for places in alike.values():
                 scenes = as_signed(torch.stack([self._pictures[place] for place in places]).to(device))
-                rows = [as_frames(made).cpu().numpy() for made in self._translated(model, scenes)]
+                rows = [as_frames(self._detailed(made, scenes)).cpu().numpy() for made in self._translated(model, scenes)]
                 columns |= {place: [encode(row[number], ".jpg", _QUALITY) for row in rows] for number, place in enumerate(places)}
         return Sample(step, tuple(zip(*(columns[place] for place in sorted(columns)), strict=True)))
 
+    def _detailed(self, made: torch.Tensor, scenes: torch.Tensor) -> torch.Tensor:
+        settings = self._settings
+        return Detail(settings.detail, settings.size_px)(made, scenes) if settings.detail else made
+
     def _translated(self, model: Munit | Unit, scenes: torch.Tensor) -> list[torch.Tensor]:
         if isinstance(model, Munit):
-            return [model.translated(scenes, style[None].to(scenes.device)) for style in self._styles]
-        return [model.translated(scenes)]
+            content = model.source.content(scenes)
+            return [model.target.decoder(content, style[None].to(scenes.device)) for style in self._styles]
+        return [model.decoded(model.encoded(scenes))]

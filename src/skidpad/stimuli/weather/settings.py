@@ -78,8 +78,8 @@ class WeatherSettings:
     size_px: the shorter side of pictures while learning and translating. crop_px: the square that is cut from them at random.
     The learning rate is constant for the first half of the steps and then falls linearly to zero. ema: how slowly the kept
     weights follow the trained ones. alike: the share of the weather's pictures that is left out because their road lies elsewhere than the
-    drive's. real_styles: the share of made pictures in a real picture's style, see `Munit`. detail: how much of the detail of made pictures
-    is the original's, 0 to 1, while learning and later, see `detail.py`.
+    drive's. real_styles: the share of made pictures in a real picture's style, see `Munit`. detail: how much of the detail of translated
+    pictures is the original's, 0 to 1, see `detail.py`; the losses see what the network made alone.
     """
 
     method: Method = Method.MUNIT

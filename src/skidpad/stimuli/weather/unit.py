@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional
 
 from skidpad.stimuli.weather.blocks import Convolution, Enlarging, Residual
-from skidpad.stimuli.weather.detail import Detail
 from skidpad.stimuli.weather.settings import LossWeights, Sizes
 
 
@@ -34,15 +33,11 @@ class UnitDomain(nn.Module):
 
 
 class Unit(nn.Module):
-    """Both weathers with the blocks that they share: the encoders' last and the decoders' first.
+    """Both weathers with the blocks that they share: the encoders' last and the decoders' first."""
 
-    detail: where made pictures have theirs from.
-    """
-
-    def __init__(self, sizes: Sizes, detail: Detail | None = None) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.sizes = sizes
-        self._detail = detail
         self.source = UnitDomain(sizes)
         self.target = UnitDomain(sizes)
         self.shared_encoder = Residual(sizes.channels)
@@ -72,8 +67,6 @@ class Unit(nn.Module):
         latent_a, latent_b = mean_a + noise[0][0].to(mean_a.dtype), mean_b + noise[1][0].to(mean_b.dtype)
         again_a, made_a = self._picture(a, torch.cat([latent_a, latent_b])).chunk(2)
         again_b, made_b = self._picture(b, torch.cat([latent_b, latent_a])).chunk(2)
-        if self._detail is not None:
-            made_a, made_b = self._detail(made_a, target), self._detail(made_b, source)
         mean_b_again, mean_a_again = self._latent(a, made_a), self._latent(b, made_b)
         losses = {
             "image": _distance(again_a, source) + _distance(again_b, target),
@@ -93,11 +86,6 @@ class Unit(nn.Module):
     def decoded(self, latent: torch.Tensor) -> torch.Tensor:
         """Returns the scenes of latent codes in the target weather."""
         return self._picture(self.target, latent)
-
-    def translated(self, scenes: torch.Tensor) -> torch.Tensor:
-        """Returns scenes of the source in the target weather, (N, 3, height, width)."""
-        made = self.decoded(self.encoded(scenes))
-        return made if self._detail is None else self._detail(made, scenes)
 
 
 def _distance(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError
 from skidpad.highway.dense import (
     GRAIN,
-    DenseActivations,
+    Activations,
     Matrix,
     Shape,
     Vector,
@@ -82,7 +82,7 @@ class Rates(NamedTuple):
     target_every: int
 
 
-class ReplayBatch(NamedTuple):
+class Batch(NamedTuple):
     """Steps drawn from the memory: (batch, padded inputs) twice, and (batch,) three times."""
 
     seen: Matrix
@@ -106,8 +106,8 @@ class Learner(NamedTuple):
     powers: NDArray[np.float64]
     """Adam's two betas to the power of the updates so far."""
     counts: NDArray[np.int64]
-    now: DenseActivations
-    later: DenseActivations
+    now: Activations
+    later: Activations
     back_1: Matrix
     back_2: Matrix
     seen_t: Matrix
@@ -120,11 +120,11 @@ def rates_of(settings: DqnSettings) -> Rates:
     return Rates(np.float32(settings.discount), settings.learning_rate, np.float32(settings.gradient_limit), settings.target_every)
 
 
-def empty_batch(shape: Shape, size: int) -> ReplayBatch:
+def empty_batch(shape: Shape, size: int) -> Batch:
     """Returns room for a batch."""
     inputs = shape.padded().inputs
     rows = np.zeros((size, inputs), np.float32)
-    return ReplayBatch(rows, rows.copy(), np.zeros(size, np.int64), np.zeros(size, np.float32), np.zeros(size, np.float32))
+    return Batch(rows, rows.copy(), np.zeros(size, np.int64), np.zeros(size, np.float32), np.zeros(size, np.float32))
 
 
 def learner_from(weights: Vector, shape: Shape, batch: int) -> Learner:
@@ -176,7 +176,7 @@ def _mask(values: Matrix, activations: Matrix) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def backward(learner: Learner, rates: Rates, batch: ReplayBatch, outputs: int) -> float:
+def backward(learner: Learner, rates: Rates, batch: Batch, outputs: int) -> float:
     """Writes the gradient of the mean squared temporal difference, unclamped, and returns that mean."""
     layers, ahead = layers_of(learner.online, learner.shape), layers_of(learner.target, learner.shape)
     forward(layers, batch.seen, learner.now)
@@ -231,7 +231,7 @@ def _adam(learner: Learner, rates: Rates) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def update(learner: Learner, rates: Rates, batch: ReplayBatch, outputs: int) -> float:
+def update(learner: Learner, rates: Rates, batch: Batch, outputs: int) -> float:
     """Makes one update, copies the target network when it is due, and returns the loss before it."""
     loss = backward(learner, rates, batch, outputs)
     _adam(learner, rates)
@@ -282,7 +282,7 @@ def remember(memory: ReplayMemory, seen: Vector, action: int, reward: float, the
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.int64], batch: ReplayBatch) -> int:
+def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.int64], batch: Batch) -> int:
     """Fills the batch with different steps and returns the counter after the numbers used; `rows` is room for their places."""
     held = min(memory.counts[WRITTEN], len(memory.actions))
     for i in range(len(rows)):
@@ -300,7 +300,7 @@ def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.in
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def draw_crashes(crashes: ReplayMemory, key: np.uint64, counter: int, count: int, batch: ReplayBatch) -> int:
+def draw_crashes(crashes: ReplayMemory, key: np.uint64, counter: int, count: int, batch: Batch) -> int:
     """Puts steps before crashes into the last places of a batch, if there are any; returns the counter after the numbers used."""
     held = min(crashes.counts[WRITTEN], len(crashes.actions))
     if held == 0:
@@ -321,7 +321,7 @@ def keep_last(memory: ReplayMemory, crashes: ReplayMemory, steps: int) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _fill(batch: ReplayBatch, place: int, memory: ReplayMemory, row: int) -> None:
+def _fill(batch: Batch, place: int, memory: ReplayMemory, row: int) -> None:
     batch.seen[place] = memory.seen[row]
     batch.then[place] = memory.then[row]
     batch.actions[place] = memory.actions[row]

@@ -11,13 +11,13 @@ from numba import njit
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.asking import ask_driver
-from skidpad.highway.dense import DenseActivations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of
+from skidpad.highway.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of
 from skidpad.highway.dqn import (
     WRITTEN,
+    Batch,
     DqnSettings,
     Learner,
     Rates,
-    ReplayBatch,
     ReplayMemory,
     draw,
     draw_crashes,
@@ -69,7 +69,7 @@ class Sparring(NamedTuple):
     """Padded."""
     weights: Vector
     x: Matrix
-    room: DenseActivations
+    room: Activations
 
 
 class Exploration(NamedTuple):
@@ -91,15 +91,15 @@ class Trainee(NamedTuple):
     """What Eq. 4 remembers, a row for each vehicle that learns."""
     counts: IntArray
     """Steps driven so far, and random numbers used within the episode."""
-    batch: ReplayBatch
+    batch: Batch
     rows: IntArray
     x: Matrix
-    room: DenseActivations
+    room: Activations
     then: Matrix
     state: FloatArray
 
 
-class LearningCurve(NamedTuple):
+class Curve(NamedTuple):
     """One number for each training episode, (episodes,)."""
 
     returns: FloatArray
@@ -141,9 +141,9 @@ def new_trainee(weights: Vector, shape: Shape, settings: DqnSettings, learners: 
     )
 
 
-def new_curve(episodes: int) -> LearningCurve:
+def new_curve(episodes: int) -> Curve:
     """Returns room for the curve of a training."""
-    return LearningCurve(np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, np.int64), np.zeros(episodes))
+    return Curve(np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, np.int64), np.zeros(episodes))
 
 
 def new_game(params: Params, reward: RewardParams, settings: DqnSettings, side: Side, seed: int, lens: Lens | None = None) -> Game:
@@ -191,7 +191,7 @@ def epsilon_after(exploration: Exploration, steps: int) -> float:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _greedy(weights: Vector, shape: Shape, params: Params, state: FloatArray, side: int, x: Matrix, room: DenseActivations) -> int:
+def _greedy(weights: Vector, shape: Shape, params: Params, state: FloatArray, side: int, x: Matrix, room: Activations) -> int:
     observe(params, state, side, x[0])
     forward(layers_of(weights, shape), x, room)
     return best_output(room.q[0], ACTIONS)
@@ -263,7 +263,7 @@ def choose(game: Game, trainee: Trainee, episode: int) -> int:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def absorb(game: Game, trainee: Trainee, curve: LearningCurve, episode: int, own: int, other: int) -> int:
+def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, other: int) -> int:
     """Drives the step that both have chosen, learns from it and returns the outcome's code.
 
     Running out of time does not end the episode for the learner: it still bootstraps from the next state. Front vehicles learn from
@@ -296,7 +296,7 @@ def absorb(game: Game, trainee: Trainee, curve: LearningCurve, episode: int, own
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: LearningCurve, first: int, last: int) -> None:
+def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: Curve, first: int, last: int) -> None:
     """Trains for the episodes first .. last - 1 against a compiled opponent, without the interpreter's lock."""
     for episode in range(first, last):
         begin(game, trainee, episode)
@@ -307,7 +307,7 @@ def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: LearningCurve
             code = absorb(game, trainee, curve, episode, own, other)
 
 
-def learn_from_policy(game: Game, trainee: Trainee, opponent: Policy, curve: LearningCurve, first: int, last: int) -> None:
+def learn_from_policy(game: Game, trainee: Trainee, opponent: Policy, curve: Curve, first: int, last: int) -> None:
     """Trains as `learn` does, against any policy; a policy that fails stops the training."""
     for episode in range(first, last):
         begin(game, trainee, episode)

@@ -17,7 +17,7 @@ from skidpad.highway.episodes import Episodes
 from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences, scenario_against
 from skidpad.highway.layout import CRASH, Side
 from skidpad.highway.learning import (
-    LearningCurve,
+    Curve,
     Trainee,
     learn,
     learn_from_policy,
@@ -135,7 +135,7 @@ class Training:
     """A finished training: the policy that was kept, its curve, and every validation."""
 
     policy: LearnedPolicy
-    curve: LearningCurve
+    curve: Curve
     """One number for each training episode: return, outcome's code, steps, epsilon."""
     validations: tuple[Validation, ...]
     updates: int
@@ -273,7 +273,7 @@ class _Session:
     start: LearnedPolicy
     lens: Lens
     trainee: Trainee
-    curve: LearningCurve
+    curve: Curve
     settings: TrainingSettings
     reward: Reward
     seed: int

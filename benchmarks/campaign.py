@@ -41,8 +41,8 @@ from skidpad.coverage.profile import profile_of
 from skidpad.drives import open_drive
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.pretrained import pretrained
 from ways.assembled import Assembled, Setting
 from ways.case import Case, Found, threads
 from ways.deeptest_way import DeepTestWay, Passes
@@ -117,7 +117,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--frames", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--drive", default="", help="as `skidpad test` takes it; by default a rendered one of 320 x 240")
-    parser.add_argument("--subject", default="", help="a PilotNet's description; by default the one that comes along")
+    parser.add_argument("--subject", default="", help="a PilotNet's description; the bundled one by default")
     parser.add_argument("--transforms", default="", help="comma-separated; all nine by default")
     given = parser.parse_args()
     if given.quick:

@@ -40,12 +40,13 @@ def repaired(ego: LearnedPolicy, fronts: dict[str, Opponent], cost: float, given
     matches = [Match(scenario_of(front), front, weights.get(name, 1.0)) for name, front in fronts.items()]
     dqn = DqnSettings(
         discount=given.discount,
-        memory=60_000,
+        memory=200_000,
         target_every=200,
         exploration_start=0.5,
         exploration_end=0.03,
         exploration_steps=4.0 * given.episodes,
         cooling=0.95,
+        crash_share=0.25,
         is_overtaking_an_end=False,
         is_conditioned=True,
     )

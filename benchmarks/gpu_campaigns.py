@@ -1,7 +1,7 @@
 """The same campaigns on a device and on the CPU: images a second, how far apart the answers are, and how much of the device is used.
 
 test      `skidpad test`: the grids of all nine transforms, PilotNet, NC; JPEGs of 320 x 240 on disk, a run folder on disk
-weather   `skidpad weather test`: the weather that comes along (64 px, 12 filters), and one of the paper's size with random weights
+weather   `skidpad weather test`: a bundled weather (160 px, 16 filters), and one of the paper's size with random weights
 drive     `skidpad drive`: scenarios of the built-in world; the answers are compared on the same frames, with the truth at the wheel
 
 images/s is of the whole campaign, from disk to disk, when everything is compiled; `device` is of the same batches with frames that lie
@@ -47,8 +47,8 @@ from skidpad.stimuli.weather.files import WeatherCard, load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.pretrained import pretrained
 from style_search import random_weather
 from ways.campaign_stages import Stages, staged
 from ways.drives import jpeg_drive
@@ -258,8 +258,8 @@ def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
     if "test" in given.only:
         add(grid_row("test", deeptest(quick=given.quick), given, drives, folder / "test"))
     if "weather" in given.only:
-        card, weights = load_weather(weather_path("demo-rain"))
-        add(grid_row("weather test, 64 px", deeproad(card, weights), given, drives, folder / "rain"))
+        card, weights = load_weather(weather_path("rain"))
+        add(grid_row("weather test, 160 px", deeproad(card, weights), given, drives, folder / "rain"))
         if cuda:
             card, weights = random_weather(64, 256, 4)
             few = Drives(f"{whole}?stop=512", f"{whole}?stop=128", f"{whole}?stop=2", is_slow=True)

@@ -23,8 +23,8 @@ from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
 from skidpad.stimuli.pictures import stimuli
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.pretrained import pretrained
 from ways.drives import repeating_drive
 
 LONGER = 10

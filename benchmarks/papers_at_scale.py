@@ -35,7 +35,7 @@ from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.papers.deeproad import replication as deeproad
 from skidpad.papers.tactic import replication as tactic
-from skidpad.papers.tactic.cells import Cell
+from skidpad.papers.tactic.cells import SearchCell
 from skidpad.runs.folder import Run
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
@@ -68,7 +68,7 @@ def arguments() -> argparse.Namespace:
     given.quick = given.quick or not given.drive
     given.network = given.network or list(NETWORKS[:1] if given.quick else NETWORKS)
     given.drive = given.drive or "rendered?frames=40&width=128&height=96"
-    given.weather = given.weather or [str(weather_path("demo-rain"))]
+    given.weather = given.weather or [str(weather_path("rain"))]
     given.out = given.out or Path(mkdtemp())
     if given.quick:
         given.epochs, given.tries, given.scenes, given.share_tries, given.repeats = 1, 2, 4, 2, 2
@@ -181,7 +181,7 @@ def main() -> None:
 def together(given: argparse.Namespace, part: str) -> None:
     """Writes FOLDER/PART/tactic.json and .md of all cells that have a finished repeat, whichever process measured them."""
     folder = Path(given.out) / part
-    cells = [Cell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob("*/*/*/cell.json"))]
+    cells = [SearchCell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob("*/*/*/cell.json"))]
     answer = tactic.TacticReplication(tactic_settings(given, part), tuple(cells))
     (folder / "tactic.json").write_text(json.dumps(answer.payload(), indent=2) + "\n")
     (folder / "tactic.md").write_text(answer.markdown())

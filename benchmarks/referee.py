@@ -21,9 +21,8 @@ import numpy as np
 import torch
 
 from skidpad.core.images import NumpyFrames, decode
-from skidpad.referee.network import HEIGHT_PX, WIDTH_PX
-from skidpad.referee.verdict import Verdicts, drivable, judge
-from skidpad.referee.word import Word
+from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, drivable
+from skidpad.referee.verdict import Verdicts, Word, judge
 
 Change = Callable[[NumpyFrames, np.random.Generator], NumpyFrames]
 """Changes one picture, (height, width, 3)."""

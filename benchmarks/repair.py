@@ -31,7 +31,7 @@ from skidpad.repairs.plan import CLEAN, CONTROL, UNSEEN_SET, Candidate, SearchSe
 from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import referee_of
 from skidpad.statistics.intervals import student_mean
-from skidpad.subjects.description import Crop, History, HistoryKind, InputSpec
+from skidpad.subjects.inputs import Crop, History, HistoryKind, InputSpec
 from skidpad.subjects.loading import load_network
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.training.fitting import TrainingSettings

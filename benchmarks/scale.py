@@ -43,7 +43,7 @@ from skidpad.runs.workers.here import Here, cores
 from skidpad.runs.workers.processes import Processes
 from skidpad.runs.workers.protocol import Workers
 from skidpad.runs.workers.ray_cluster import RayCluster
-from skidpad.subjects.pretrained import pretrained
+from skidpad.subjects.description import pretrained
 from ways.drives import AtWork, jpeg_drive
 from ways.family import business, processor_s
 

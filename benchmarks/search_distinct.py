@@ -1,6 +1,6 @@
 """Do searches find more distinct failures than chance? Cells of the map that hold a failure, at the same budget, ten repeats each.
 
-drive     scenarios of a domain in which the network that comes along leaves its lane; cells are bends x weathers, as on a run's page
+drive     scenarios of a domain in which the bundled network leaves its lane; cells are bends x weathers, as on a run's page
 duel      starts and actions of a random front that make an ego crash; cells are lanes x gaps x when the front first changes lanes
 
 All searches and repeats drive side by side, generation by generation, since a GPU drives hundreds of cars as fast as a few; each learns
@@ -40,7 +40,7 @@ from skidpad.search.protocol import SEARCHES, Fitness, SearchTask
 from skidpad.search.vectors import Cube
 from skidpad.statistics.effects import a12
 from skidpad.statistics.ranks import mann_whitney
-from skidpad.subjects.pretrained import subject_path
+from skidpad.subjects.description import subject_path
 
 GENERATION = 8
 

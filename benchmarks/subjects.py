@@ -40,8 +40,8 @@ import torch
 from torch import nn
 
 from skidpad.subjects.base import Subject
-from skidpad.subjects.description import Crop, Description, Format
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Description, Format, write_description
+from skidpad.subjects.inputs import Crop
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.preprocess import Preprocessor
 from skidpad.subjects.training.training import save_subject

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.coverage.profile import Profile
-from skidpad.stimuli.pictures import fog, rain
+from skidpad.stimuli.pictures import layered
 from skidpad.stimuli.pictures.veils import Veil
 
 Frame = NDArray[np.uint8]
@@ -114,9 +114,9 @@ def plain_transform(recipe: Recipe, height: int, width: int) -> PlainTransform:
             return _blur(str(params["kind"]), params.whole("size"))
         # a user has the layers of fog and rain as pictures; drawing them is not what is measured
         case "deeptest-fog":
-            return _laid(fog._veil(height, width, params.real("density"), params.whole("seed")))  # noqa: SLF001
+            return _laid(layered._fog_veil(height, width, params.real("density"), params.whole("seed")))  # noqa: SLF001
         case "deeptest-rain":
-            return _laid(rain._veil(height, width, params.real("intensity"), params.real("slant_deg"), params.whole("seed")))  # noqa: SLF001
+            return _laid(layered._rain_veil(height, width, params.real("intensity"), params.real("slant_deg"), params.whole("seed")))  # noqa: SLF001
         case name:
             raise ValueError(f"the plain way has no transform {name!r}; leave it out with --transforms")
 

@@ -15,7 +15,7 @@ from skidpad.coverage.profile import profile_of
 from skidpad.coverage.tracker import CoverageState
 from skidpad.drives.drive import Drive
 from skidpad.kinds.pictures.styles.campaign import Tactic
-from skidpad.kinds.pictures.styles.condition import Found, find
+from skidpad.kinds.pictures.styles.condition import FoundStyle, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.search.evolution import Styles
@@ -88,7 +88,7 @@ def goal_of(made: Prepared, *, racing: bool, risk: float = 0.001) -> Goal:
     return Goal.of(state.bits, state.reachable, made.campaign.settings.weights, racing=racing, risk=risk)
 
 
-def searched(made: Prepared, *, patience: int, budget: int, racing: bool, at_once: int) -> Found:
+def searched(made: Prepared, *, patience: int, budget: int, racing: bool, at_once: int) -> FoundStyle:
     task = SearchTask(Styles(made.campaign.weather.style_size), 1, budget or None, patience)
     begun, told = time.perf_counter(), 0
 

@@ -27,7 +27,8 @@ from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.runs import folder, records
-from skidpad.subjects.description import Box, Crop, Description, History, InputSpec, Output, Range
+from skidpad.subjects.description import Box, Description, Output
+from skidpad.subjects.inputs import Crop, History, InputSpec, Range
 from skidpad.worlds.scenario.scenario import Conditions, Ego, OtherVehicle, Pedestrian, RoadPlan, Scenario, Surroundings
 
 SETTINGS: Mapping[str, type] = {

@@ -109,16 +109,16 @@ def _default(option: Any) -> str:
 
 
 _INTRODUCTIONS: Mapping[str, str] = {
-    "transforms": "For `--transforms`, `--stimulus` and the pytest plugin. Adding one: [My transform](../how-to/my-transform.md).",
+    "transforms": "For `--transforms`, `--stimulus` and the pytest plugin. Adding one: [My transform](../how-to/transform.md).",
     "criteria": "For `--criteria`; the first one guides the greedy search.",
     "relations": "For `--relation`: [when an answer is wrong](../papers/deeptest.md#when-is-an-answer-wrong).",
     "searches": "For `--search` of `test`, `weather search` and `drive`; a search of your own serves all three.",
     "campaigns": 'What `campaign = "..."` names in a file for `skidpad run`; [their settings](file-formats.md#campaigns).',
     "units": "Of an output in the description of a network.",
-    "readers": "Of drives, with their options: [My drive](../how-to/my-drive.md).",
+    "readers": "Of drives, with their options: [My drive](../how-to/drive.md).",
     "architectures": "For `skidpad train`; layers and sources in [The zoo](../zoo.md).",
     "weathers": "Bundled weathers, and those that can be rendered. More in [Weather](../weather.md).",
-    "worlds": "For `skidpad drive --world`. Adding one: [My world](../how-to/my-world.md).",
+    "worlds": "For `skidpad drive --world`. Adding one: [My world](../how-to/world.md).",
     "domains": "For `--domain`: what is varied, within which ranges. More in [Scenarios](../scenarios.md).",
     "constraints": "What must hold in a scenario, and the way out.",
 }

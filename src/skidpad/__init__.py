@@ -43,17 +43,7 @@ if TYPE_CHECKING:
     from skidpad.drives.opening import drive_from_arrays
     from skidpad.oracles.relations import AnswersAlike, DecidesAlike, SteersAlike, SteersRight
     from skidpad.stimuli.conditions.atmosphere import Dust, Fog, Haze, Smoke, Spray
-    from skidpad.stimuli.conditions.glass import (
-        Condensation,
-        Crack,
-        Frost,
-        Insects,
-        LensDirt,
-        LensDrops,
-        Scratches,
-        WindscreenReflection,
-        Wiper,
-    )
+    from skidpad.stimuli.conditions.glass import Condensation, Frost, LensDrops, WindscreenReflection, Wiper
     from skidpad.stimuli.conditions.lens import (
         ChromaticAberration,
         Defocus,
@@ -68,6 +58,7 @@ if TYPE_CHECKING:
     from skidpad.stimuli.conditions.precipitation import Rain, Snow, WetRoad
     from skidpad.stimuli.conditions.sensor import Banding, BrokenPixels, DeadRows, Jpeg, ResolutionLoss, Saturation, SensorNoise, Sharpening
     from skidpad.stimuli.conditions.shadows import CastShadows, Overcast
+    from skidpad.stimuli.conditions.soiling import Crack, Insects, LensDirt, Scratches
     from skidpad.stimuli.conditions.timing import DroppedFrames, FrozenFrames, LateFrames
     from skidpad.stimuli.conditions.tone import BitDepth, BlackLevel, ColourTemperature, ContrastLoss, DynamicRange, Exposure, Gamma, Tint
 
@@ -177,7 +168,7 @@ _ELSEWHERE = {
     "ColourTemperature": "skidpad.stimuli.conditions.tone",
     "Condensation": "skidpad.stimuli.conditions.glass",
     "ContrastLoss": "skidpad.stimuli.conditions.tone",
-    "Crack": "skidpad.stimuli.conditions.glass",
+    "Crack": "skidpad.stimuli.conditions.soiling",
     "DeadRows": "skidpad.stimuli.conditions.sensor",
     "DecidesAlike": "skidpad.oracles.relations",
     "Defocus": "skidpad.stimuli.conditions.lens",
@@ -193,10 +184,10 @@ _ELSEWHERE = {
     "Gamma": "skidpad.stimuli.conditions.tone",
     "Haze": "skidpad.stimuli.conditions.atmosphere",
     "Headlights": "skidpad.stimuli.conditions.light",
-    "Insects": "skidpad.stimuli.conditions.glass",
+    "Insects": "skidpad.stimuli.conditions.soiling",
     "Jpeg": "skidpad.stimuli.conditions.sensor",
     "LateFrames": "skidpad.stimuli.conditions.timing",
-    "LensDirt": "skidpad.stimuli.conditions.glass",
+    "LensDirt": "skidpad.stimuli.conditions.soiling",
     "LensDrops": "skidpad.stimuli.conditions.glass",
     "LensFlare": "skidpad.stimuli.conditions.lens",
     "LowSun": "skidpad.stimuli.conditions.light",
@@ -206,7 +197,7 @@ _ELSEWHERE = {
     "Rain": "skidpad.stimuli.conditions.precipitation",
     "ResolutionLoss": "skidpad.stimuli.conditions.sensor",
     "Saturation": "skidpad.stimuli.conditions.sensor",
-    "Scratches": "skidpad.stimuli.conditions.glass",
+    "Scratches": "skidpad.stimuli.conditions.soiling",
     "SensorNoise": "skidpad.stimuli.conditions.sensor",
     "Sharpening": "skidpad.stimuli.conditions.sensor",
     "SkidpadError": "skidpad.core.errors",

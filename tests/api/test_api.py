@@ -13,7 +13,7 @@ from torch import nn
 import skidpad as sp
 from skidpad.core.stimuli import Params, Real, Space
 from skidpad.runs.folder import Run
-from skidpad.stimuli.pictures.fog import DeepTestFog as FogStimulus
+from skidpad.stimuli.pictures.layered import DeepTestFog as FogStimulus
 
 
 class Dazzled(nn.Module):
@@ -211,7 +211,7 @@ def test_an_object_drives_in_a_closed_loop(net) -> None:
 
 
 def test_an_object_is_tested_under_weather(net, recorded) -> None:
-    result = sp.weather_test(net, recorded[:2], "demo-rain")
+    result = sp.weather_test(net, recorded[:2], "rain")
     assert result.rates["all"].n == 2
 
 

@@ -18,7 +18,7 @@ import os, sys
 from skidpad.cli.main import main
 import skidpad.kinds.pictures.campaign, skidpad.kinds.pictures.page
 import skidpad.page.html, skidpad.runs.folder
-import skidpad.drives, skidpad.subjects.pretrained
+import skidpad.drives, skidpad.subjects.description
 from skidpad.stimuli.pictures import TRANSFORMS
 TRANSFORMS.names()
 

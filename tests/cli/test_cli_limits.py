@@ -19,7 +19,7 @@ from skidpad.kinds.limits.page import side_by_side
 from skidpad.kinds.limits.summary import Found
 from skidpad.pytest_plugin import assert_holds
 from skidpad.runs.folder import Run
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.registry import TRANSFORMS
 
 
 @pytest.fixture(autouse=True)

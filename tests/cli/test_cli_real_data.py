@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skidpad.subjects.pretrained import pretrained
+from skidpad.subjects.description import pretrained
 
 pytestmark = pytest.mark.real_data
 

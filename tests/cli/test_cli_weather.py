@@ -6,6 +6,7 @@ import signal
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -14,6 +15,7 @@ import pytest
 
 from skidpad.cli.main import main
 from skidpad.core.images import encode
+from skidpad.stimuli.weather.files import load_weather, save_weather
 from skidpad.stimuli.weather.training import Training
 
 SMALL = ("--preset", "small", "--size", 32, "--batch-size", 1, "--steps", 3)
@@ -118,19 +120,33 @@ def test_a_replication_of_deeproad_grows(skidpad: Callable, night: Path, subject
 
 
 def test_a_rendered_weather_on_another_drive_is_warned_of_wherever_figures_stand(
-    skidpad: Callable, subject: Path, drive_text: str, tmp_path: Path
+    skidpad: Callable, night: Path, subject: Path, drive_text: str, tmp_path: Path
 ) -> None:
     """`weather test` and `replicate deeproad` in the same words; those of cells that an earlier call measured as well."""
-    warning = "demo-rain was learned from rendered pictures, and this drive is not rendered"
-    tested = skidpad("weather", "test", subject, drive_text, "--weather", "demo-rain", "--out", tmp_path / "run")
+    card, weights = load_weather(night)
+    save_weather(tmp_path / "painted-rain", replace(card, name="painted-rain", rendered=True), weights)
+    warning = "painted-rain was learned from rendered pictures, and this drive is not rendered"
+    tested = skidpad("weather", "test", subject, drive_text, "--weather", tmp_path / "painted-rain", "--out", tmp_path / "run")
     assert f"warning: {warning}" in tested.out
     assert "MUNIT weathers are under the mean style of rendered pictures" in tested.out
-    words = ("replicate", "deeproad", subject, "--drive", drive_text, "--weather", "demo-rain", "--frames", 2, "--out", tmp_path / "rep")
+    words = (
+        "replicate",
+        "deeproad",
+        subject,
+        "--drive",
+        drive_text,
+        "--weather",
+        tmp_path / "painted-rain",
+        "--frames",
+        2,
+        "--out",
+        tmp_path / "rep",
+    )
     for _ in range(2):
         shown = skidpad(*words)
         assert shown.out.count(f"warning: {warning}") == 1
         assert f"- warning: {warning}" in (tmp_path / "rep" / "deeproad.md").read_text()
-        assert "demo-rain (rendered); the paper's frames are not told" in (tmp_path / "rep" / "deeproad.md").read_text()
+        assert "painted-rain (rendered); the paper's frames are not told" in (tmp_path / "rep" / "deeproad.md").read_text()
 
 
 def test_ctrl_c_keeps_what_was_learned(

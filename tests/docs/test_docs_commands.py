@@ -42,11 +42,11 @@ TUTORIAL = PageCase(
 CASES = (
     TUTORIAL,
     PageCase("index.md", {"skidpad demo": "skidpad demo --frames 8"}),
-    PageCase("how-to/my-model.md"),
-    PageCase("how-to/my-drive.md"),
-    PageCase("how-to/my-transform.md"),
-    PageCase("how-to/my-world.md", {"pytest test_dirty_lens.py": "pytest test_dirty_lens.py -k 'shapes or signs'"}),
-    PageCase("how-to/my-ci.md"),
+    PageCase("how-to/model.md"),
+    PageCase("how-to/drive.md"),
+    PageCase("how-to/transform.md"),
+    PageCase("how-to/world.md", {"pytest test_dirty_lens.py": "pytest test_dirty_lens.py -k 'shapes or signs'"}),
+    PageCase("how-to/ci.md"),
     PageCase("cluster.md"),
     PageCase("replay.md", either=("pytest",)),
     PageCase("gate.md", either=("skidpad gate",)),
@@ -85,7 +85,7 @@ def test_the_python_of_a_page_prints_what_stands_below_it(page: Path, shell: She
     (block, *_), (shown, *_) = blocks_of(page, "python"), [each for each in blocks_of(page, "") if each.text.lstrip().startswith("cases")]
     exec(compile(block.text.replace("frames=40", "frames=4"), page.name, "exec"), {"__name__": "page"})
     printed = capsys.readouterr().out.splitlines()
-    # the figures are of more frames, and hang on the network that comes along
+    # the figures are of more frames, and hang on the bundled network
     assert [line.split()[0] for line in printed] == [line.split()[0] for line in shown.text.splitlines()]
 
 

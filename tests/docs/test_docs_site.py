@@ -87,7 +87,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path, caplog: pytest.LogC
         mkdocs.build(config)
     assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     pages_made = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")}
-    assert {"index.html", "tutorial.html", "reference/commands.html", "how-to/my-ci.html", "papers/tactic.html"} <= pages_made
+    assert {"index.html", "tutorial.html", "reference/commands.html", "how-to/ci.html", "papers/tactic.html"} <= pages_made
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", home), "nothing comes from elsewhere"
     linked = set(re.findall(r'href="([\w/-]+\.html)"', home))

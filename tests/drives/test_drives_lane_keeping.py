@@ -16,7 +16,8 @@ from torch import nn
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.drives.served.campaign import Served, ServedSettings
-from skidpad.subjects.description import Colour, Crop, Description, Format, InputSpec, Output, Range
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import Colour, Crop, InputSpec, Range
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor
 from skidpad.worlds.scenario.domain import DOMAINS, sample

@@ -12,7 +12,20 @@ from torch import nn
 from skidpad.core.errors import BadParametersError, BadSubjectError
 from skidpad.core.seeding import child_seed
 from skidpad.highway.dense import Shape, activations_for, add_product, forward, layers_of, size_of
-from skidpad.highway.dqn import WRITTEN, DqnSettings, backward, draw, empty_batch, learner_from, new_memory, rates_of, remember, update
+from skidpad.highway.dqn import (
+    WRITTEN,
+    DqnSettings,
+    backward,
+    draw,
+    draw_crashes,
+    empty_batch,
+    keep_last,
+    learner_from,
+    new_memory,
+    rates_of,
+    remember,
+    update,
+)
 from skidpad.highway.evaluation import evaluate
 from skidpad.highway.layout import ACTIONS, CRASH, OVERTAKEN, TIMEOUT, Action, Outcome, Side
 from skidpad.highway.learning import Exploration, epsilon_after, learn, learn_from_policy, new_curve, new_game, new_trainee, sparring_of
@@ -172,6 +185,40 @@ def test_the_memory_is_a_ring_that_forgets_the_oldest() -> None:
         assert (batch.goes_on == batch.rewards % 2).all()
         seen |= set(rows.tolist())
     assert seen == set(range(40))
+
+
+def test_steps_before_crashes_fill_the_end_of_a_batch() -> None:
+    shape = Shape(8, 8, 8, ACTIONS)
+    memory, crashes, batch = new_memory(shape, 10), new_memory(shape, 100), empty_batch(shape, 32)
+    batch.rewards[:] = -1.0
+    assert draw_crashes(crashes, np.uint64(7), 5, 8, batch) == 5
+    assert (batch.rewards == -1.0).all()
+    for index in range(13):  # the ring of ten has gone round: the newest three lie at its beginning
+        remember(memory, np.full(8, index, np.float32), index % ACTIONS, float(index), np.full(8, index + 0.5, np.float32), 1.0)
+    keep_last(memory, crashes, 4)
+    assert crashes.rewards[:5].tolist() == [9.0, 10.0, 11.0, 12.0, 0.0]
+    assert crashes.counts[WRITTEN] == 4
+    assert draw_crashes(crashes, np.uint64(7), 5, 8, batch) == 13
+    assert (batch.rewards[:24] == -1.0).all()
+    assert set(batch.rewards[24:].tolist()) <= {9.0, 10.0, 11.0, 12.0}
+    assert (batch.seen[24:, 0] == batch.rewards[24:]).all()
+    assert (batch.actions[24:] == batch.rewards[24:] % ACTIONS).all()
+
+
+def test_a_learner_keeps_the_last_steps_before_each_crash() -> None:
+    settings = replace(SMALL, crash_share=0.25)
+    game = new_game(RELEASED.compiled(), driving_reward().compiled(), settings, Side.EGO, 1)
+    shape = Shape(8, 16, 24, ACTIONS)
+    trainee, curve = new_trainee(network(0, shape), shape, settings), new_curve(30)
+    learn(game, trainee, sparring_of(RandomActions(), Side.FRONT), curve, 0, 30)
+    crashed = curve.outcomes == CRASH
+    assert crashed.any()
+    kept = int(trainee.crashes.counts[WRITTEN])
+    assert kept == np.minimum(curve.steps[crashed], 6).sum()
+    ends = trainee.crashes.goes_on[: min(kept, len(trainee.crashes.actions))] == 0.0
+    assert ends.any()
+    with pytest.raises(BadParametersError, match="crash_share is at least 0 and below 1; got 1"):
+        DqnSettings(crash_share=1.0)
 
 
 def test_exploration_falls_as_stated() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from skidpad.core.errors import BadParametersError
 from skidpad.highway.avoidability import can_overtake
-from skidpad.highway.dense import Activations, Shape, activations_for, forward, layers_of
+from skidpad.highway.dense import DenseActivations, Shape, activations_for, forward, layers_of
 from skidpad.highway.dqn import WRITTEN, DqnSettings
 from skidpad.highway.engine import START_EGO_LANE, START_EGO_SPEED, START_EGO_X, START_FRONT_LANE, START_FRONT_X, new_state
 from skidpad.highway.evaluation import drawn_starts, evaluate
@@ -37,7 +37,7 @@ def values(weights: np.ndarray, shape: Shape, seen: np.ndarray) -> np.ndarray:
     """What the network answers to rows, (N, inputs)."""
     x = np.zeros((len(seen), shape.padded().inputs), np.float32)
     x[:, : shape.inputs] = seen
-    room: Activations = activations_for(shape, len(seen))
+    room: DenseActivations = activations_for(shape, len(seen))
     forward(layers_of(weights, shape.padded()), x, room)
     return room.q[:, :ACTIONS]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError
 from skidpad.highway import engine
-from skidpad.highway.avoidability import FirstBreak, SafeDistance, first_break
 from skidpad.highway.layout import Action
+from skidpad.highway.safe_distance import FirstBreak, SafeDistance, first_break
 from skidpad.highway.scenes import RELEASED
 from skidpad.highway.tracing import trace
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skidpad.core.errors import BadParametersError, BadSubjectError
-from skidpad.highway.avoidability import NEVER, EscapeSettings, can_overtake, first_break, last_escapes
+from skidpad.highway.avoidability import NEVER, EscapeSettings, can_overtake, last_escapes
 from skidpad.highway.backend import EngineBackend, Start
 from skidpad.highway.dense import Shape
 from skidpad.highway.dqn import WRITTEN, DqnSettings, update
@@ -36,6 +36,7 @@ from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, R
 from skidpad.highway.policies import CallablePolicy, LearnedPolicy, load_policy, random_policy, save_policy
 from skidpad.highway.randomness import LEARNER_STREAM, stream_key, uniform, whole
 from skidpad.highway.rewards import REWARDS, pay
+from skidpad.highway.safe_distance import first_break
 from skidpad.highway.scenario import Scenario
 from skidpad.highway.scenes import PRETRAINING, RELEASED
 from skidpad.highway.tracing import trace

@@ -16,7 +16,8 @@ from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.base import Layer, Observation
-from skidpad.subjects.description import Description, Format, InputSpec, Output
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import InputSpec
 
 WIDTH_PX, HEIGHT_PX = 64, 24
 RAD_PER_PX = math.radians(1.0)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.stimuli import Capture, Params, Real, Severity, Space, Stimulus
+from skidpad.core.camera import Capture
+from skidpad.core.stimuli import Params, Real, Severity, Space, Stimulus
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive
 from skidpad.drives.opening import drive_from_arrays
@@ -14,7 +15,8 @@ from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.limits.probes import Judge
 from skidpad.kinds.limits.rows import all_rows
 from skidpad.kinds.limits.settings import LimitsSettings
-from skidpad.subjects.description import Colour, Description, Format, InputSpec, Output, Range
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import Colour, InputSpec, Range
 
 STEPS = 32
 HEIGHT, WIDTH = 32, 64

@@ -1,4 +1,4 @@
-"""Small closed loops: the network that comes along, the same with planted faults, and scenarios that take a second."""
+"""Small closed loops: the bundled network, the same with planted faults, and scenarios that take a second."""
 
 from dataclasses import replace
 from functools import cache
@@ -8,10 +8,10 @@ import torch
 
 from skidpad.kinds.drives.campaign import Online
 from skidpad.kinds.drives.settings import OnlineSettings
-from skidpad.stimuli.grammar import conditions_of
+from skidpad.stimuli.registry import conditions_of
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.pretrained import pretrained
 from skidpad.worlds.scenario.files import NamedScenario
 from skidpad.worlds.scenario.scenario import Ego, RoadKind, RoadPlan, Scenario, Side
 

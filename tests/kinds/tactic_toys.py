@@ -18,7 +18,8 @@ from skidpad.stimuli.weather.files import WeatherCard
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.settings import Method, Sizes
 from skidpad.stimuli.weather.translation import Weather
-from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
 
 SIZES = Sizes(filters=4, blocks=1, style=3, hidden=8, scales=1)

@@ -17,7 +17,7 @@ from skidpad.kinds.drives.compare.summary import Comparison, ScenarioResult, bes
 from skidpad.kinds.drives.records import Case, unpack
 from skidpad.page.model import Tone
 from skidpad.runs.folder import Run
-from skidpad.stimuli.grammar import ORIGINAL
+from skidpad.stimuli.registry import ORIGINAL
 from skidpad.worlds.builtin import sim
 
 labels = st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=12)

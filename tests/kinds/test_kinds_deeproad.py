@@ -21,7 +21,7 @@ from skidpad.kinds.pictures.weather import campaign as deeproad
 from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles, open_weathers
 from skidpad.kinds.pictures.weather.page import deeproad_page, style_words, verdict
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
-from skidpad.kinds.pictures.weather.summary import BoundCount, Conditions, RoadSummary, check_comparable, ranked, summarise_road
+from skidpad.kinds.pictures.weather.summary import BoundCount, RoadSummary, WeatherConditions, check_comparable, ranked, summarise_road
 from skidpad.runs.folder import Run
 from skidpad.runs.replay import DEFAULT_TOLERANCE, PictureMatch, ReplayOutcome
 from skidpad.stimuli.weather.blocks import start
@@ -230,7 +230,7 @@ def test_a_page_has_counts_pictures_and_scenes(tmp_path: Path) -> None:
 
 
 def test_the_words_name_the_worst_of_several_weathers_and_the_pictures_that_styles_are_of() -> None:
-    one = Conditions("snow", "", (BoundCount(10.0, 3, 4, 0.3, 0.9),), 4, 1.0, 1.0, 1.0, 1.0, 0)
+    one = WeatherConditions("snow", "", (BoundCount(10.0, 3, 4, 0.3, 0.9),), 4, 1.0, 1.0, 1.0, 1.0, 0)
     two = RoadSummary(4, 1.0, 1.0, replace(one, weather="all"), (one, replace(one, weather="fog")), (), np.zeros(1, int), ())
     assert verdict(two).endswith("under a weather; the worst is snow with 75.0\N{NO-BREAK SPACE}%.")
     assert verdict(replace(two, by_weather=(one,))).endswith("move by 10° or more under snow.")

@@ -22,7 +22,7 @@ from skidpad.kinds.duels.phases import _least
 from skidpad.kinds.duels.records import LETTERS, SCHEMA, Bout, actions_of, build_records, case_id
 from skidpad.kinds.duels.replaying import replay_episode
 from skidpad.kinds.duels.settings import DuelSettings
-from skidpad.kinds.duels.summary import WINDOW, Column, Crashes, Trainings, _versus, can_decide, summarise
+from skidpad.kinds.duels.summary import WINDOW, Crashes, DuelColumn, Trainings, _versus, can_decide, summarise
 from skidpad.kinds.kind import load_campaign
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import VersionChange
@@ -297,7 +297,7 @@ def test_training_curves_are_moving_means(episodes, trainings) -> None:
 
 
 def column(rates):
-    return Column("ego", "any", tuple(map(tuple, rates)), 100, 1, 1, 98, 0, 25.0, 25.0)
+    return DuelColumn("ego", "any", tuple(map(tuple, rates)), 100, 1, 1, 98, 0, 25.0, 25.0)
 
 
 def test_complete_separation_gives_the_papers_p_value() -> None:

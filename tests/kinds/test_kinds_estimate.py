@@ -16,7 +16,7 @@ from skidpad.kinds.gating import check_gate
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import Limits
 from skidpad.statistics.rare import Method
-from skidpad.stimuli.grammar import conditions_of
+from skidpad.stimuli.registry import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS
 from skidpad.worlds.scenario.features import lateral_m_s2
 

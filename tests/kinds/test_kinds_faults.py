@@ -35,7 +35,7 @@ from skidpad.page.html import render_page, write_text_whole
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Workers
-from skidpad.stimuli.grammar import ORIGINAL, conditions_of
+from skidpad.stimuli.registry import ORIGINAL, conditions_of
 from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.worlds.scenario.files import NamedScenario

@@ -31,8 +31,8 @@ from skidpad.stimuli.weather.samples import fresh_model
 from skidpad.stimuli.weather.settings import Method, Sizes, WeatherSettings
 from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import Weather
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.pretrained import pretrained
 from skidpad.subjects.zoo import ARCHITECTURES
 
 GPU = "cpu:0"

@@ -18,11 +18,11 @@ from skidpad.core.errors import BadDriveError, BadParametersError, InterruptedRu
 from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.work import ClosedLoopRunner
-from skidpad.kinds.limits.curve import Curve, Point, Standing, frontier
+from skidpad.kinds.limits.curve import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.kinds.limits.holding import read_hold
 from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
 from skidpad.kinds.limits.page import limits_figures, limits_page
-from skidpad.kinds.limits.probes import Sample
+from skidpad.kinds.limits.probes import FrameSample
 from skidpad.kinds.limits.replaying import replay_case
 from skidpad.kinds.limits.rows import all_rows, row_named
 from skidpad.kinds.limits.summary import Found
@@ -40,16 +40,16 @@ def executed(campaign: Any, folder: Path) -> tuple[Run, Found]:
     return run, Found.of(campaign, run)
 
 
-def point(position: int, share: float, half: float = 0.0, kept: float = 1.0) -> Point:
-    return Point(position, Interval(share, share - half, share + half, 0.95, 100), kept)
+def point(position: int, share: float, half: float = 0.0, kept: float = 1.0) -> LimitPoint:
+    return LimitPoint(position, Interval(share, share - half, share + half, 0.95, 100), kept)
 
 
-def searched(failing: Any) -> Curve:
+def searched(failing: Any) -> LimitCurve:
     """Follows the search on a curve that is known."""
-    curve = Curve.of((), ACCEPTED, STEPS)
+    curve = LimitCurve.of((), ACCEPTED, STEPS)
     while wanted := curve.wanted():
         assert not {each.position for each in curve.points} & set(wanted)
-        curve = Curve.of((*curve.points, *(point(position, failing(position)) for position in wanted)), ACCEPTED, STEPS)
+        curve = LimitCurve.of((*curve.points, *(point(position, failing(position)) for position in wanted)), ACCEPTED, STEPS)
     return curve
 
 
@@ -85,14 +85,14 @@ def test_a_curve_that_recovers_holds_only_up_to_where_it_first_fails() -> None:
 
 def test_a_severity_that_the_referee_refuses_neither_holds_nor_fails() -> None:
     refused = point(32, 1.0, kept=0.4)
-    curve = Curve.of((point(8, 0.0), point(16, 0.0), point(31, 0.0), refused), ACCEPTED, STEPS)
+    curve = LimitCurve.of((point(8, 0.0), point(16, 0.0), point(31, 0.0), refused), ACCEPTED, STEPS)
     assert refused.standing(ACCEPTED) is Standing.REFUSED
     assert (curve.holds_to, curve.fails_from, curve.is_refused) == (curve.points[2], None, True)
-    assert Point(4, Interval(float("nan"), float("nan"), float("nan"), 0.95, 0), 1.0).standing(ACCEPTED) is Standing.REFUSED
+    assert LimitPoint(4, Interval(float("nan"), float("nan"), float("nan"), 0.95, 0), 1.0).standing(ACCEPTED) is Standing.REFUSED
 
 
 def test_few_frames_without_a_failure_hold_but_are_not_called_sure() -> None:
-    few, many = (Point(8, share_over_stretches(np.zeros(frames), 4, np.random.default_rng(0)), 1.0) for frames in (20, 400))
+    few, many = (LimitPoint(8, share_over_stretches(np.zeros(frames), 4, np.random.default_rng(0)), 1.0) for frames in (20, 400))
     assert (few.standing(ACCEPTED), many.standing(ACCEPTED)) == (Standing.HOLDS, Standing.HOLDS)
     assert (few.is_sure(ACCEPTED), many.is_sure(ACCEPTED)) == (False, True)
 
@@ -353,10 +353,10 @@ def test_a_pair_that_is_none_is_a_sentence(changes: dict[str, Any], sentence: st
 
 def test_frames_are_chosen_evenly_and_a_subject_with_memory_sees_them_in_runs() -> None:
     drive = toy_drive(640)
-    spread = Sample.of(drive, 64, 0, 0)
+    spread = FrameSample.of(drive, 64, 0, 0)
     assert (len(spread.indices), spread.indices[0], spread.indices[-1]) == (64, 0, 639)
     assert spread.stretch == 4  # two seconds at 20 Hz, of which every tenth frame is shown
-    runs = Sample.of(drive, 64, 0, 5)
+    runs = FrameSample.of(drive, 64, 0, 5)
     assert len(runs.indices) == 64
     assert all(np.all(np.diff(runs.indices[chunk]) == 1) for chunk in runs.chunks)
     assert sum(chunk.stop - chunk.start for chunk in runs.chunks) == 64

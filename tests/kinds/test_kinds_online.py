@@ -16,13 +16,14 @@ from skidpad.kinds.drives.loop import AFTER_S, BATCH, Eyes, Wheel, ride
 from skidpad.kinds.drives.records import SCHEMA, Case, unpack
 from skidpad.kinds.drives.replaying import OnlineReplay, frames_at, replay_drive
 from skidpad.kinds.drives.settings import OnlineSettings
-from skidpad.kinds.drives.summary import Verdict, _case, summarise
+from skidpad.kinds.drives.summary import DriveVerdict, _case, summarise
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import VersionChange
 from skidpad.runs.replay import ReplayOutcome
 from skidpad.runs.workers.here import pinned
-from skidpad.stimuli.grammar import conditions_of
-from skidpad.subjects.description import Description, Format, History, HistoryKind, InputSpec, Output
+from skidpad.stimuli.registry import conditions_of
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import BuiltInWorld, sim
 from skidpad.worlds.scenario.files import NamedScenario
@@ -59,7 +60,7 @@ def good(tmp_path_factory) -> Run:
 
 def test_a_good_subject_keeps_its_lane_in_clear_day(good) -> None:
     summary = summarise(good)
-    assert [case.verdict for case in summary.cases] == [Verdict.PASS] * 3
+    assert [case.verdict for case in summary.cases] == [DriveVerdict.PASS] * 3
     assert all(0.0 < case.mdcl < 0.5 for case in summary.cases)
     assert summary.rate.estimate == 0.0
     assert summary.rate.high > 0.4
@@ -70,7 +71,7 @@ def test_a_planted_bias_is_caught_online(tmp_path) -> None:
     campaign = online(tampered(bias_rad=1.2), LONGER)
     run = executed(campaign, tmp_path / "run")
     summary = summarise(run)
-    assert {case.verdict for case in summary.cases} == {Verdict.FAIL}
+    assert {case.verdict for case in summary.cases} == {DriveVerdict.FAIL}
     for row in rows(run):
         assert row["violated"]
         assert row["mdcl"] == 1.0
@@ -149,12 +150,12 @@ GONE = {"violated": True, "mdcl": 1.0, "departed_at_s": 3.0}
 @pytest.mark.parametrize(
     ("repeats", "verdict"),
     [
-        ([row(), row()], Verdict.PASS),
-        ([row(**GONE), row(**GONE)], Verdict.FAIL),
-        ([row(), row(**GONE)], Verdict.FLAKY),
-        ([row(), row(problem="nan")], Verdict.FLAKY),
-        ([row(problem="nan"), row(problem="nan")], Verdict.ERROR),
-        ([row(**GONE, problem="nan afterwards")], Verdict.FAIL),
+        ([row(), row()], DriveVerdict.PASS),
+        ([row(**GONE), row(**GONE)], DriveVerdict.FAIL),
+        ([row(), row(**GONE)], DriveVerdict.FLAKY),
+        ([row(), row(problem="nan")], DriveVerdict.FLAKY),
+        ([row(problem="nan"), row(problem="nan")], DriveVerdict.ERROR),
+        ([row(**GONE, problem="nan afterwards")], DriveVerdict.FAIL),
     ],
 )
 def test_the_verdict_of_a_case_over_its_repeats(repeats, verdict) -> None:
@@ -172,7 +173,7 @@ def test_repeats_are_identical_and_a_case_has_one_name(tmp_path) -> None:
     for name in ("straight", "left"):
         assert len({repr({**row, "repeat": 0}) for row in found if row["scenario_name"] == name}) == 1
     case = summarise(run).cases[0]
-    assert (case.judged, case.failed, case.verdict) == (20, 0, Verdict.PASS)
+    assert (case.judged, case.failed, case.verdict) == (20, 0, DriveVerdict.PASS)
     assert case.failures.high == pytest.approx(0.161, abs=0.001)  # Wilson's bound of 0 in 20
 
 
@@ -180,7 +181,7 @@ def test_a_subject_that_is_really_random_is_flaky_and_its_rate_has_an_interval(t
     road = [NamedScenario("straight", replace(ROADS[0].scenario, duration_s=3.6))]
     run = executed(online(Moody(3), road, repeats=10, width=1), tmp_path / "run")
     case = summarise(run).cases[0]
-    assert case.verdict is Verdict.FLAKY
+    assert case.verdict is DriveVerdict.FLAKY
     assert 0 < case.failed < case.judged == 10
     assert case.failures.low < case.failed / 10 < case.failures.high
     assert len({row["answers_rad"] for row in rows(run)}) > 2
@@ -209,7 +210,7 @@ def test_an_answer_that_is_not_a_number_ends_that_drive_alone(tmp_path) -> None:
     assert not lost["violated"]
     assert np.isnan(lost["excess"])
     summary = summarise(run)
-    assert [case.verdict for case in summary.cases] == [Verdict.PASS, Verdict.ERROR]
+    assert [case.verdict for case in summary.cases] == [DriveVerdict.PASS, DriveVerdict.ERROR]
     assert summary.rate.n == 1
 
 

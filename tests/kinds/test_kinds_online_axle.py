@@ -10,7 +10,8 @@ from skidpad.core.stimuli import Recipe
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
 from skidpad.kinds.drives.loop import ride
 from skidpad.oracles.lane_departure import CAP_M
-from skidpad.subjects.description import Description, Format, InputSpec, Output, Range
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import InputSpec, Range
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.scenario.scenario import Ego, RoadKind, RoadPlan, Scenario, Side

@@ -15,14 +15,14 @@ from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.replaying import frames_at, replay_drive
 from skidpad.kinds.drives.work import GPU_WIDTH, WIDTH, ClosedLoopRunner
 from skidpad.runs.workers.here import pinned
-from skidpad.stimuli.grammar import conditions_of
+from skidpad.stimuli.registry import conditions_of
 from skidpad.subjects.loading import load_subject
 from skidpad.worlds import builtin
 from skidpad.worlds.builtin import BuiltInWorld, rendering_warning, world_on
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 
 MEAN_RAD, LARGEST_RAD = 0.01, 0.05
-"""How far answers of the network that comes along may be from the CPU's on the same drive: renderer, resizing and network differ."""
+"""How far answers of the bundled network may be from the CPU's on the same drive: renderer, resizing and network differ."""
 
 ON_GPU = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 

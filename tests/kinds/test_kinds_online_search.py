@@ -14,7 +14,7 @@ from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, summarise
 from skidpad.runs.folder import Run
 from skidpad.statistics.intervals import wilson
-from skidpad.stimuli.grammar import conditions_of
+from skidpad.stimuli.registry import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.scenario import Conditions, RoadKind, RoadPlan, Scenario, Weather
 from skidpad.worlds.scenario.tables import table_of

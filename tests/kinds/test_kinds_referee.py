@@ -22,13 +22,12 @@ from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
-from skidpad.referee.verdict import Verdicts
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.verdict import Reason, Verdicts, Word
 from skidpad.runs.findings import Refereed, worst_finding
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
-from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
+from skidpad.stimuli.registry import Preset, preset_stimuli
 from skidpad.subjects.base import Observation
 
 KEPT, REFUSED = "brightness(shift=25)", "translation(dx_px=80,dy_px=0)"
@@ -48,7 +47,7 @@ class Light(BarSubject):
 
 def light_run(path: Path, **changes) -> tuple[DeepTest, Run]:
     from skidpad.drives.opening import open_drive
-    from skidpad.stimuli.grammar import stimuli_of
+    from skidpad.stimuli.registry import stimuli_of
 
     settings = DeepTestSettings(
         subject="light",

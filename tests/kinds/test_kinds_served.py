@@ -14,8 +14,7 @@ from online_toys import demo
 from skidpad.core.errors import SkidpadError
 from skidpad.core.units import STEERING_RATIO
 from skidpad.kinds.drives.records import unpack
-from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served, ServedSettings, replay_served
-from skidpad.kinds.drives.served.loop import serve_drive
+from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served, ServedSettings, replay_served, serve_drive
 from skidpad.kinds.exhibits import Motion, exhibit_of
 from skidpad.kinds.kind import KINDS, load_campaign
 from skidpad.page.html import render_page
@@ -191,7 +190,7 @@ def test_the_scenarios_road_is_bent_for_a_served_car_too(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("side", [Side.LEFT, Side.RIGHT])
 def test_a_network_that_keeps_its_lane_keeps_it_through_the_wire(tmp_path: Path, side: Side) -> None:
-    """The network that comes along steers another car: the same arc takes a smaller angle where the axles are nearer to each other."""
+    """The bundled network steers another car: the same arc takes a smaller angle where the axles are nearer to each other."""
     road = RoadPlan(RoadKind.CURVED, 120.0, side, turn_deg=40.0)
     write_scenario(tmp_path / "bend.toml", Scenario(road, ego=Ego(speed_m_s=10.0), duration_s=9.0, seed=6))
     network = demo()

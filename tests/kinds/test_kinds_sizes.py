@@ -5,7 +5,7 @@ import pytest
 from skidpad.core import toml
 from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.kinds.kind import MOST, load_campaign
-from skidpad.subjects.description_toml import parse_description
+from skidpad.subjects.description import parse_description
 
 
 @pytest.mark.parametrize(

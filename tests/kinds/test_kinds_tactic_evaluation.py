@@ -27,8 +27,7 @@ from skidpad.kinds.pictures.styles.condition import Condition, Try, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, Looked
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights, diversity, fitness, norm
 from skidpad.kinds.pictures.styles.scenes import chosen_runs
-from skidpad.referee.verdict import Verdicts
-from skidpad.referee.word import Reason
+from skidpad.referee.verdict import Reason, Verdicts
 from skidpad.runs.workers.here import Here
 from skidpad.search.evolution import Styles
 from skidpad.search.protocol import SearchTask

@@ -23,15 +23,15 @@ from skidpad.runs.workers.protocol import Workers
 from skidpad.runs.workers.ray_cluster import RayCluster
 from skidpad.stimuli.pictures import stimuli
 from skidpad.stimuli.weather.pretrained import weather_path
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.pretrained import pretrained
 from skidpad.subjects.zoo import ARCHITECTURES
 
 SUBJECT = str(pretrained("pilotnet-rendered"))
 pytestmark = pytest.mark.usefixtures("referee_on")
 """Worker processes ask the referee, since they know nothing of the tests; so this process does, too."""
 
-RAIN = str(weather_path("demo-rain").absolute())
+RAIN = str(weather_path("rain").absolute())
 CONFIGS = {
     "deeptest": {
         "drive": "rendered?frames=20&seed=3",
@@ -47,7 +47,7 @@ CONFIGS = {
     },
     "deeproad": {"drive": "rendered?frames=6&seed=3", "weathers": [RAIN], "shard_frames": 2},
     "tactic": {
-        "drive": "rendered?frames=20&seed=3",
+        "drive": "rendered?frames=8&seed=3",
         "weather": RAIN,
         "conditions": 1,
         "patience": 1,

@@ -15,10 +15,9 @@ from skidpad.oracles.filters import (
     group,
     near_original,
     sweep_composite,
-    sweep_deviation,
     sweep_simple,
 )
-from skidpad.oracles.relations import Answers, LabelMse, SteersAlike, deviation, violated
+from skidpad.oracles.relations import Answers, LabelMse, violated
 
 CASES = st.lists(
     st.tuples(
@@ -86,26 +85,6 @@ def test_composite_sweep_agrees_with_the_relation(cases, mse):
             on_bound = sum(abs(error - lambda_ * mse) < 1e-9 for key, error in cases if key == stimulus)
             assert abs(int(sweep.violations[row, column]) - int(expected)) <= on_bound
             assert sweep.violations[row, column] == sum(error > lambda_ * mse for key, error in cases if key == stimulus)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["fog", "rain"]), st.one_of(st.sampled_from([math.radians(deg) for deg in (0, 10, 20, 40)]), st.floats(-1, 1))
-        ),
-        max_size=20,
-    )
-)
-def test_deviation_sweep_agrees_with_the_relation(cases):
-    stimuli, mutants = columns(cases)
-    answers = Answers(np.zeros_like(mutants), mutants, np.full_like(mutants, math.nan))
-    sweep = sweep_deviation(stimuli, deviation(answers))
-    assert sweep.bounds_deg == (10.0, 20.0, 30.0, 40.0)
-    for row, bound in enumerate(sweep.bounds_deg):
-        broken = violated(SteersAlike(bound), answers)
-        for column, stimulus in enumerate(sweep.stimuli):
-            assert sweep.violations[row, column] == sum(bool(hit) for hit, name in zip(broken, stimuli, strict=True) if name == stimulus)
 
 
 def test_table_7_has_the_papers_shape_and_trend():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from skidpad.page.gate import gate_junit, gate_markdown
-from skidpad.runs.gate import Change, GroupRate, Outcome, Verdict
+from skidpad.runs.gate import GateChange, GroupRate, Outcome, Verdict
 from skidpad.statistics.intervals import wilson
 
 NASTY = 'fog|<script>alert("x")</script>\x00\x1b[31m & ]]> `b`'
@@ -18,7 +18,7 @@ def rated(group: str, findings: int, cases: int, alarms: int = 0) -> GroupRate:
 
 
 def verdict(*, kept: bool = False, group: str = "fog", notes: tuple[str, ...] = (), alarms: int = 0) -> Verdict:
-    change = Change(group, wilson(14, 100), wilson(3, 100), 100, new=12, fixed=1, persisting=2, p_value=0.0004, is_paired=True)
+    change = GateChange(group, wilson(14, 100), wilson(3, 100), 100, new=12, fixed=1, persisting=2, p_value=0.0004, is_paired=True)
     return Verdict(
         rates=(rated("all", 14, 200, alarms), rated(group, 14, 100, alarms)),
         changes=(change,),

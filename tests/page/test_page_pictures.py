@@ -5,7 +5,7 @@ import pytest
 from report_samples import frame, pair
 
 from skidpad.core.images import decode
-from skidpad.oracles.error import Scale
+from skidpad.oracles.error import ErrorScale
 from skidpad.page.pictures import cards, embed
 
 
@@ -36,9 +36,9 @@ def test_the_same_angle_is_drawn_alike_whatever_stands_beside_it() -> None:
 
 
 def test_a_card_leads_with_the_distance_that_was_judged() -> None:
-    made = cards([pair(scale=Scale.SQUARES, label_answer=4.2, original_answer=0.4, mutant_answer=0.8), pair(label_answer=4.2)])
+    made = cards([pair(scale=ErrorScale.SQUARES, label_answer=4.2, original_answer=0.4, mutant_answer=0.8), pair(label_answer=4.2)])
     assert [card.difference for card in made] == ["3.4° from the human", "14.0° apart"]
-    unlabelled = cards([pair(scale=Scale.SQUARES, label_answer=float("nan"))])
+    unlabelled = cards([pair(scale=ErrorScale.SQUARES, label_answer=float("nan"))])
     assert unlabelled[0].difference == "14.0° apart"
 
 

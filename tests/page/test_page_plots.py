@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from report_samples import PageReader
 
 from skidpad.page.charts import Curve, DeviationHistogram, Point, curves, histogram, scatter
-from skidpad.page.svg import HEAT_STEPS, Axis, Bar, Cell, HeatRow, PairedBar, Unit, bars, heat_map, heat_step, paired_bars, round_up
+from skidpad.page.svg import HEAT_STEPS, Axis, AxisUnit, Bar, Cell, HeatRow, PairedBar, bars, heat_map, heat_step, paired_bars, round_up
 
 SHARES = st.floats(0.001, 1.0)
 
@@ -173,8 +173,8 @@ def test_axis_ends_and_words() -> None:
     assert round_up(0.97, 1.0) == 1.0
     assert round_up(0.0) == 1.0
     assert round_up(nan) == 1.0
-    assert Axis(0, 1, 0, 1, Unit.PERCENT).word(0.25) == "25%"
-    assert Axis(-1, 1, 0, 1, Unit.DEGREES).word(-5.0) == "−5°"
+    assert Axis(0, 1, 0, 1, AxisUnit.PERCENT).word(0.25) == "25%"
+    assert Axis(-1, 1, 0, 1, AxisUnit.DEGREES).word(-5.0) == "−5°"
 
 
 @given(st.integers(0, 50), st.integers(1, 5000))

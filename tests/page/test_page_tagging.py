@@ -192,14 +192,14 @@ def test_a_rate_table_has_the_column_of_originals_only_where_there_are_such() ->
 
 
 def test_a_weather_from_rendered_pictures_on_photographs_is_warned_of_first() -> None:
-    card = load_weather(weather_path("demo-rain"))[0]
+    card = replace(load_weather(weather_path("rain"))[0], rendered=True, detail=0.0)
     subject = BarSubject()
     foreign = weather_warnings([card], "folder:/drives/photographs?step=10", subject)
-    assert foreign[0].startswith("demo-rain was learned from rendered pictures, and this drive is not rendered")
+    assert foreign[0].startswith("rain was learned from rendered pictures, and this drive is not rendered")
     assert weather_warnings([card], "rendered?frames=12&seed=3", subject) == ()
     two = weather_warnings([card, replace(card, name="snow")], "photographs", subject)
-    assert two[0].startswith("demo-rain, snow were learned")
+    assert two[0].startswith("rain, snow were learned")
     small = weather_warnings([replace(card, size_px=8)], "rendered", subject)
     assert len(small) == 1
-    assert "fewer pixels than the subject sees: demo-rain" in small[0]
+    assert "fewer pixels than the subject sees: rain" in small[0]
     assert weather_warnings([replace(card, size_px=8, detail=1.0)], "rendered", subject) == ()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skidpad.core.units import AngleUnit, Axle
-from skidpad.oracles.error import Scale, scale_of, scale_of_run, times_tolerated
+from skidpad.oracles.error import ErrorScale, scale_of, scale_of_run, times_tolerated
 from skidpad.page import wording
 from skidpad.subjects.description import Output
 
@@ -93,7 +93,7 @@ def test_moves_and_decisions_are_worded_without_a_tolerance() -> None:
 
 
 def test_under_label_mse_times_are_of_squares_and_said_so() -> None:
-    assert scale_of("steers-alike") is Scale.ERRORS
+    assert scale_of("steers-alike") is ErrorScale.ERRORS
     assert times_tolerated(9.0, scale_of("label-mse")) == "3.0× tolerance (9.0× in squares)"
 
 

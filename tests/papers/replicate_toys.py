@@ -16,7 +16,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult
-from skidpad.subjects.description import Colour, InputSpec, Range
+from skidpad.subjects.inputs import Colour, InputSpec, Range
 from skidpad.subjects.training.training import save_subject
 from skidpad.subjects.zoo import Architecture
 

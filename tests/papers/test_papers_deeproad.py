@@ -10,10 +10,10 @@ from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings as Settings
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad import replication as tables
-from skidpad.papers.deeproad.paper import FILE, Cell, kept_cells
+from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells
 from skidpad.papers.deeproad.replication import RoadReplication, replicate
 
-CELL = Cell(
+CELL = WeatherCell(
     subject="a",
     subject_sha256="sa",
     weather="snow_day",
@@ -94,10 +94,10 @@ def test_cells_of_earlier_calls_join_where_they_belong(tmp_path: Path) -> None:
         (folder / FILE).write_text(cell.to_json())
     found = kept_cells(tmp_path, [CELL])
     assert [(cell.subject, cell.weather) for cell in found] == [("a", "snow_day"), ("b", "snow_day"), ("a", "wet")]
-    assert Cell.from_json(CELL.to_json(), "x") == CELL
+    assert WeatherCell.from_json(CELL.to_json(), "x") == CELL
     older = json.loads(CELL.to_json())
     del older["warnings"]
-    assert Cell.from_json(json.dumps(older), "x") == CELL
+    assert WeatherCell.from_json(json.dumps(older), "x") == CELL
     (tmp_path / "0" / "w" / FILE).write_text('{"subject": 1}')
     with pytest.raises(BadRunError, match="is damaged"):
         kept_cells(tmp_path, [CELL])

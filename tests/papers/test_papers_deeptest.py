@@ -18,8 +18,7 @@ from skidpad.core.errors import BadDriveError, BadParametersError, BadRunError
 from skidpad.drives.opening import open_drive
 from skidpad.papers.deeptest import retraining
 from skidpad.papers.deeptest.retraining import evenly_spaced
-from skidpad.subjects.description import Format
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Format, write_description
 from skidpad.subjects.zoo import ARCHITECTURES
 
 

@@ -15,7 +15,7 @@ from tactic_toys import toy_campaign, toy_drive
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.papers.tactic import paper, replication, tables
-from skidpad.papers.tactic.cells import Cell, Searched, kept_cells
+from skidpad.papers.tactic.cells import SearchCell, Searched, kept_cells
 from skidpad.papers.tactic.tables import TESTS
 
 SETTINGS = TacticSettings(
@@ -44,14 +44,14 @@ def made(folder: Path, **changes: object) -> replication.TacticReplication:
     return replication.replicate(settings=settings, folder=folder, **given)  # type: ignore[arg-type]
 
 
-def cell(values: dict[str, list[list[float]]], **changes: object) -> Cell:
+def cell(values: dict[str, list[list[float]]], **changes: object) -> SearchCell:
     searches = tuple(Searched(name, tuple(map(tuple, rows)), tuple(rows[0]), 9.0, 30.0) for name, rows in values.items())
     given = {
         "subject": "dave-orig", "subject_sha256": "a", "weather": "night", "weather_sha256": "b", "criterion": "nbc", "drive": "ud",
         "drive_sha256": "c", "scenes": 100, "conditions": 4, "patience": 100, "racing": True, "bounds_deg": (10.0, 20.0, 30.0, 40.0),
         "metrics": paper.METRICS, "searches": searches, "device": "cpu", **changes,
     }  # fmt: skip
-    return Cell(**given)  # type: ignore[arg-type]
+    return SearchCell(**given)  # type: ignore[arg-type]
 
 
 def test_the_papers_means_are_as_printed() -> None:
@@ -187,9 +187,9 @@ def test_tests_stand_beside_the_papers() -> None:
 
 def test_a_damaged_cell_is_named(tmp_path: Path) -> None:
     whole = cell({"es": [[0.5, 0.2, 9.0, 5.0, 0.0, 0.0]]})
-    assert Cell.from_json(whole.to_json(), "here") == whole
+    assert SearchCell.from_json(whole.to_json(), "here") == whole
     with pytest.raises(BadRunError, match="here is damaged"):
-        Cell.from_json(whole.to_json()[:-30], "here")
+        SearchCell.from_json(whole.to_json()[:-30], "here")
     folder = tmp_path / "a" / "b" / "c"
     folder.mkdir(parents=True)
     (folder / "cell.json").write_text(replace(whole, weather_sha256="z").to_json())

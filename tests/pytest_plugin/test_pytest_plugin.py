@@ -11,8 +11,8 @@ import pytest
 from skidpad.core.images import decode
 from skidpad.drives.opening import open_drive
 from skidpad.stimuli.pictures import TRANSFORMS
+from skidpad.subjects.description import pretrained
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.pretrained import pretrained
 
 pytest_plugins = ["pytester"]
 
@@ -25,7 +25,8 @@ import numpy as np
 from skidpad.core.units import AngleUnit
 from skidpad.core.units import PlainUnit
 from skidpad.drives.opening import drive_from_arrays
-from skidpad.subjects.description import Description, Format, InputSpec, Output
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import InputSpec
 
 OUTPUTS = (Output("steering", AngleUnit.RAD), Output("throttle", PlainUnit.FRACTION))
 
@@ -113,7 +114,7 @@ def test_stimuli_are_texts_recipes_transforms_and_pairs(tester: pytest.Pytester)
         from skidpad.core.stimuli import Params, Recipe
         from skidpad.pytest_plugin import assert_steers_alike
         from skidpad.pytest_plugin.assertions import recipes_of
-        from skidpad.stimuli.pictures.linear import Brightness
+        from skidpad.stimuli.pictures.simple import Brightness
 
         SAFE = ["brightness(shift=50)", Recipe.of("brightness", Params(shift=50)), (Brightness(), Params(shift=50))]
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from skidpad.core.images import NumpyFrames
+from skidpad.core.structure import EDGES_PX, grey_levels
 from skidpad.drives.opening import open_drive
 from skidpad.referee.quick import QuickReferee, _resizing
-from skidpad.referee.verdict import EDGES_PX, grey_levels, judge
+from skidpad.referee.verdict import judge
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import referee as bench

@@ -15,8 +15,7 @@ from skidpad.core.images import NumpyFrames, decode, write_image
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.drives.opening import open_drive
 from skidpad.referee.network import HEIGHT_PX, WIDTH_PX
-from skidpad.referee.verdict import Verdicts, judge
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.verdict import Reason, Verdicts, Word, judge
 from skidpad.stimuli.pictures import stimuli
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -15,7 +15,7 @@ from skidpad.drives.opening import open_drive
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.runs.folder import Run
-from skidpad.subjects.description import Colour, InputSpec, Range
+from skidpad.subjects.inputs import Colour, InputSpec, Range
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.training.data import collect

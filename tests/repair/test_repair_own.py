@@ -28,7 +28,8 @@ from skidpad.repairs.runs import ClosedLoop
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.description import Format, History, HistoryKind
+from skidpad.subjects.description import Format
+from skidpad.subjects.inputs import History, HistoryKind
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.training.training import save_subject
 

@@ -14,7 +14,8 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.repairs.report import ALL_MUTANTS, ORIGINALS, RepairReport
 from skidpad.repairs.retraining import check_repairable, repair, training_frames
 from skidpad.repairs.settings import RepairSettings, Split
-from skidpad.subjects.description import Format, History, HistoryKind
+from skidpad.subjects.description import Format
+from skidpad.subjects.inputs import History, HistoryKind
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 

@@ -18,10 +18,11 @@ from skidpad.repairs.lessons import RepairLesson
 from skidpad.repairs.plan import Candidate, SearchSettings, Task, Way
 from skidpad.repairs.search import Repairs
 from skidpad.repairs.views import Views
-from skidpad.subjects.description import History, HistoryKind, InputSpec
+from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.training.data import Change, Labelled, feature_examples, frame_examples, window_examples
-from skidpad.subjects.training.fitting import Asking, copied
+from skidpad.subjects.training.fitting import copied
+from skidpad.subjects.training.lessons import Asking
 
 CPU = torch.device("cpu")
 SETTINGS = SearchSettings(

@@ -16,9 +16,9 @@ from runs_toy_campaign import campaign, make, shard
 
 from skidpad.core import toml
 from skidpad.core.errors import BadRunError, WorkersError
+from skidpad.core.files import is_held
 from skidpad.kinds.shards import run_shards
 from skidpad.runs.folder import Run
-from skidpad.runs.guarding import is_held
 from skidpad.runs.remote import MARK, Mirror
 from skidpad.runs.segments import Segment, ShardResult
 from skidpad.runs.tags import Tag, Tags

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadRunError, UnknownNameError
+from skidpad.core.files import is_held
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.runs.folder import Run
-from skidpad.runs.guarding import is_held
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import build_records
 from skidpad.runs.segments import ShardResult

@@ -1,14 +1,16 @@
 """The baselines, and what every search of the registry has in common."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from search_toys import STIMULI
 
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Recipe
-from skidpad.search.pairs import Greedy, Grid, Pairs, RandomPairs, pairs_task
+from skidpad.core.stimuli import Recipe, shows_past
+from skidpad.search.pairs import Greedy, Grid, Pairs, RandomPairs, draw_pair, pairs_task
 from skidpad.search.protocol import SEARCHES, searchers, taken
+from skidpad.stimuli.pictures import stimuli
 
 GRID = [Recipe.of(name, row) for name, toy in STIMULI.items() for row in toy.space.grid]
 
@@ -79,3 +81,14 @@ def test_the_cap_holds_for_the_random_baseline_too():
 def test_the_random_baseline_does_not_repeat_the_draws_of_the_guided_search():
     task = pairs_task("a", STIMULI, 0, unguided_tries=11)
     assert exhaust(RandomPairs(task), [4]) != exhaust(Greedy(task), [4])
+
+
+@pytest.mark.parametrize("names", [("dropped-frames", "late-frames", "fog"), ("dropped-frames", "late-frames")])
+def test_no_pair_shows_earlier_frames_twice_since_only_one_step_can(names):
+    chosen = stimuli(names)
+    pairs = [draw_pair(chosen, child_rng(seed, "pair")) for seed in range(60)]
+    past = [sum(shows_past(chosen[step.stimulus]) for step in pair.steps) for pair in pairs]
+    assert max(past) == 1
+    assert all(len(pair.steps) == 2 for pair in pairs) == ("fog" in names)
+    frames = np.zeros((2, 32, 48, 3), np.uint8)
+    assert {pair.apply(frames, chosen).shape for pair in pairs} == {frames.shape}

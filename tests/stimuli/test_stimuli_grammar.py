@@ -8,8 +8,8 @@ import pytest
 from skidpad.core.errors import BadParametersError, SkidpadError, UnknownNameError, UntrustedError
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.core.trust import trusting
-from skidpad.stimuli.grammar import allow_typed, conditions_of, model_hashes, read, split_texts, stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.registry import allow_typed, conditions_of, model_hashes, read, split_texts, stimuli_of
 
 OWN = '''
 from dataclasses import dataclass
@@ -73,14 +73,14 @@ def test_searches_draw_from_the_rows_that_were_given():
 def test_a_weather_is_named_by_name_or_card(tmp_path: Path):
     from skidpad.stimuli.weather.pretrained import pretrained_weather
 
-    card = pretrained_weather("demo-rain")
-    named, filed = stimuli([f"weather:{name}" for name in ("demo-rain", card)]).values()
+    card = pretrained_weather("night")
+    named, filed = stimuli([f"weather:{name}" for name in ("night", card)]).values()
     frames = np.random.default_rng(0).integers(0, 256, (1, 48, 64, 3), np.uint8)
     one = named.apply(frames, Params(style=3))
     assert np.array_equal(one, filed.apply(frames, Params(style=3)))
     assert not np.array_equal(one, named.apply(frames, Params(style=4)))
-    assert list(model_hashes({"weather:demo-rain": named, "fog": stimuli()["fog"]})) == ["stimulus weather:demo-rain"]
-    for wrong, said in (("demo-rain", "'weather:demo-rain'"), ("weather:demo-rian", "did you mean 'demo-rain'")):
+    assert list(model_hashes({"weather:night": named, "fog": stimuli()["fog"]})) == ["stimulus weather:night"]
+    for wrong, said in (("night", "'weather:night'"), ("weather:nigth", "did you mean 'night'")):
         with pytest.raises(UnknownNameError, match=said):
             stimuli([wrong])
 

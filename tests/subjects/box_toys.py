@@ -8,8 +8,8 @@ import numpy as np
 
 from skidpad.core.units import AngleUnit
 from skidpad.subjects.boxes import BoxSubject
-from skidpad.subjects.description import Box, Description, Format, InputSpec, Layout, Output, Range
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Box, Description, Format, Output, write_description
+from skidpad.subjects.inputs import InputSpec, Layout, Range
 
 WIDTH_PX, HEIGHT_PX = 200, 66
 """One picture is more than a pipe holds."""

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from skidpad.core.units import AngleUnit
-from skidpad.subjects.description import Colour, Crop, Description, Format, InputSpec, Output, Range
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import Colour, Crop, InputSpec, Range
 
 
 class SmallNet(nn.Module):

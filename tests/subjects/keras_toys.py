@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from skidpad.core.units import AngleUnit
-from skidpad.subjects.description import Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
+from skidpad.subjects.description import Description, Format, Output
+from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout, Range
 
 Config = dict[str, Any]
 

@@ -8,9 +8,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from skidpad.core.units import AngleUnit
-from skidpad.subjects.description import Colour, Description, Format, InputSpec, Layout, Output, Range
+from skidpad.subjects.description import Description, Format, Output
 from skidpad.subjects.formats.onnx import open_onnx
-from skidpad.subjects.network import Network
+from skidpad.subjects.inputs import Colour, InputSpec, Layout, Range
+from skidpad.subjects.network_subject import Network
 from skidpad.subjects.probe import NeuronUnit
 
 SHAPE = (3, 8, 10)

@@ -9,18 +9,18 @@ import torch
 from torch import nn
 
 from skidpad import api
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.images import encode
-from skidpad.core.stimuli import Capture, Params, Recipe
+from skidpad.core.stimuli import Params, Recipe
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, ProblemKind, capture_of
 from skidpad.drives.opening import open_drive
 from skidpad.oracles.error import steering_answers
 from skidpad.referee.verdict import judge
-from skidpad.stimuli.grammar import stimuli_of
-from skidpad.subjects.description import Cameras, Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Join, Output, Range
-from skidpad.subjects.description_toml import format_description, parse_description
+from skidpad.stimuli.registry import stimuli_of
+from skidpad.subjects.description import Description, Format, Output, format_description, parse_description
+from skidpad.subjects.inputs import Cameras, Colour, Crop, History, HistoryKind, InputSpec, Join, Range
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor

@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.core.units import UNITS, AngleUnit, Axle, PlainUnit
-from skidpad.subjects.description import Box, Colour, Crop, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
-from skidpad.subjects.description_toml import (
+from skidpad.subjects.description import (
+    Box,
+    Description,
+    Format,
+    Output,
     description_hash,
     format_description,
     left_to_default,
@@ -19,6 +22,7 @@ from skidpad.subjects.description_toml import (
     read_description,
     write_description,
 )
+from skidpad.subjects.inputs import Colour, Crop, History, HistoryKind, InputSpec, Layout, Range
 
 WHOLE = """
 name = "car"

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import Description, Format, InputSpec
-from skidpad.subjects.description_toml import format_description, write_description
+from skidpad.subjects.description import Description, Format, format_description, write_description
 from skidpad.subjects.formats.recognition import refuse_foreign
+from skidpad.subjects.inputs import InputSpec
 from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject
 

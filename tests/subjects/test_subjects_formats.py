@@ -15,8 +15,7 @@ from skidpad.coverage.criteria import KMNC, NBC, NC, Criterion
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.subjects.base import Subject
-from skidpad.subjects.description import Description, Format
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Description, Format, write_description
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.probe import NeuronUnit

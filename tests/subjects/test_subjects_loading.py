@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import Colour, Format, InputSpec, Range
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Format, write_description
+from skidpad.subjects.inputs import Colour, InputSpec, Range
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.training.training import save_subject
 from skidpad.subjects.zoo import ARCHITECTURES

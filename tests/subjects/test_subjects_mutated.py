@@ -12,8 +12,8 @@ from format_family import write_export, write_onnx, write_torchscript
 from safetensors.torch import save_file
 from torch import nn
 
-from skidpad.subjects.description import Description, Format, InputSpec
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Description, Format, write_description
+from skidpad.subjects.inputs import InputSpec
 from skidpad.subjects.introspection import propose
 from skidpad.subjects.zoo import ARCHITECTURES
 

@@ -8,9 +8,9 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.units import AngleUnit
 from skidpad.subjects import network_subject
-from skidpad.subjects.description import Description, History, HistoryKind, Layout, Output
-from skidpad.subjects.network import state_hash
-from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.description import Description, Output
+from skidpad.subjects.inputs import History, HistoryKind, Layout
+from skidpad.subjects.network_subject import NetworkSubject, state_hash
 from skidpad.subjects.probe import NeuronUnit
 
 

@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import Description, Format, InputSpec
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Description, Format, write_description
+from skidpad.subjects.inputs import InputSpec
 from skidpad.subjects.loading import load_subject
 
 SOURCE = """

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.subjects import preprocess
-from skidpad.subjects.description import (
+from skidpad.subjects.inputs import (
     Colour,
     Crop,
     Equalise,

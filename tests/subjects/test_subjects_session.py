@@ -11,7 +11,8 @@ from memory_toys import Staged, clip_of, described, module_for, spec_of
 from skidpad.core.images import FloatArray, Frames
 from skidpad.drives import drive_from_arrays
 from skidpad.subjects.base import Observation
-from skidpad.subjects.description import Description, HistoryKind, InputSpec
+from skidpad.subjects.description import Description
+from skidpad.subjects.inputs import HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.session import FrameSession, start
 

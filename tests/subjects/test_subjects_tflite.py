@@ -10,14 +10,25 @@ import torch
 
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.core.units import AngleUnit, Axle, PlainUnit
-from skidpad.subjects.description import Bins, Box, Decode, Description, Format, History, HistoryKind, InputSpec, Layout, Output
-from skidpad.subjects.description_toml import description_hash, format_description, parse_description, write_description
+from skidpad.subjects.description import (
+    Bins,
+    Box,
+    Decode,
+    Description,
+    Format,
+    Output,
+    description_hash,
+    format_description,
+    parse_description,
+    write_description,
+)
 from skidpad.subjects.formats import tflite
+from skidpad.subjects.inputs import History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject, open_network
-from skidpad.subjects.network import answer_columns, steering_answer
-from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.network_subject import NetworkSubject, answer_columns
 from skidpad.subjects.probe import NeuronUnit
+from skidpad.subjects.training.lessons import steering_answer
 
 FILES = Path(__file__).with_name("tflite_files")
 INPUT = InputSpec(24, 20, layout=Layout.NHWC)

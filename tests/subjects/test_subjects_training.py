@@ -12,7 +12,8 @@ from torch import nn
 from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.opening import drive_from_arrays
-from skidpad.subjects.description import Crop, Description, InputSpec
+from skidpad.subjects.description import Description
+from skidpad.subjects.inputs import Crop, InputSpec
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.training import fitting
 from skidpad.subjects.training.data import Labelled, collect
@@ -314,9 +315,7 @@ def test_too_short_a_drive_and_an_unwritable_place_say_so(tmp_path: Path) -> Non
 
 
 def test_importing_skidpad_does_not_import_torch() -> None:
-    code = (
-        "import sys, skidpad, skidpad.subjects, skidpad.subjects.base, skidpad.subjects.description_toml; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, skidpad, skidpad.subjects, skidpad.subjects.base, skidpad.subjects.description; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.cli.subjects import _predict
+from skidpad.cli.training import _predict
 from skidpad.core.errors import BadSubjectError
 from skidpad.drives import Drive, Problem, ProblemKind, drive_from_arrays
-from skidpad.subjects.description import Colour, Crop, History, HistoryKind, InputSpec, Range
+from skidpad.subjects.inputs import Colour, Crop, History, HistoryKind, InputSpec, Range
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.training import fitting
 from skidpad.subjects.training.data import Labelled, collect, flow_examples, two_stages, window_examples

@@ -19,8 +19,8 @@ from torch import nn
 from skidpad.core import trust
 from skidpad.core.errors import BadSubjectError, SkidpadError, UntrustedError
 from skidpad.subjects.boxes import BoxSubject
-from skidpad.subjects.description import Box, Description, Format, InputSpec
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Box, Description, Format, write_description
+from skidpad.subjects.inputs import InputSpec
 from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject, subject_code
 from skidpad.subjects.own_code import named_code

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memory_toys import Staged, clip_of, described, module_for, spec_of
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import Colour, History, HistoryKind, InputSpec, Layout
+from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor
 from skidpad.subjects.windows import Assembler, check_history, flow_pictures, flows, input_channels, sliding

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.subjects.description import History, HistoryKind, InputSpec, Layout
+from skidpad.subjects.inputs import History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES
 from skidpad.subjects.zoo.architecture import SameConv2d

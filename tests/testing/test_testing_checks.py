@@ -14,8 +14,8 @@ from skidpad.coverage.criteria import CRITERIA
 from skidpad.drives.readers import READERS
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike
 from skidpad.search.protocol import SEARCHES
-from skidpad.stimuli.grammar import stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.registry import stimuli_of
 from skidpad.testing import (
     NonconformingError,
     check_criterion,
@@ -32,7 +32,7 @@ def test_our_stimuli_pass(name):
 
 
 def test_a_learned_weather_passes_on_numpy_and_torch_frames():
-    check_stimulus(stimuli_of(["weather:demo-rain(style=0)", "weather:demo-rain(style=7)"])["weather:demo-rain"])
+    check_stimulus(stimuli_of(["weather:rain(style=0)", "weather:rain(style=7)"])["weather:rain"])
 
 
 @pytest.mark.parametrize("name", CRITERIA.names())

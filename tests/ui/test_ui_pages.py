@@ -18,7 +18,7 @@ from skidpad.drives.opening import open_drive
 from skidpad.kinds.drives.records import SCHEMA as DRIVES
 from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA
 from skidpad.kinds.duels.records import SCHEMA as DUELS
-from skidpad.kinds.exhibits import Side, Sight, columns_of, exhibit_of
+from skidpad.kinds.exhibits import PictureSide, Sight, columns_of, exhibit_of
 from skidpad.kinds.gating import judged_cases
 from skidpad.kinds.kind import KINDS
 from skidpad.kinds.limits.records import SCHEMA as LIMITS
@@ -109,8 +109,8 @@ def test_pictures_are_those_of_the_run(server: Server, drive: str, stimulus: str
     recipe = Recipe.from_json(row["recipe"])
     frame = open_drive(drive).frame(row["frame_index"])
     expected = recipe.apply(frame[np.newaxis], stimuli(None))[0]
-    assert np.array_equal(view.exhibit.picture(row, Side.ORIGINAL), frame)
-    assert np.array_equal(view.exhibit.picture(row, Side.MUTANT), expected)
+    assert np.array_equal(view.exhibit.picture(row, PictureSide.ORIGINAL), frame)
+    assert np.array_equal(view.exhibit.picture(row, PictureSide.MUTANT), expected)
     answer = server.get(f"/runs/{server.key('first')}/cases/{row['case_id']}/mutant.jpg")
     assert answer.headers["content-type"] == "image/jpeg"
     assert answer.content == encode(expected, ".jpg", JPEG_QUALITY)

@@ -16,7 +16,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
 from skidpad.ui.asking import UNTAGGED, Question, Show, View
 from skidpad.ui.library import Library, RunsFolder
-from skidpad.ui.reading import Reader
+from skidpad.ui.reading import RecordReader
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 COLUMNS = ("case_id", "frame_index", "stimulus", "label", "original", "mutant", "excess", "violated", "active_neurons", "picture")
@@ -122,7 +122,7 @@ def row_texts(row: dict[str, Any]) -> list[str]:
     descending=st.booleans(),
     page=st.integers(0, 3),
 )
-def test_answers_are_those_of_plain_python(run: Run, reader: Reader, **asked: Any) -> None:
+def test_answers_are_those_of_plain_python(run: Run, reader: RecordReader, **asked: Any) -> None:
     question = Question(**asked)
     expected = reference(run, question)
     answer = reader.page(question, rows=20)
@@ -138,13 +138,13 @@ def test_answers_are_those_of_plain_python(run: Run, reader: Reader, **asked: An
     assert reader.at(question, len(expected)) is None
 
 
-def test_what_lies_over_an_excess(run: Run, reader: Reader) -> None:
+def test_what_lies_over_an_excess(run: Run, reader: RecordReader) -> None:
     found = reader.page(Question(over=2.0), rows=500)
     assert found.total == sum(row["excess"] >= 2.0 for row in run.findings(phase="grid").to_pylist())
     assert all(line.values["excess"] >= 2.0 for line in found.lines)
 
 
-def test_rates_and_groups_add_up(run: Run, reader: Reader) -> None:
+def test_rates_and_groups_add_up(run: Run, reader: RecordReader) -> None:
     rates = reader.rates()
     rows = run.records("grid").to_pylist()
     assert rates.findings == sum(row["violated"] for row in rows)
@@ -157,7 +157,7 @@ def test_rates_and_groups_add_up(run: Run, reader: Reader) -> None:
     assert shares == sorted(shares, reverse=True)
 
 
-def test_the_worst_of_each_group_is_the_worst(run: Run, reader: Reader) -> None:
+def test_the_worst_of_each_group_is_the_worst(run: Run, reader: RecordReader) -> None:
     worst = reader.worst_of_each(("stimulus",), 8)
     assert len({line.values["stimulus"] for line in worst}) == len(worst) == 3
     for line in worst:
@@ -165,14 +165,14 @@ def test_the_worst_of_each_group_is_the_worst(run: Run, reader: Reader) -> None:
         assert line.values["excess"] == max(same)
 
 
-def test_choices_are_columns_of_few_words(reader: Reader) -> None:
+def test_choices_are_columns_of_few_words(reader: RecordReader) -> None:
     choices = {choice.column.name: choice.words for choice in reader.choices()}
     assert set(choices) == {"stimulus", "frame_id", "recipe"}
     assert sum(rows for _, _, rows in choices["stimulus"]) == 120
     assert sum(found for _, found, _ in choices["stimulus"]) == reader.rates().findings
 
 
-def test_unknown_columns_are_refused_and_packed_ones_hidden(reader: Reader) -> None:
+def test_unknown_columns_are_refused_and_packed_ones_hidden(reader: RecordReader) -> None:
     for wrong in (Question(sort="c0; DROP TABLE t0"), Question(sort="activated"), Question(equals=(("nothing", "x"),))):
         with pytest.raises(UnknownNameError, match="record column"):
             reader.page(wrong)

@@ -16,9 +16,9 @@ from skidpad.ui.study import (
     MAX_WIDTH_PX,
     Background,
     Preference,
-    Realism,
+    RealismChoice,
     Recognition,
-    Scene,
+    SceneChoice,
     Study,
     pictures_in,
     preference_of,
@@ -65,16 +65,23 @@ def test_everyone_gets_the_same_pairs_and_each_approach_as_many(study: Study, fo
 def test_a_scene_is_paired_with_a_real_one_of_its_type_where_there_is_one(study: Study) -> None:
     for pair in study.pairs:
         assert pair.real.path.parts[-3] == "real"
-        if pair.synthesised.scene is Scene.FOG:
-            assert pair.real.scene is Scene.FOG
+        if pair.synthesised.scene is SceneChoice.FOG:
+            assert pair.real.scene is SceneChoice.FOG
     assert {pair.real_first for pair in study.pairs} == {True, False}
 
 
 @pytest.mark.parametrize(
     ("name", "scene"),
-    [("fog", Scene.FOG), ("Snow_Night", Scene.SNOW_NIGHT), ("snow-day", Scene.SNOW_DAY), ("wet", Scene.RAIN), ("tactic", None), ("", None)],
+    [
+        ("fog", SceneChoice.FOG),
+        ("Snow_Night", SceneChoice.SNOW_NIGHT),
+        ("snow-day", SceneChoice.SNOW_DAY),
+        ("wet", SceneChoice.RAIN),
+        ("tactic", None),
+        ("", None),
+    ],
 )
-def test_folders_name_types(name: str, scene: Scene | None) -> None:
+def test_folders_name_types(name: str, scene: SceneChoice | None) -> None:
     assert scene_named(name) is scene
 
 
@@ -107,20 +114,20 @@ def test_nothing_that_is_sent_gives_a_scene_away(server: Server, study: Study) -
 
 def test_answers_are_kept_one_by_one_and_may_be_corrected(study: Study) -> None:
     participant = study.begin(Background.STUDENT)
-    study.answer(participant, 0, Realism.BOTH.value)
-    study.answer(participant, 0, Realism.FIRST.value)
-    study.answer(participant, len(study.pairs), Scene.FOG.value)
+    study.answer(participant, 0, RealismChoice.BOTH.value)
+    study.answer(participant, 0, RealismChoice.FIRST.value)
+    study.answer(participant, len(study.pairs), SceneChoice.FOG.value)
     again = Study(study.pairs, study.journal)
-    assert again.answered(participant) == {0: Realism.FIRST.value, len(study.pairs): Scene.FOG.value}
+    assert again.answered(participant) == {0: RealismChoice.FIRST.value, len(study.pairs): SceneChoice.FOG.value}
     assert len(again.journal.read().rows) == 4
 
 
 def test_wrong_answers_and_strangers_are_refused(study: Study) -> None:
     participant = study.begin(Background.OTHER)
     for wrong in (
-        lambda: study.answer(participant, 0, Scene.FOG.value),
-        lambda: study.answer(participant, study.count, Scene.FOG.value),
-        lambda: study.answer("0" * 16, 0, Realism.BOTH.value),
+        lambda: study.answer(participant, 0, SceneChoice.FOG.value),
+        lambda: study.answer(participant, study.count, SceneChoice.FOG.value),
+        lambda: study.answer("0" * 16, 0, RealismChoice.BOTH.value),
         lambda: study.answered("../../x"),
     ):
         with pytest.raises(UnknownNameError):
@@ -144,15 +151,15 @@ def test_the_tally_is_that_of_plain_counting(
             study.answer(participant, number, choice)
             made = question.pair.synthesised
             if question.part == 1:
-                names = {Realism.BOTH.value: "both realistic", Realism.NEITHER.value: "both unrealistic"}
-                shown = question.pair.pictures[0 if choice == Realism.FIRST.value else 1]
+                names = {RealismChoice.BOTH.value: "both realistic", RealismChoice.NEITHER.value: "both unrealistic"}
+                shown = question.pair.pictures[0 if choice == RealismChoice.FIRST.value else 1]
                 expected_five[
                     made.approach, names.get(choice, "the real scene" if "real" in shown.path.parts else "the synthesised scene")
                 ] += 1
             elif choice == "image unrealistic":
                 expected_six[made.approach, "unrealistic"] += 1
             else:
-                expected_six[made.approach, "the right type" if made.scene is Scene(choice) else "another type"] += 1
+                expected_six[made.approach, "the right type" if made.scene is SceneChoice(choice) else "another type"] += 1
     found = tally(study)
     five = {(row.approach, kind.value): row.preferences[kind] for row in found.approaches for kind in Preference}
     six = {(row.approach, kind.value): row.recognitions[kind] for row in found.approaches for kind in Recognition}
@@ -164,13 +171,16 @@ def test_the_tally_is_that_of_plain_counting(
 def test_preferences_look_through_the_order_of_a_pair(study: Study) -> None:
     for pair in study.pairs:
         at_first = Preference.REAL if pair.pictures[0] is pair.real else Preference.SYNTHESISED
-        assert preference_of(pair, Realism.FIRST) is at_first
-        assert {preference_of(pair, Realism.FIRST), preference_of(pair, Realism.SECOND)} == {Preference.REAL, Preference.SYNTHESISED}
+        assert preference_of(pair, RealismChoice.FIRST) is at_first
+        assert {preference_of(pair, RealismChoice.FIRST), preference_of(pair, RealismChoice.SECOND)} == {
+            Preference.REAL,
+            Preference.SYNTHESISED,
+        }
 
 
 def test_answers_about_other_pictures_do_not_count(study: Study, folders: tuple[Path, Path]) -> None:
     other = Study.of(*folders, study.journal.path, per_approach=4, seed=9)
-    other.answer(other.begin(Background.OTHER), 0, Realism.BOTH.value)
+    other.answer(other.begin(Background.OTHER), 0, RealismChoice.BOTH.value)
     assert tally(study).answers == 0
     assert tally(other).answers == 1
 

@@ -1,4 +1,4 @@
-"""Runs under the learned weather that comes along: looked at in the page, made smaller, exported."""
+"""Runs under a bundled weather: looked at in the page, made smaller, exported."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from ui_runs import Server, serve
 
 from skidpad.kinds.bundles import export_finding
-from skidpad.kinds.exhibits import Side
+from skidpad.kinds.exhibits import PictureSide
 from skidpad.kinds.kind import kind_of, load_campaign
 from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
@@ -17,7 +17,7 @@ from skidpad.page.html import render_page
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
 from skidpad.stimuli.weather.pretrained import weather_path
-from skidpad.subjects.pretrained import subject_path
+from skidpad.subjects.description import subject_path
 
 DRIVE = "rendered?frames=12&seed=3"
 KINDS = ("deeproad", "tactic")
@@ -26,7 +26,7 @@ KINDS = ("deeproad", "tactic")
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("shelf")
-    subject, weather = str(subject_path("demo")), str(weather_path("demo-rain").absolute())
+    subject, weather = str(subject_path("demo")), str(weather_path("rain").absolute())
     settings = (
         DeepRoadSettings(subject=subject, drive=DRIVE, weathers=(weather,), thresholds_deg=(1.0,)),
         TacticSettings(subject=subject, drive=DRIVE, weather=weather, conditions=1, frames=8, iterations=2, patience=2, bounds_deg=(1.0,)),
@@ -47,7 +47,7 @@ def server(shelf: Path) -> Iterator[Server]:
 def test_the_page_shows_the_frame_in_the_weather(server: Server, kind: str) -> None:
     view = server.library.view(server.key(kind))
     row = view.run.findings(limit=1).to_pylist()[0]
-    original, mutant = (view.exhibit.picture(row, side) for side in (Side.ORIGINAL, Side.MUTANT))
+    original, mutant = (view.exhibit.picture(row, side) for side in (PictureSide.ORIGINAL, PictureSide.MUTANT))
     assert original.shape == mutant.shape
     assert np.abs(original.astype(int) - mutant.astype(int)).mean() > 3.0
     assert "style_0" not in view.exhibit.title(row), "eight numbers say nothing to a reader"

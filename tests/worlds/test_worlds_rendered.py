@@ -12,7 +12,7 @@ from skidpad.worlds.journey import _KEPT_STRETCHES, STRETCH_FRAMES, RenderedSour
 from skidpad.worlds.openx.opendrive import write_drive
 from skidpad.worlds.render.chunks import section_of
 from skidpad.worlds.render.scene import build_scene
-from skidpad.worlds.rendered import Daytime, Settings
+from skidpad.worlds.rendered import Daytime, RenderedSettings
 from skidpad.worlds.scenario.scenario import RoadKind, Weather
 from skidpad.worlds.world import STEP_S
 
@@ -55,7 +55,7 @@ def test_slices_batches_and_order_do_not_matter(small: Drive) -> None:
 
 
 def test_threads_that_read_at_once_get_the_same_frames() -> None:
-    source = RenderedSource(Settings(frames=24, seed=5, width_px=80, height_px=40))
+    source = RenderedSource(RenderedSettings(frames=24, seed=5, width_px=80, height_px=40))
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(source.read, range(12)))
     fresh = RenderedSource(source.settings)
@@ -65,7 +65,7 @@ def test_threads_that_read_at_once_get_the_same_frames() -> None:
 
 def test_a_longer_drive_begins_like_a_shorter_one_and_keeps_few_stretches(small: Drive) -> None:
     count = (_KEPT_STRETCHES + 2) * STRETCH_FRAMES
-    longer = rendered_drive(Settings(frames=count, seed=5, width_px=80, height_px=40))
+    longer = rendered_drive(RenderedSettings(frames=count, seed=5, width_px=80, height_px=40))
     np.testing.assert_array_equal(longer.steering_rad[:24], small.steering_rad)
     assert longer[:24].sha256 == small.sha256
     assert isinstance(longer.source, RenderedSource)
@@ -105,17 +105,21 @@ def test_unknown_options_domains_and_paths_are_refused(tmp_path: Path) -> None:
 
 
 def test_weather_and_time_hold_for_every_stretch_and_are_drawn_otherwise() -> None:
-    held = [plan_stretch(Settings(domain="extended", weathers=(Weather.SNOW,), times=(Daytime.NIGHT,)), k).scenario for k in range(6)]
+    held = [
+        plan_stretch(RenderedSettings(domain="extended", weathers=(Weather.SNOW,), times=(Daytime.NIGHT,)), k).scenario for k in range(6)
+    ]
     assert {(each.conditions.weather, each.conditions.night, each.ego.headlights) for each in held} == {(Weather.SNOW, True, True)}
     assert all(0.0 < each.conditions.intensity <= 0.5 for each in held), "the lane stays in sight"
-    mixed = [plan_stretch(Settings(weathers=(Weather.FOG, Weather.RAIN), times=tuple(Daytime)), k).scenario.conditions for k in range(16)]
+    mixed = [
+        plan_stretch(RenderedSettings(weathers=(Weather.FOG, Weather.RAIN), times=tuple(Daytime)), k).scenario.conditions for k in range(16)
+    ]
     assert {each.weather for each in mixed} == {Weather.FOG, Weather.RAIN}
     assert {each.night or each.sun_elevation_deg < 12.0 for each in mixed} == {True, False}
-    drawn = [plan_stretch(Settings(domain="extended"), k).scenario for k in range(24)]
+    drawn = [plan_stretch(RenderedSettings(domain="extended"), k).scenario for k in range(24)]
     assert {each.conditions.weather for each in drawn} == set(Weather)
     assert {each.conditions.night for each in drawn} == {True, False}
     assert {each.road.lanes for each in drawn} == {1, 2, 3}
-    plain = [plan_stretch(Settings(), k).scenario.conditions for k in range(6)]
+    plain = [plan_stretch(RenderedSettings(), k).scenario.conditions for k in range(6)]
     assert {(each.weather, each.intensity, each.night) for each in plain} == {(Weather.SUNNY, 0.0, False)}
 
 
@@ -127,13 +131,13 @@ def test_dusk_is_darker_than_day_and_lighter_than_night(weather: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_default_road_bends_both_ways_on_a_clear_day(seed: int) -> None:
-    roads = [plan_stretch(Settings(seed=seed), number).road for number in range(2)]
+    roads = [plan_stretch(RenderedSettings(seed=seed), number).road for number in range(2)]
     bends = np.concatenate([road.nodes.curvature_per_m for road in roads])
     assert bends.min() < -1 / 500.0
     assert bends.max() > 1 / 500.0
 
 
-def strays(settings: Settings, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def strays(settings: RenderedSettings, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How far along the road, off the middle of the lane and off its direction the car is at every frame."""
     stretch = plan_stretch(settings, number)
     found = stretch.road.project(stretch.poses[:, :2])
@@ -143,14 +147,14 @@ def strays(settings: Settings, number: int) -> tuple[np.ndarray, np.ndarray, np.
 
 def test_without_wandering_the_car_keeps_to_the_middle_of_its_lane() -> None:
     for number in range(3):
-        _, stray_m, askew_rad = strays(Settings(domain="extended", wander_m=0.0), number)
+        _, stray_m, askew_rad = strays(RenderedSettings(domain="extended", wander_m=0.0), number)
         np.testing.assert_allclose(stray_m, 0.0, atol=1e-9)
         np.testing.assert_allclose(askew_rad, 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_wandering_stays_within_its_limit_and_is_smooth(number: int) -> None:
-    s_m, stray_m, askew_rad = strays(Settings(seed=2, wander_m=0.8), number)
+    s_m, stray_m, askew_rad = strays(RenderedSettings(seed=2, wander_m=0.8), number)
     assert 0.25 < np.abs(stray_m).max() <= 0.8 + 1e-9
     assert stray_m.min() < -0.1
     assert stray_m.max() > 0.1
@@ -163,8 +167,8 @@ def test_wandering_stays_within_its_limit_and_is_smooth(number: int) -> None:
 
 def test_the_label_steers_a_straying_car_back() -> None:
     """Without bends what is left of the label is the way back to the middle."""
-    straight = next(k for k in range(40) if plan_stretch(Settings(domain="extended"), k).scenario.road.kind is RoadKind.ENTRY)
-    settings = Settings(domain="extended", wander_m=1.0)
+    straight = next(k for k in range(40) if plan_stretch(RenderedSettings(domain="extended"), k).scenario.road.kind is RoadKind.ENTRY)
+    settings = RenderedSettings(domain="extended", wander_m=1.0)
     _, stray_m, askew_rad = strays(settings, straight)
     off = np.abs(stray_m) > 0.3
     label = plan_stretch(settings, straight).steering_rad
@@ -175,7 +179,7 @@ def test_the_label_steers_a_straying_car_back() -> None:
 
 def test_nobody_is_where_the_car_drives() -> None:
     for number in range(8):
-        stretch = plan_stretch(Settings(domain="extended", wander_m=0.0), number)
+        stretch = plan_stretch(RenderedSettings(domain="extended", wander_m=0.0), number)
         scene = build_scene(stretch.scenario, stretch.road)
         others = scene.movers_at(np.linspace(0.0, (STRETCH_FRAMES - 1) * STEP_S, STRETCH_FRAMES))[..., :2]
         apart_m = np.hypot(*np.moveaxis(others - stretch.poses[:, None, :2], -1, 0))
@@ -183,7 +187,7 @@ def test_nobody_is_where_the_car_drives() -> None:
 
 
 def test_labels_spread_like_those_of_a_recorded_drive() -> None:
-    labels = np.concatenate([plan_stretch(Settings(seed=seed), 0).steering_rad for seed in range(8)])
+    labels = np.concatenate([plan_stretch(RenderedSettings(seed=seed), 0).steering_rad for seed in range(8)])
     # Udacity CH2's test drive: standard deviation 0.21 rad, from -0.88 to 0.95 rad.
     assert 0.15 < labels.std() < 0.45
     assert abs(labels.mean()) < 0.15

@@ -33,10 +33,10 @@ from skidpad.runs.gate import ALL, Limits, Verdict
 from skidpad.stimuli.conditions.base import PhysicalCondition
 from skidpad.stimuli.pictures import TRANSFORMS
 from skidpad.stimuli.weather.pretrained import weather_path
-from skidpad.subjects.description import STEERING, Colour, Crop, Description, Format, InputSpec, Output, Range
+from skidpad.subjects.description import STEERING, Description, Format, Output, subject_path
+from skidpad.subjects.inputs import Colour, Crop, InputSpec, Range
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.pretrained import subject_path
 
 if TYPE_CHECKING:
     from skidpad.repairs.lessons import Loss, OwnStep
@@ -357,7 +357,7 @@ def _stimulus_text(stimulus: Any) -> str:
     if name is None:
         raise BadParametersError(
             f"{type(stimulus).__name__} is no registered transform; decorate the class with @TRANSFORMS.register('a-name') from "
-            "skidpad.stimuli.pictures (docs/how-to/my-transform.md)"
+            "skidpad.stimuli.pictures (docs/how-to/transform.md)"
         )
     return name
 

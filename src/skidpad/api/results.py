@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.registry import giving
-from skidpad.kinds.exhibits import Motion, Side, Sight, exhibit_of
+from skidpad.kinds.exhibits import Motion, PictureSide, Sight, exhibit_of
 from skidpad.kinds.gating import judged_cases
 from skidpad.kinds.kind import Campaign, kind_of, load_campaign
 from skidpad.page.arrows import pair_picture
@@ -64,7 +64,7 @@ class Finding:
         if self._exhibit.sight(self.row) is not Sight.PAIR:
             return None
         with giving(self._objects):
-            original, mutant = (self._exhibit.picture(self.row, side) for side in (Side.ORIGINAL, Side.MUTANT))
+            original, mutant = (self._exhibit.picture(self.row, side) for side in (PictureSide.ORIGINAL, PictureSide.MUTANT))
         answers = self._exhibit.answers(self.row)
         return pair_picture(original, mutant, answers.original, answers.mutant, answers.label, caption=self.said, unit=answers.unit)
 

@@ -29,10 +29,10 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     workers: Workers = "",
 ) -> None:
-    """Test the network that comes with skidpad on a rendered drive: findings, its limits, reports; no download, no GPU."""
+    """Test the bundled network on a rendered drive: findings, its limits, reports; no download, no GPU."""
     from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.kinds.pictures.settings import DeepTestSettings
-    from skidpad.subjects.pretrained import pretrained
+    from skidpad.subjects.description import pretrained
 
     drive = f"rendered?frames={10 * frames}&seed={1000 + seed}&wander_m=0&step=10"
     subject = pretrained("pilotnet-rendered")

@@ -7,9 +7,7 @@ from typing import Annotated, Self
 
 import typer
 
-from skidpad.cli.runs import RefereeOption, Workers, check_estimate, next_free, run_campaign
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, RefereeOption, Workers, check_estimate, may_trust, next_free, run_campaign
 from skidpad.page.terminal import warn
 
 SECONDS = 20.0
@@ -45,7 +43,7 @@ class Roads:
     @classmethod
     def of(cls, scenario: Sequence[Path] | None, stimulus: Sequence[str] | None, seconds: float | None) -> Self:
         """Checks the stimuli and prints the warnings about scenario files, which are driven all the same."""
-        from skidpad.stimuli.grammar import allow_typed, split_texts
+        from skidpad.stimuli.registry import allow_typed, split_texts
 
         stimuli = split_texts(stimulus or ())
         allow_typed(stimuli)
@@ -103,7 +101,7 @@ def drive(
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
     from skidpad.kinds.drives.settings import OnlineSettings
     from skidpad.search.protocol import SEARCHES
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
     from skidpad.worlds.world import WORLDS
 
     check_estimate(context, estimate=estimate, budget=budget)
@@ -178,8 +176,8 @@ def compare(
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
     from skidpad.drives import open_drive
     from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
-    from skidpad.stimuli.grammar import allow_typed
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.stimuli.registry import allow_typed
+    from skidpad.subjects.description import subject_path
     from skidpad.worlds.world import WORLDS
 
     allow_typed([stimulus])

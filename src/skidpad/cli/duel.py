@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Workers, check_estimate, next_free, open_with_campaign, run_campaign
-from skidpad.cli.subjects import Json
+from skidpad.cli.runs import Json, Workers, check_estimate, next_free, open_with_campaign, run_campaign
 from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import trusting
 from skidpad.page.terminal import say

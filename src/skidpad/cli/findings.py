@@ -1,21 +1,47 @@
-"""skidpad shrink, export, rules, rank and track: what can be done with the findings of a run."""
+"""skidpad replay, shrink, export, rules, rank and track: what can be done with the findings of a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.runs import Finding, RunPath, case_named, open_with_campaign
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Finding, Json, RunPath, case_named, may_trust, open_with_campaign
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import print_json, progress_bar, say, table, warn
+
+if TYPE_CHECKING:
+    from skidpad.runs.replay import Replayed
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
-    for command in (shrink, export, rules, rank, track):
+    for command in (replay, shrink, export, rules, rank, track):
         app.command()(may_trust(command))
+
+
+def replay(
+    run: RunPath,
+    finding: Finding,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the finding here: e.g. pair.png for pictures, film.svg for drives and duels.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compute a finding again and compare: identical, within a stated bound on another processor, or different (exit code 1)."""
+    from skidpad.kinds.kind import kind_of
+
+    opened, campaign = open_with_campaign(run)
+    again: Replayed = kind_of(opened).part("replay", "replayed")(campaign, opened, case_named(opened, finding), picture)
+    if json:
+        print_json(again.to_json())
+    else:
+        table(again.title, ("", "in the run", "now"), again.rows)
+        for line in (*again.remarks, *(f"changed since: {change}" for change in again.reproduction.changes), again.reproduction.said):
+            say(line)
+        if again.pictures:
+            say("film strip: {}; moving: {}".format(*again.pictures) if len(again.pictures) > 1 else f"picture: {again.pictures[0]}")
+    if not again.reproduction.is_reproduced:
+        raise typer.Exit(1)
 
 
 def shrink(
@@ -130,12 +156,12 @@ def rank(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Order frames or scenarios so that failures come early, and say how early they come (APFD), beside chance and the ideal."""
+    """Order frames or scenarios so that failures come early; say how early (APFD), compared with a random and the ideal order."""
     from skidpad.drives import open_drive
     from skidpad.kinds.ranking import rank_frames, rank_scenarios
     from skidpad.runs.folder import Run
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_subject
-    from skidpad.subjects.pretrained import subject_path
 
     network = load_subject(subject_path(subject), device)
     is_run = (Path(tests) / "manifest.json").is_file()

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import RunPath
-from skidpad.cli.subjects import Json
+from skidpad.cli.runs import Json, RunPath
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import print_json, say, say_lines, table
 

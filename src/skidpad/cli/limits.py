@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.runs import RunPath, Workers, next_free, open_with_campaign, run_campaign
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, RunPath, Workers, may_trust, next_free, open_with_campaign, run_campaign
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import say, tell, warn
 
@@ -60,8 +58,8 @@ def limits(
     from skidpad.drives import drive_warnings, open_drive
     from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.oracles.relations import RELATIONS, SteersAlike
-    from skidpad.stimuli.grammar import allow_typed, split_texts
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.stimuli.registry import allow_typed, split_texts
+    from skidpad.subjects.description import subject_path
 
     opened = open_drive(drive)
     for warning in drive_warnings(opened):

@@ -20,7 +20,6 @@ from skidpad.cli import (
     serve,
     subjects,
     training,
-    trust,
     ui,
     weather,
 )
@@ -49,7 +48,6 @@ for module in (
     weather,
     findings,
     gate,
-    trust,
     ui,
     repair,
     referee,

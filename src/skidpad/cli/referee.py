@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
+from skidpad.cli.runs import Device, Json
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import facts, print_json, progress_bar, say
 
@@ -79,7 +79,8 @@ def referee(
 def _pair(original: Path, changed: Path, out: Path | None, device: str, json: bool) -> None:
     """Prints the referee's word on two files, and draws what it sees."""
     from skidpad.core.images import decode, why_not_decoded, write_image
-    from skidpad.referee.verdict import judge, roads_drawn
+    from skidpad.referee.network import roads_drawn
+    from skidpad.referee.verdict import judge
 
     frames = []
     for file in (original, changed):

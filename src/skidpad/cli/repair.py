@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
+from skidpad.cli.runs import Device, Json, may_trust
 from skidpad.cli.training import Threads
-from skidpad.cli.trust import may_trust
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
 
@@ -129,8 +128,8 @@ def repair(
     from skidpad.repairs.outcome import written as write_outcome
     from skidpad.repairs.plan import SearchSettings
     from skidpad.repairs.runs import ClosedLoop, repair_run
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_network
-    from skidpad.subjects.pretrained import subject_path
 
     given = {"epochs": epochs, "learning_rate": learning_rate}
     settings = SearchSettings(
@@ -187,8 +186,8 @@ def _paper(subject: str, run: "Run", out: Path, given: "dict[str, Any]", train_d
     from skidpad.repairs.retraining import repair as repair_subject
     from skidpad.repairs.settings import RepairSettings, Split
     from skidpad.stimuli.pictures import TRANSFORMS
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_network
-    from skidpad.subjects.pretrained import subject_path
 
     for name in given["transforms"]:
         TRANSFORMS.get(name)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, may_trust
 from skidpad.page.terminal import OUT, print_json, progress_bar, say, table, tell
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ WIDE = 150
 
 def add_to(app: typer.Typer) -> None:
     """Adds the group of commands, one a paper, to the application."""
-    papers = typer.Typer(no_args_is_help=True, help="Put a paper's figures beside ours: the scoreboard.")
+    papers = typer.Typer(no_args_is_help=True, help="Repeat a paper's experiments, and show its figures next to ours.")
     for command in (deeptest, duel):
         papers.command()(may_trust(command))
     papers.command(name="offline-online")(may_trust(offline_online))
@@ -48,7 +47,7 @@ def deeptest(
     from skidpad.papers.deeptest.paper import MODEL
     from skidpad.papers.deeptest.replication import replicate
     from skidpad.papers.deeptest.retraining import ReplicationSettings
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = ReplicationSettings(
         subject=str(subject_path(subject)),
@@ -79,12 +78,14 @@ def duel(
     train_episodes: Annotated[int, typer.Option(help="Episodes of a training.")] = 2000,
     tests: Annotated[int, typer.Option(help="Tests of every policy.")] = 10,
     test_episodes: Annotated[int, typer.Option(help="Episodes of a test.")] = 2000,
-    rounds: Annotated[int, typer.Option(help="Also repair the ego against everybody, in so many rounds, beside the paper's repair.")] = 0,
+    rounds: Annotated[
+        int, typer.Option(help="Also repair the ego against everybody, in so many rounds, to compare with the paper's repair.")
+    ] = 0,
     quick: Annotated[bool, typer.Option(help="Two trainings of 300 episodes, three tests of 200: to see how it works.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     json: Json = False,
 ) -> None:
-    """Make Table I of adversarial testing with reinforcement learning, for every reward, and what it does not show."""
+    """Make Table I of adversarial testing with reinforcement learning, for every reward, with figures that the paper leaves out."""
     from skidpad.papers.duel.paper import PAPER
     from skidpad.papers.duel.replication import DuelReplicationSettings, replicate
 
@@ -126,7 +127,7 @@ def offline_online(
     from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
     from skidpad.papers.offline_online.paper import PAPER
     from skidpad.papers.offline_online.replication import replicate
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = OfflineVsOnlineSettings(
         subject="",
@@ -160,14 +161,14 @@ def deeproad(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Make DeepRoad's Table 2: inconsistent behaviours of every subject under every weather, the paper's beside."""
+    """Make DeepRoad's Table 2: inconsistent behaviours of every subject under every weather, next to the paper's."""
     from skidpad.cli.weather import degrees_of
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
     from skidpad.papers.deeproad.paper import PAPER
     from skidpad.papers.deeproad.replication import replicate
     from skidpad.stimuli.weather.pretrained import weather_path
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = DeepRoadSettings(
         subject="",
@@ -193,7 +194,10 @@ def deeproad(
 def tactic(
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
-    weather: Annotated[list[str], typer.Option(help="A weather that `skidpad weather train --method munit` wrote; may be repeated.")],
+    weather: Annotated[
+        list[str],
+        typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night); may be repeated."),
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; continues where it was stopped, and grows.")],
     criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be repeated. nbc by default.")] = None,
     search: Annotated[str, typer.Option(help="Comma-separated searches.")] = "es,random-styles,random-search",
@@ -208,13 +212,13 @@ def tactic(
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
-    """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, the paper's beside."""
+    """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, next to the paper's."""
     from skidpad.cli.weather import weather_file
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.styles.settings import TacticSettings
     from skidpad.papers.tactic.paper import PAPER
     from skidpad.papers.tactic.replication import replicate
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     settings = TacticSettings(
         subject="",

@@ -1,15 +1,18 @@
-"""The commands test, run, resume, report and replay."""
+"""The commands test, run, resume and report, and what they share with others: options, trust, and how a campaign is run."""
 
 import shlex
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
 from skidpad.core.errors import SkidpadError
-from skidpad.page.terminal import print_json, progress_bar, say, table, tell, warn
+from skidpad.core.trust import trusting
+from skidpad.page.terminal import print_json, progress_bar, say, tell, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +20,27 @@ if TYPE_CHECKING:
     from skidpad.kinds.kind import Campaign, Settings
     from skidpad.page.model import Page
     from skidpad.runs.folder import Run
-    from skidpad.runs.replay import Replayed
     from skidpad.runs.workers.protocol import Workers as CampaignWorkers
+
+
+Device = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+_Trust = Annotated[bool, typer.Option("--trust", help="Let this subject's own code run, for this command only; see `skidpad trust`.")]
+
+
+def may_trust(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command that loads a subject the option --trust, which holds until the command ends."""
+
+    @wraps(command)
+    def run(*args: Any, trust: bool = False, **kwargs: Any) -> None:
+        with trusting() if trust else nullcontext():
+            command(*args, **kwargs)
+
+    taken = signature(command, eval_str=True)
+    option = Parameter("trust", Parameter.KEYWORD_ONLY, default=False, annotation=_Trust)
+    run.__signature__ = taken.replace(parameters=[*taken.parameters.values(), option])  # type: ignore[attr-defined] # what typer reads
+    run.__annotations__ = {name: each.annotation for name, each in taken.parameters.items()} | {"trust": _Trust, "return": None}
+    return run
 
 
 def check_estimate(context: typer.Context, *, estimate: bool, budget: int) -> None:
@@ -63,7 +85,7 @@ def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     app.command(name="test")(may_trust(run_test))
     app.command(name="run")(may_trust(run_file))
-    for command in (resume, report, replay):
+    for command in (resume, report):
         app.command()(may_trust(command))
 
 
@@ -123,8 +145,8 @@ def run_test(
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.oracles.relations import RELATIONS
     from skidpad.search.protocol import SEARCHES
-    from skidpad.stimuli.grammar import allow_typed, split_texts
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.stimuli.registry import allow_typed, split_texts
+    from skidpad.subjects.description import subject_path
 
     opened = open_drive(drive)
     for warning in drive_warnings(opened):
@@ -218,31 +240,6 @@ def report(
     else:
         say_doubts(opened)
         say(f"report: {path}")
-
-
-def replay(
-    run: RunPath,
-    finding: Finding,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the finding here: e.g. pair.png for pictures, film.svg for drives and duels.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Compute a finding again and compare: identical, within a stated bound on another processor, or different (exit code 1)."""
-    from skidpad.kinds.kind import kind_of
-
-    opened = _open(run)
-    again: Replayed = kind_of(opened).part("replay", "replayed")(_campaign(opened), opened, case_named(opened, finding), picture)
-    if json:
-        print_json(again.to_json())
-    else:
-        table(again.title, ("", "in the run", "now"), again.rows)
-        for line in (*again.remarks, *(f"changed since: {change}" for change in again.reproduction.changes), again.reproduction.said):
-            say(line)
-        if again.pictures:
-            say("film strip: {}; moving: {}".format(*again.pictures) if len(again.pictures) > 1 else f"picture: {again.pictures[0]}")
-    if not again.reproduction.is_reproduced:
-        raise typer.Exit(1)
 
 
 def run_campaign(settings: "Settings", out: Path, json: bool, workers: str = "") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.subjects import Json
+from skidpad.cli.runs import Json
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import print_json, say, table, warn
 
@@ -113,7 +113,7 @@ def read(
     out: Annotated[Path | None, typer.Option(help="Folder to write those that can be played to, as .toml files.")] = None,
     json: Json = False,
 ) -> None:
-    """Read OpenSCENARIO files (.xosc): which can be played, what a careful driver (UN R157) does, why not; exit code 2 where none can."""
+    """Read OpenSCENARIO files (.xosc): which can be played, why not, and what a careful driver (UN R157) does; exit code 2 if none can."""
     from skidpad.page.wording import counted
     from skidpad.worlds.careful import drive_carefully
     from skidpad.worlds.scenario.files import write_scenario

@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from skidpad.cli.drive import Domain, Out, Repeats, Roads, ScenarioFiles, Scenarios, Seconds, Seed, Stimuli
-from skidpad.cli.runs import next_free, run_campaign
-from skidpad.cli.subjects import Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Json, may_trust, next_free, run_campaign
 from skidpad.page.terminal import tell
 
 COMPETITION = "sdc-competition"
@@ -42,7 +40,7 @@ def serve(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Play the Udacity or the Donkey simulator for an unmodified client, and judge how it drives; or order a competition's tests."""
+    """Act as the Udacity or Donkey simulator for an unmodified client and judge how it drives, or as a tool of the SDC competition."""
     from skidpad.core.errors import SkidpadError, UnknownNameError
     from skidpad.kinds.drives.served.campaign import ServedSettings
     from skidpad.worlds.serve.simulators import SIMULATORS

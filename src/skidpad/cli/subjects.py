@@ -1,26 +1,27 @@
-"""skidpad inspect and evaluate: what a subject or a drive is and what is wrong with it, and how accurate a network is."""
+"""skidpad inspect and trust: what a subject or a drive is and what is wrong with it, and what code a subject would run."""
 
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, may_trust
 from skidpad.core.errors import BadSubjectError, SkidpadError
+from skidpad.core.trust import forget, is_remembered, remember, store
 from skidpad.core.units import Axle
-from skidpad.page.terminal import facts, harmless, print_json, progress_bar, say, say_lines, table, warn
+from skidpad.page.terminal import facts, harmless, print_json, progress_bar, say, say_lines, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skidpad.core.images import FloatArray, NumpyFrames
     from skidpad.drives.drive import Drive
-    from skidpad.oracles.error import PredictionError
     from skidpad.subjects.base import Subject
-    from skidpad.subjects.description import InputSpec, Output
+    from skidpad.subjects.description import Output
+    from skidpad.subjects.inputs import InputSpec
 
 
 def propose_description(file: Path, json: bool) -> None:
@@ -181,7 +182,7 @@ def _worded(output: "Output", answer: float) -> str:
 
 def _open_points(toml: Path, subject: "Subject") -> list[str]:
     """Returns what the description leaves to defaults, and whether a wrong size would go unnoticed."""
-    from skidpad.subjects.description_toml import left_to_default
+    from skidpad.subjects.description import left_to_default
 
     points = list(left_to_default(tomllib.loads(toml.read_text(encoding="utf-8"))))
     if subject.layers and _takes_other_sizes(subject):
@@ -196,8 +197,7 @@ def _open_points(toml: Path, subject: "Subject") -> list[str]:
 def _takes_other_sizes(subject: "Subject") -> bool:
     import torch
 
-    from skidpad.subjects.network import CANNOT_RUN
-    from skidpad.subjects.network_subject import NetworkSubject
+    from skidpad.subjects.network_subject import CANNOT_RUN, NetworkSubject
     from skidpad.subjects.windows import described_shape, resized
 
     if not isinstance(subject, NetworkSubject):
@@ -211,18 +211,14 @@ def _takes_other_sizes(subject: "Subject") -> bool:
     return True
 
 
-Device = Annotated[str, typer.Option(help="Where networks run: cpu or cuda.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-
-
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     app.command()(may_trust(inspect))
-    app.command()(may_trust(evaluate))
+    app.command()(trust)
 
 
 def inspect(
-    what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE")],
+    what: Annotated[str, typer.Argument(metavar="SUBJECT|DRIVE", help="A description, a model file, or a drive.")],
     drive: Annotated[str | None, typer.Argument(metavar="DRIVE", help="With a SUBJECT: the drive to check it against.")] = None,
     device: Device = "cpu",
     json: Json = False,
@@ -234,8 +230,8 @@ def inspect(
     For a model file without a description one is proposed: `skidpad inspect model.onnx > model.toml`, then correct the guesses.
     """
     from skidpad.drives.opening import is_recording
+    from skidpad.subjects.description import subject_path
     from skidpad.subjects.formats.recognition import is_named_like_a_model
-    from skidpad.subjects.pretrained import subject_path
 
     path = subject_path(what)
     what = str(path) if what == "demo" else what
@@ -300,72 +296,34 @@ def _inspect_subject(path: str, drive: str | None, device: str, json: bool) -> N
         inspect_subject(path, device, json, open_drive(drive) if drive is not None else None)
 
 
-def evaluate(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, or a csv of answers: frame_id,steering_angle.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE")],
-    worst: Annotated[int, typer.Option(help="How many of the worst frames to list.")] = 5,
-    device: Device = "cpu",
-    json: Json = False,
+def trust(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or a model file.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    forget_it: Annotated[bool, typer.Option("--forget", help="Stop trusting this subject.")] = False,
 ) -> None:
-    """Measure plain accuracy: MSE, RMSE, MAE, correlation and the worst frames.
+    """Show what code a subject would run, and remember that you trust it until any of it changes.
 
-    SUBJECT may be a csv of answers (frame_id,steering_angle in radians), to score a network that ran elsewhere.
+    Code is what a description names as a black box or as module:name, and TorchScript. Other model files run none.
     """
-    from skidpad.drives import drive_warnings, load_predictions, open_drive
-    from skidpad.oracles.doubts import doubts_of, doubts_payload
-    from skidpad.oracles.error import prediction_error
-    from skidpad.page.wording import counted
+    from skidpad.subjects.description import subject_path
+    from skidpad.subjects.loading import subject_code
 
-    opened = open_drive(drive)
-    for warning in drive_warnings(opened):
-        warn(warning)
-    if not opened.has_labels:
-        raise SkidpadError(f"no frame of {opened.name!r} has a label, so there is nothing to score; `skidpad test` works without labels")
-    from_csv = Path(subject).suffix == ".csv"
-    answers_rad, broken = (load_predictions(Path(subject), opened), 0) if from_csv else _predict(subject, opened, device)
-    doubts = doubts_of(answers_rad, opened.steering_rad)
-    parts = {"all": prediction_error(answers_rad, opened.steering_rad, worst)}
-    if opened.public is not None:
-        for name, mask in (("public", opened.public), ("private", ~opened.public)):
-            parts[name] = prediction_error(answers_rad[mask], opened.steering_rad[mask], 0)
-    if json:
-        figures = {name: _figures(part, opened if name == "all" else None) for name, part in parts.items()}
-        print_json({**figures, "doubts": doubts_payload(doubts)})
+    codes = subject_code(subject_path(subject))
+    if not codes:
+        say(f"{subject} runs no code; there is nothing to trust")
         return
-    for doubt in doubts:
-        say(f"doubt: {doubt.said}")
-    rows = [
-        (name, part.judged, part.mse_rad2, part.rmse_rad, part.mae_rad, float(np.degrees(part.mae_rad)), part.correlation)
-        for name, part in parts.items()
-    ]
-    columns = ("split", "frames", "MSE (rad^2)", "RMSE (rad)", "MAE (rad)", "MAE (deg)", "correlation")
-    table(f"{subject} on {opened.name}", columns, rows)
-    whole = parts["all"]
-    if whole.not_finite or whole.without_label:
-        silent = whole.not_finite - broken
-        say(f"left out: {counted(broken, 'broken frame')}, {silent} without a finite answer, {whole.without_label} without a label")
-    worst_rows = [
-        (opened.frame_ids[row.index], *(float(np.degrees(value)) for value in (row.answer_rad, row.label_rad, row.error_rad)))
-        for row in whole.worst
-    ]
-    if worst_rows:
-        table("worst frames", ("frame", "answer (deg)", "label (deg)", "error (deg)"), worst_rows)
-
-
-def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, int]":
-    from skidpad.oracles.error import steering_answers
-    from skidpad.subjects.loading import load_subject
-    from skidpad.subjects.pretrained import subject_path
-
-    network = load_subject(subject_path(subject), device)
-    for warning in frame_warnings(network.description.input, drive):
-        warn(warning)
-    with progress_bar("predicting") as progress:
-        return steering_answers(network, drive, progress)
-
-
-def _figures(part: "PredictionError", drive: "Drive | None") -> dict[str, Any]:
-    figures: dict[str, Any] = {name: value for name, value in asdict(part).items() if name != "worst"}
-    if drive is not None:
-        figures["worst"] = [{"frame_id": drive.frame_ids[row.index], **asdict(row)} for row in part.worst]
-    return figures
+    if forget_it:
+        forget(codes)
+        say(f"{subject} is no longer trusted")
+        return
+    for code in codes:
+        say(f"{subject} would {code}")
+        for file in sorted(code.files):
+            say(f"  {file}")
+    if all(map(is_remembered, codes)):
+        say("you trust it already")
+        return
+    if not yes and not typer.confirm("Have you looked at it, and do you trust it?"):
+        raise SkidpadError(f"{subject} is not trusted; nothing was changed")
+    remember(codes)
+    say(f"trusted until it changes; your word is kept in {store()}")

@@ -1,17 +1,24 @@
-"""skidpad train: a network of the zoo on a drive."""
+"""skidpad train and evaluate: a network of the zoo on a drive, and how well any network drives as its labels say."""
 
 import shlex
 import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
-from skidpad.cli.subjects import Device, Json
+from skidpad.cli.runs import Device, Json, may_trust
+from skidpad.cli.subjects import frame_warnings
 from skidpad.core.errors import SkidpadError
-from skidpad.page.terminal import facts, print_json, progress_bar, say, warn
+from skidpad.page.terminal import facts, print_json, progress_bar, say, table, warn
+
+if TYPE_CHECKING:
+    from skidpad.core.images import FloatArray
+    from skidpad.drives.drive import Drive
+    from skidpad.oracles.error import PredictionError
 
 Threads = Annotated[
     int, typer.Option(help="Threads on the CPU. More may be faster; a different number gives a slightly different network.")
@@ -19,8 +26,9 @@ Threads = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds the command to the application."""
+    """Adds the commands to the application."""
     app.command()(train)
+    app.command()(may_trust(evaluate))
 
 
 def train(
@@ -96,3 +104,74 @@ def _check_out(out: Path, resume: bool) -> None:
         raise SkidpadError(f"a training of {out} was stopped before its end; go on with --resume, or remove {checkpoint}")
     if resume and not checkpoint.exists():
         raise SkidpadError(f"there is no checkpoint {checkpoint} to go on from; leave --resume out")
+
+
+def evaluate(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, or a csv of answers: frame_id,steering_angle.")],
+    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A drive with labels: a folder, READER:FOLDER, or `rendered`.")],
+    worst: Annotated[int, typer.Option(help="How many of the worst frames to list.")] = 5,
+    device: Device = "cpu",
+    json: Json = False,
+) -> None:
+    """Measure plain accuracy: MSE, RMSE, MAE, correlation and the worst frames.
+
+    SUBJECT may be a csv of answers (frame_id,steering_angle in radians), to score a network that ran elsewhere.
+    """
+    from skidpad.drives import drive_warnings, load_predictions, open_drive
+    from skidpad.oracles.doubts import doubts_of, doubts_payload
+    from skidpad.oracles.error import prediction_error
+    from skidpad.page.wording import counted
+
+    opened = open_drive(drive)
+    for warning in drive_warnings(opened):
+        warn(warning)
+    if not opened.has_labels:
+        raise SkidpadError(f"no frame of {opened.name!r} has a label, so there is nothing to score; `skidpad test` works without labels")
+    from_csv = Path(subject).suffix == ".csv"
+    answers_rad, broken = (load_predictions(Path(subject), opened), 0) if from_csv else _predict(subject, opened, device)
+    doubts = doubts_of(answers_rad, opened.steering_rad)
+    parts = {"all": prediction_error(answers_rad, opened.steering_rad, worst)}
+    if opened.public is not None:
+        for name, mask in (("public", opened.public), ("private", ~opened.public)):
+            parts[name] = prediction_error(answers_rad[mask], opened.steering_rad[mask], 0)
+    if json:
+        figures = {name: _figures(part, opened if name == "all" else None) for name, part in parts.items()}
+        print_json({**figures, "doubts": doubts_payload(doubts)})
+        return
+    for doubt in doubts:
+        say(f"doubt: {doubt.said}")
+    rows = [
+        (name, part.judged, part.mse_rad2, part.rmse_rad, part.mae_rad, float(np.degrees(part.mae_rad)), part.correlation)
+        for name, part in parts.items()
+    ]
+    columns = ("split", "frames", "MSE (rad^2)", "RMSE (rad)", "MAE (rad)", "MAE (deg)", "correlation")
+    table(f"{subject} on {opened.name}", columns, rows)
+    whole = parts["all"]
+    if whole.not_finite or whole.without_label:
+        silent = whole.not_finite - broken
+        say(f"left out: {counted(broken, 'broken frame')}, {silent} without a finite answer, {whole.without_label} without a label")
+    worst_rows = [
+        (opened.frame_ids[row.index], *(float(np.degrees(value)) for value in (row.answer_rad, row.label_rad, row.error_rad)))
+        for row in whole.worst
+    ]
+    if worst_rows:
+        table("worst frames", ("frame", "answer (deg)", "label (deg)", "error (deg)"), worst_rows)
+
+
+def _predict(subject: str, drive: "Drive", device: str) -> "tuple[FloatArray, int]":
+    from skidpad.oracles.error import steering_answers
+    from skidpad.subjects.description import subject_path
+    from skidpad.subjects.loading import load_subject
+
+    network = load_subject(subject_path(subject), device)
+    for warning in frame_warnings(network.description.input, drive):
+        warn(warning)
+    with progress_bar("predicting") as progress:
+        return steering_answers(network, drive, progress)
+
+
+def _figures(part: "PredictionError", drive: "Drive | None") -> dict[str, Any]:
+    figures: dict[str, Any] = {name: value for name, value in asdict(part).items() if name != "worst"}
+    if drive is not None:
+        figures["worst"] = [{"frame_id": drive.frame_ids[row.index], **asdict(row)} for row in part.worst]
+    return figures

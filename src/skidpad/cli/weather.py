@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skidpad.cli import weather_realism
-from skidpad.cli.runs import RefereeOption, Workers, next_free, run_campaign
-from skidpad.cli.subjects import Device, Json
-from skidpad.cli.trust import may_trust
+from skidpad.cli.runs import Device, Json, RefereeOption, Workers, may_trust, next_free, run_campaign
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.page.terminal import print_json, say, table
@@ -69,7 +67,7 @@ def run_test(
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
     from skidpad.stimuli.weather.pretrained import weather_path
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     opened = open_drive(drive)
     settings = DeepRoadSettings(
@@ -156,7 +154,9 @@ def _share(bound: BoundCount) -> str:
 def search(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
-    weather: Annotated[str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote.")],
+    weather: Annotated[
+        str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night).")
+    ],
     criterion: Annotated[str, typer.Option(help="Coverage that guides the search: kmnc or nbc; both are reported.")] = "nbc",
     conditions: Annotated[int, typer.Option(help="Conditions to find, one after the other.")] = 4,
     frames: Annotated[int, typer.Option(help="Scenes, evenly spaced over the drive; 0 is all.")] = 0,
@@ -185,7 +185,7 @@ def search(
     from skidpad.drives import open_drive
     from skidpad.kinds.pictures.styles.settings import TacticSettings
     from skidpad.search.protocol import SEARCHES
-    from skidpad.subjects.pretrained import subject_path
+    from skidpad.subjects.description import subject_path
 
     searches = tuple(part.strip() for part in search.split(",") if part.strip())
     SEARCHES.allow(searches)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
+from skidpad.cli.runs import Device, Json
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import print_json, progress_bar, say, table
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.subjects import Device, Json
+from skidpad.cli.runs import Device, Json
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import ERR, facts, print_json, progress_bar, say, tell, warn
 
@@ -78,7 +78,7 @@ def train(
     from skidpad.referee.network import load_teacher
     from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
     from skidpad.stimuli.weather.scenes import load_scenes
-    from skidpad.subjects.network import usable_device
+    from skidpad.subjects.network_subject import usable_device
 
     settings = _settings(preset, method, steps, batch_size, size, crop, seed, device)
     if filters is not None:

@@ -1,16 +1,21 @@
-"""The front camera: an ideal pinhole, level to the sides, looking slightly down."""
+"""The front camera, an ideal pinhole, level to the sides, looking slightly down; and when and how frames were taken with it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import atan, cos, degrees, radians, sin, tan
-from typing import Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import FloatArray
+from skidpad.core.images import FloatArray, Frames, IntArray, as_numpy
 
+F = TypeVar("F", bound=Frames)
 HORIZON = 0.42
 """Where the horizon of a front camera lies where nobody says, as a share of the height from above."""
+LATE_S = 1e-3
+"""How much later than asked for an earlier frame may be: times are rounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +81,57 @@ class Camera:
         column = 0.5 * self.width_px - self.focal_px * left / depth
         row = 0.5 * self.height_px + self.focal_px * (below * cos(pitch) - ahead * sin(pitch)) / depth
         return np.stack((column, row), axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capture:
+    """How frames were taken, for stimuli that depend on it. times_s: (N,), seconds since the drive began, one a frame.
+
+    earlier: returns what the cameras of some frames (their places in the batch) saw at earlier times, both (M,): the last frames taken
+    until then, or the first ones. None where nothing but the batch is known, whose frames then follow one another. views: how many
+    cameras' pictures each frame holds, side by side; `camera` is each of them.
+    """
+
+    camera: Camera
+    times_s: FloatArray
+    earlier: Callable[[IntArray, FloatArray], Frames] | None = None
+    views: int = 1
+
+    @classmethod
+    def guess(cls, frames: Frames, rate_hz: float = 20.0) -> Self:
+        """Assumes the usual camera, and that frames follow one another."""
+        return cls(Camera.guess(int(frames.shape[1]), int(frames.shape[2])), np.arange(len(frames)) / rate_hz)
+
+    def each_view(self, frames: F, change: "Callable[[F, Capture], F]") -> F:
+        """Changes what each camera sees by itself, with its own part of this capture, and puts the pictures side by side again."""
+        width, earlier = frames.shape[2] // self.views, self.earlier
+        parts: list[Any] = []
+        for columns in (slice(first, first + width) for first in range(0, width * self.views, width)):
+            taken = Capture(self.camera, self.times_s, None if earlier is None else partial(_columns_of, earlier, columns))
+            parts.append(change(cast("F", frames[:, :, columns]), taken))
+        if isinstance(frames, np.ndarray):
+            return cast("F", np.concatenate(parts, axis=2))
+        import torch  # noqa: PLC0415 - takes a second
+
+        return cast("F", torch.cat(parts, dim=2))
+
+    def seen(self, frames: F, ages_s: FloatArray) -> F:
+        """Returns frames that are `ages_s` old, (N,), in the place of the frames; those of age 0 are the frames themselves."""
+        aged = np.flatnonzero(ages_s > 0.0)
+        shown: Any = frames.copy() if isinstance(frames, np.ndarray) else frames.clone()
+        if not len(aged):
+            return cast("F", shown)
+        then_s = self.times_s[aged] - ages_s[aged]
+        if self.earlier is None:
+            found: Any = frames[np.clip(np.searchsorted(self.times_s, then_s + LATE_S, side="right") - 1, 0, None)]
+        else:
+            found = self.earlier(aged, then_s)
+        if isinstance(frames, np.ndarray):
+            shown[aged] = as_numpy(found)
+        else:
+            shown[aged.tolist()] = shown.new_tensor(found) if isinstance(found, np.ndarray) else found.to(shown.device)
+        return cast("F", shown)
+
+
+def _columns_of(earlier: Callable[[IntArray, FloatArray], Frames], columns: slice, places: IntArray, then_s: FloatArray) -> Frames:
+    return earlier(places, then_s)[:, :, columns]

@@ -31,7 +31,7 @@ class Registry(Generic[T]):
     A third-party package adds rows by an entry point in the group `skidpad.<plural>`: it names a module that registers rows, or a row
     itself, which then has the entry point's name. Code that is not installed as a package is named as `module:Name`.
 
-    prefixes: families of rows that are made from what follows the colon, as `weather:demo-rain`; each names the function that does so.
+    prefixes: families of rows that are made from what follows the colon, as `weather:rain`; each names the function that does so.
     """
 
     def __init__(self, noun: str, plural: str, modules: tuple[str, ...], prefixes: Mapping[str, str] | None = None) -> None:

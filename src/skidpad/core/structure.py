@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import FloatArray, Frames
+from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames
 
 SIZE_PX = 96
 SCALES = (2, 4)
@@ -30,6 +32,14 @@ _FLOOR = 2.0
 _ROUNDING = 1e-2
 """Squared grey levels; what rounding leaves of a flat picture has no direction."""
 _BATCH = 256
+EDGES_PX = 192
+"""Side of the square in which edges are compared."""
+_VISIBLE = 0.3
+"""Squared strength at which an edge counts for half."""
+_BLOCKS = 6
+"""Edges are compared in so many rows and columns of blocks; the median is not fooled by a horizon that all roads share."""
+_LEAST_ENERGY, _LEAST_BLOCKS = 0.05, 6
+"""Squared strength of the edges of a block that has any, and how many such blocks it takes."""
 
 
 class Structure(NamedTuple):
@@ -129,3 +139,77 @@ def _correlation(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     together = (before * after).sum(dim=(0, 2, 3))
     size = (before.square().sum(dim=(0, 2, 3)) * after.square().sum(dim=(0, 2, 3))).sqrt()
     return together / size.clamp(min=1e-6)
+
+
+def edges_kept(
+    before: NumpyFrames, after: NumpyFrames, own_cars: BoolArray, device: str
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Compares the edges of N pictures with those of their originals, uint8 (N, height, width, 3); four figures, (N,) each.
+
+    They are the likeness in the part (left, right or lower half) that is least so; how much more one half mirrors the other than it did,
+    where it is its very mirror; the likeness of most blocks; and how much more these are like the mirrored original. own_cars: where the
+    own car is, (N, H, W), which says nothing.
+    """
+    greys = [grey_levels(frames) for frames in (before, after)]
+    with torch.inference_mode():
+        there = [torch.from_numpy(grey).to(device) for grey in greys]
+        fields = [[edges(averaged(grey, scale)) for grey in there] for scale in SCALES]
+        found = torch.stack([edges_alike(one[0], other[0]) for one, other in fields]).mean(dim=0)
+        (_, straight), (_, now) = fields[-1]
+        flipped = edges(averaged(there[0].flip(-1), SCALES[-1]))[1]
+        own = torch.from_numpy(own_cars).to(device)
+        places = _median_alike(straight, now, own)
+        gap = _median_alike(flipped, now, own | own.flip(-1)) - places
+    was, is_now = (_symmetry(grey) for grey in greys)
+    likeness = np.asarray(found.amin(dim=0).double().cpu().numpy(), np.float64)
+    # where hardly a block has edges, nothing is told
+    nothing = torch.isnan(gap)
+    alike, more = (np.asarray(torch.where(nothing, value, each).double().cpu()) for value, each in ((1.0, places), (0.0, gap)))
+    return likeness, np.where(is_now >= 0.95, is_now - was, 0.0), alike, more
+
+
+def _median_alike(one: torch.Tensor, other: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """Returns the median correlation over the blocks that have edges in both, (N,), of edges (2, N, h, w).
+
+    hidden: what is left out, (N, H, W): the own bonnet is in every picture, whatever the scene. NaN where too few blocks have edges.
+    """
+    shown = functional.interpolate((~hidden).float()[:, None], size=one.shape[2:], mode="area")[:, 0]
+    products = [(first * second).sum(dim=0) * shown for first, second in ((one, other), (one, one), (other, other))]
+    both, before, after = (functional.adaptive_avg_pool2d(each[:, None], _BLOCKS).flatten(1) for each in products)
+    cells = one.shape[2] * one.shape[3] / _BLOCKS**2
+    has_edges = (before * cells > _LEAST_ENERGY) & (after * cells > _LEAST_ENERGY)
+    alike = torch.where(has_edges, both / (before * after).sqrt().clamp(min=1e-9), torch.nan)
+    return torch.where(has_edges.sum(dim=1) >= _LEAST_BLOCKS, alike.nanmedian(dim=1).values, torch.nan)
+
+
+def edges_alike(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Returns the correlation of edges (2, N, h, w) in the left, the right and the lower half, (3, N).
+
+    Asked is whether the edges of the changed picture are those of the original: what fog or the dark has swallowed is none of them.
+    """
+    visible = after.square().sum(dim=0)
+    visible = visible / (visible + _VISIBLE)
+    height, width = before.shape[2:]
+    parts = ((slice(None), slice(None, width // 2)), (slice(None), slice(width // 2, None)), (slice(height // 2, None), slice(None)))
+    found = []
+    for rows, columns in parts:
+        one, other, weight = before[:, :, rows, columns], after[:, :, rows, columns], visible[:, rows, columns]
+        size = ((weight * one.square()).sum(dim=(0, 2, 3)) * other.square().sum(dim=(0, 2, 3))).sqrt()
+        found.append((one * other).sum(dim=(0, 2, 3)) / size.clamp(min=1e-6))
+    return torch.stack(found)
+
+
+def grey_levels(frames: NumpyFrames) -> NDArray[np.float32]:
+    """Returns grey levels at the size at which edges are compared, (N, EDGES_PX, EDGES_PX)."""
+    small = [cv2.resize(frame, (EDGES_PX, EDGES_PX), interpolation=cv2.INTER_AREA) for frame in frames]
+    return np.stack([cv2.transform(frame, np.full((1, 3), 1 / 3)) for frame in small]).astype(np.float32)
+
+
+def _symmetry(grey: NDArray[np.float32]) -> FloatArray:
+    """Returns the correlation of the left halves with the mirrored right ones, rows' own light left out, (N,)."""
+    own = grey.reshape(len(grey), EDGES_PX // 2, 2, EDGES_PX // 2, 2).mean(axis=(2, 4))
+    own -= own.mean(axis=2, keepdims=True)
+    half = own.shape[2] // 2
+    left, right = own[:, :, :half].reshape(len(own), -1), own[:, :, : half - 1 : -1].reshape(len(own), -1)
+    size = np.sqrt((left * left).sum(axis=1) * (right * right).sum(axis=1))
+    return np.asarray((left * right).sum(axis=1) / np.maximum(size, 1.0), np.float64)

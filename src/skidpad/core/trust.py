@@ -1,6 +1,6 @@
 """Who says that code may run: a person, by `--trust`, by `skidpad trust`, or by an argument in Python; never the file that names it.
 
-Whatever would run code that skidpad does not bring along asks here first, before anything is imported or started.
+Whatever would run code that is not skidpad's own asks here first, before anything is imported or started.
 """
 
 from __future__ import annotations

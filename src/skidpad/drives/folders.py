@@ -21,7 +21,7 @@ from skidpad.drives.drive import Drive, LabelConvention, SideBySide
 from skidpad.drives.frames import frame_id_of, is_picture, natural_key
 from skidpad.drives.indexing import Index
 from skidpad.drives.readers import READERS, Option, Options, RecordingReader
-from skidpad.drives.tables import Row, Table, TimeUnit, read_columns, read_rows, read_table
+from skidpad.drives.tables import CsvRow, CsvTable, TimeUnit, read_columns, read_rows, read_table
 
 TRUE_LABELS = "CH2_final_evaluation.csv"
 FILLER = "final_example.csv"
@@ -91,7 +91,7 @@ LOG = "driving_log.csv"
 COLUMNS = ("center", "left", "right", "steering", "throttle", "brake", "speed")
 
 
-class Camera(Enum):
+class SimulatorCamera(Enum):
     """Which of the simulator's three cameras."""
 
     CENTER = "center"
@@ -100,7 +100,7 @@ class Camera(Enum):
 
 
 @READERS.register("simulator")
-class Simulator(RecordingReader):
+class SimulatorFolder(RecordingReader):
     """Reads driving_log.csv with or without a header; the paths inside count by their file name only.
 
     The simulator writes steering as a share of 25 degrees of the road wheels, positive to the right. The side cameras carry the
@@ -119,12 +119,12 @@ class Simulator(RecordingReader):
 
     def open(self, path: Path, options: Options) -> Drive:
         """Indexes the log."""
-        chosen = options.choices("camera", Camera) or (options.choice("camera", Camera),)
+        chosen = options.choices("camera", SimulatorCamera) or (options.choice("camera", SimulatorCamera),)
         if len(set(chosen)) != len(chosen):
             raise BadDriveError(f"each camera is named once; got camera={options.text('camera')}")
         labels_as = LabelConvention(options.choice("unit", AngleUnit), sign=-1, axle=Axle.ROAD_WHEEL)
         table = _table(path / LOG)
-        cameras = {each: table.column(each.value) for each in Camera if each in chosen or each.value in table.columns}
+        cameras = {each: table.column(each.value) for each in SimulatorCamera if each in chosen or each.value in table.columns}
         steering = table.column("steering")
         index = Index(path.name, path / "IMG" if (path / "IMG").is_dir() else path, labels_as)
         named: set[str] = set()
@@ -143,20 +143,20 @@ class Simulator(RecordingReader):
         return replace(drive, source=SideBySide(drive.frame_ids, sources), cameras=tuple(camera.value for camera in chosen))
 
 
-def _table(path: Path) -> Table:
+def _table(path: Path) -> CsvTable:
     rows = read_rows(path)
     first = next(rows, None)
     if first is None:
         raise BadDriveError(f"{str(path)!r} is empty; drive a lap with recording on")
     if _is_header(first):
-        return Table(path, tuple(cell.strip().lower() for cell in first.cells), rows)
+        return CsvTable(path, tuple(cell.strip().lower() for cell in first.cells), rows)
     if len(first.cells) < 4:
         found = ", ".join(first.cells)
         raise BadDriveError(f"{str(path)!r} needs the columns {', '.join(COLUMNS)}, of which the first four must be there; found: {found}")
-    return Table(path, COLUMNS[: len(first.cells)], chain((first,), rows))
+    return CsvTable(path, COLUMNS[: len(first.cells)], chain((first,), rows))
 
 
-def _is_header(row: Row) -> bool:
+def _is_header(row: CsvRow) -> bool:
     return bool({cell.strip().lower() for cell in row.cells} & set(COLUMNS))
 
 

@@ -24,7 +24,7 @@ from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.frames import Names, PictureSource, frame_id_of, pictures_in, times_of
 from skidpad.drives.readers import Options
 from skidpad.drives.remote import cache_folder
-from skidpad.drives.tables import Table, TimeUnit, parse_angle, parse_number
+from skidpad.drives.tables import CsvTable, TimeUnit, parse_angle, parse_number
 
 _SUFFIXES = ".json .jsonl .ndjson .txt .tsv .xml .yaml .yml .parquet .npy .npz .pkl .pickle .h5 .hdf5 .mat"
 _TABLES = frozenset(_SUFFIXES.split())
@@ -119,7 +119,7 @@ class Index:
             self._public[place] = public
         return True
 
-    def add_table(self, table: Table, frame: int, steering: int, *, time: int | None = None, public: int | None = None) -> None:
+    def add_table(self, table: CsvTable, frame: int, steering: int, *, time: int | None = None, public: int | None = None) -> None:
         """Adds every row of a csv by its columns, and notes the pictures that none names."""
         for row in table.rows:
             marked = None if public is None else row.cell(public) == "1"
@@ -262,7 +262,7 @@ def matched_labels(
     return steering_rad
 
 
-def table_labels(table: Table, frame_ids: Sequence[str], frames_s: FloatArray, options: Options, problems: list[Problem]) -> FloatArray:
+def table_labels(table: CsvTable, frame_ids: Sequence[str], frames_s: FloatArray, options: Options, problems: list[Problem]) -> FloatArray:
     """Labels the frames of a video by the rows of a csv, nearest in time or of the same number, as the options say."""
     unit, steering = options.csv_unit(), table.column(options.text("steering"))
     if bool(options.text("time")) == bool(options.text("frame")):

@@ -19,7 +19,7 @@ from skidpad.core.registry import given
 from skidpad.core.trust import Code, require
 from skidpad.drives.drive import Drive, Problem, ProblemKind
 from skidpad.drives.readers import ADJUSTING, READERS, SLICING, Options, adjusted, real_option, whole_option
-from skidpad.drives.remote import Mirror, mirror_of
+from skidpad.drives.remote import DriveMirror, mirror_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -176,7 +176,7 @@ class _Address:
     def _of(self, names: tuple[str, ...]) -> dict[str, str]:
         return {name: value for name, value in self.options.items() if name in names}
 
-    def _opened(self, name: str, path: Path, place: str, mirror: Mirror | None = None) -> Drive:
+    def _opened(self, name: str, path: Path, place: str, mirror: DriveMirror | None = None) -> Drive:
         """Opens a whole drive by the reader of this name; `place` is its text without options."""
         reader = READERS.get(name)()
         adjusting = self._of(ADJUSTING) if reader.needs_path else {}  # what is made here is as it should be

@@ -200,7 +200,7 @@ READERS: Registry[Callable[[], Reader]] = Registry(
 _LABELS = ("sign", "axle", "ratio", "drop_beyond")
 
 
-class Rotation(Enum):
+class PictureRotation(Enum):
     """By how many degrees, clockwise, the recorded pictures must be turned to stand upright."""
 
     NONE = "0"
@@ -222,7 +222,7 @@ class TurnedFrames:
     """The frames of another source, rotated and then mirrored."""
 
     source: FrameSource
-    rotation: Rotation
+    rotation: PictureRotation
     flip: Flip
 
     def read(self, index: int) -> NumpyFrames | Problem:
@@ -248,8 +248,8 @@ def adjusted(drive: Drive, reader: str, given: Mapping[str, str]) -> Drive:
     """
     options = Options.of(reader, ADJUSTING_OPTIONS, given)
     drive = _relabelled(drive, options)
-    rotation, flip = options.choice("rotate", Rotation), options.choice("flip", Flip)
-    if rotation is Rotation.NONE and flip is Flip.NONE:
+    rotation, flip = options.choice("rotate", PictureRotation), options.choice("flip", Flip)
+    if rotation is PictureRotation.NONE and flip is Flip.NONE:
         return drive
     if isinstance(drive.source, SideBySide):
         return replace(drive, source=drive.source.each(lambda source: TurnedFrames(source, rotation, flip)))

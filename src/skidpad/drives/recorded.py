@@ -127,7 +127,7 @@ _NO_TOPIC = "none"
 _MAX_STAMP_NS = 1 << 62  # the year 2116; differences of stamps must fit into 64 bits
 
 
-class Clock(Enum):
+class RecordedClock(Enum):
     """Whose time orders the frames and matches the labels."""
 
     HEADER = "header"
@@ -140,11 +140,11 @@ class _Channel:
 
     kind: MessageType
     keys: frozenset[int]
-    clock: Clock
+    clock: RecordedClock
 
     def stamp_ns(self, message: Message) -> int:
         """Returns the time of a message; of its recording where the header's was never set."""
-        stamp = message.log_ns if self.clock is Clock.LOG else self.kind.stamp_ns(message.data) or message.log_ns
+        stamp = message.log_ns if self.clock is RecordedClock.LOG else self.kind.stamp_ns(message.data) or message.log_ns
         if not 0 <= stamp < _MAX_STAMP_NS:
             raise BrokenRecordingError(f"a message on {self.kind.topic.name} has the stamp {stamp}")
         return stamp
@@ -153,7 +153,7 @@ class _Channel:
 def recorded_drive(name: str, recording: Recording, options: Options) -> Drive:
     """Indexes a recording in one pass: every picture's place and stamp, every steering angle."""
     tolerance_s = options.seconds("tolerance")
-    unit, clock = options.choice("unit", AngleUnit), options.choice("clock", Clock)
+    unit, clock = options.choice("unit", AngleUnit), options.choice("clock", RecordedClock)
     for path in recording.paths:
         open_regular(path).close()  # the libraries that read messages open whatever bears the name
     topics = recording.topics
@@ -229,10 +229,12 @@ def _drive(
     )
 
 
-def _channel(name: str, topics: Iterable[Topic], clock: Clock) -> _Channel:
+def _channel(name: str, topics: Iterable[Topic], clock: RecordedClock) -> _Channel:
     same = [topic for topic in topics if topic.name == name]
     kind = MessageType(same[0])
-    return _Channel(kind, frozenset(topic.key for topic in same if topic.kind == same[0].kind), clock if kind.has_header else Clock.LOG)
+    return _Channel(
+        kind, frozenset(topic.key for topic in same if topic.kind == same[0].kind), clock if kind.has_header else RecordedClock.LOG
+    )
 
 
 def _image_topic(topics: tuple[Topic, ...], wanted: str) -> str:
@@ -249,7 +251,7 @@ def _image_topic(topics: tuple[Topic, ...], wanted: str) -> str:
     raise BadDriveError(f"several topics hold pictures: {_listed(pictures.values())}; say which, as ?image={next(iter(pictures))}")
 
 
-def _steering(topics: tuple[Topic, ...], options: Options, clock: Clock) -> tuple[_Channel | None, str]:
+def _steering(topics: tuple[Topic, ...], options: Options, clock: RecordedClock) -> tuple[_Channel | None, str]:
     wanted, angle_field = options.text("steering"), options.text("field")
     if wanted == _NO_TOPIC:
         return None, ""

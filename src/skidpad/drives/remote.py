@@ -201,7 +201,7 @@ def _words(error: BaseException) -> str:
     return str(error).strip() or type(error).__name__
 
 
-__all__ = ["Mirror", "RemotePictures", "mirror_of"]
+__all__ = ["DriveMirror", "RemotePictures", "mirror_of"]
 
 _TABLES = frozenset({".csv", ".yaml", ".json", ".catalog"})
 
@@ -262,7 +262,7 @@ class RemotePictures:
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class DriveMirror:
     """The tree in the cache that readers look at, and the files that it stands for by relative path."""
 
     remote: RemoteFiles
@@ -282,7 +282,7 @@ class Mirror:
         return RemotePictures(self.remote, source.folder.name, source.names, files)
 
 
-def mirror_of(url: str) -> Mirror:
+def mirror_of(url: str) -> DriveMirror:
     """Lists what lies at a URL and copies what readers need before the first frame; nothing where the cache has it already."""
     remote = RemoteFiles(url.rstrip("/"))
     try:
@@ -301,7 +301,7 @@ def mirror_of(url: str) -> Mirror:
     place = cache_folder() / "trees" / key
     if not place.is_dir():
         _grow(remote, listing, place, name)
-    return Mirror(remote, place / name, {file.path: file for file in listing})
+    return DriveMirror(remote, place / name, {file.path: file for file in listing})
 
 
 def _grow(remote: RemoteFiles, listing: tuple[RemoteFile, ...], place: Path, name: str) -> None:

@@ -40,7 +40,7 @@ _PER_SECOND = {TimeUnit.SECONDS: 1.0, TimeUnit.MILLISECONDS: 1e3, TimeUnit.MICRO
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """The cells of one line; `line` counts from 1, the header included."""
 
     line: int
@@ -52,12 +52,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CsvTable:
     """A csv with a header; its rows are read when they are gone through, once."""
 
     path: Path
     columns: tuple[str, ...]
-    rows: Iterator[Row]
+    rows: Iterator[CsvRow]
 
     def column(self, name: str) -> int:
         """Returns where a column stands, or says which there are."""
@@ -66,12 +66,12 @@ class Table:
         return self.columns.index(name)
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[CsvRow]:
     """Reads every line of a csv that is not blank, one after the other: a million of them would be half a gigabyte."""
     try:
         with _opened(path) as file:
             reader = csv.reader(_lines(file))
-            yield from (Row(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells))
+            yield from (CsvRow(reader.line_num, tuple(cells)) for cells in reader if any(cell.strip() for cell in cells))
     except UnicodeDecodeError as error:
         found = f"byte 0x{error.object[error.start]:02x} ({error.reason})"
         raise BadDriveError(f"{str(path)!r} is not UTF-8 text: {found}; save it as UTF-8") from error
@@ -86,13 +86,13 @@ def read_rows(path: Path) -> Iterator[Row]:
         raise BadDriveError(f"cannot read {str(path)!r}: {error.strerror}; check its permissions") from error
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> CsvTable:
     """Reads a csv whose first line names the columns."""
     rows = read_rows(path)
     header = next(rows, None)
     if header is None:
         raise BadDriveError(f"{str(path)!r} is empty; it needs a header and rows")
-    return Table(path, tuple(cell.strip() for cell in header.cells), rows)
+    return CsvTable(path, tuple(cell.strip() for cell in header.cells), rows)
 
 
 def read_columns(path: Path) -> tuple[str, ...]:
@@ -133,21 +133,14 @@ def parse_angle(text: str, unit: AngleUnit) -> float:
 _NAMED = 5
 
 
-def load_predictions(
-    path: Path | str,
-    drive: Drive,
-    unit: AngleUnit = AngleUnit.RAD,
-    *,
-    id_column: str = "frame_id",
-    steering_column: str = "steering_angle",
-) -> FloatArray:
-    """Returns the answers of a csv for every frame of the drive, (N,) radians in the drive's order.
+def load_predictions(path: Path | str, drive: Drive) -> FloatArray:
+    """Returns the answers of a csv (frame_id, steering_angle in radians) for every frame of the drive, (N,) radians in the drive's order.
 
     Rows of other frames are passed over, since the drive may be a slice. A frame without an answer, with two, or with one
     that is no finite number is an error: a score over part of the frames is another score.
     """
     table = read_table(Path(path).expanduser())
-    frame, steering = table.column(id_column), table.column(steering_column)
+    frame, steering = table.column("frame_id"), table.column("steering_angle")
     wanted = set(drive.frame_ids)
     answers: dict[str, float] = {}
     for row in table.rows:
@@ -156,7 +149,7 @@ def load_predictions(
             continue
         if frame_id in answers:
             raise BadDriveError(f"{table.path.name} answers frame {frame_id!r} twice, again in line {row.line}; keep one row")
-        answers[frame_id] = parse_angle(row.cell(steering), unit)
+        answers[frame_id] = parse_angle(row.cell(steering), AngleUnit.RAD)
         if math.isnan(answers[frame_id]):
             raise BadDriveError(f"{table.path.name} line {row.line}: {row.cell(steering)!r} is no steering angle for frame {frame_id!r}")
     missing = [frame_id for frame_id in drive.frame_ids if frame_id not in answers]

@@ -25,7 +25,7 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class DriverAnswers:
     """A driver's actions for N observations, (N,); NO_ACTION in the rows that have a complaint."""
 
     actions: IntArray
@@ -49,7 +49,7 @@ def check_fit(driver: Opponent, side: Side, scenario: Scenario) -> None:
 
 def ask_driver(
     driver: Driver, params: Params, states: FloatArray, side: Side, seed: int | IntArray, numbers: IntArray, step: int | IntArray
-) -> Answers:
+) -> DriverAnswers:
     """Asks the driver of one side for actions in N states, (N, vehicles, FIELDS); those of front vehicles are joint.
 
     Only a driver that acts by chance needs the episodes' numbers, (N,), and the seed and step, which are one for all or (N,).
@@ -60,22 +60,22 @@ def ask_driver(
     joint = sum(answers.actions * ACTIONS**place for place, answers in enumerate(each))
     failed = np.any([answers.actions == NO_ACTION for answers in each], axis=0)
     complaints = {complaint.row: complaint for answers in reversed(each) for complaint in answers.complaints}
-    return Answers(np.where(failed, NO_ACTION, joint), tuple(complaints[row] for row in sorted(complaints)))
+    return DriverAnswers(np.where(failed, NO_ACTION, joint), tuple(complaints[row] for row in sorted(complaints)))
 
 
 def _ask_one(
     driver: Driver, params: Params, states: FloatArray, vehicle: int, seed: int | IntArray, numbers: IntArray, step: int | IntArray
-) -> Answers:
+) -> DriverAnswers:
     if isinstance(driver, RandomActions):
-        return Answers(random_actions(seed, numbers, vehicle, step))
+        return DriverAnswers(random_actions(seed, numbers, vehicle, step))
     if isinstance(driver, AggressiveActions):
-        return Answers(aggressive_actions(states, vehicle))
+        return DriverAnswers(aggressive_actions(states, vehicle))
     seen = np.empty((len(states), params.observed_vehicles * len(params.feature_codes)), np.float32)
     observe_many(params, states, vehicle, seen)
     return ask(driver, seen)
 
 
-def ask(policy: Policy, seen: NDArray[np.float32]) -> Answers:
+def ask(policy: Policy, seen: NDArray[np.float32]) -> DriverAnswers:
     """Asks for all N rows at once; if that fails as a whole, for each row alone, so that one bad row ends only its own episode."""
     answers = _asked_at_once(policy, seen)
     if len(seen) < 2 or (answers.actions != NO_ACTION).any():
@@ -85,10 +85,10 @@ def ask(policy: Policy, seen: NDArray[np.float32]) -> Answers:
         alone = _asked_at_once(policy, seen[row : row + 1])
         actions[row] = alone.actions[0]
         complaints += [Complaint(row, complaint.message) for complaint in alone.complaints]
-    return Answers(actions, tuple(complaints))
+    return DriverAnswers(actions, tuple(complaints))
 
 
-def _asked_at_once(policy: Policy, seen: NDArray[np.float32]) -> Answers:
+def _asked_at_once(policy: Policy, seen: NDArray[np.float32]) -> DriverAnswers:
     count = len(seen)
     try:
         given = np.asarray(policy.act(seen))
@@ -102,11 +102,11 @@ def _asked_at_once(policy: Policy, seen: NDArray[np.float32]) -> Answers:
     actions = np.full(count, NO_ACTION, np.int64)
     actions[is_good] = given[is_good]
     bad = np.flatnonzero(~is_good).tolist()
-    return Answers(
+    return DriverAnswers(
         actions,
         tuple(Complaint(row, f"the policy answered {given[row]}; answer with whole numbers within 0 .. {ACTIONS - 1}") for row in bad),
     )
 
 
-def _refused(count: int, message: str) -> Answers:
-    return Answers(np.full(count, NO_ACTION, np.int64), tuple(Complaint(row, message) for row in range(count)))
+def _refused(count: int, message: str) -> DriverAnswers:
+    return DriverAnswers(np.full(count, NO_ACTION, np.int64), tuple(Complaint(row, message) for row in range(count)))

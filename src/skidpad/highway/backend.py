@@ -13,7 +13,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.highway import engine
-from skidpad.highway.asking import Answers, ask, check_fit
+from skidpad.highway.asking import DriverAnswers, ask, check_fit
 from skidpad.highway.engine import START_EACH_FURTHER, START_FIELDS
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import ACTIONS, HEADING, RUNNING, SPEED, VEHICLES, Action, Outcome, Side
@@ -236,11 +236,11 @@ def _play_one(backend: Backend, ego: Driver, front: Driver | Idm, played: Episod
     return []
 
 
-def _asked(driver: Driver, backend: Backend, side: Side, seed: int, number: int, step: int) -> Answers:
+def _asked(driver: Driver, backend: Backend, side: Side, seed: int, number: int, step: int) -> DriverAnswers:
     if isinstance(driver, AggressiveActions):
         raise BadParametersError("the aggressive driver works only on the built-in highway; leave it out in a scene of highway-env")
     if isinstance(driver, RandomActions):
-        return Answers(np.array([random_action(seed, number, int(side), step)]))
+        return DriverAnswers(np.array([random_action(seed, number, int(side), step)]))
     return ask(driver, backend.observe(side)[None])
 
 

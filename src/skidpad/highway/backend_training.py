@@ -18,7 +18,7 @@ from skidpad.highway.backend import Backend
 from skidpad.highway.dense import Vector, best_output, forward, layers_of
 from skidpad.highway.dqn import WRITTEN, draw, remember, update
 from skidpad.highway.layout import ACTIONS, CRASH, RUNNING, TIMEOUT, Action, Outcome, Side
-from skidpad.highway.learning import Curve, Game, Trainee, epsilon_after, new_curve, new_game, new_trainee
+from skidpad.highway.learning import Game, LearningCurve, Trainee, epsilon_after, new_curve, new_game, new_trainee
 from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, SearchedActions, random_action
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.highway.rewards import Reward, begin_episode, driving_reward, pay
@@ -166,7 +166,7 @@ def _train(
     return Training(replace(start, weights=weights, facts=facts), curve, tuple(validations), int(lesson.trainee.learner.counts[0]))
 
 
-def _recent(curve: Curve, done: int) -> float:
+def _recent(curve: LearningCurve, done: int) -> float:
     return float((curve.outcomes[max(0, done - 100) : done] == CRASH).mean())
 
 

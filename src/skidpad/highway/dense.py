@@ -41,7 +41,7 @@ class Layers(NamedTuple):
     b3: Vector
 
 
-class Activations(NamedTuple):
+class DenseActivations(NamedTuple):
     """What a pass over a batch leaves behind, (rows, padded width) each; the number of rows is even."""
 
     h1: Matrix
@@ -55,11 +55,11 @@ def size_of(shape: Shape) -> int:
     return inputs * first + first + first * second + second + second * outputs + outputs
 
 
-def activations_for(shape: Shape, rows: int) -> Activations:
+def activations_for(shape: Shape, rows: int) -> DenseActivations:
     """Returns room for a pass over `rows` rows, rounded up to an even number."""
     _, first, second, outputs = shape.padded()
     rows += rows % 2
-    return Activations(*(np.zeros((rows, width), np.float32) for width in (first, second, outputs)))
+    return DenseActivations(*(np.zeros((rows, width), np.float32) for width in (first, second, outputs)))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -116,7 +116,7 @@ def _rectify(values: Matrix) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def forward(layers: Layers, x: Matrix, room: Activations) -> None:
+def forward(layers: Layers, x: Matrix, room: DenseActivations) -> None:
     """Fills `room` with the activations of `x`, (rows, padded inputs); `room` has as many rows."""
     _start_with(layers.b1, room.h1)
     add_product(x, layers.w1, room.h1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError
 from skidpad.highway.dense import (
     GRAIN,
-    Activations,
+    DenseActivations,
     Matrix,
     Shape,
     Vector,
@@ -52,6 +52,9 @@ class DqnSettings:
     """By which share the learning rate has fallen at the end of a training, in a straight line."""
     is_overtaking_an_end: bool = True
     """Whether nothing follows after the ego has overtaken, as in the paper; False bootstraps, as after running out of time."""
+    crash_share: float = 0.0
+    """Which share of every batch comes from the last steps before crashes, which are kept apart: a driver that has learned to avoid them
+    makes no new ones, and forgets."""
     is_conditioned: bool = False
     """Whether the network learns on gap and speeds of about 1 (see `lens_for`) instead of the raw observation."""
 
@@ -64,6 +67,8 @@ class DqnSettings:
             raise BadParametersError(f"a learner needs 0 <= discount < 1 and a learning rate and gradient limit above 0; got {self}")
         if min(self.hidden) < 1 or self.target_every < 1 or self.exploration_steps <= 0.0:
             raise BadParametersError(f"hidden, target_every and exploration_steps are above 0; got {self}")
+        if not 0.0 <= self.crash_share < 1.0:
+            raise BadParametersError(f"crash_share is at least 0 and below 1; got {self.crash_share}")
         if not 0.0 <= self.exploration_end <= self.exploration_start <= 1.0:
             raise BadParametersError(f"exploration falls within [0, 1]; got {self.exploration_start} to {self.exploration_end}")
 
@@ -77,7 +82,7 @@ class Rates(NamedTuple):
     target_every: int
 
 
-class Batch(NamedTuple):
+class ReplayBatch(NamedTuple):
     """Steps drawn from the memory: (batch, padded inputs) twice, and (batch,) three times."""
 
     seen: Matrix
@@ -101,8 +106,8 @@ class Learner(NamedTuple):
     powers: NDArray[np.float64]
     """Adam's two betas to the power of the updates so far."""
     counts: NDArray[np.int64]
-    now: Activations
-    later: Activations
+    now: DenseActivations
+    later: DenseActivations
     back_1: Matrix
     back_2: Matrix
     seen_t: Matrix
@@ -115,11 +120,11 @@ def rates_of(settings: DqnSettings) -> Rates:
     return Rates(np.float32(settings.discount), settings.learning_rate, np.float32(settings.gradient_limit), settings.target_every)
 
 
-def empty_batch(shape: Shape, size: int) -> Batch:
+def empty_batch(shape: Shape, size: int) -> ReplayBatch:
     """Returns room for a batch."""
     inputs = shape.padded().inputs
     rows = np.zeros((size, inputs), np.float32)
-    return Batch(rows, rows.copy(), np.zeros(size, np.int64), np.zeros(size, np.float32), np.zeros(size, np.float32))
+    return ReplayBatch(rows, rows.copy(), np.zeros(size, np.int64), np.zeros(size, np.float32), np.zeros(size, np.float32))
 
 
 def learner_from(weights: Vector, shape: Shape, batch: int) -> Learner:
@@ -171,7 +176,7 @@ def _mask(values: Matrix, activations: Matrix) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def backward(learner: Learner, rates: Rates, batch: Batch, outputs: int) -> float:
+def backward(learner: Learner, rates: Rates, batch: ReplayBatch, outputs: int) -> float:
     """Writes the gradient of the mean squared temporal difference, unclamped, and returns that mean."""
     layers, ahead = layers_of(learner.online, learner.shape), layers_of(learner.target, learner.shape)
     forward(layers, batch.seen, learner.now)
@@ -226,7 +231,7 @@ def _adam(learner: Learner, rates: Rates) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def update(learner: Learner, rates: Rates, batch: Batch, outputs: int) -> float:
+def update(learner: Learner, rates: Rates, batch: ReplayBatch, outputs: int) -> float:
     """Makes one update, copies the target network when it is due, and returns the loss before it."""
     loss = backward(learner, rates, batch, outputs)
     _adam(learner, rates)
@@ -277,7 +282,7 @@ def remember(memory: ReplayMemory, seen: Vector, action: int, reward: float, the
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.int64], batch: Batch) -> int:
+def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.int64], batch: ReplayBatch) -> int:
     """Fills the batch with different steps and returns the counter after the numbers used; `rows` is room for their places."""
     held = min(memory.counts[WRITTEN], len(memory.actions))
     for i in range(len(rows)):
@@ -290,9 +295,35 @@ def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.in
                 if rows[earlier] == row:
                     is_new = False
         rows[i] = row
-        batch.seen[i] = memory.seen[row]
-        batch.then[i] = memory.then[row]
-        batch.actions[i] = memory.actions[row]
-        batch.rewards[i] = memory.rewards[row]
-        batch.goes_on[i] = memory.goes_on[row]
+        _fill(batch, i, memory, row)
     return counter
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def draw_crashes(crashes: ReplayMemory, key: np.uint64, counter: int, count: int, batch: Batch) -> int:
+    """Puts steps before crashes into the last places of a batch, if there are any; returns the counter after the numbers used."""
+    held = min(crashes.counts[WRITTEN], len(crashes.actions))
+    if held == 0:
+        return counter
+    for i in range(len(batch.actions) - count, len(batch.actions)):
+        _fill(batch, i, crashes, whole(key, counter, held))
+        counter += 1
+    return counter
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def keep_last(memory: ReplayMemory, crashes: ReplayMemory, steps: int) -> None:
+    """Copies the newest steps of the memory to those before crashes."""
+    written, room = memory.counts[WRITTEN], len(memory.actions)
+    for back in range(min(steps, written, room), 0, -1):
+        row = (written - back) % room
+        remember(crashes, memory.seen[row], memory.actions[row], memory.rewards[row], memory.then[row], memory.goes_on[row])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _fill(batch: Batch, place: int, memory: ReplayMemory, row: int) -> None:
+    batch.seen[place] = memory.seen[row]
+    batch.then[place] = memory.then[row]
+    batch.actions[place] = memory.actions[row]
+    batch.rewards[place] = memory.rewards[row]
+    batch.goes_on[place] = memory.goes_on[row]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
-from skidpad.highway.asking import Answers, ask_driver, check_fit
+from skidpad.highway.asking import DriverAnswers, ask_driver, check_fit
 from skidpad.highway.engine import draw_start, new_states, place_many, start_fields, start_from, step_many
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import ACTIONS, CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Params, Side, everyone
@@ -231,14 +231,14 @@ def _drive(
     )
 
 
-def _played(table: NDArray[np.int8] | None, running: IntArray, step: int, idle: int) -> Answers:
+def _played(table: NDArray[np.int8] | None, running: IntArray, step: int, idle: int) -> DriverAnswers:
     actions = np.full(len(running), idle)
     if table is not None and step < table.shape[1]:
         actions = np.where(table[running, step] == NO_ACTION, actions, table[running, step])
-    return Answers(actions)
+    return DriverAnswers(actions)
 
 
-def _note(log: _Log, answers: Answers, running: IntArray, side: Side, step: int, numbers: IntArray, outcomes: IntArray) -> None:
+def _note(log: _Log, answers: DriverAnswers, running: IntArray, side: Side, step: int, numbers: IntArray, outcomes: IntArray) -> None:
     """Ends the episodes whose policy failed; only the first failure of an episode counts."""
     for complaint in answers.complaints:
         row = running[complaint.row]

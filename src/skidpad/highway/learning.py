@@ -11,16 +11,18 @@ from numba import njit
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.highway.asking import ask_driver
-from skidpad.highway.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of
+from skidpad.highway.dense import DenseActivations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of
 from skidpad.highway.dqn import (
     WRITTEN,
-    Batch,
     DqnSettings,
     Learner,
     Rates,
+    ReplayBatch,
     ReplayMemory,
     draw,
+    draw_crashes,
     empty_batch,
+    keep_last,
     learner_from,
     new_memory,
     rates_of,
@@ -51,6 +53,8 @@ from skidpad.highway.rewards import MEMORY_FIELDS, RewardParams, begin_episode, 
 
 IDM_KIND, RANDOM_KIND, CONSTANT_KIND, NETWORK_KIND, AGGRESSIVE_KIND, SCRIPT_KIND = 0, 1, 2, 3, 4, 5
 _STEPS, _COUNTER = 0, 1
+_BEFORE_CRASH = 6
+"""Steps that are kept of an episode with a crash."""
 
 
 class Sparring(NamedTuple):
@@ -65,7 +69,7 @@ class Sparring(NamedTuple):
     """Padded."""
     weights: Vector
     x: Matrix
-    room: Activations
+    room: DenseActivations
 
 
 class Exploration(NamedTuple):
@@ -81,19 +85,21 @@ class Trainee(NamedTuple):
 
     learner: Learner
     replay: ReplayMemory
+    crashes: ReplayMemory
+    """The last steps before crashes; none where no batch asks for them."""
     earned: FloatArray
     """What Eq. 4 remembers, a row for each vehicle that learns."""
     counts: IntArray
     """Steps driven so far, and random numbers used within the episode."""
-    batch: Batch
+    batch: ReplayBatch
     rows: IntArray
     x: Matrix
-    room: Activations
+    room: DenseActivations
     then: Matrix
     state: FloatArray
 
 
-class Curve(NamedTuple):
+class LearningCurve(NamedTuple):
     """One number for each training episode, (episodes,)."""
 
     returns: FloatArray
@@ -112,6 +118,8 @@ class Game(NamedTuple):
     side: int
     seed: int
     is_overtaking_an_end: bool
+    crash_rows: int
+    """How many rows of a batch are steps before crashes."""
     lens: Lens
 
 
@@ -121,6 +129,7 @@ def new_trainee(weights: Vector, shape: Shape, settings: DqnSettings, learners: 
     return Trainee(
         learner=learner_from(weights, shape, settings.batch),
         replay=new_memory(shape, settings.memory),
+        crashes=new_memory(shape, settings.memory // 4 if settings.crash_share else 1),
         earned=np.zeros((learners, MEMORY_FIELDS)),
         counts=np.zeros(2, np.int64),
         batch=empty_batch(shape, settings.batch),
@@ -132,16 +141,17 @@ def new_trainee(weights: Vector, shape: Shape, settings: DqnSettings, learners: 
     )
 
 
-def new_curve(episodes: int) -> Curve:
+def new_curve(episodes: int) -> LearningCurve:
     """Returns room for the curve of a training."""
-    return Curve(np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, np.int64), np.zeros(episodes))
+    return LearningCurve(np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, np.int64), np.zeros(episodes))
 
 
 def new_game(params: Params, reward: RewardParams, settings: DqnSettings, side: Side, seed: int, lens: Lens | None = None) -> Game:
     """Returns the fixed part of a training."""
     inputs = params.observed_vehicles * len(params.feature_codes)
     exploration = Exploration(settings.exploration_start, settings.exploration_end, settings.exploration_steps)
-    return Game(params, reward, rates_of(settings), exploration, int(side), seed, settings.is_overtaking_an_end, lens or plain_lens(inputs))
+    crash_rows, is_end = round(settings.crash_share * settings.batch), settings.is_overtaking_an_end
+    return Game(params, reward, rates_of(settings), exploration, int(side), seed, is_end, crash_rows, lens or plain_lens(inputs))
 
 
 def sparring_of(opponent: object, side: Side) -> Sparring | None:
@@ -181,7 +191,7 @@ def epsilon_after(exploration: Exploration, steps: int) -> float:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _greedy(weights: Vector, shape: Shape, params: Params, state: FloatArray, side: int, x: Matrix, room: Activations) -> int:
+def _greedy(weights: Vector, shape: Shape, params: Params, state: FloatArray, side: int, x: Matrix, room: DenseActivations) -> int:
     observe(params, state, side, x[0])
     forward(layers_of(weights, shape), x, room)
     return best_output(room.q[0], ACTIONS)
@@ -253,7 +263,7 @@ def choose(game: Game, trainee: Trainee, episode: int) -> int:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, other: int) -> int:
+def absorb(game: Game, trainee: Trainee, curve: LearningCurve, episode: int, own: int, other: int) -> int:
     """Drives the step that both have chosen, learns from it and returns the outcome's code.
 
     Running out of time does not end the episode for the learner: it still bootstraps from the next state. Front vehicles learn from
@@ -272,8 +282,12 @@ def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, o
         if trainee.replay.counts[WRITTEN] >= len(trainee.rows):
             key = stream_key(game.seed, episode, LEARNER_STREAM)
             trainee.counts[_COUNTER] = draw(trainee.replay, key, trainee.counts[_COUNTER], trainee.rows, trainee.batch)
+            if game.crash_rows > 0:
+                trainee.counts[_COUNTER] = draw_crashes(trainee.crashes, key, trainee.counts[_COUNTER], game.crash_rows, trainee.batch)
             update(trainee.learner, game.rates, trainee.batch, ACTIONS)
         curve.returns[episode] += reward / learners
+    if game.crash_rows > 0 and code == CRASH:
+        keep_last(trainee.replay, trainee.crashes, learners * min(_BEFORE_CRASH, curve.steps[episode] + 1))
     trainee.counts[_STEPS] += 1
     curve.outcomes[episode] = code
     curve.steps[episode] += 1
@@ -282,7 +296,7 @@ def absorb(game: Game, trainee: Trainee, curve: Curve, episode: int, own: int, o
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: Curve, first: int, last: int) -> None:
+def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: LearningCurve, first: int, last: int) -> None:
     """Trains for the episodes first .. last - 1 against a compiled opponent, without the interpreter's lock."""
     for episode in range(first, last):
         begin(game, trainee, episode)
@@ -293,7 +307,7 @@ def learn(game: Game, trainee: Trainee, sparring: Sparring, curve: Curve, first:
             code = absorb(game, trainee, curve, episode, own, other)
 
 
-def learn_from_policy(game: Game, trainee: Trainee, opponent: Policy, curve: Curve, first: int, last: int) -> None:
+def learn_from_policy(game: Game, trainee: Trainee, opponent: Policy, curve: LearningCurve, first: int, last: int) -> None:
     """Trains as `learn` does, against any policy; a policy that fails stops the training."""
     for episode in range(first, last):
         begin(game, trainee, episode)

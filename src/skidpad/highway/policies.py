@@ -17,7 +17,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.files import write_atomically
 from skidpad.core.images import IntArray
 from skidpad.core.trust import Code, require
-from skidpad.highway.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of, size_of
+from skidpad.highway.dense import DenseActivations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of, size_of
 from skidpad.highway.layout import ACTIONS, VEHICLES, Side
 from skidpad.highway.observation import ObservationSpec
 from skidpad.highway.scenes import place_of
@@ -80,7 +80,7 @@ class LearnedPolicy:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _choose_many(weights: Vector, shape: Shape, rows: Matrix, x: Matrix, room: Activations, actions: IntArray) -> None:
+def _choose_many(weights: Vector, shape: Shape, rows: Matrix, x: Matrix, room: DenseActivations, actions: IntArray) -> None:
     layers = layers_of(weights, shape)
     for start in range(0, len(rows), len(x)):
         count = min(len(rows) - start, len(x))
@@ -88,7 +88,7 @@ def _choose_many(weights: Vector, shape: Shape, rows: Matrix, x: Matrix, room: A
             for n in range(rows.shape[1]):
                 x[i, n] = rows[start + i, n]
         even = count + count % 2
-        part = Activations(room.h1[:even], room.h2[:even], room.q[:even])
+        part = DenseActivations(room.h1[:even], room.h2[:even], room.q[:even])
         forward(layers, x[:even], part)
         for i in range(count):
             actions[start + i] = best_output(room.q[i], ACTIONS)

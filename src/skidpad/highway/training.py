@@ -16,7 +16,17 @@ from skidpad.highway.dqn import UPDATES, DqnSettings
 from skidpad.highway.episodes import Episodes
 from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences, scenario_against
 from skidpad.highway.layout import CRASH, Side
-from skidpad.highway.learning import Curve, Trainee, learn, learn_from_policy, new_curve, new_game, new_trainee, scripted, sparring_of
+from skidpad.highway.learning import (
+    LearningCurve,
+    Trainee,
+    learn,
+    learn_from_policy,
+    new_curve,
+    new_game,
+    new_trainee,
+    scripted,
+    sparring_of,
+)
 from skidpad.highway.lens import Lens, folded, lens_for, plain_lens, unfolded
 from skidpad.highway.opponents import AggressiveActions, Driver, Idm, Opponent, RandomActions, SearchedActions
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
@@ -66,7 +76,7 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class PolicyCandidate:
     """Weights that could be kept, and how they drove the validation episodes."""
 
     episode: int
@@ -125,7 +135,7 @@ class Training:
     """A finished training: the policy that was kept, its curve, and every validation."""
 
     policy: LearnedPolicy
-    curve: Curve
+    curve: LearningCurve
     """One number for each training episode: return, outcome's code, steps, epsilon."""
     validations: tuple[Validation, ...]
     updates: int
@@ -226,18 +236,18 @@ def _train(
     trainee = new_trainee(weights, start.shape, settings.dqn, learners, 1 + scenario.fronts)
     curve = new_curve(settings.episodes)
     session = _Session(fitted, start, lens, trainee, curve, settings, reward, seed)
-    candidates: list[Candidate] = []
+    candidates: list[PolicyCandidate] = []
     rule, is_window = RunningMean(), settings.selection is Selection.WINDOW
     stride = 1 if is_window else settings.validate_every
     for first in range(0, settings.episodes, stride):
         done = min(first + stride, settings.episodes)
         session.run(first, done)
         if settings.selection is Selection.VALIDATION:
-            candidates.append(Candidate(done, session.policy.weights, session.validate()))
+            candidates.append(PolicyCandidate(done, session.policy.weights, session.validate()))
         elif is_window and rule.is_kept(first, float(curve.returns[first])):
-            candidates = [Candidate(done, session.policy.weights)]
+            candidates = [PolicyCandidate(done, session.policy.weights)]
         progress(done, settings.episodes, f"failure rate {(curve.outcomes[max(0, done - 100) : done] == CRASH).mean():.2f}")
-    best = candidates[-1] if candidates else Candidate(settings.episodes, session.policy.weights)
+    best = candidates[-1] if candidates else PolicyCandidate(settings.episodes, session.policy.weights)
     validations = tuple(_validation(candidate, reward, side, trainee) for candidate in candidates if candidate.seen)
     if validations:
         ranked = zip((validation.rank(side, settings.accepted_rate) for validation in validations), candidates, strict=True)
@@ -246,7 +256,7 @@ def _train(
     return Training(replace(start, weights=best.weights, facts=facts), curve, validations, int(trainee.learner.counts[UPDATES]))
 
 
-def _validation(candidate: Candidate, reward: Reward, side: Side, trainee: Trainee) -> Validation:
+def _validation(candidate: PolicyCandidate, reward: Reward, side: Side, trainee: Trainee) -> Validation:
     """Scores a candidate; every opponent counts the same."""
     returns = [float(seen.returns(reward, side, trainee.earned).mean()) for seen in candidate.seen]
     rates = [seen.failure_rate for seen in candidate.seen]
@@ -263,7 +273,7 @@ class _Session:
     start: LearnedPolicy
     lens: Lens
     trainee: Trainee
-    curve: Curve
+    curve: LearningCurve
     settings: TrainingSettings
     reward: Reward
     seed: int

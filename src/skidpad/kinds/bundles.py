@@ -19,8 +19,8 @@ from skidpad.core.files import write_atomically
 from skidpad.kinds.kind import KINDS, campaign_name, kind_of
 from skidpad.page.wording import plain
 from skidpad.subjects.base import Subject
+from skidpad.subjects.description import subject_path
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.pretrained import subject_path
 
 if TYPE_CHECKING:
     from skidpad.kinds.shrinking import Shrunk
@@ -31,7 +31,7 @@ FORMAT = 1
 """The version of a bundle's layout."""
 
 
-class Scene(Protocol):
+class DrawnScene(Protocol):
     """What can be drawn of a judgement; suffix: how the file ends, as pairs are pixels and films are drawings."""
 
     suffix: ClassVar[str]
@@ -47,7 +47,7 @@ class Judgement:
 
     holds: bool
     said: str
-    scene: Scene | None = None
+    scene: DrawnScene | None = None
 
 
 class Check(Protocol):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.kinds.kind import KINDS
-from skidpad.oracles.error import Scale, scale_of, scale_of_run, times_tolerated
+from skidpad.oracles.error import ErrorScale, scale_of, scale_of_run, times_tolerated
 from skidpad.page.wording import NOTHING, plain, with_unit
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Rule:
         return ", ".join(part for part in (self.relation, self.tolerance) if part)
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> ErrorScale:
         """What an excess is a multiple of."""
         return scale_of(self.relation)
 
@@ -188,7 +188,7 @@ def _number(value: object) -> float:
 Row: TypeAlias = Mapping[str, Any]
 
 
-class Side(Enum):
+class PictureSide(Enum):
     """One picture of a pair."""
 
     ORIGINAL = "original"
@@ -283,7 +283,7 @@ class Exhibit:
         """Returns the answers on the two pictures of a pair."""
         raise self._nothing(row)
 
-    def picture(self, row: Row, side: Side) -> NumpyFrames:  # noqa: ARG002  here there is neither
+    def picture(self, row: Row, side: PictureSide) -> NumpyFrames:  # noqa: ARG002  here there is neither
         """Renders one picture of a pair, (height, width, 3)."""
         raise self._nothing(row)
 

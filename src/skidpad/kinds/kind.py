@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import Registry
-from skidpad.core.settings import OneOf, plain, read
+from skidpad.core.settings import OneOf, check, plain, read
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -286,11 +286,20 @@ RefereeName = Annotated[str, OneOf("use of the referee", RefereeUse)]
 class CampaignSettings:
     """Settings of one kind of campaign; a subclass is a frozen dataclass whose annotations say what its fields may be.
 
-    campaign: the name of the kind. notes: what a stored config says beside the settings.
+    campaign: the name of the kind. notes: what a stored config says beside the settings. former: what a run was made with whose config has
+    such notes and lacks these settings, since an older version stored it.
     """
 
     campaign: ClassVar[str]
-    notes: ClassVar[frozenset[str]] = frozenset({"campaign"})
+    notes: ClassVar[frozenset[str]] = frozenset()
+    former: ClassVar[Mapping[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        check(self)
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Refuses settings that do not go together; the type and range of each have been checked."""
 
     def to_config(self) -> dict[str, Any]:
         """Writes the settings as plain values for `config.toml`; what is None is left out."""
@@ -299,4 +308,6 @@ class CampaignSettings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Reads what `to_config` wrote; keys left out keep their default, unknown ones and wrong values are errors."""
-        return read(cls, {name: value for name, value in config.items() if name not in cls.notes}, "the campaign", noun="setting")
+        former = cls.former if cls.notes & config.keys() else {}
+        given = {name: value for name, value in config.items() if name not in {"campaign", *cls.notes}}
+        return read(cls, {**former, **given}, "the campaign", noun="setting")

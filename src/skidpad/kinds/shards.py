@@ -152,7 +152,7 @@ _CUTS_KEPT = 4
 """Items are asked for one after the other, so that a cut is made anew only for one that is tried again."""
 
 
-class Whole(Protocol):
+class JoinParts(Protocol):
     """Puts the parts of one shard together, in their order."""
 
     def __call__(self, index: int, parts: Sequence[Any], /) -> ShardResult:
@@ -246,7 +246,7 @@ def mapped_parts(
     step: str,
     given: Any,
     cut: Callable[[int], Sequence[Any]],
-    whole: Whole,
+    whole: JoinParts,
     meter: Meter | None = None,
     weight: Callable[[Any], float] = lambda _: 1.0,
 ) -> Shards:

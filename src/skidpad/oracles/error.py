@@ -102,7 +102,7 @@ def _mean(values: FloatArray) -> float:
 NO_ANSWER = "no finite answer"
 
 
-class Scale(Enum):
+class ErrorScale(Enum):
     """What an excess is a multiple of."""
 
     ERRORS = "errors"
@@ -115,20 +115,20 @@ class Scale(Enum):
     """Nothing: 1 for a crash, and the closing speed in m/s on top."""
 
 
-_SCALES = {"label-mse": Scale.SQUARES, "decides-alike": Scale.DECISIONS}
+_SCALES = {"label-mse": ErrorScale.SQUARES, "decides-alike": ErrorScale.DECISIONS}
 
 
-def scale_of(relation: str) -> Scale:
+def scale_of(relation: str) -> ErrorScale:
     """Returns what the excess of a relation is a multiple of, by the relation's name."""
-    return _SCALES.get(relation, Scale.ERRORS)
+    return _SCALES.get(relation, ErrorScale.ERRORS)
 
 
-def scale_of_run(config: Mapping[str, object]) -> Scale:
+def scale_of_run(config: Mapping[str, object]) -> ErrorScale:
     """Returns what the excess of a run's cases is a multiple of, by its config: a duel has no relation, a drive the width of its lane."""
-    return Scale.CRASHES if config.get("campaign") == "duel" else scale_of(str(config.get("relation", "")))
+    return ErrorScale.CRASHES if config.get("campaign") == "duel" else scale_of(str(config.get("relation", "")))
 
 
-def times_tolerated(excess: float, scale: Scale = Scale.ERRORS) -> str:
+def times_tolerated(excess: float, scale: ErrorScale = ErrorScale.ERRORS) -> str:
     """Words an excess: how many times the tolerated error was reached, or that the decision is another where none is.
 
     Of squares their root is said first, so that times mean the same under every relation.
@@ -137,11 +137,11 @@ def times_tolerated(excess: float, scale: Scale = Scale.ERRORS) -> str:
         return "not judged"
     if not isfinite(excess):
         return NO_ANSWER
-    if scale is Scale.DECISIONS:
+    if scale is ErrorScale.DECISIONS:
         return "decides otherwise" if excess > 1.0 else "decides alike"
-    if scale is Scale.CRASHES:
+    if scale is ErrorScale.CRASHES:
         return f"a crash at {excess - 1.0:.1f} m/s" if excess >= 1.0 else "no crash"
-    if scale is Scale.SQUARES:
+    if scale is ErrorScale.SQUARES:
         return f"{_times(sqrt(max(excess, 0.0)))} tolerance ({_times(excess)} in squares)"
     return f"{_times(excess)} tolerance"
 

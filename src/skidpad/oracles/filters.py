@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import radians
 from typing import Any
 
 import numpy as np
@@ -90,8 +89,6 @@ TABLE_7_LAMBDAS = tuple(float(step) for step in range(1, 11))
 """DeepTest, Table 7."""
 TABLE_7_EPSILONS_RAD2 = tuple(squared_to_rad2(step / 100, AngleUnit.SCALED_25) for step in range(1, 6))
 """DeepTest, Table 7: 0.01 to 0.05 in (degrees / 25)^2."""
-BOUNDS_DEG = (10.0, 20.0, 30.0, 40.0)
-"""DeepRoad and TACTIC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +110,6 @@ class CompositeSweep:
     lambdas: tuple[float, ...]
     stimuli: tuple[str, ...]
     mse_original_rad2: float
-    violations: IntArray
-    cases: IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class DeviationSweep:
-    """Violations of |mutant - original| < bound by bound and stimulus: (bounds, stimuli)."""
-
-    bounds_deg: tuple[float, ...]
-    stimuli: tuple[str, ...]
     violations: IntArray
     cases: IntArray
 
@@ -163,20 +150,6 @@ def sweep_composite(
     groups = group(stimuli, squared_error_rad2)
     above = _above(groups, squared_error_rad2, np.asarray(lambdas, np.float64) * mse_original_rad2)
     return CompositeSweep(tuple(lambdas), groups.keys, mse_original_rad2, np.ascontiguousarray(above.T), groups.cases)
-
-
-def sweep_deviation(stimuli: Keys, deviation_rad: FloatArray, bounds_deg: Sequence[float] = BOUNDS_DEG) -> DeviationSweep:
-    """Counts the cases whose answer moved by at least each bound, by stimulus.
-
-    deviation_rad: (N,), as of `skidpad.oracles.relations.deviation`.
-
-    Reference: DeepRoad's table of inconsistent behaviours; TACTIC, section 4.1.
-    """
-    groups = group(stimuli, deviation_rad)
-    # the relation is strict, so the largest tolerated difference is the float just below the bound
-    tolerated = np.nextafter([radians(bound) for bound in bounds_deg], 0.0)
-    above = _above(groups, deviation_rad, np.asarray(tolerated, np.float64))
-    return DeviationSweep(tuple(bounds_deg), groups.keys, np.ascontiguousarray(above.T), groups.cases)
 
 
 def _above(groups: Groups, error: FloatArray, tolerated: FloatArray) -> IntArray:

@@ -9,7 +9,7 @@ from math import log10, nan
 import numpy as np
 
 from skidpad.page.model import Chart
-from skidpad.page.svg import WIDTH, Axis, Bar, Unit, add, bars, drawable, drawing, round_up, short, tip, write
+from skidpad.page.svg import WIDTH, Axis, AxisUnit, Bar, add, bars, drawable, drawing, round_up, short, tip, write
 from skidpad.page.wording import DEGREES, counted, percent, with_unit
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 52.0, WIDTH - 10.0, 14.0, 226.0, 268.0
@@ -86,7 +86,7 @@ def histogram(key: str, title: str, description: str, data: DeviationHistogram) 
     even = is_even(edges)
     places = edges if even else tuple(float(index) for index in range(len(edges)))
     turns = data.unit == DEGREES
-    x = _axis(places, _LEFT, _RIGHT, Unit.DEGREES if turns else Unit.NUMBER)
+    x = _axis(places, _LEFT, _RIGHT, AxisUnit.DEGREES if turns else AxisUnit.NUMBER)
     y = _log_axis(max(filled)) if logarithmic else Axis(0.0, round_up(max(filled, default=1)), _BOTTOM, _TOP)
     ticks = [(log10(1.0 + 10.0**power), f"{10**power:,}") for power in range(int(y.high) + 1)] if logarithmic else None
     name = "mutant − original, left is positive" if edges and edges[0] < 0.0 else "|mutant − original|"
@@ -156,7 +156,7 @@ def scatter(
     return write(root)
 
 
-def _axis(values: Sequence[float], start: float, stop: float, unit: Unit = Unit.NUMBER) -> Axis:
+def _axis(values: Sequence[float], start: float, stop: float, unit: AxisUnit = AxisUnit.NUMBER) -> Axis:
     numbers = [value for value in values if drawable(value)]
     low, high = min(numbers, default=0.0), max(numbers, default=1.0)
     # One value alone has no range; a little to each side gives it a place.

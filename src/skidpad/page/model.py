@@ -68,7 +68,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Film:
+class FilmCard:
     """A finding that moves, with the words around it; its drawings escape every text, as those of a Chart.
 
     moving: an animation, hidden from readers who asked for no motion. strip: the same as a row of moments. is_bad: whether the badge
@@ -108,7 +108,7 @@ class Page:
     configuration: tuple[Fact, ...] = ()
     manifest: tuple[Fact, ...] = ()
     commands: tuple[str, ...] = ()
-    films: tuple[Film, ...] = ()
+    films: tuple[FilmCard, ...] = ()
     galleries: tuple[Gallery, ...] = ()
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def run_page(
     notes: Iterable[str] = (),
     pictures: tuple[PairCard, ...] = (),
     pictures_note: str = "",
-    films: tuple[Film, ...] = (),
+    films: tuple[FilmCard, ...] = (),
     galleries: tuple[Gallery, ...] = (),
     charts: Iterable[Chart] = (),
     tables: Iterable[Table] = (),

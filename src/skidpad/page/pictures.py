@@ -12,7 +12,7 @@ import numpy as np
 
 from skidpad.core.errors import BadDriveError, BadRunError
 from skidpad.core.images import NumpyFrames, encode
-from skidpad.oracles.error import Scale, times_tolerated
+from skidpad.oracles.error import ErrorScale, times_tolerated
 from skidpad.page.arrows import LABEL_WIDTH, cross, outline
 from skidpad.page.wording import DEGREES, answer, how_far, moved_words, plain
 from skidpad.runs.records import Record
@@ -44,7 +44,7 @@ class PicturePair:
     excess: float
     label_answer: float = nan
     unit: str = DEGREES
-    scale: Scale = Scale.ERRORS
+    scale: ErrorScale = ErrorScale.ERRORS
     replay: str = ""
     already_broken: bool = False
     moved: float = 0.0
@@ -197,16 +197,16 @@ class Gallery:
     rows: tuple[GalleryRow, ...]
 
 
-def gallery_row(label: str, note: str, frames: Sequence[NumpyFrames], width_px: int = _WIDTH_PX) -> GalleryRow:
+def gallery_row(label: str, note: str, frames: Sequence[NumpyFrames]) -> GalleryRow:
     """Embeds frames, (height, width, 3) each, of any sizes."""
     name = plain(label, 80)
-    pictures = tuple(_embedded(frame, f"{name}, scene {number}", width_px) for number, frame in enumerate(frames, 1))
+    pictures = tuple(_embedded(frame, f"{name}, scene {number}") for number, frame in enumerate(frames, 1))
     return GalleryRow(name, plain(note, 160), pictures)
 
 
-def _embedded(frame: NumpyFrames, alt: str, width_px: int) -> GalleryPicture:
+def _embedded(frame: NumpyFrames, alt: str) -> GalleryPicture:
     height, width = frame.shape[:2]
-    size = (min(width, width_px), max(1, round(height * min(width, width_px) / width)))
+    size = (min(width, _WIDTH_PX), max(1, round(height * min(width, _WIDTH_PX) / width)))
     small = frame if size == (width, height) else np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), np.uint8)
     data = b64encode(encode(np.ascontiguousarray(small), ".jpg", _QUALITY)).decode("ascii")
     return GalleryPicture(f"data:image/jpeg;base64,{data}", alt, size[0], size[1])

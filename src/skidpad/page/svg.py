@@ -17,7 +17,7 @@ WIDTH = 480.0
 Attribute = str | float
 
 
-class Unit(Enum):
+class AxisUnit(Enum):
     """How the numbers along an axis are written."""
 
     NUMBER = ""
@@ -33,7 +33,7 @@ class Axis:
     high: float
     start: float
     stop: float
-    unit: Unit = Unit.NUMBER
+    unit: AxisUnit = AxisUnit.NUMBER
     is_whole: bool = False
 
     def at(self, value: float) -> float:
@@ -50,7 +50,7 @@ class Axis:
 
     def word(self, value: float) -> str:
         """Writes a tick's value."""
-        if self.unit is Unit.PERCENT:
+        if self.unit is AxisUnit.PERCENT:
             return f"{100.0 * value:.3g}%"
         text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:.2g}"
         return f"{'0' if text == '-0' else text}{self.unit.value}".replace("-", "−")
@@ -174,7 +174,7 @@ def bars(key: str, title: str, description: str, rows: Sequence[Bar]) -> str:
     bottom = len(rows) * _ROW + 8.0
     # Never less than one percent, or the whiskers of a run without failures would fill the plot.
     reach = max((max(value, 0.01) for row in rows for value in (row.value, row.high) if isfinite(value)), default=1.0)
-    axis = Axis(0.0, round_up(reach, 1.0), gutter, WIDTH - 62.0, Unit.PERCENT)
+    axis = Axis(0.0, round_up(reach, 1.0), gutter, WIDTH - 62.0, AxisUnit.PERCENT)
     root = drawing(key, title, description, bottom + 26.0)
     _grid_below(root, axis, 4.0, bottom)
     for index, row in enumerate(rows):
@@ -195,8 +195,8 @@ def paired_bars(key: str, title: str, description: str, sides: tuple[str, str], 
     gutter = _gutter([row.label for row in rows])
     bottom = 24.0 + len(rows) * _ROW
     half = (WIDTH - gutter) / 2.0
-    left = Axis(0.0, _reach(row.left for row in rows), gutter + half - 8.0, gutter + 46.0, Unit.PERCENT)
-    right = Axis(0.0, _reach(row.right for row in rows), gutter + half + 8.0, WIDTH - 46.0, Unit.PERCENT)
+    left = Axis(0.0, _reach(row.left for row in rows), gutter + half - 8.0, gutter + 46.0, AxisUnit.PERCENT)
+    right = Axis(0.0, _reach(row.right for row in rows), gutter + half + 8.0, WIDTH - 46.0, AxisUnit.PERCENT)
     root = drawing(key, title, description, bottom + 6.0)
     add(root, "text", sides[0], class_="side left", x=left.start, y=14.0, text_anchor="end")
     add(root, "text", sides[1], class_="side right", x=right.start, y=14.0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.units import Axle, side_of
 from skidpad.drives.readers import SLICING
-from skidpad.oracles.error import NO_ANSWER, Scale
+from skidpad.oracles.error import NO_ANSWER, ErrorScale
 
 if TYPE_CHECKING:
     from skidpad.subjects.description import Output
@@ -116,9 +116,9 @@ def from_human(mutant: float, label: float, unit: str = DEGREES) -> str:
     return f"{gap:.1f}° from the human" if unit == DEGREES else f"{with_unit(gap, unit)} from the human"
 
 
-def how_far(original: float, mutant: float, label: float, unit: str, scale: Scale) -> str:
+def how_far(original: float, mutant: float, label: float, unit: str, scale: ErrorScale) -> str:
     """Words the distance that was judged: from the human where the relation compares with the label, else from the original's answer."""
-    return from_human(mutant, label, unit) if scale is Scale.SQUARES and isfinite(label) else difference(original, mutant, unit)
+    return from_human(mutant, label, unit) if scale is ErrorScale.SQUARES and isfinite(label) else difference(original, mutant, unit)
 
 
 def drive_with(text: str, said: str) -> str:

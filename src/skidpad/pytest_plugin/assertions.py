@@ -18,7 +18,7 @@ from skidpad.core.images import FloatArray, as_numpy, write_image
 from skidpad.core.stimuli import Condition, Params, Recipe, Stimulus
 from skidpad.drives.drive import Drive, Problem, capture_of
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.bundles import FINDING, Scene, judge_bundle, loaded
+from skidpad.kinds.bundles import FINDING, DrawnScene, judge_bundle, loaded
 from skidpad.kinds.limits.campaign import Limits, default_judge, resolved
 from skidpad.kinds.limits.curve import Standing
 from skidpad.kinds.limits.holding import tested
@@ -32,8 +32,8 @@ from skidpad.page.wording import answer, difference, percent
 from skidpad.pytest_plugin.current import current
 from skidpad.runs.workers.here import open_lanes
 from skidpad.statistics.intervals import wilson
-from skidpad.stimuli.grammar import allow_typed, conditions_of
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
+from skidpad.stimuli.registry import allow_typed, conditions_of
 from skidpad.subjects.base import Subject
 from skidpad.subjects.description import STEERING
 
@@ -160,7 +160,7 @@ def assert_mended(subject: str | Path | Subject, bundle: str | Path) -> None:
         _fail([f"{title}: {judgement.said}"], picture)
 
 
-def _scene(scene: Scene, title: str) -> Path:
+def _scene(scene: DrawnScene, title: str) -> Path:
     path = current().next_picture(scene.suffix)
     scene.draw(title, path)
     return path

@@ -103,8 +103,8 @@ def skidpad_subject_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def skidpad_subject(request: pytest.FixtureRequest, skidpad_subject_name: str) -> Subject:
     """The network under test, loaded once a session."""
+    from skidpad.subjects.description import subject_path  # noqa: PLC0415 - imports torch
     from skidpad.subjects.loading import load_subject  # noqa: PLC0415 - imports torch
-    from skidpad.subjects.pretrained import subject_path  # noqa: PLC0415 - imports torch
 
     loaded = request.config.stash[_LOADED]
     key = f"subject {skidpad_subject_name}"

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from skidpad.core.images import NumpyFrames
-from skidpad.core.structure import SCALES, averaged, edges
+from skidpad.core.structure import EDGES_PX, SCALES, averaged, edges, edges_alike, grey_levels
 from skidpad.referee.network import Class, classes_of, load_road_net
-from skidpad.referee.verdict import EDGES_PX, LEAST_ROAD, SURE_LIKENESS, SURE_OVERLAP, edges_alike, grey_levels
+from skidpad.referee.verdict import LEAST_ROAD, SURE_LIKENESS, SURE_OVERLAP
 
 _TOGETHER = 64
 

@@ -8,27 +8,16 @@ from the network that a person still sees. Plain counting finds what no camera t
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from threading import Lock
+from enum import Enum
 
 import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash, split_views
-from skidpad.core.structure import SCALES, averaged, edges
-from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, Class, RoadNet, load_road_net, overlap_of, segmented
-from skidpad.referee.word import Reason, Word
-
-_BATCH = 16
-_REMEMBERED = 16384
-"""Originals whose road is remembered, 6 KB each: a frame is looked at once, however many mutants it has."""
+from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, split_views
 
 LEAST_ROAD = 0.03
 """Share of the picture that the road of an original has at least; less is no road that could be lost."""
@@ -37,9 +26,6 @@ LEAST_LIKENESS, SURE_LIKENESS = 0.44, 0.48
 sheared and shifted ones lie below both; fog that hides all but the nearest metres comes near."""
 LEAST_OVERLAP, SURE_OVERLAP = 0.5, 0.62
 """Intersection over union of the drivable areas: below the first the road is lost, from the second on it is kept."""
-STEADY_OVERLAP = 0.9
-"""Of the drivable area of an original with that of the same picture at 0.7 EV more. Where so little light changes what the network
-sees, as between hard shadows of trees, its word alone loses no road: the edges must have changed as well."""
 _CHANGED_LIKENESS = 0.65
 """Below it the edges say that something was painted over; where nothing is left of the road, a little above it too."""
 SAME_ROAD = 0.75
@@ -53,15 +39,7 @@ _TINTED = 0.12
 """How much greener, as a part of its light, the road alone may become; grass is more."""
 _FLIPPED = 0.1
 """How much more the edges are like those of the mirrored original than like its own."""
-_BLOCKS = 6
-"""Edges are compared in so many rows and columns of blocks; the median is not fooled by a horizon that all roads share."""
-_LEAST_ENERGY, _LEAST_BLOCKS = 0.05, 6
-"""Squared strength of the edges of a block that has any, and how many such blocks it takes."""
 _BAND_ROWS = 4
-EDGES_PX = 192
-"""Side of the square in which edges are compared."""
-_VISIBLE = 0.3
-"""Squared strength at which an edge counts for half."""
 _BLANK_LEVELS = 4.0
 """Grey levels by which a picture with something in it varies."""
 _MOST_CLIPPED = 0.85
@@ -80,6 +58,40 @@ _LEAST_BORDER = 0.004
 """Share of the picture that an even-coloured corner must have to be a border."""
 _MIRRORED = 0.1
 """How much more a half is like the mirrored other half than it was; asked where it is its very mirror."""
+
+
+class Word(Enum):
+    """What the referee says of a mutant."""
+
+    KEPT = "kept"
+    REFUSED = "refused"
+    UNCLEAR = "unclear"
+
+
+class Reason(Enum):
+    """Why; the value is the sentence, in the order in which they are asked."""
+
+    SAME_SCENE = ""
+    NO_ROAD = "no road in the original"
+    BLANK = "blank"
+    BORDER = "a border of one colour"
+    CLIPPED = "clipped: most of the lower half is pure black or pure white"
+    ROAD_BURNT = "clipped: most of the road is pure white"
+    MIRRORED = "one half mirrors the other"
+    FLIPPED = "the mirrored scene"
+    OTHER_SCENE = "another scene"
+    ROAD_LOST = "the road is no longer where it was"
+    ROAD_PALE = "a large part of the road is pure white"
+    SCENE_DOUBTFUL = "perhaps another scene"
+    ROAD_DOUBTFUL = "the road may no longer be where it was"
+
+    @property
+    def word(self) -> Word:
+        """What it comes to."""
+        if self is Reason.SAME_SCENE:
+            return Word.KEPT
+        doubtful = {Reason.NO_ROAD, Reason.ROAD_PALE, Reason.SCENE_DOUBTFUL, Reason.ROAD_DOUBTFUL}
+        return Word.UNCLEAR if self in doubtful else Word.REFUSED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,75 +119,6 @@ class Verdicts:
         return np.array([word is Word.KEPT for word in self.words], np.bool_)
 
 
-@cache
-def _road_net(device: str) -> RoadNet:
-    return load_road_net().to(device)
-
-
-@dataclass(frozen=True, slots=True)
-class _Road:
-    """The drivable area and the own car of an original, packed to bits, and whether a little light leaves the first as it is."""
-
-    bits: bytes
-    own_bits: bytes
-    is_steady: bool
-
-
-class _Memory:
-    """The roads of the originals that were looked at last; safe in threads."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], _Road] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: tuple[str, str]) -> _Road | None:
-        with self._lock:
-            return self._kept.get(key)
-
-    def put(self, key: tuple[str, str], road: _Road) -> None:
-        with self._lock:
-            self._kept[key] = road
-            while len(self._kept) > _REMEMBERED:
-                self._kept.popitem(last=False)
-
-
-_memory = _Memory()
-_BRIGHTER = np.clip(np.rint(255.0 * ((np.arange(256) / 255.0) ** 2.2 * 2.0**0.7) ** (1 / 2.2)), 0, 255).astype(np.uint8)
-"""What 0.7 EV more makes of a level."""
-
-
-def drivable(frames: Frames, device: str = "cpu") -> BoolArray:
-    """Returns where the network sees road or marking, (N, HEIGHT_PX, WIDTH_PX), of frames (N, height, width, 3)."""
-    return np.asarray(_classes(frames, device) <= Class.MARKING, np.bool_)
-
-
-def _classes(frames: Frames, device: str) -> NumpyFrames:
-    network, pictures = _road_net(device), as_numpy(frames)
-    parts = [segmented(network, pictures[first : first + _BATCH]) for first in range(0, len(pictures), _BATCH)]
-    return np.concatenate(parts) if parts else np.zeros((0, HEIGHT_PX, WIDTH_PX), np.uint8)
-
-
-def _remembered(frames: NumpyFrames, device: str) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Returns the drivable areas of originals and their own cars, each looked at once, and which of them are steady, (N,)."""
-    keys = [(device, pixel_hash(frame)) for frame in frames]
-    found = {key: road for key in keys if (road := _memory.get(key)) is not None}
-    new = {key: place for place, key in enumerate(keys) if key not in found}
-    if new:
-        unknown = frames[list(new.values())]
-        seen, lit = _classes(unknown, device), drivable(_BRIGHTER[unknown], device)
-        steady = overlap_of(seen <= Class.MARKING, lit) >= STEADY_OVERLAP
-        for key, classes, is_steady in zip(new, seen, steady.tolist(), strict=True):
-            bits, own_bits = (np.packbits(area).tobytes() for area in (classes <= Class.MARKING, classes == Class.OWN_CAR))
-            found[key] = _Road(bits, own_bits, is_steady)
-            _memory.put(key, found[key])
-    roads, own_cars = (_unpacked(b"".join(getattr(found[key], name) for key in keys)) for name in ("bits", "own_bits"))
-    return roads, own_cars, np.array([found[key].is_steady for key in keys], np.bool_)
-
-
-def _unpacked(data: bytes) -> BoolArray:
-    return np.unpackbits(np.frombuffer(data, np.uint8)).astype(np.bool_).reshape(-1, HEIGHT_PX, WIDTH_PX)
-
-
 def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = None, device: str = "cpu", views: int = 1) -> Verdicts:
     """Judges N changed pictures against N originals; uint8 (N, height, width, 3), the two of any sizes.
 
@@ -189,20 +132,24 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
         return Verdicts((), np.zeros(0), np.zeros(0))
     if views > 1:
         return _of_all(judge(split_views(reference, views), split_views(changed, views), pixel_map, device), views)
+    from skidpad.core.structure import edges_kept  # noqa: PLC0415  torch is for those who ask the referee, not for those who read its words
+    from skidpad.referee.network import drivable, overlap_of, remembered_roads  # noqa: PLC0415  see above
+
     before, after = as_numpy(reference), as_numpy(changed)
-    roads, own_cars, steady = _remembered(before, device)
-    seen = np.ones((HEIGHT_PX, WIDTH_PX), np.bool_)
+    roads, own_cars, steady = remembered_roads(before, device)
+    height, width = roads.shape[1:]
+    seen = np.ones((height, width), np.bool_)
     if pixel_map is not None:
         size = before.shape[2], before.shape[1]
         before = np.stack([_moved(frame, pixel_map, size) for frame in before])
-        scale = np.diag([WIDTH_PX / size[0], HEIGHT_PX / size[1], 1.0])
+        scale = np.diag([width / size[0], height / size[1], 1.0])
         small = scale @ pixel_map @ np.linalg.inv(scale)
         roads, own_cars = (
-            np.stack([_moved(each.astype(np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0 for each in areas]) for areas in (roads, own_cars)
+            np.stack([_moved(each.astype(np.uint8), small, (width, height)) > 0 for each in areas]) for areas in (roads, own_cars)
         )
-        seen = _moved(np.ones((HEIGHT_PX, WIDTH_PX), np.uint8), small, (WIDTH_PX, HEIGHT_PX)) > 0
+        seen = _moved(np.ones((height, width), np.uint8), small, (width, height)) > 0
     overlap = overlap_of(roads & seen, drivable(after, device) & seen)
-    edges_said = _edges_kept(before, after, own_cars, device)
+    edges_said = edges_kept(before, after, own_cars, device)
     same_road, tint, burnt = _road_kept(before, after, roads & seen)
     enough = np.mean(roads & seen, axis=(1, 2)) >= LEAST_ROAD
     looks = (_Look(*each) for each in zip(steady, overlap, *edges_said, same_road, tint, burnt, strict=True))
@@ -221,18 +168,6 @@ def _of_all(each: Verdicts, views: int) -> Verdicts:
         told: list[Reason] = [reason for reason in each.reasons[first : first + views] if reason != Reason.NO_ROAD]
         reasons.append(min(told or [Reason.NO_ROAD], key=lambda reason: (Word.REFUSED, Word.UNCLEAR, Word.KEPT).index(reason.word)))
     return Verdicts(tuple(reasons), overlap, likeness)
-
-
-def roads_drawn(original: NumpyFrames, changed: NumpyFrames, device: str = "cpu") -> NumpyFrames:
-    """Returns both pictures, (height, width, 3), side by side at the first one's size, the roads that the network sees in green."""
-    height, width = original.shape[:2]
-    sides = []
-    for frame in (original, changed):
-        shown = np.array(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
-        road = cv2.resize(drivable(frame[None], device)[0].astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST) > 0
-        shown[road] = shown[road] // 2 + np.array([0, 100, 0], np.uint8)
-        sides.append(shown)
-    return np.concatenate(sides, axis=1)
 
 
 def _moved(picture: NumpyFrames, pixel_map: FloatArray, size: tuple[int, int]) -> NumpyFrames:
@@ -350,50 +285,15 @@ def _evenness(pixels: NumpyFrames) -> float:
     return float(np.bincount(pixels.sum(axis=1, dtype=np.int64)).max() / len(pixels))
 
 
-def _edges_kept(
-    before: NumpyFrames, after: NumpyFrames, own_cars: BoolArray, device: str
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Returns likeness, mirrored, places and flipped of `_Look`, (N,) each."""
-    greys = [grey_levels(frames) for frames in (before, after)]
-    with torch.inference_mode():
-        there = [torch.from_numpy(grey).to(device) for grey in greys]
-        fields = [[edges(averaged(grey, scale)) for grey in there] for scale in SCALES]
-        found = torch.stack([edges_alike(one[0], other[0]) for one, other in fields]).mean(dim=0)
-        (_, straight), (_, now) = fields[-1]
-        flipped = edges(averaged(there[0].flip(-1), SCALES[-1]))[1]
-        own = torch.from_numpy(own_cars).to(device)
-        places = _median_alike(straight, now, own)
-        gap = _median_alike(flipped, now, own | own.flip(-1)) - places
-    was, is_now = (_symmetry(grey) for grey in greys)
-    likeness = np.asarray(found.amin(dim=0).double().cpu().numpy(), np.float64)
-    # where hardly a block has edges, nothing is told
-    nothing = torch.isnan(gap)
-    alike, more = (np.asarray(torch.where(nothing, value, each).double().cpu()) for value, each in ((1.0, places), (0.0, gap)))
-    return likeness, np.where(is_now >= 0.95, is_now - was, 0.0), alike, more
-
-
-def _median_alike(one: torch.Tensor, other: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-    """Returns the median correlation over the blocks that have edges in both, (N,), of edges (2, N, h, w).
-
-    hidden: what is left out, (N, H, W): the own bonnet is in every picture, whatever the scene. NaN where too few blocks have edges.
-    """
-    shown = functional.interpolate((~hidden).float()[:, None], size=one.shape[2:], mode="area")[:, 0]
-    products = [(first * second).sum(dim=0) * shown for first, second in ((one, other), (one, one), (other, other))]
-    both, before, after = (functional.adaptive_avg_pool2d(each[:, None], _BLOCKS).flatten(1) for each in products)
-    cells = one.shape[2] * one.shape[3] / _BLOCKS**2
-    has_edges = (before * cells > _LEAST_ENERGY) & (after * cells > _LEAST_ENERGY)
-    alike = torch.where(has_edges, both / (before * after).sqrt().clamp(min=1e-9), torch.nan)
-    return torch.where(has_edges.sum(dim=1) >= _LEAST_BLOCKS, alike.nanmedian(dim=1).values, torch.nan)
-
-
 def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns same_road, tint and burnt of `_Look`, (N,) each; the first is the correlation of the road's light in bands of rows.
 
     A band weighs by how much it varies in the changed picture: what fog has hidden says nothing. The road's edges belong to it.
     """
     around = np.stack([cv2.dilate(road.astype(np.uint8), np.ones((7, 7), np.uint8)) for road in roads]) > 0
-    pictures = [np.stack([_smooth(frame) for frame in frames]) for frames in (before, after)]
-    bands = (len(before), HEIGHT_PX // _BAND_ROWS, _BAND_ROWS * WIDTH_PX)
+    pictures = [np.stack([_smooth(frame, roads.shape[2], roads.shape[1]) for frame in frames]) for frames in (before, after)]
+    height, width = roads.shape[1:]
+    bands = (len(before), height // _BAND_ROWS, _BAND_ROWS * width)
     inside = around.reshape(bands).astype(np.float32)
     count = np.maximum(inside.sum(axis=2), 1.0)
     one, other = (picture.mean(axis=1).reshape(bands) for picture in pictures)
@@ -409,45 +309,12 @@ def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tup
     return same.astype(np.float64), greener / (_mean_in(pictures[1].mean(axis=1), roads) + 8.0), is_white - was_white
 
 
-def _smooth(frame: NumpyFrames) -> NDArray[np.float32]:
-    """Returns the channels one after the other, (3, HEIGHT_PX, WIDTH_PX): sums over a last axis of three are many times slower."""
-    small = cv2.resize(frame, (WIDTH_PX, HEIGHT_PX), interpolation=cv2.INTER_AREA)
+def _smooth(frame: NumpyFrames, width_px: int, height_px: int) -> NDArray[np.float32]:
+    """Returns the channels one after the other, (3, height_px, width_px): sums over a last axis of three are many times slower."""
+    small = cv2.resize(frame, (width_px, height_px), interpolation=cv2.INTER_AREA)
     return np.stack(cv2.split(cv2.GaussianBlur(small, (0, 0), 1.0))).astype(np.float32)
 
 
 def _mean_in(values: NDArray[np.float32], areas: BoolArray) -> FloatArray:
     """Returns the mean of values within areas, (N, height, width) each; 0 where an area is empty."""
     return np.asarray((values * areas).sum(axis=(1, 2)) / np.maximum(areas.sum(axis=(1, 2)), 1), np.float64)
-
-
-def edges_alike(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-    """Returns the correlation of edges (2, N, h, w) in the left, the right and the lower half, (3, N).
-
-    Asked is whether the edges of the changed picture are those of the original: what fog or the dark has swallowed is none of them.
-    """
-    visible = after.square().sum(dim=0)
-    visible = visible / (visible + _VISIBLE)
-    height, width = before.shape[2:]
-    parts = ((slice(None), slice(None, width // 2)), (slice(None), slice(width // 2, None)), (slice(height // 2, None), slice(None)))
-    found = []
-    for rows, columns in parts:
-        one, other, weight = before[:, :, rows, columns], after[:, :, rows, columns], visible[:, rows, columns]
-        size = ((weight * one.square()).sum(dim=(0, 2, 3)) * other.square().sum(dim=(0, 2, 3))).sqrt()
-        found.append((one * other).sum(dim=(0, 2, 3)) / size.clamp(min=1e-6))
-    return torch.stack(found)
-
-
-def grey_levels(frames: NumpyFrames) -> NDArray[np.float32]:
-    """Returns grey levels at the size at which edges are compared, (N, EDGES_PX, EDGES_PX)."""
-    small = [cv2.resize(frame, (EDGES_PX, EDGES_PX), interpolation=cv2.INTER_AREA) for frame in frames]
-    return np.stack([cv2.transform(frame, np.full((1, 3), 1 / 3)) for frame in small]).astype(np.float32)
-
-
-def _symmetry(grey: NDArray[np.float32]) -> FloatArray:
-    """Returns the correlation of the left halves with the mirrored right ones, rows' own light left out, (N,)."""
-    own = grey.reshape(len(grey), EDGES_PX // 2, 2, EDGES_PX // 2, 2).mean(axis=(2, 4))
-    own -= own.mean(axis=2, keepdims=True)
-    half = own.shape[2] // 2
-    left, right = own[:, :, :half].reshape(len(own), -1), own[:, :, : half - 1 : -1].reshape(len(own), -1)
-    size = np.sqrt((left * left).sum(axis=1) * (right * right).sum(axis=1))
-    return np.asarray((left * right).sum(axis=1) / np.maximum(size, 1.0), np.float64)

@@ -24,7 +24,7 @@ from skidpad.repairs.mutants import unchanged_drive
 from skidpad.repairs.pairs import Clip, clips_of
 from skidpad.repairs.source import KINDS, findings_of
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.description_toml import write_atomically
+from skidpad.subjects.description import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

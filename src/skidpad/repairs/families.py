@@ -9,7 +9,7 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import CameraMove, Condition, Params, Real, Recipe, Severity, Step, Stimulus, Value, Whole, shows_past
-from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
+from skidpad.stimuli.registry import Preset, preset_stimuli
 
 _FIRST_SHARES, _SECOND_SHARES = (0.15, 1.0), (0.1, 0.6)
 """How far from harmless to worst a recipe's first condition is drawn, and a second one on top of it."""

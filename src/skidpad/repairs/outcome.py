@@ -15,7 +15,7 @@ from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Ra
 from skidpad.repairs.report import finite
 from skidpad.repairs.search import Repairs, chosen, write_network
 from skidpad.statistics.intervals import Interval, student_mean
-from skidpad.subjects.description_toml import write_atomically
+from skidpad.subjects.description import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

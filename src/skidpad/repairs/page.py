@@ -6,7 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
-from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, round_up, tip, write
+from skidpad.page.svg import WIDTH, Axis, AxisUnit, add, drawing, round_up, tip, write
 from skidpad.page.wording import percent, plain
 from skidpad.repairs.plan import BEFORE, CLEAN, CONTROL, UNSEEN_SET
 
@@ -105,7 +105,7 @@ def tradeoff_chart(outcome: Outcome) -> Chart:
     low, high = min(clean, default=0.0), max(clean, default=1.0)
     room = max(0.1 * (high - low), 0.02 * high, 1e-6)
     x = Axis(max(0.0, low - room), high + room, _LEFT, _RIGHT)
-    y = Axis(0.0, round_up(max([0.01, *(each.failure_rate for each in marks)]), 1.0), _BOTTOM, _TOP, Unit.PERCENT)
+    y = Axis(0.0, round_up(max([0.01, *(each.failure_rate for each in marks)]), 1.0), _BOTTOM, _TOP, AxisUnit.PERCENT)
     said = "; ".join(f"{_label(each)}: {each.clean_rmse_rad:.4f} rad clean, {percent(each.failure_rate)} fail" for each in marks)
     title = "Clean error against failures"
     root = drawing("tradeoff", title, said, _HEIGHT)

@@ -16,8 +16,8 @@ import torch
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.drive import capture_of
-from skidpad.referee.word import Reason, Word
-from skidpad.subjects.description_toml import write_atomically
+from skidpad.referee.verdict import Reason, Word
+from skidpad.subjects.description import write_atomically
 from skidpad.subjects.training.data import Labelled
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from skidpad.core.stimuli import Stimulus
     from skidpad.drives.drive import Drive
     from skidpad.kinds.limits.probes import Judge
-    from skidpad.subjects.description import InputSpec
+    from skidpad.subjects.inputs import InputSpec
 
 _PART_CLIPS = 24
 """Clips that are kept in one file: what a repair that is killed while it renders loses at most."""

@@ -18,7 +18,7 @@ from skidpad.oracles.error import PredictionError, prediction_error
 from skidpad.repairs.mutants import Pool, campaign_of, gather
 from skidpad.repairs.report import ALL_MUTANTS, ORIGINALS, Improvement, RepairReport
 from skidpad.repairs.settings import RepairSettings, Split
-from skidpad.subjects.description_toml import discard
+from skidpad.subjects.description import discard
 from skidpad.subjects.training.data import Labelled, collect
 from skidpad.subjects.training.fitting import FitReport, answers_rad, copied, fit
 from skidpad.subjects.training.training import beside, save_subject

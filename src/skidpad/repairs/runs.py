@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import MEMORY, giving
-from skidpad.kinds.drives.summary import Verdict, summarise
+from skidpad.kinds.drives.summary import DriveVerdict, summarise
 from skidpad.kinds.kind import load_campaign
 from skidpad.repairs.outcome import RECOMMENDED, Driven, Outcome, search
 from skidpad.repairs.retraining import check_trainable
@@ -80,9 +80,9 @@ def driven(subject: NetworkSubject, out: Path, settings: SearchSettings, loop: C
             campaign.execute(run, progress)
         counts[name] = {}
         for case in summarise(run).cases:
-            if case.verdict in {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}:
+            if case.verdict in {DriveVerdict.PASS, DriveVerdict.FAIL, DriveVerdict.FLAKY}:
                 drives, failed = counts[name].get(case.condition, (0, 0))
-                counts[name][case.condition] = (drives + 1, failed + (case.verdict is not Verdict.PASS))
+                counts[name][case.condition] = (drives + 1, failed + (case.verdict is not DriveVerdict.PASS))
     return tuple(
         Driven(condition, drives, failed, counts["after"].get(condition, (0, 0))[1])
         for condition, (drives, failed) in counts["before"].items()

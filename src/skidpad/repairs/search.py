@@ -39,7 +39,7 @@ from skidpad.repairs.plan import (
     check_labels,
 )
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.description_toml import discard, write_atomically
+from skidpad.subjects.description import discard, write_atomically
 from skidpad.subjects.training.data import Labelled, collect
 from skidpad.subjects.training.fitting import answers_rad, copied, fit
 from skidpad.subjects.training.training import save_subject

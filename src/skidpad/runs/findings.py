@@ -15,7 +15,7 @@ from skidpad.core.images import FloatArray
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.doubts import Doubt, DoubtKind, doubts_of
 from skidpad.oracles.relations import LabelMse, SteersAlike, fails_unchanged
-from skidpad.referee.word import Word
+from skidpad.referee.verdict import Word
 from skidpad.runs.records import ORIGINALS, findings_of, holds_pictures, no_rows, worst_first
 from skidpad.runs.tags import Tag, Tags
 from skidpad.statistics.intervals import Interval, wilson

@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.core.errors import BadRunError, UnknownNameError
-from skidpad.core.files import remove_temporary, sync_folder, write_atomically
+from skidpad.core.files import exclusive, in_use, is_held, read_plain, remove_temporary, sync_folder, write_atomically
 from skidpad.drives.drive import Problem
-from skidpad.runs.guarding import check_run, exclusive, in_use, is_held, read_plain
 from skidpad.runs.manifest import Config, Integrity, Manifest, hashes_of, manifest_content, read_config, write_config
 from skidpad.runs.records import (
     CASE_ID_DIGITS,
@@ -41,7 +40,7 @@ from skidpad.runs.records import (
     worst_first,
 )
 from skidpad.runs.remote import MARK, Mirror
-from skidpad.runs.segments import Segment, ShardResult, encode_segment, incomplete, refuse_used
+from skidpad.runs.segments import Segment, ShardResult, check_run, encode_segment, incomplete, refuse_used
 
 State = TypeVar("State")
 

@@ -142,7 +142,7 @@ class GroupRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class GateChange:
     """A group in both runs: its rates, how many cases both have, and what became of their findings.
 
     p_value: how likely chance alone raises the rate so; NaN where there is nothing to compare. is_paired: on common cases.
@@ -181,7 +181,7 @@ class Verdict:
     """
 
     rates: tuple[GroupRate, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[GateChange, ...]
     new: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...]
@@ -221,7 +221,7 @@ def judge(now: Cases, limits: Limits, baseline: Cases | None = None, near: float
         now, baseline = now.without_false_alarms(), None if baseline is None else baseline.without_false_alarms()
     rates = {name: now.of(name).clusters for name in (ALL, *now.groups)}
     outcomes = [_rate_outcome(name, limit, rates, limits.confidence) for name, limit in limits.max_rate.items()]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[GateChange, ...] = ()
     new: tuple[str, ...] = ()
     notes: tuple[str, ...] = _tag_notes(alarms, without=limits.without_false_alarms)
     if baseline is not None:
@@ -277,7 +277,7 @@ def _rate_outcome(name: str, limit: float, rates: Mapping[str, Clusters], confid
     return Outcome(f"rate of {name}", is_kept, said)
 
 
-def _change(group: str, now: Cases, then: Cases, confidence: float) -> Change:
+def _change(group: str, now: Cases, then: Cases, confidence: float) -> GateChange:
     mine, theirs = now.shared_with(then)
     failed, before = now.failed[mine], then.failed[theirs]
     clusters = (now.clusters, then.clusters)
@@ -288,7 +288,7 @@ def _change(group: str, now: Cases, then: Cases, confidence: float) -> Change:
         p_value = sign_flip(np.bincount(place, failed.astype(np.int64) - before.astype(np.int64)).round().astype(np.int64))
     else:
         p_value = two_proportions(*clusters)
-    return Change(
+    return GateChange(
         group,
         clusters[0].interval(confidence),
         clusters[1].interval(confidence),
@@ -308,7 +308,7 @@ def _new_findings(now: Cases, then: Cases) -> tuple[str, ...]:
     return tuple(each.decode() for each in fresh.case_id[order].tolist())
 
 
-def _rises(changes: tuple[Change, ...], limits: Limits) -> list[Outcome]:
+def _rises(changes: tuple[GateChange, ...], limits: Limits) -> list[Outcome]:
     """Tells of each group whether its rate has risen; all cases are one test among them, so that a small rise everywhere shows."""
     significant = holm(np.array([change.p_value for change in changes]), limits.alpha)
     outcomes = []

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Self
 
 from skidpad.core.errors import BadRunError
-from skidpad.core.files import write_atomically
+from skidpad.core.files import exclusive, is_held, read_plain, write_atomically
 from skidpad.drives.frames import map_ahead
 from skidpad.drives.remote import RemoteFile, RemoteFiles, ServerGoneError, cache_folder
-from skidpad.runs.guarding import exclusive, is_held, read_plain
 
 MARK = ".skidpad-url"
 """Stands in the working folder and says where the run is kept; so its path is as good as the URL."""

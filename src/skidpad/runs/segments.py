@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import stat
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skidpad.core.errors import BadRunError
+from skidpad.core.files import LOCK_FILE, MAX_SMALL_BYTES, check_plain, open_plain
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.runs.guarding import LOCK_FILE, open_plain
 from skidpad.runs.records import storable
 from skidpad.runs.remote import MARK
 
@@ -38,6 +39,31 @@ _FEW_ROWS = 1 << 20
 _MAX_UNPACKED_BYTES = 4 << 30
 """A few bytes of Parquet may say that they unfold to any number of rows and bytes. Beyond a million rows, each takes a byte of the
 file at least, as its case id does; and what one shard unfolds to fits into memory."""
+
+MAX_SEGMENT_BYTES = 1 << 30
+MAX_SEGMENTS = 50_000
+"""For the page, which looks at them before every answer."""
+_SMALL = ("manifest.json", "config.toml", "schema.json")
+_FOLDERS = ("segments", "state")
+
+
+def is_run(folder: Path) -> bool:
+    """Tells whether a folder has a manifest, be it one that is refused later."""
+    return os.path.lexists(folder / "manifest.json")
+
+
+def check_run(folder: Path, max_segments: int | None = None) -> None:
+    """Refuses a run folder with links, devices, pipes or huge files in the places that are read; nothing is opened."""
+    for name in _SMALL:
+        check_plain(folder / name, MAX_SMALL_BYTES)
+    for name in _FOLDERS:
+        path = folder / name
+        if os.path.lexists(path) and not stat.S_ISDIR(path.lstat().st_mode):
+            raise BadRunError(f"{path} is not a folder, or a link to one; a run that was made by skidpad has neither")
+    for number, path in enumerate(sorted((folder / "segments").glob("*.parquet"))):
+        if max_segments is not None and number >= max_segments:
+            raise BadRunError(f"it has more than {max_segments} segments, too many for the page; `skidpad report` reads it")
+        check_plain(path, MAX_SEGMENT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

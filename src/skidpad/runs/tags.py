@@ -24,8 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.core.errors import BadRunError, UnknownNameError
-from skidpad.core.files import sync_folder
-from skidpad.runs.guarding import open_plain, read_plain
+from skidpad.core.files import open_plain, read_plain, sync_folder
 from skidpad.runs.records import CASE_ID_DIGITS
 from skidpad.statistics.intervals import Interval, wilson
 

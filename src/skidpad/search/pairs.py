@@ -10,7 +10,7 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Recipe, Step, Stimulus, grid_recipes
+from skidpad.core.stimuli import Recipe, Step, Stimulus, grid_recipes, shows_past
 from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches, taken
 
 DEFAULT_MAX_FAILED_TRIES = 10
@@ -26,9 +26,15 @@ def draw_pair(stimuli: Mapping[str, Stimulus], rng: np.random.Generator, first: 
     Names are drawn from their sorted order, so the order in which a user lists transforms changes nothing.
 
     Reference: DeepTest 3.3, Algorithm 1, lines 12 to 17.
+    Deviates: where both show earlier frames, T2 is drawn again from those that do not, since only one can; T1 stands alone where there
+    is none.
     """
     names = sorted(stimuli)
-    return Recipe((_draw_step(stimuli, names, rng, first), _draw_step(stimuli, names, rng, None)))
+    one, two = _draw_step(stimuli, names, rng, first), _draw_step(stimuli, names, rng, None)
+    if not (shows_past(stimuli[one.stimulus]) and shows_past(stimuli[two.stimulus])):
+        return Recipe((one, two))
+    others = [name for name in names if not shows_past(stimuli[name])]
+    return Recipe((one, _draw_step(stimuli, others, rng, None)) if others else (one,))
 
 
 def _draw_step(stimuli: Mapping[str, Stimulus], names: list[str], rng: np.random.Generator, given: str | None) -> Step:
@@ -161,8 +167,39 @@ class Greedy:
         return left_of(self._task, self._tries, self._failed_tries)
 
 
+class _Unguided:
+    """A search that takes every candidate, whatever it brought. total: how many there are."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._asked = 0
+        self._tries = 0
+
+    @property
+    def tries(self) -> int:
+        """How many candidates were taken."""
+        return self._tries
+
+    @property
+    def done(self) -> bool:
+        """Whether every candidate was taken."""
+        return self._tries >= self._total
+
+    def _next(self, width: int) -> range:
+        """Returns the numbers of the next candidates."""
+        check_width(width)
+        self._asked = min(width, self._total - self._tries)
+        return range(self._tries, self._tries + self._asked)
+
+    def tell(self, feedback: Sequence[Fitness]) -> None:
+        """Takes every candidate, whatever it brought."""
+        check_feedback(self._asked, len(feedback))
+        self._tries += self._asked
+        self._asked = 0
+
+
 @searches("grid", Pairs)
-class Grid:
+class Grid(_Unguided):
     """The cumulative baseline: each transformation alone with each row of its grid, in the order given.
 
     Reference: DeepTest 5, RQ3 (i): 7 transformations x 10 parameters on every seed image.
@@ -170,65 +207,23 @@ class Grid:
 
     def __init__(self, task: SearchTask[Pairs]) -> None:
         self._recipes = grid_recipes(task.space.stimuli)
-        self._asked = 0
-        self._tries = 0
-
-    @property
-    def tries(self) -> int:
-        """How many recipes were taken."""
-        return self._tries
-
-    @property
-    def done(self) -> bool:
-        """Whether every row was taken."""
-        return self._tries >= len(self._recipes)
+        super().__init__(len(self._recipes))
 
     def ask(self, width: int) -> list[Recipe]:
         """Returns the next rows."""
-        check_width(width)
-        recipes = self._recipes[self._tries : self._tries + width]
-        self._asked = len(recipes)
-        return list(recipes)
-
-    def tell(self, feedback: Sequence[Fitness]) -> None:
-        """Takes every candidate, whatever it brought."""
-        check_feedback(self._asked, len(feedback))
-        self._tries += self._asked
-        self._asked = 0
+        return [self._recipes[number] for number in self._next(width)]
 
 
 @searches("random", Pairs)
-class RandomPairs:
+class RandomPairs(_Unguided):
     """Pairs drawn as in Algorithm 1 with no feedback from coverage: what the guidance must beat."""
 
     def __init__(self, task: SearchTask[Pairs]) -> None:
         limits = (task.patience if task.unguided_tries is None else task.unguided_tries, task.budget)
-        self._total = min((limit for limit in limits if limit is not None), default=sys.maxsize)
+        super().__init__(min((limit for limit in limits if limit is not None), default=sys.maxsize))
         self._task = task
-        self._asked = 0
-        self._tries = 0
-
-    @property
-    def tries(self) -> int:
-        """How many pairs were taken."""
-        return self._tries
-
-    @property
-    def done(self) -> bool:
-        """Whether as many pairs were taken as the task allows."""
-        return self._tries >= self._total
 
     def ask(self, width: int) -> list[Recipe]:
         """Draws the next pairs."""
-        check_width(width)
-        self._asked = min(width, self._total - self._tries)
-        return [
-            draw_pair(self._task.space.stimuli, child_rng(self._task.seed, "random", self._task.place, self._tries + ahead))
-            for ahead in range(self._asked)
-        ]
-
-    def tell(self, feedback: Sequence[Fitness]) -> None:
-        """Takes every candidate, whatever it brought."""
-        check_feedback(self._asked, len(feedback))
-        self._tries += self._asked
-        self._asked = 0
+        task = self._task
+        return [draw_pair(task.space.stimuli, child_rng(task.seed, "random", task.place, number)) for number in self._next(width)]

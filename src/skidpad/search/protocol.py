@@ -6,7 +6,7 @@ One interface and one registry serve the pairs of stimuli on a seed frame (DeepT
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -139,7 +139,7 @@ class _Row:
         return tuple(self.by_space)
 
     def __call__(self, task: SearchTask[Any]) -> Search[Any]:
-        check_searches((self.name,), type(task.space))
+        check_search(self.name, type(task.space))
         return self.by_space[type(task.space)](task)
 
 
@@ -169,13 +169,12 @@ def searchers(over: type[Space[Any]]) -> dict[str, MakeSearch]:
     }
 
 
-def check_searches(names: Iterable[str], over: type[Space[Any]]) -> None:
+def check_search(name: str, over: type[Space[Any]]) -> None:
     """Refuses a name that stands for no search over a space, and says which do."""
-    for name in names:
-        if ":" in name or name in SEARCHES.broken:
-            SEARCHES.get(name)
-        elif name not in (known := searchers(over)):
-            raise UnknownNameError.among(f"search over {over.noun}", name, known)
+    if ":" in name or name in SEARCHES.broken:
+        SEARCHES.get(name)
+    elif name not in (known := searchers(over)):
+        raise UnknownNameError.among(f"search over {over.noun}", name, known)
 
 
 def kept(asked: int, told: Sequence[int] | None) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.core.images import FloatArray, IntArray
 from skidpad.statistics.ranks import RankTest, mann_whitney, midranks
 
 
@@ -160,13 +160,6 @@ def jaccard_packed(first: PackedBits, second: PackedBits) -> FloatArray:
     both = count_bits(first & second)
     either = count_bits(first | second)
     return np.asarray(1.0 - np.where(either > 0, both / np.maximum(either, 1), 1.0), np.float64)
-
-
-def jaccard(first: BoolArray, second: BoolArray) -> FloatArray:
-    """Returns the Jaccard distance of rows of bools along the last axis."""
-    if first.shape[-1] != second.shape[-1]:
-        raise BadParametersError(f"sets must have equally many bits, got {first.shape[-1]} and {second.shape[-1]}; compare one subject's")
-    return jaccard_packed(np.packbits(first, axis=-1), np.packbits(second, axis=-1))
 
 
 def transform_distances(names: tuple[str, ...], packed: PackedBits) -> tuple[PairDistance, ...]:

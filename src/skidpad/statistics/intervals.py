@@ -103,28 +103,6 @@ def none_failed(trials: int, confidence: float = 0.95) -> float:
     return float(1.0 - (1.0 - confidence) ** (1.0 / trials)) if trials else 1.0
 
 
-def bootstrap_mean(values: ArrayLike, rng: np.random.Generator, confidence: float = 0.95, resamples: int = 2000) -> Interval:
-    """Returns the percentile bootstrap interval of a mean; NaN is left out. The same generator gives the same interval."""
-    _check_confidence(confidence)
-    if resamples < 1:
-        raise BadParametersError(f"the bootstrap takes at least one resample, got {resamples}")
-    sample = _sample(values)
-    n = len(sample)
-    if n == 0:
-        return Interval(nan, nan, nan, confidence, 0, "there are no values")
-    if np.ptp(sample) == 0:
-        constant = float(sample[0])
-        return Interval(constant, constant, constant, confidence, n, "one value" if n == 1 else "every value is the same")
-    means = np.empty(resamples)
-    # in chunks, so that memory does not grow with resamples x values
-    step = max(1, _CHUNK // n)
-    for start in range(0, resamples, step):
-        stop = min(start + step, resamples)
-        means[start:stop] = sample[rng.integers(n, size=(stop - start, n))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(sample.mean()), float(low), float(high), confidence, n)
-
-
 def share_over_stretches(
     failed: ArrayLike, stretch: int, rng: np.random.Generator, confidence: float = 0.95, resamples: int = 2000
 ) -> Interval:

@@ -62,7 +62,7 @@ class Cases:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Condition:
+class RuleCondition:
     """One condition in words, and where it holds, (N,)."""
 
     words: str
@@ -87,14 +87,14 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class FailureRule:
     """A region in which cases fail more often.
 
     learned: in the half that it was found in. kept_apart, rest: inside and outside of it in the other half, without the cases of the
     rules before it. p_value: that chance alone makes the other half so. holds: (N,), over both halves.
     """
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[RuleCondition, ...]
     learned: Counted
     kept_apart: Counted
     rest: Counted
@@ -116,7 +116,7 @@ class Rule:
 class Ruled:
     """Rules that hold on cases kept apart, in the order in which they are read, and how many more were found that do not."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[FailureRule, ...]
     dropped: int
     learned_on: int
     counted_on: int
@@ -141,7 +141,7 @@ def learn_rules(cases: Cases, alpha: float = 0.05) -> Ruled:
     conditions = _conditions(cases.traits, first)
     masks = np.array([condition.holds for condition in conditions], np.float64).reshape(len(conditions), len(cases.failed))
     open_ = np.ones(len(cases.failed), np.bool_)
-    found: list[Rule] = []
+    found: list[FailureRule] = []
     while len(found) < MAX_RULES and len(conditions):
         chosen = _best(masks, conditions, cases.failed, open_ & first)
         if chosen is None:
@@ -149,7 +149,7 @@ def learn_rules(cases: Cases, alpha: float = 0.05) -> Ruled:
         holds = open_ & np.logical_and.reduce([conditions[place].holds for place in chosen])
         inside, outside = (_clusters(cases, part & ~first) for part in (holds, open_ & ~holds))
         found.append(
-            Rule(
+            FailureRule(
                 tuple(conditions[place] for place in chosen),
                 _counted(cases.failed, holds & first),
                 _counted(cases.failed, holds & ~first),
@@ -176,7 +176,7 @@ def _clusters(cases: Cases, which: BoolArray) -> Clusters:
     return Clusters(hits.astype(np.int64), trials.astype(np.int64))
 
 
-def _conditions(traits: Sequence[Trait], seen: BoolArray) -> list[Condition]:
+def _conditions(traits: Sequence[Trait], seen: BoolArray) -> list[RuleCondition]:
     """Returns what may stand in a rule; thresholds come from the cases that may be looked at."""
     found = []
     for trait in traits:
@@ -190,13 +190,13 @@ def _conditions(traits: Sequence[Trait], seen: BoolArray) -> list[Condition]:
                     (trait.below or f"{trait.name} is below {{}}", values < cut),
                     (trait.above or f"{trait.name} is at least {{}}", values >= cut),
                 ):
-                    found.append(Condition(template.format(text), trait.name, holds))
+                    found.append(RuleCondition(template.format(text), trait.name, holds))
         else:
             texts = np.array(trait.values, np.str_)
             known_texts = sorted(set(texts[seen].tolist()) - {""})
-            found += [Condition(f"{trait.name} is {text}", trait.name, texts == text) for text in known_texts]
+            found += [RuleCondition(f"{trait.name} is {text}", trait.name, texts == text) for text in known_texts]
             if len(known_texts) > 2:  # of two, the other says it more plainly
-                found += [Condition(f"{trait.name} is not {text}", trait.name, (texts != text) & (texts != "")) for text in known_texts]
+                found += [RuleCondition(f"{trait.name} is not {text}", trait.name, (texts != text) & (texts != "")) for text in known_texts]
     return [each for each in found if 0 < each.holds[seen].sum() < seen.sum()]
 
 
@@ -205,7 +205,7 @@ def _readable(value: float) -> float:
     return float(round(value, 1 - floor(log10(abs(value))))) if value else 0.0
 
 
-def _best(masks: FloatArray, conditions: Sequence[Condition], failed: BoolArray, used: BoolArray) -> tuple[int, ...] | None:
+def _best(masks: FloatArray, conditions: Sequence[RuleCondition], failed: BoolArray, used: BoolArray) -> tuple[int, ...] | None:
     """Returns the conjunction with the highest gain over not knowing anything; None where none is worth its words."""
     if not failed[used].any():
         return None

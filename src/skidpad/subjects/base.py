@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from skidpad.core.errors import BadRunError
-from skidpad.subjects.description_toml import format_description, parse_description
+from skidpad.subjects.description import format_description, parse_description
 
 if TYPE_CHECKING:
     import torch

@@ -1,25 +1,30 @@
-"""A subject is described once: where its weights are, what it wants to see, what its answers mean."""
+"""A subject is described once: where its weights are, what it wants to see (`inputs`), what its answers mean.
 
-from dataclasses import dataclass
+The description is a small TOML beside the weights; it is read with errors that teach, and written back. The networks in `pretrained`
+were trained by skidpad itself on its own rendered roads; each .training.json holds the command.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
+from hashlib import sha256
 from math import isfinite
+from pathlib import Path
 from typing import Annotated
 
+from skidpad.core import files, toml
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.core.settings import Mark, Text
+from skidpad.core.settings import Mark, Text, plain, read
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle, Unit
+from skidpad.subjects.inputs import InputSpec
 
 STEERING = "steering"
-MAX_SIDE_PX = 8192
-"""More than any camera's; a misspelt size must not take all memory."""
-MAX_INPUT_NUMBERS = 2**27
-"""Half a gibibyte of float32 for one answer: a picture of 8192 x 4096 pixels, or 48 of 1280 x 720."""
-MAX_HISTORY_FRAMES = 1000
 MAX_TIMEOUT_S = 86_400.0
 MAX_RESTARTS = 1000
 MAX_BINS = 1000
-MAX_CAMERAS = 16
 MAX_RATIO = 100.0
 """Road cars steer with 10 to 25."""
 
@@ -42,258 +47,11 @@ class Format(Enum):
         return self in {Format.SAFETENSORS, Format.STATE_DICT}
 
 
-class Colour(Enum):
-    """The colour space of the network's input; channels are bytes, as OpenCV writes them (hue is 0..179).
-
-    yuv-swapped has the two colour channels of yuv the other way round; yuv-of-bgr is computed as if red were blue and blue red, as by code
-    that takes what cv2.imread gives for RGB.
-    """
-
-    RGB = "rgb"
-    BGR = "bgr"
-    GREY = "grey"
-    YUV = "yuv"
-    YUV_SWAPPED = "yuv-swapped"
-    YUV_OF_BGR = "yuv-of-bgr"
-    HSV = "hsv"
-
-    @property
-    def channels(self) -> int:
-        """How many channels a picture has in this colour space."""
-        return 1 if self is Colour.GREY else 3
-
-
 class Decode(Enum):
     """How an output is read from the network's numbers: one number as it is, or the strongest of several bins."""
 
     NUMBER = "number"
     BINS = "bins"
-
-
-class Layout(Enum):
-    """The order of the axes of the network's input."""
-
-    NCHW = "nchw"
-    NHWC = "nhwc"
-
-
-class HistoryKind(Enum):
-    """What of the past the network sees; all kinds can be described, `loading` says which can be run."""
-
-    SINGLE = "single"
-    STACK = "stack"
-    DIFFERENCES = "differences"
-    OPTICAL_FLOW = "optical-flow"
-    RECURRENT = "recurrent"
-
-
-@dataclass(frozen=True, slots=True)
-class Crop:
-    """What is cut away before resizing, as fractions of the frame's height or width, since drives differ in size."""
-
-    top: float = 0.0
-    bottom: float = 0.0
-    left: float = 0.0
-    right: float = 0.0
-
-    def __post_init__(self) -> None:
-        parts = (self.top, self.bottom, self.left, self.right)
-        if not all(0.0 <= part < 1.0 for part in parts) or self.top + self.bottom >= 1.0 or self.left + self.right >= 1.0:
-            raise BadSubjectError(f"a crop is fractions of the frame that leave something over, as top = 0.4; got {self}")
-
-    def window(self, height_px: int, width_px: int) -> tuple[slice, slice]:
-        """Returns the rows and columns that stay; at least one of each."""
-        top, left = round(self.top * height_px), round(self.left * width_px)
-        bottom, right = height_px - round(self.bottom * height_px), width_px - round(self.right * width_px)
-        top, left = min(top, height_px - 1), min(left, width_px - 1)
-        return slice(top, max(bottom, top + 1)), slice(left, max(right, left + 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bytes 0..255 map linearly to low..high; one number for all channels or one for each."""
-
-    low: Annotated[tuple[float, ...], Mark.ONE_OR_MORE, Mark.REQUIRED] = (0.0,)
-    high: Annotated[tuple[float, ...], Mark.ONE_OR_MORE, Mark.REQUIRED] = (1.0,)
-
-    def __post_init__(self) -> None:
-        if len(self.low) != len(self.high) or not self.low or not all(map(isfinite, self.low + self.high)):
-            raise BadSubjectError(f"a range is finite numbers, as many low as high, as low = -1.0, high = 1.0; got {self}")
-        if any(low == high for low, high in zip(self.low, self.high, strict=True)):
-            raise BadSubjectError(f"a range must not be empty: low and high differ in every channel; got {self}")
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """How many frames the network sees at once, and how they are brought together."""
-
-    frames: Annotated[int, Mark.REQUIRED] = 1
-    kind: Annotated[HistoryKind, Mark.REQUIRED] = HistoryKind.SINGLE
-
-    def __post_init__(self) -> None:
-        if self.frames > MAX_HISTORY_FRAMES:
-            raise BadSubjectError(f"a history has at most {MAX_HISTORY_FRAMES} frames; got frames = {self.frames}")
-        if self.frames < 1 or (self.kind is HistoryKind.SINGLE and self.frames != 1):
-            raise BadSubjectError(f"a history of kind {self.kind.value!r} cannot have {self.frames} frames; write frames = 1")
-
-
-class Equaliser(Enum):
-    """How the levels of a picture are spread over 0..255: over the whole picture at once, or tile by tile with limited contrast."""
-
-    HISTOGRAM = "histogram"
-    CLAHE = "clahe"
-
-
-class EqualisedChannels(Enum):
-    """What is equalised: the brightness (Y, V or grey; of RGB by way of YUV), or every channel by itself."""
-
-    BRIGHTNESS = "brightness"
-    EACH = "each"
-
-
-@dataclass(frozen=True, slots=True)
-class Equalise:
-    """Equalisation of the levels by OpenCV, at the network's size and in its colours; the last two are CLAHE's."""
-
-    kind: Annotated[Equaliser, Mark.REQUIRED] = Equaliser.HISTOGRAM
-    channels: EqualisedChannels = EqualisedChannels.BRIGHTNESS
-    clip_limit: float = 2.0
-    tiles: int = 8
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.clip_limit <= 1000.0 or not 1 <= self.tiles <= 64:
-            raise BadSubjectError(
-                f"CLAHE takes a clip_limit above 0, as 2.0, and 1 to 64 tiles a side; got clip_limit = {self.clip_limit:g}, "
-                f"tiles = {self.tiles}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A size in pixels."""
-
-    width_px: int
-    height_px: int
-
-    def __post_init__(self) -> None:
-        if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
-            raise BadSubjectError(f"sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}")
-
-
-@dataclass(frozen=True, slots=True)
-class Undistort:
-    """The camera that frames were taken with, as OpenCV's calibration gives it; frames are straightened before all else.
-
-    size: of the pictures that it was calibrated with; frames of another size are taken for the same view. coefficients: k1, k2, p1, p2
-    and those after them.
-    """
-
-    size: Size
-    fx_px: float
-    fy_px: float
-    cx_px: float
-    cy_px: float
-    coefficients: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        numbers = (self.fx_px, self.fy_px, self.cx_px, self.cy_px, *self.coefficients)
-        if not all(map(isfinite, numbers)) or self.fx_px <= 0.0 or self.fy_px <= 0.0:
-            raise BadSubjectError(f"a camera has finite numbers and focal lengths above 0; got {self}")
-        if len(self.coefficients) not in {4, 5, 8, 12, 14}:
-            raise BadSubjectError(f"a lens has 4, 5, 8, 12 or 14 coefficients, as OpenCV counts them; got {len(self.coefficients)}")
-
-
-class Join(Enum):
-    """How the pictures of several cameras become one input: channel after channel, or side by side."""
-
-    CHANNELS = "channels"
-    WIDTH = "width"
-
-
-@dataclass(frozen=True, slots=True)
-class Cameras:
-    """The cameras that a network sees at once, by the names and in the order that its drives have; frames hold them side by side."""
-
-    names: Annotated[tuple[Text, ...], Mark.REQUIRED] = ()
-    join: Join = Join.CHANNELS
-
-    def __post_init__(self) -> None:
-        if not 2 <= len(self.names) <= MAX_CAMERAS or len(set(self.names)) != len(self.names):
-            raise BadSubjectError(
-                f'cameras are 2 to {MAX_CAMERAS} different names, as names = ["left", "center", "right"]; got {list(self.names)}; '
-                "a network that sees one camera needs no such line"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class InputSpec:
-    """What the network sees: the one path from frames to input, for original and mutant alike.
-
-    The order is: undistort, resize_first, crop, resize to width_px and height_px, colour, equalise, range, standardise, layout.
-    resize_first: the size to which frames are brought before the crop, where the training cut after a first resizing. standardise: each
-    picture minus its mean, divided by its deviation, as tf.image.per_image_standardization does.
-
-    frame_aspect: width over height of the frames that it was trained on, before the crop; it changes no answer, and says whether
-    another drive's frames reach the network in the same proportions.
-
-    cameras: where there are several. Each picture takes the whole path by itself up to the colours, `width_px` and `frame_aspect` are of
-    one picture; then they are joined.
-    """
-
-    width_px: int
-    height_px: int
-    colour: Annotated[Colour, Mark.REQUIRED] = Colour.RGB
-    range: Annotated[Range, Mark.REQUIRED] = Range()
-    crop: Crop = Crop()
-    layout: Layout = Layout.NCHW
-    history: History = History()
-    frame_aspect: float | None = None
-    undistort: Undistort | None = None
-    resize_first: Size | None = None
-    equalise: Equalise | None = None
-    standardise: bool = False
-    cameras: Cameras | None = None
-
-    def __post_init__(self) -> None:
-        if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
-            raise BadSubjectError(
-                f"the input's sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}"
-            )
-        numbers = self.columns_px * self.height_px * self.channels * self.history.frames
-        if numbers > MAX_INPUT_NUMBERS:
-            raise BadSubjectError(
-                f"one input is at most {MAX_INPUT_NUMBERS} numbers; got {self.columns_px} x {self.height_px} pixels x "
-                f"{self.channels} channels x {self.history.frames} frames = {numbers}"
-            )
-        if self.cameras is not None and self.history.kind is HistoryKind.OPTICAL_FLOW:
-            raise BadSubjectError("optical flow is that of one camera; remove cameras, or choose another kind of history")
-        if self.frame_aspect is not None and not 0.1 <= self.frame_aspect <= 10.0:
-            raise BadSubjectError(f"frame_aspect is a frame's width over its height, as 1.333 for 640 x 480; got {self.frame_aspect:g}")
-        if len(self.range.low) not in {1, self.colour.channels}:
-            raise BadSubjectError(
-                f"the input range needs one number or one for each of the {self.colour.channels} channels; got {len(self.range.low)}"
-            )
-
-    @property
-    def views(self) -> int:
-        """How many cameras' pictures a frame holds, side by side."""
-        return 1 if self.cameras is None else len(self.cameras.names)
-
-    @property
-    def channels(self) -> int:
-        """How many channels one picture has after the cameras were joined."""
-        return self.colour.channels * (self.views if self.cameras is not None and self.cameras.join is Join.CHANNELS else 1)
-
-    @property
-    def columns_px(self) -> int:
-        """How wide one picture is after the cameras were joined."""
-        return self.width_px * (self.views if self.cameras is not None and self.cameras.join is Join.WIDTH else 1)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The shape of one input without the batch, in the order of the layout."""
-        chw = (self.channels, self.height_px, self.columns_px)
-        return chw if self.layout is Layout.NCHW else (self.height_px, self.columns_px, self.channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,3 +218,145 @@ class Description:
     def steering(self) -> Output:
         """The steering output."""
         return self.outputs[self.steering_column]
+
+
+def pretrained(name: str) -> Path:
+    """Returns the description of a bundled network."""
+    folder = Path(__file__).parent / "pretrained"
+    known = [path.stem for path in folder.glob("*.toml")]
+    if name not in known:
+        raise UnknownNameError.among("pretrained network", name, known)
+    return folder / f"{name}.toml"
+
+
+def subject_path(text: str) -> Path:
+    """Returns where a subject is described, absolute; the word `demo` is the bundled network."""
+    return pretrained("pilotnet-rendered") if text == "demo" and not Path(text).exists() else Path(text).absolute()
+
+
+def minimal_description(file: str, format_: Format) -> str:
+    """Returns the shortest TOML that could describe `file`, for a user to copy and correct."""
+    architecture = 'architecture = "pilotnet"\n' if format_.weights_only else ""
+    return (
+        f'file = "{file}"\nformat = "{format_.value}"\n{architecture}\n'
+        '[input]\nwidth_px = 200\nheight_px = 66\ncolour = "yuv"\nrange = { low = -1.0, high = 1.0 }\n\n'
+        '[[outputs]]\nname = "steering"\nunit = "rad"\n'
+    )
+
+
+def read_description(path: Path) -> Description:
+    """Reads the description at `path`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSubjectError(f"cannot read the description {path}: {error}") from error
+    return parse_description(text, str(path), default_name=path.stem)
+
+
+def write_description(path: Path, description: Description) -> None:
+    """Writes the description to `path`, whole or not at all."""
+    write_atomically(path, format_description(description).encode())
+
+
+def parse_description(text: str, where: str = "description", default_name: str = "subject") -> Description:
+    """Reads a description from TOML text; `where` names it in errors."""
+    try:
+        data = toml.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSubjectError(f"{where} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise BadSubjectError(f"{where} is no description: its lists or tables are nested too deeply; one has three levels") from error
+    if data.get("file") == "":
+        raise BadSubjectError(f"{where}: file must not be empty; write the name of the network's file")
+    try:
+        # a black box has no file
+        left_out = {"name": default_name} | ({"file": ""} if data.get("format") == Format.BOX.value else {})
+        return read(Description, left_out | data, "the description", BadSubjectError)
+    except BadSubjectError as error:
+        further = [key for key in missing_keys(data) if repr(key.partition(" ")[0]) not in str(error)]
+        more = f"; also missing: {', '.join(further)}" if further else ""
+        raise BadSubjectError(f"{where}: {error}{more}") from error
+
+
+def missing_keys(data: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns every key that a description must have and the parsed TOML has not, as `colour of [input]`."""
+    box = data.get("format") == Format.BOX.value
+    wanted = ["format", *(["box"] if box else ["file"]), "input", "outputs"]
+    if data.get("format") in {kind.value for kind in Format if kind.weights_only}:
+        wanted.append("architecture")
+    missing = [key for key in wanted if key not in data]
+    spec = data.get("input")
+    if isinstance(spec, dict):
+        missing += [f"{key} of [input]" for key in ("width_px", "height_px", "colour", "range") if key not in spec]
+    outputs = data.get("outputs")
+    for number, output in enumerate(outputs if isinstance(outputs, list) else [], 1):
+        if isinstance(output, dict):
+            needed = ("name", "unit") if output.get("name") == STEERING else ("name",)
+            missing += [f"{key} of [[outputs]] number {number}" for key in needed if key not in output]
+    return tuple(missing)
+
+
+def left_to_default(data: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns what a parsed description does not say and skidpad therefore takes for granted, in words."""
+    found = data.get("input")
+    spec: Mapping[str, object] = found if isinstance(found, dict) else {}
+    taken = {"crop": "nothing is cut away", "layout": "nchw", "history": "one frame at a time"}
+    said = [f"{key} of [input]: {words}" for key, words in taken.items() if key not in spec]
+    outputs = data.get("outputs")
+    for number, output in enumerate(outputs if isinstance(outputs, list) else [], 1):
+        if isinstance(output, dict) and "unit" not in output:
+            said.append(f"unit of [[outputs]] number {number}: a plain number")
+        elif isinstance(output, dict) and "axle" not in output and output["unit"] in {unit.value for unit in AngleUnit}:
+            said.append(f"axle of [[outputs]] number {number}: the angle is of the steering wheel")
+    return tuple(said)
+
+
+def format_description(description: Description) -> str:
+    """Writes a description as TOML, so that `parse_description` gives the same one back.
+
+    Every key is spelled out but those that few descriptions have, as those of road wheels, bins and equalisation: without them a
+    description has the hash that it had before there were such keys, and what was run with it can go on.
+    """
+    table = plain(description)
+    table["input"] = {"width_px": 0, "height_px": 0, "colour": "", "layout": "", "crop": {}, **table["input"]}  # the order that hashes know
+    if not description.input.standardise:
+        del table["input"]["standardise"]
+    for output in table["outputs"]:
+        if output["axle"] == Axle.STEERING_WHEEL.value:
+            del output["axle"], output["ratio"]
+        if output["decode"] == Decode.NUMBER.value:
+            del output["decode"], output["bins"]
+    if description.box:
+        del table["file"]
+        table["box"] = {key: value for key, value in table["box"].items() if value != []}
+    if not description.lambdas:
+        del table["lambdas"]
+    spec, outputs = table.pop("input"), table.pop("outputs")
+    return toml.dumps({**table, "input": spec, "outputs": outputs})
+
+
+def description_hash(description: Description) -> str:
+    """Hashes everything in a description that changes an answer; renaming the subject or its file does not."""
+    plain = replace(description, name="", file="", input=replace(description.input, frame_aspect=None))
+    return sha256(format_description(plain).encode()).hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file of a subject, and the folder it is to be in, or says that the place cannot be written."""
+    with _writable(path):
+        files.write_atomically(path, data)
+
+
+def discard(path: Path) -> None:
+    """Removes a file that may not be there; makes the folder it would be in, so that a bad place is known before the work."""
+    with _writable(path):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise BadSubjectError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written") from error

@@ -13,27 +13,16 @@ from skidpad.core import toml
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.settings import plain
 from skidpad.core.units import AngleUnit, PlainUnit
-from skidpad.subjects.description import (
-    STEERING,
-    Bins,
-    Colour,
-    Decode,
-    Description,
-    Format,
-    History,
-    HistoryKind,
-    InputSpec,
-    Layout,
-    Output,
-)
+from skidpad.subjects.description import STEERING, Bins, Decode, Description, Format, Output
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras.building import read_model
 from skidpad.subjects.formats.keras.opening import read_contents, readable, stated_shape
 from skidpad.subjects.formats.onnx.reading import read_model as read_onnx
 from skidpad.subjects.formats.recognition import format_of, refuse_foreign
 from skidpad.subjects.formats.tflite import read_tflite
+from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
-from skidpad.subjects.network import CANNOT_RUN, TorchNetwork
+from skidpad.subjects.network_subject import CANNOT_RUN, TorchNetwork
 from skidpad.subjects.windows import described_shape, picture_layout
 from skidpad.subjects.zoo import ARCHITECTURES, Architecture
 

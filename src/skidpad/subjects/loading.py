@@ -20,15 +20,13 @@ from skidpad.core.registry import given
 from skidpad.core.trust import Code, require, trusting
 from skidpad.subjects.base import Subject
 from skidpad.subjects.boxes import BoxSubject, box_code
-from skidpad.subjects.description import Description, Format
-from skidpad.subjects.description_toml import minimal_description, read_description
+from skidpad.subjects.description import Description, Format, minimal_description, read_description
 from skidpad.subjects.formats.exported import read_exported
 from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.onnx import open_onnx, weight_files
 from skidpad.subjects.formats.recognition import BROKEN, WAY_OUT, check_archive, format_of, read_weights, reason_of, refuse_foreign
 from skidpad.subjects.formats.tflite import open_tflite
-from skidpad.subjects.network import Network, TorchNetwork
-from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.network_subject import Network, NetworkSubject, TorchNetwork
 from skidpad.subjects.own_code import named_code, own_network, trusted_code
 from skidpad.subjects.probe import NeuronUnit
 from skidpad.subjects.windows import check_shape

@@ -16,7 +16,7 @@ from torch import nn
 
 from skidpad.core import trust
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import InputSpec
+from skidpad.subjects.inputs import InputSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import Frames, NumpyFrames, split_views
-from skidpad.subjects.description import Colour, Equalise, EqualisedChannels, Equaliser, InputSpec, Join, Layout, Undistort
+from skidpad.subjects.inputs import Colour, Equalise, EqualisedChannels, Equaliser, InputSpec, Join, Layout, Undistort
 
 TOLERANCE_LEVELS = 1
 """By how much of 255 the CPU and the GPU may differ after each of resizing and colour."""

@@ -17,7 +17,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.base import Layer
 
 
-class Kind(Enum):
+class LayerKind(Enum):
     """What a layer is; the value is the stem of its name."""
 
     CONV = "conv"
@@ -28,9 +28,9 @@ class Kind(Enum):
 
 
 LAYERS = {
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "mkldnn_convolution"), Kind.CONV),
-    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cudnn_convolution"), Kind.CONV),
-    **dict.fromkeys(("linear", "addmm", "mm", "matmul", "_addmm_activation"), Kind.DENSE),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "mkldnn_convolution"), LayerKind.CONV),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cudnn_convolution"), LayerKind.CONV),
+    **dict.fromkeys(("linear", "addmm", "mm", "matmul", "_addmm_activation"), LayerKind.DENSE),
 }
 PRODUCTS = frozenset(("mm", "matmul"))
 """Layers where the right operand is a matrix; with more axes it is a product of activations (attention)."""
@@ -47,9 +47,9 @@ NORMS = frozenset(_NORMS.split())
 TRANSPARENT = frozenset(
     ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout", "detach", "alias", "contiguous", "clone")
 )
-RECURRENT = {"lstm": Kind.LSTM, "gru": Kind.GRU, "rnn_tanh": Kind.RNN, "rnn_relu": Kind.RNN}
+RECURRENT = {"lstm": LayerKind.LSTM, "gru": LayerKind.GRU, "rnn_tanh": LayerKind.RNN, "rnn_relu": LayerKind.RNN}
 """A whole recurrence in one operation; its value is the hidden state after each step."""
-CELLS = {"lstm_cell": Kind.LSTM, "gru_cell": Kind.GRU, "rnn_tanh_cell": Kind.RNN, "rnn_relu_cell": Kind.RNN}
+CELLS = {"lstm_cell": LayerKind.LSTM, "gru_cell": LayerKind.GRU, "rnn_tanh_cell": LayerKind.RNN, "rnn_relu_cell": LayerKind.RNN}
 """One step of a recurrence; its value is the hidden state."""
 
 
@@ -101,7 +101,7 @@ def record(network: Callable[[torch.Tensor], T], inputs: torch.Tensor, unit: Neu
     return answer, joined_activations(values, inputs)
 
 
-def recurrence(run: Callable[[], torch.Tensor], kind: Kind = Kind.LSTM) -> torch.Tensor:
+def recurrence(run: Callable[[], torch.Tensor], kind: LayerKind = LayerKind.LSTM) -> torch.Tensor:
     """Runs a recurrence that is written out step by step; a probe that listens sees its hidden states, not what is within.
 
     run: returns the hidden states, (N, T, neurons).
@@ -113,7 +113,7 @@ def recurrence(run: Callable[[], torch.Tensor], kind: Kind = Kind.LSTM) -> torch
 class _Pending:
     """A layer whose value is not settled, since a batch norm or an activation may still follow."""
 
-    def __init__(self, position: int, kind: Kind, value: torch.Tensor) -> None:
+    def __init__(self, position: int, kind: LayerKind, value: torch.Tensor) -> None:
         self.position = position
         self.kind = kind
         self.value = value
@@ -130,7 +130,7 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         self._unit = unit
         self._deaf = False
         self._pending: list[_Pending] = []
-        self._values: dict[int, tuple[Kind, torch.Tensor]] = {}
+        self._values: dict[int, tuple[LayerKind, torch.Tensor]] = {}
         self._count = 0
 
     @classmethod
@@ -176,13 +176,13 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
             self._count += 1
         return result
 
-    def finish(self) -> list[tuple[Kind, torch.Tensor]]:
+    def finish(self) -> list[tuple[LayerKind, torch.Tensor]]:
         """Settles what nothing followed and returns the layers' values in order of execution, (N, neurons) or (N, T, neurons)."""
         for layer in list(self._pending):
             self._settle(layer)
         return [self._values[position] for position in sorted(self._values)]
 
-    def unrolled(self, run: Callable[[], torch.Tensor], kind: Kind) -> torch.Tensor:
+    def unrolled(self, run: Callable[[], torch.Tensor], kind: LayerKind) -> torch.Tensor:
         """Runs a recurrence without listening, and adds its states as a layer."""
         for layer in list(self._pending):
             self._settle(layer)
@@ -194,7 +194,7 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         self._add(kind, states)
         return states
 
-    def _recurred(self, func: Any, kind: Kind, args: tuple[Any, ...]) -> Any:
+    def _recurred(self, func: Any, kind: LayerKind, args: tuple[Any, ...]) -> Any:
         """Runs a stack of recurrences one by one, since the operation itself shows the states of the last alone."""
         values, state, weights, biases, depth, dropout, training, both_ways, batch_first = args
         each, rows = len(weights) // depth, 2 if both_ways else 1
@@ -210,7 +210,7 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
             self._add(kind, values if batch_first else values.transpose(0, 1))
         return values, *(torch.cat(parts) for parts in zip(*ends, strict=True))
 
-    def _add(self, kind: Kind, states: torch.Tensor) -> None:
+    def _add(self, kind: LayerKind, states: torch.Tensor) -> None:
         """Adds a layer whose value is settled, (N, neurons) or (N, T, neurons)."""
         if states.shape[0] == self._images:
             self._values[self._count] = (kind, states.detach().to(torch.float32, copy=True))
@@ -226,7 +226,7 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         """Tells whether the operation belongs to the layer that it consumes; settles the layer where it does not."""
         stem = name.removesuffix("_")
         first = bool(args) and args[0] is layer.value
-        bias = stem == "add" and layer.kind is Kind.DENSE and len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].ndim == 1
+        bias = stem == "add" and layer.kind is LayerKind.DENSE and len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].ndim == 1
         if first and (stem in ACTIVATIONS or stem in TRANSPARENT or (stem in NORMS and not layer.normed) or bias):
             return True
         self._settle(layer)
@@ -239,7 +239,7 @@ class _Probe(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves
         if rows % self._images:
             return  # a product among the weights themselves: no image, no neuron
         steps = self._steps if self._steps and (rows == self._images * self._steps or value.shape[1:-1] == (self._steps,)) else 1
-        if layer.kind is Kind.CONV and self._unit is NeuronUnit.FILTER and value.ndim > 2:
+        if layer.kind is LayerKind.CONV and self._unit is NeuronUnit.FILTER and value.ndim > 2:
             value = value.mean(dim=tuple(range(2, value.ndim)), dtype=torch.float32)
         # Rows of one image lie together: unrolled steps are neurons of their own. A later operation may write in place, so copy.
         shape = (self._images, steps, -1) if steps > 1 else (self._images, -1)
@@ -254,10 +254,10 @@ def _tensors(items: tuple[Any, ...]) -> Iterator[torch.Tensor]:
             yield from _tensors(tuple(item))
 
 
-def joined_activations(values: list[tuple[Kind, torch.Tensor]], inputs: torch.Tensor) -> Activations:
+def joined_activations(values: list[tuple[LayerKind, torch.Tensor]], inputs: torch.Tensor) -> Activations:
     """Puts the values of layers side by side and names them; (N, neurons) each, (N, steps, neurons) where one runs once a step."""
     layers: list[Layer] = []
-    numbers = dict.fromkeys(Kind, 0)
+    numbers = dict.fromkeys(LayerKind, 0)
     start = 0
     for kind, value in values:
         numbers[kind] += 1

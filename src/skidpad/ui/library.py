@@ -13,11 +13,11 @@ from threading import Lock
 from time import monotonic
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
-from skidpad.kinds.exhibits import Motion, Side
+from skidpad.kinds.exhibits import Motion, PictureSide
 from skidpad.page.wording import NOTHING, count, drive_words, plain
-from skidpad.runs.guarding import is_run
+from skidpad.runs.segments import is_run
 from skidpad.ui.rows import FAILURES, Database
-from skidpad.ui.run_view import Found, RunView
+from skidpad.ui.run_view import FoundRun, RunView
 from skidpad.ui.views import RunLine, date_words, rate_words, tagged_words
 
 MAX_DEPTH = 4
@@ -36,17 +36,17 @@ class RunsFolder:
         if not root.is_dir():
             raise SkidpadError(f"no folder {str(root)!r}; `skidpad ui` takes a run, or a folder of runs")
         self.root = root.resolve()
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, FoundRun] = {}
         self._lock = Lock()
 
-    def scan(self) -> tuple[Found, ...]:
+    def scan(self) -> tuple[FoundRun, ...]:
         """Looks at the folder again and returns its runs, by name."""
         found = sorted(self._walk(), key=lambda run: run.name)
         with self._lock:
             self._found = {run.key: run for run in found}
         return tuple(found)
 
-    def find(self, key: str) -> Found:
+    def find(self, key: str) -> FoundRun:
         """Returns the run of a key; one that appeared since the last scan is found too."""
         with self._lock:
             found = self._found.get(key)
@@ -56,7 +56,7 @@ class RunsFolder:
             raise UnknownNameError("no such run here (any more); the list of runs shows those that there are")
         return found
 
-    def _walk(self) -> Iterator[Found]:
+    def _walk(self) -> Iterator[FoundRun]:
         waiting = [(self.root, 0)]
         seen = runs = 0
         while waiting and seen < MAX_FOLDERS and runs < MAX_RUNS:
@@ -68,10 +68,10 @@ class RunsFolder:
             elif depth < MAX_DEPTH:
                 waiting += [(path, depth + 1) for path in _folders(folder)]
 
-    def _named(self, folder: Path) -> Found:
+    def _named(self, folder: Path) -> FoundRun:
         place = folder.relative_to(self.root)
         key = blake2b(os.fsencode(place), digest_size=6).hexdigest()
-        return Found(key, str(place) if place.parts else self.root.name, folder)
+        return FoundRun(key, str(place) if place.parts else self.root.name, folder)
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -150,7 +150,7 @@ class Library:
         rows = [self.line(found, counted=monotonic() < until) for found in self.folder.scan()]
         return sorted(rows, key=lambda row: (row.created, row.name), reverse=True)
 
-    def line(self, found: Found, *, counted: bool = True) -> RunLine:
+    def line(self, found: FoundRun, *, counted: bool = True) -> RunLine:
         """Returns one run of the list; what is wrong with the run is said in it. counted: whether its cases are counted now."""
         name = plain(found.name, 120)
         try:
@@ -183,7 +183,7 @@ class Library:
             tagged=tagged_words(rates, apart=line.apart),
         )
 
-    def picture(self, view: RunView, case_id: str, side: Side) -> bytes:
+    def picture(self, view: RunView, case_id: str, side: PictureSide) -> bytes:
         """Returns one picture of a case, rendered once."""
         return self.pictures.get((view.found.path, case_id, side), lambda: view.picture(case_id, side))
 

@@ -43,7 +43,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FindingsChange:
     """What became of the findings of the baseline in another run: the worst of each kind, and how many there are.
 
     reasons: why their findings are not matched, in words; nothing is counted then. common: cases that both runs have.
@@ -60,7 +60,7 @@ class Change:
     counts: tuple[int, int, int] = (0, 0, 0)
 
 
-def changes(views: list[RunView]) -> list[Change]:
+def changes(views: list[RunView]) -> list[FindingsChange]:
     """Compares each later run with the first, the baseline."""
     return [_change(other, views[0]) for other in views[1:]]
 
@@ -112,7 +112,7 @@ def _judged(view: RunView) -> Cases | None:
         return None  # the page says elsewhere why a run cannot be read
 
 
-def _change(other: RunView, base: RunView) -> Change:
+def _change(other: RunView, base: RunView) -> FindingsChange:
     name, key, base_key = plain(other.found.name, 120), other.found.key, base.found.key
     now = then = None
     reasons = _reasons(other, base)
@@ -122,11 +122,11 @@ def _change(other: RunView, base: RunView) -> Change:
         except SkidpadError as error:
             reasons = (plain(str(error), 400),)
     if now is None or then is None:
-        return Change(name, key, base_key, reasons)
+        return FindingsChange(name, key, base_key, reasons)
     mine, theirs = now.shared_with(then)
     failed, before = now.failed[mine], then.failed[theirs]
     new, fixed, kept = failed & ~before, ~failed & before, failed & before
-    return Change(
+    return FindingsChange(
         name,
         key,
         base_key,
@@ -160,7 +160,7 @@ MAX_COMPARED = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRun:
     """One run of a comparison. as_baseline: the address of the same with this one as the baseline. rate: as the gate takes it."""
 
     line: RunLine
@@ -201,7 +201,8 @@ def list_routes(library: Library) -> APIRouter:
         return page(
             "compare.jinja",
             runs=[
-                Compared(lines[each.found.key], each.found.key, f"/compare?{chosen}&base={each.found.key}", overall(each)) for each in views
+                ComparedRun(lines[each.found.key], each.found.key, f"/compare?{chosen}&base={each.found.key}", overall(each))
+                for each in views
             ],
             groups=groups(views),
             changes=changes(views),
@@ -222,14 +223,14 @@ def study_routes(study: Study | None) -> APIRouter:
 
         @router.get("")
         def explain() -> HTMLResponse:
-            return page("study_none.jinja")
+            return page("study/none.jinja")
 
         return router
     cache = PictureCache(32 << 20)
 
     @router.get("")
     def begin() -> HTMLResponse:
-        return page("study_begin.jinja", pairs=len(study.pairs), backgrounds=[each.value for each in Background])
+        return page("study/begin.jinja", pairs=len(study.pairs), backgrounds=[each.value for each in Background])
 
     @router.post("/participants")
     async def enter(request: Request) -> RedirectResponse:
@@ -244,7 +245,7 @@ def study_routes(study: Study | None) -> APIRouter:
     def show_tally() -> HTMLResponse:
         found = tally(study)
         return page(
-            "study_tally.jinja",
+            "study/tally.jinja",
             found=found,
             people=[(each.value, found.participants[each]) for each in Background if found.participants[each]],
             realism=[
@@ -273,9 +274,9 @@ def study_routes(study: Study | None) -> APIRouter:
         answered = study.answered(participant)
         number = at - 1 if at is not None else next((n for n in range(study.count) if n not in answered), None)
         if number is None:
-            return page("study_thanks.jinja", participant=participant)
+            return page("study/thanks.jinja", participant=participant)
         return page(
-            "study_question.jinja",
+            "study/question.jinja",
             participant=participant,
             question=study.question(number),
             chosen=answered.get(number, ""),

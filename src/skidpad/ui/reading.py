@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RowsPage:
     """A page of rows, and how many there are in all."""
 
     lines: tuple[Line, ...]
@@ -57,7 +57,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRate:
+class ColumnsRate:
     """The rates of the rows that share the values of some columns."""
 
     values: tuple[str, ...]
@@ -65,7 +65,7 @@ class GroupRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class RecordReader:
     """Asks one table. Names in its SQL are the page's own (c0, c1, ..., phase, tag); values from outside are always bound.
 
     source: the table, for a FROM. unjudged: phases whose rows are no cases.
@@ -80,7 +80,7 @@ class Reader:
         """Counts judged cases, findings and their tags."""
         return TaggedRates(*self._ask(f"SELECT {self._counts()} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0])
 
-    def rates_by(self, names: Sequence[str]) -> tuple[GroupRate, ...]:
+    def rates_by(self, names: Sequence[str]) -> tuple[ColumnsRate, ...]:
         """Counts the same for the largest groups of equal values of some columns, the highest rate first."""
         columns = [column for column in self.columns if column.name in names]
         if not columns:
@@ -93,17 +93,17 @@ class Reader:
         )
         width = len(columns)
         groups = [
-            GroupRate(tuple(column.word(value) for column, value in zip(columns, row, strict=False)), TaggedRates(*row[width:]))
+            ColumnsRate(tuple(column.word(value) for column, value in zip(columns, row, strict=False)), TaggedRates(*row[width:]))
             for row in rows
         ]
         return tuple(sorted(groups, key=lambda group: -group.rates.findings / max(group.rates.cases, 1)))
 
-    def page(self, question: Question, rows: int = PAGE_ROWS) -> Answer:
+    def page(self, question: Question, rows: int = PAGE_ROWS) -> RowsPage:
         """Answers a question with one page of rows."""
         sql = sql_of(question, self.columns, self.unjudged)
         total = self._ask(f"SELECT count(*) FROM {self.source} WHERE {sql.where}", sql.values)[0][0]
         first = question.page * rows
-        return Answer(self._lines(question, first, rows) if total > first else (), total)
+        return RowsPage(self._lines(question, first, rows) if total > first else (), total)
 
     def at(self, question: Question, number: int) -> Line | None:
         """Returns the row at a place of an answer, None beyond its ends."""

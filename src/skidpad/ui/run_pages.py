@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.images import decode
-from skidpad.kinds.exhibits import Form, Motion, Side, Sight
+from skidpad.kinds.exhibits import Form, Motion, PictureSide, Sight
 from skidpad.page.model import damage_of
 from skidpad.page.pictures import ALREADY
 from skidpad.page.wording import plain
@@ -108,7 +108,7 @@ def run_routes(library: Library) -> APIRouter:
         return RedirectResponse(f"/runs/{key}/cases/{case_id}?{given.get('back', [''])[0]}", 303)
 
     @router.get("/cases/{case_id}/{side}.jpg")
-    def show_picture(key: str, case_id: str, side: Side) -> Response:
+    def show_picture(key: str, case_id: str, side: PictureSide) -> Response:
         return Response(library.picture(library.view(key), case_id, side), media_type="image/jpeg", headers=_FRESH)
 
     @router.get("/cases/{case_id}/{motion}.svg")
@@ -211,7 +211,7 @@ def _case(library: Library, view: RunView, case_id: str, question: Question, at:
     pair = None
     if sight is Sight.PAIR:
         try:
-            pair = pair_view(exhibit.answers(row), *_size(library.picture(view, case_id, Side.ORIGINAL)), view.exhibit.rule.scale)
+            pair = pair_view(exhibit.answers(row), *_size(library.picture(view, case_id, PictureSide.ORIGINAL)), view.exhibit.rule.scale)
         except SkidpadError as error:
             problem = plain(str(error), 400)
     asked = replace(question, page=0)

@@ -12,13 +12,14 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
+from skidpad.core.files import checked_file, is_held
 from skidpad.core.images import encode
-from skidpad.kinds.exhibits import Exhibit, Motion, Row, Side, columns_of, exhibit_of
+from skidpad.kinds.exhibits import Exhibit, Motion, PictureSide, Row, columns_of, exhibit_of
 from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
-from skidpad.runs.guarding import MAX_SEGMENTS, check_run, checked_file, is_held
+from skidpad.runs.segments import MAX_SEGMENTS, check_run
 from skidpad.runs.tags import Tag, TaggedRates, Tags
-from skidpad.ui.reading import Choices, GroupRate, Line, Reader
+from skidpad.ui.reading import Choices, ColumnsRate, Line, RecordReader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _BROKEN = (*FAILURES, OSError, ValueError, KeyError, TypeError, AttributeError, 
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRun:
     """One run folder. key: what addresses call it, a hash of its place; name: the place itself, to be shown."""
 
     key: str
@@ -62,18 +63,18 @@ class Digest:
     """
 
     rates: TaggedRates
-    groups: tuple[GroupRate, ...]
+    groups: tuple[ColumnsRate, ...]
     worst: tuple[Line, ...]
     choices: tuple[Choices, ...]
     rule: Rule
     already_broken: int
-    parts: tuple[GroupRate, ...] = ()
+    parts: tuple[ColumnsRate, ...] = ()
 
 
 class RunView:
     """One opened run. What is wrong with its folder is a BadRunError; nothing changes the run, except that tags are added to it."""
 
-    def __init__(self, found: Found, database: Database) -> None:
+    def __init__(self, found: FoundRun, database: Database) -> None:
         self.found = found
         self.tags = Tags.of(found.path)
         self._database = database
@@ -118,7 +119,7 @@ class RunView:
             expected = dict.fromkeys(kept, 0) | dict(kept if self.run.is_finished else self.exhibit.shards())
         return {phase: (kept.get(phase, 0), total) for phase, total in expected.items()}
 
-    def reader(self) -> Reader:
+    def reader(self) -> RecordReader:
         """Looks at the folder, brings the table and its tags up to date, and returns what answers questions about it."""
         with self._told(), self._lock:
             check_run(self.found.path, MAX_SEGMENTS)
@@ -209,7 +210,7 @@ class RunView:
         with self._told():
             return self.exhibit.title(row), self.exhibit.how_far(row)
 
-    def picture(self, case_id: str, side: Side) -> bytes:
+    def picture(self, case_id: str, side: PictureSide) -> bytes:
         """Renders one picture of a case as JPEG."""
         row = self.row(case_id)
         with self._told(), self._drawing:
@@ -260,10 +261,10 @@ class RunView:
         with self._lock:
             self._forget()
 
-    def _reader(self, rows: Rows) -> Reader:
-        return Reader(self._database, rows.source, self.columns, tuple(sorted(self.exhibit.unjudged)))
+    def _reader(self, rows: Rows) -> RecordReader:
+        return RecordReader(self._database, rows.source, self.columns, tuple(sorted(self.exhibit.unjudged)))
 
-    def _worst(self, reader: Reader) -> tuple[Line, ...]:
+    def _worst(self, reader: RecordReader) -> tuple[Line, ...]:
         """Returns what is to be looked at first: the worst of each group and, where these are few, the next worst of all."""
         chosen = reader.worst_of_each(self.exhibit.groups, WORST)
         if len(chosen) >= FEW:

@@ -17,7 +17,7 @@ HOSTS = frozenset({"127.0.0.1", "localhost"})
 MAX_BODY_BYTES = 16 << 10
 POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 FOREIGN_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; sandbox"
-"""For files that a run brings along, as its report and its films: they may show themselves and do nothing."""
+"""For files in a run's folder, e.g. its report and its films: they may show themselves and do nothing."""
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),

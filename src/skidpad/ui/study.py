@@ -31,7 +31,7 @@ _MAX_DEPTH = 4
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
 
 
-class Scene(Enum):
+class SceneChoice(Enum):
     """The seven choices of TACTIC's second question; the last is no type."""
 
     RAIN = "rain"
@@ -44,20 +44,20 @@ class Scene(Enum):
 
 
 _NAMED = {
-    "rain": Scene.RAIN,
-    "rainy": Scene.RAIN,
-    "wet": Scene.RAIN,
-    "sunshine": Scene.SUNSHINE,
-    "sunny": Scene.SUNSHINE,
-    "clear": Scene.SUNSHINE,
-    "night": Scene.NIGHT,
-    "fog": Scene.FOG,
-    "foggy": Scene.FOG,
-    "snow": Scene.SNOW_DAY,
-    "snow day": Scene.SNOW_DAY,
-    "snow in daytime": Scene.SNOW_DAY,
-    "snow night": Scene.SNOW_NIGHT,
-    "snow in night": Scene.SNOW_NIGHT,
+    "rain": SceneChoice.RAIN,
+    "rainy": SceneChoice.RAIN,
+    "wet": SceneChoice.RAIN,
+    "sunshine": SceneChoice.SUNSHINE,
+    "sunny": SceneChoice.SUNSHINE,
+    "clear": SceneChoice.SUNSHINE,
+    "night": SceneChoice.NIGHT,
+    "fog": SceneChoice.FOG,
+    "foggy": SceneChoice.FOG,
+    "snow": SceneChoice.SNOW_DAY,
+    "snow day": SceneChoice.SNOW_DAY,
+    "snow in daytime": SceneChoice.SNOW_DAY,
+    "snow night": SceneChoice.SNOW_NIGHT,
+    "snow in night": SceneChoice.SNOW_NIGHT,
 }
 """What folders may be called, in lower case with spaces between words."""
 
@@ -69,7 +69,7 @@ class StudyPicture:
     key: str
     path: Path
     approach: str
-    scene: Scene | None
+    scene: SceneChoice | None
 
     def shown(self) -> bytes:
         """Returns the picture as JPEG, no wider than others and without what its file says besides pixels."""
@@ -95,7 +95,7 @@ def pictures_in(folder: Path) -> list[StudyPicture]:
     return found
 
 
-def scene_named(name: str) -> Scene | None:
+def scene_named(name: str) -> SceneChoice | None:
     """Returns the environmental type that a folder's name is, or None."""
     return _NAMED.get(" ".join(re.split(r"[\W_]+", name.strip().lower())))
 
@@ -123,7 +123,7 @@ PER_APPROACH = 20
 _PARTICIPANT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
-class Realism(Enum):
+class RealismChoice(Enum):
     """Question 1: which driving scene is more realistic?"""
 
     FIRST = "the first"
@@ -141,7 +141,7 @@ class Background(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class StudyPair:
     """One synthesised picture beside a real one."""
 
     key: str
@@ -156,23 +156,23 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StudyQuestion:
     """One thing to answer. part: 1 asks for the more realistic of a pair, 2 for the type of its synthesised picture."""
 
     number: int
     part: int
-    pair: Pair
+    pair: StudyPair
 
     @property
     def choices(self) -> tuple[str, ...]:
         """What may be answered."""
-        return tuple(choice.value for choice in (Realism if self.part == 1 else Scene))
+        return tuple(choice.value for choice in (RealismChoice if self.part == 1 else SceneChoice))
 
 
 class Study:
     """A questionnaire over two folders of pictures; answers go to an append-only file."""
 
-    def __init__(self, pairs: Sequence[Pair], journal: Journal) -> None:
+    def __init__(self, pairs: Sequence[StudyPair], journal: Journal) -> None:
         if not pairs:
             raise SkidpadError("a questionnaire needs at least one pair of pictures")
         self.pairs = tuple(pairs)
@@ -199,7 +199,7 @@ class Study:
                 picture = pictures[place]
                 alike = [other for other in real_ones if other.scene is picture.scene] or real_ones
                 other = alike[int(rng.integers(len(alike)))]
-                pairs.append(Pair(f"{picture.key}{other.key}", picture, other, real_first=bool(rng.integers(2))))
+                pairs.append(StudyPair(f"{picture.key}{other.key}", picture, other, real_first=bool(rng.integers(2))))
         return cls([pairs[place] for place in rng.permutation(len(pairs)).tolist()], Journal(answers))
 
     @property
@@ -207,12 +207,12 @@ class Study:
         """How many questions there are in all."""
         return 2 * len(self.pairs)
 
-    def question(self, number: int) -> Question:
+    def question(self, number: int) -> StudyQuestion:
         """Returns the question of a number from 0."""
         if not 0 <= number < self.count:
             raise UnknownNameError(f"the questionnaire has {self.count} questions; there is no number {number + 1}")
         part, place = divmod(number, len(self.pairs))
-        return Question(number, part + 1, self.pairs[place])
+        return StudyQuestion(number, part + 1, self.pairs[place])
 
     def begin(self, background: Background) -> str:
         """Enters a new participant, without a name, and returns what they are called."""
@@ -241,7 +241,7 @@ class Study:
         found: dict[tuple[str, int, str], str] = {}
         for row in self._rows():
             if row.get("pair") in pairs and row.get("part") in {"1", "2"}:
-                question = Question(0, int(row["part"]), self.pairs[0])
+                question = StudyQuestion(0, int(row["part"]), self.pairs[0])
                 if row.get("choice") in question.choices:
                     found[row["participant"], question.part, row["pair"]] = row["choice"]
         return found
@@ -312,7 +312,7 @@ class ApproachTally:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class StudyTally:
     """All answers. participants: by background, those who answered at least once."""
 
     approaches: tuple[ApproachTally, ...]
@@ -320,7 +320,7 @@ class Tally:
     answers: int
 
 
-def tally(study: Study) -> Tally:
+def tally(study: Study) -> StudyTally:
     """Counts the last answer of every participant to every question."""
     pairs = {pair.key: pair for pair in study.pairs}
     preferences: dict[str, Counter[Preference]] = {}
@@ -332,27 +332,27 @@ def tally(study: Study) -> Tally:
     for (_, part, key), choice in given.items():
         pair = pairs[key]
         if part == 1:
-            preferences[pair.synthesised.approach][preference_of(pair, Realism(choice))] += 1
+            preferences[pair.synthesised.approach][preference_of(pair, RealismChoice(choice))] += 1
         elif pair.synthesised.scene is not None:
-            recognitions[pair.synthesised.approach][_recognition(pair.synthesised.scene, Scene(choice))] += 1
+            recognitions[pair.synthesised.approach][_recognition(pair.synthesised.scene, SceneChoice(choice))] += 1
     known = {background.value: background for background in Background}
     backgrounds = study.backgrounds()
     people = {who for who, _, _ in given}
     participants = Counter(known.get(backgrounds.get(who, ""), Background.OTHER) for who in sorted(people))
     rows = tuple(ApproachTally(name, preferences[name], recognitions[name]) for name in sorted(preferences))
-    return Tally(rows, participants, len(given))
+    return StudyTally(rows, participants, len(given))
 
 
-def preference_of(pair: Pair, choice: Realism) -> Preference:
+def preference_of(pair: StudyPair, choice: RealismChoice) -> Preference:
     """Says of an answer which scene it prefers."""
-    if choice is Realism.BOTH:
+    if choice is RealismChoice.BOTH:
         return Preference.BOTH
-    if choice is Realism.NEITHER:
+    if choice is RealismChoice.NEITHER:
         return Preference.NEITHER
-    return Preference.REAL if (choice is Realism.FIRST) == pair.real_first else Preference.SYNTHESISED
+    return Preference.REAL if (choice is RealismChoice.FIRST) == pair.real_first else Preference.SYNTHESISED
 
 
-def _recognition(scene: Scene, choice: Scene) -> Recognition:
-    if choice is Scene.UNREALISTIC:
+def _recognition(scene: SceneChoice, choice: SceneChoice) -> Recognition:
+    if choice is SceneChoice.UNREALISTIC:
         return Recognition.UNREALISTIC
     return Recognition.RIGHT if choice is scene else Recognition.WRONG

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from skidpad import __version__
 from skidpad.kinds.exhibits import Form
-from skidpad.oracles.error import Scale
+from skidpad.oracles.error import ErrorScale
 from skidpad.page.pictures import Overlay, overlay
 from skidpad.page.svg import Axis, add, drawing, write
 from skidpad.page.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, moved_words, percent, plain
@@ -154,7 +154,7 @@ def fact_rows(columns: Sequence[Column], row: Row) -> list[tuple[str, str]]:
     return [(column.title, column.word(row.get(column.name))) for column in columns if column.form is not Form.HIDDEN]
 
 
-def pair_view(said: PairAnswers, width: int, height: int, scale: Scale = Scale.ERRORS) -> PairView:
+def pair_view(said: PairAnswers, width: int, height: int, scale: ErrorScale = ErrorScale.ERRORS) -> PairView:
     """Words the answers of a pair, and draws those that are angles as arrows over a picture of this size."""
     drawn = (("original", said.original), ("mutant", said.mutant), ("label", said.label)) if said.unit == DEGREES else ()
     arrows = tuple(overlay(kind, angle, width, height) for kind, angle in drawn if isfinite(angle) or kind == "mutant")

@@ -27,7 +27,7 @@ from skidpad.worlds.render.scene import Scene, build_scene
 from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario
 from skidpad.worlds.scenario.tables import table_of
 from skidpad.worlds.scenario.tracks import Track
-from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, Motion
+from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, VehicleMotion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class BuiltInWorld:
         speeds = [scenario.ego.speed_m_s if start_m_s is None else start_m_s for scenario in scenarios]
         speed_m_s = np.array(speeds, dtype=np.float64)
         friction = np.array([FRICTION[scenario.conditions.weather] for scenario in scenarios])
-        self._motion: Motion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses), friction)
+        self._motion: VehicleMotion = self._bicycle.start(poses, speed_m_s, self._lanes.truth_rad(self._driver, poses), friction)
         self._pedals = {place: self._careful(scene) for place, scene in enumerate(self._scenes) if scene.scenario.ego.pace is Pace.CAREFUL}
         self._steps = 0
         self._here = self._lanes.project(poses[:, :2])

@@ -18,7 +18,7 @@ from skidpad.worlds.collision import CAR, Body
 from skidpad.worlds.render.chunks import section_of
 from skidpad.worlds.scenario.road import CrossSection
 from skidpad.worlds.scenario.scenario import Figure, Scenario
-from skidpad.worlds.scenario.tracks import Moment, Track
+from skidpad.worlds.scenario.tracks import Track, TrackMoment
 from skidpad.worlds.vehicle import FRICTION, GRAVITY_M_S2
 from skidpad.worlds.world import STEP_S
 
@@ -123,7 +123,7 @@ class Pedals:
         self._waited_s = self.braking_m_s2 = 0.0
         self._is_emergency, self._is_first = False, True
 
-    def speed_after(self, s_m: float, speed_m_s: float, others: Sequence[Moment], step_s: float) -> float:
+    def speed_after(self, s_m: float, speed_m_s: float, others: Sequence[TrackMoment], step_s: float) -> float:
         """Returns the speed after a step. s_m: of the rear axle, from where it began. others: where the other cars are now."""
         driver, wanted_m_s2 = self._driver, 0.0
         is_closing, has_room = False, True
@@ -169,7 +169,7 @@ class Pedals:
         self.braking_m_s2 = min(wanted_m_s2, before + more)
         return max(0.0, speed_m_s - 0.5 * (before + self.braking_m_s2) * step_s)
 
-    def _threats(self, s_m: float, speed_m_s: float, others: Sequence[Moment], step_s: float) -> Iterator[_Threat]:
+    def _threats(self, s_m: float, speed_m_s: float, others: Sequence[TrackMoment], step_s: float) -> Iterator[_Threat]:
         """Goes through the cars ahead that are in the way and not hidden, the nearest first, and counts how long they have been."""
         front_m, middle_m = s_m + self._body.length_m - self._body.rear_overhang_m, self._section.lane_centre_m
         is_hidden = False
@@ -187,7 +187,7 @@ class Pedals:
             noticed.slowing_s = noticed.slowing_s + step_s if -other.acceleration_m_s2 > _SLOWING_M_S2 else 0.0
             is_hidden = abs(off_m) <= self._driver.wander_m and not _is_person(other)
 
-    def _in_way(self, off_m: float, other: Moment) -> bool:
+    def _in_way(self, off_m: float, other: TrackMoment) -> bool:
         """Tells whether a car so far left of the lane's middle is before the driver's own, or is on its way there."""
         if abs(off_m) < 0.5 * (self._body.width_m + other.size_m[1]):
             return True
@@ -195,12 +195,12 @@ class Pedals:
         return abs(off_m) < reach_m and off_m * other.aside_m_s < 0.0
 
 
-def _is_person(other: Moment) -> bool:
+def _is_person(other: TrackMoment) -> bool:
     return other.size_m == Figure.PERSON.size_m
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CarefulOutcome:
     """What became of the driver in a scenario. collided_at_s: None for never. nearest_m: the smallest gap to who was in the lane.
 
     hardest_m_s2: how hard the car braked at most.
@@ -222,7 +222,7 @@ class Outcome:
         return f"touches nobody{braked}" + (f", {self.nearest_m:.1f} m are left" if self.nearest_m < inf else "")
 
 
-def drive_carefully(scenario: Scenario, driver: CarefulDriver | None = None, step_s: float = STEP_S / 5.0) -> Outcome:
+def drive_carefully(scenario: Scenario, driver: CarefulDriver | None = None, step_s: float = STEP_S / 5.0) -> CarefulOutcome:
     """Sends the driver through a scenario, in the middle of the ego's lane: would it have been avoided?"""
     section = section_of(scenario)
     tracks = [Track(vehicle, section) for vehicle in scenario.vehicles]
@@ -232,10 +232,10 @@ def drive_carefully(scenario: Scenario, driver: CarefulDriver | None = None, ste
 def rehearse(
     scenario: Scenario,
     section: CrossSection,
-    others_at: Callable[[float, float, float], Sequence[Moment] | None],
+    others_at: Callable[[float, float, float], Sequence[TrackMoment] | None],
     driver: CarefulDriver | None = None,
     step_s: float = STEP_S / 5.0,
-) -> Outcome:
+) -> CarefulOutcome:
     """Drives on until the scenario's time is over or there are no others any more, through whom it touches.
 
     others_at: where the others are at a time, when the ego's rear axle is at a place and as fast as told; None ends the scenario.
@@ -256,10 +256,10 @@ def rehearse(
         after_m_s = pedals.speed_after(s_m, speed_m_s, others, step_s)
         nearest_m, hardest_m_s2 = min(nearest_m, gap_m), max(hardest_m_s2, pedals.braking_m_s2)
         s_m, speed_m_s = s_m + 0.5 * (speed_m_s + after_m_s) * step_s, after_m_s
-    return Outcome(collided_at_s, nearest_m, hardest_m_s2)
+    return CarefulOutcome(collided_at_s, nearest_m, hardest_m_s2)
 
 
-def _gap_m(s_m: float, other: Moment, section: CrossSection) -> float | None:
+def _gap_m(s_m: float, other: TrackMoment, section: CrossSection) -> float | None:
     """Returns the way from the ego's bumper to another car's, 0 where they touch; None where it is not in the way, or behind."""
     if abs(other.lateral_m - section.lane_centre_m) >= 0.5 * (CAR.width_m + other.size_m[1]):
         return None

@@ -49,7 +49,7 @@ _CHANGED_LANE_M = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class WorldCheck:
     """One requirement on worlds, in a sentence, and the function that checks it."""
 
     name: str
@@ -307,18 +307,18 @@ def _refuses(make: MakeWorld, _tolerance: Tolerance) -> None:
 
 
 CHECKS = (
-    Check("shapes", "Every answer has the shape and type that the World protocol states.", _shapes),
-    Check("begins", "A scenario begins in the middle of the ego's lane, touching nothing.", _begins),
-    Check("steps", "One step is STEP_S at the scenario's speed.", _steps),
-    Check("signs", "Steering to the left is positive, and so is the distance to the left of the lane's middle.", _signs),
-    Check("lane-is-fixed", "lateral_m() measures against the scenario's lane, which does not follow the car.", _lane_is_fixed),
-    Check("same-again", "The same steering gives the same drive.", _same_again),
-    Check("forgets", "A reset leaves nothing of the previous scenario.", _forgets),
-    Check("pictures-move", "Frames show where the car is now, and frames returned earlier do not change.", _pictures_move),
-    Check("not-mirrored", "What lies to the left of the car is at the left of the picture.", _not_mirrored),
-    Check("is-rgb", "Frames are RGB, red first.", _is_rgb),
-    Check("collides", "collided() is True from the moment the ego runs into another car.", _collides),
-    Check("truth-keeps", "A car steered by truth_rad() keeps its lane.", _truth_keeps),
-    Check("apart", "Egos do not influence one another.", _apart),
-    Check("refuses", "Steering and scenarios that make no sense are refused with one of skidpad's errors.", _refuses),
+    WorldCheck("shapes", "Every answer has the shape and type that the World protocol states.", _shapes),
+    WorldCheck("begins", "A scenario begins in the middle of the ego's lane, touching nothing.", _begins),
+    WorldCheck("steps", "One step is STEP_S at the scenario's speed.", _steps),
+    WorldCheck("signs", "Steering to the left is positive, and so is the distance to the left of the lane's middle.", _signs),
+    WorldCheck("lane-is-fixed", "lateral_m() measures against the scenario's lane, which does not follow the car.", _lane_is_fixed),
+    WorldCheck("same-again", "The same steering gives the same drive.", _same_again),
+    WorldCheck("forgets", "A reset leaves nothing of the previous scenario.", _forgets),
+    WorldCheck("pictures-move", "Frames show where the car is now, and frames returned earlier do not change.", _pictures_move),
+    WorldCheck("not-mirrored", "What lies to the left of the car is at the left of the picture.", _not_mirrored),
+    WorldCheck("is-rgb", "Frames are RGB, red first.", _is_rgb),
+    WorldCheck("collides", "collided() is True from the moment the ego runs into another car.", _collides),
+    WorldCheck("truth-keeps", "A car steered by truth_rad() keeps its lane.", _truth_keeps),
+    WorldCheck("apart", "Egos do not influence one another.", _apart),
+    WorldCheck("refuses", "Steering and scenarios that make no sense are refused with one of skidpad's errors.", _refuses),
 )

@@ -20,7 +20,7 @@ from skidpad.worlds.builtin import PICTURE_VERSION
 from skidpad.worlds.render.chunks import START_M, length_of, road_of, section_of
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
-from skidpad.worlds.rendered import Daytime, Settings
+from skidpad.worlds.rendered import Daytime, RenderedSettings
 from skidpad.worlds.scenario.domain import DOMAINS, draw
 from skidpad.worlds.scenario.road import Road, random_road
 from skidpad.worlds.scenario.road_constraints import LATERAL_M_S2, MAX_SNOW_INTENSITY, WINTER_SUN_DEG
@@ -54,7 +54,7 @@ class Stretch:
     steering_rad: FloatArray
 
 
-def plan_stretch(settings: Settings, number: int) -> Stretch:
+def plan_stretch(settings: RenderedSettings, number: int) -> Stretch:
     """Draws the scenario of stretch `number` and drives through it, straying from the lane as the settings say.
 
     A straight or curved road winds: bends of any radius and both signs between straights, more in one stretch than a scenario's
@@ -74,7 +74,7 @@ def plan_stretch(settings: Settings, number: int) -> Stretch:
     return Stretch(scenario, road, poses, Driver().steering_rad(road, section, poses))
 
 
-def _scenario(settings: Settings, root: int) -> Scenario:
+def _scenario(settings: RenderedSettings, root: int) -> Scenario:
     domain = DOMAINS.get(settings.domain)
     base = replace(domain.base, duration_s=STRETCH_FRAMES * STEP_S)
     drawn, _ = draw(replace(domain, base=base), child_rng(root, "scenario"), root)
@@ -87,7 +87,7 @@ def _scenario(settings: Settings, root: int) -> Scenario:
     return replace(drawn, conditions=conditions, ego=ego, vehicles=vehicles)
 
 
-def _conditions(settings: Settings, drawn: Conditions, rng: np.random.Generator) -> Conditions:
+def _conditions(settings: RenderedSettings, drawn: Conditions, rng: np.random.Generator) -> Conditions:
     """Takes one of the settings' weathers and times where they name any, within what domains allow."""
     intensity, dusk_deg = float(rng.uniform(*_INTENSITY)), float(rng.uniform(*_DUSK_DEG))
     which_weather, which_time = rng.random(2)
@@ -133,7 +133,7 @@ def _waves(rng: np.random.Generator, s_m: FloatArray, lengths_m: tuple[float, fl
 class RenderedSource:
     """Renders the frames of a drive when they are read; a few stretches are kept baked. Safe in threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RenderedSettings) -> None:
         self.settings = settings
         self._camera = Camera(settings.width_px, settings.height_px)
         self._lock = Lock()
@@ -163,7 +163,7 @@ class RenderedSource:
             return self._baked[number]
 
 
-def rendered_drive(settings: Settings) -> Drive:
+def rendered_drive(settings: RenderedSettings) -> Drive:
     """Makes the drive of the settings; frame i does not depend on how many frames there are."""
     count = -(-settings.frames // STRETCH_FRAMES)
     steering_rad = np.concatenate([plan_stretch(settings, number).steering_rad for number in range(count)])

@@ -21,7 +21,7 @@ from skidpad.worlds.render.scene import Scene, build_scene
 from skidpad.worlds.scenario.domain import DOMAINS, sample
 from skidpad.worlds.scenario.road import Projection
 from skidpad.worlds.scenario.scenario import Scenario
-from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, Motion
+from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, VehicleMotion
 from skidpad.worlds.world import STEP_S, EgoState
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class LaneBatch:
         self.terminated, self.truncated = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         self.collided = np.zeros(count, np.bool_)
         self._bicycle, self._driver = Bicycle(), Driver()
-        self._motion: Motion
+        self._motion: VehicleMotion
         self._here: Projection
         self.use(lane.pool())
 
@@ -182,7 +182,7 @@ class LaneBatch:
                 return self._gpu.render(poses, times_s, self.chosen)
         return render_side_by_side([self._caster(number) for number in self.chosen.tolist()], poses, times_s, self.lane.threads)
 
-    def _started(self, scenes: Sequence[Scene]) -> Motion:
+    def _started(self, scenes: Sequence[Scene]) -> VehicleMotion:
         poses = np.stack([scene.start_pose for scene in scenes])
         speeds = np.array([scene.scenario.ego.speed_m_s for scene in scenes])
         friction = np.array([FRICTION[scene.scenario.conditions.weather] for scene in scenes])
@@ -207,7 +207,7 @@ class LaneBatch:
         return boxes
 
 
-def _merged(old: Motion, new: Motion, places: BoolArray) -> Motion:
+def _merged(old: VehicleMotion, new: VehicleMotion, places: BoolArray) -> VehicleMotion:
     """Takes the new motion in some places, (N,), and the old one in the others."""
     was, now = old.state, new.state
     state = EgoState(
@@ -215,7 +215,7 @@ def _merged(old: Motion, new: Motion, places: BoolArray) -> Motion:
         np.where(places, now.speed_m_s, was.speed_m_s),
         np.where(places, now.steering_rad, was.steering_rad),
     )
-    return Motion(
+    return VehicleMotion(
         state,
         np.where(places, new.waiting_rad, old.waiting_rad),
         np.where(places, new.sharpest_per_m, old.sharpest_per_m),

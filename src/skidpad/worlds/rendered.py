@@ -27,7 +27,7 @@ class Daytime(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RenderedSettings:
     """What a rendered drive depends on.
 
     domain: where its scenarios are drawn from. weathers, times: every road has one of these; none takes what the domain draws.
@@ -76,7 +76,7 @@ class Rendered:
 
     def open(self, path: Path, options: Options) -> Drive:  # noqa: ARG002 - the protocol's; this reader takes no path
         """Plans the drive; frames are rendered when they are read."""
-        settings = Settings(
+        settings = RenderedSettings(
             frames=options.whole("frames"),
             seed=options.whole("seed"),
             width_px=options.whole("width"),

@@ -116,17 +116,17 @@ class Bicycle:
         """How many steps a command is on its way."""
         return round(self.delay_s / STEP_S)
 
-    def start(self, poses: FloatArray, speed_m_s: FloatArray, steering_rad: FloatArray, friction: FloatArray) -> Motion:
+    def start(self, poses: FloatArray, speed_m_s: FloatArray, steering_rad: FloatArray, friction: FloatArray) -> VehicleMotion:
         """Returns the first moment: each car has been steering like this for a while.
 
         poses: (N, 3); the others: (N,). friction: between tyres and road, see FRICTION.
         """
         waiting = np.tile(steering_rad, (self.delay_steps, 1))
-        return Motion(EgoState(poses, speed_m_s, steering_rad), waiting, _sharpest_per_m(speed_m_s, friction), friction)
+        return VehicleMotion(EgoState(poses, speed_m_s, steering_rad), waiting, _sharpest_per_m(speed_m_s, friction), friction)
 
     def advance(
-        self, motion: Motion, command_rad: FloatArray, pedal: FloatArray | None = None, speed_m_s: FloatArray | None = None
-    ) -> Motion:
+        self, motion: VehicleMotion, command_rad: FloatArray, pedal: FloatArray | None = None, speed_m_s: FloatArray | None = None
+    ) -> VehicleMotion:
         """Lets STEP_S pass. command_rad: (N,), what each driver now wants of the steering wheel.
 
         pedal: (N,), -1 (all brake) to 1 (all throttle). speed_m_s: (N,), how fast each car is afterwards, where somebody else has pressed
@@ -146,7 +146,9 @@ class Bicycle:
             poses = follow_arc(motion.state.poses, curvature, before * STEP_S)
             return replace(motion, state=replace(motion.state, poses=poses, steering_rad=steering), waiting_rad=waiting[1:])
         poses = follow_arc(motion.state.poses, curvature, 0.5 * (before + speed_m_s) * STEP_S)
-        return Motion(EgoState(poses, speed_m_s, steering), waiting[1:], _sharpest_per_m(speed_m_s, motion.friction), motion.friction)
+        return VehicleMotion(
+            EgoState(poses, speed_m_s, steering), waiting[1:], _sharpest_per_m(speed_m_s, motion.friction), motion.friction
+        )
 
 
 def _sharpest_per_m(speed_m_s: FloatArray, friction: FloatArray) -> FloatArray:
@@ -154,7 +156,7 @@ def _sharpest_per_m(speed_m_s: FloatArray, friction: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Motion:
+class VehicleMotion:
     """Where N egos are, and what decides where they go next.
 
     waiting_rad: the commands on their way to the steering wheels, (delay_steps, N), the oldest first. sharpest_per_m: (N,), the greatest

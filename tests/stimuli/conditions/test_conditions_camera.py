@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
-from skidpad.core.stimuli import CameraMove, Capture, Condition, Params, Recipe, shows_past
+from skidpad.core.stimuli import CameraMove, Condition, Params, Recipe, shows_past
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
 from skidpad.stimuli.pictures.agreement import AGREEMENT, EXACT
 from skidpad.testing import check_stimulus

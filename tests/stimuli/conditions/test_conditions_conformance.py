@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
-from skidpad.core.stimuli import Capture, Condition, Params, Recipe, Severity
+from skidpad.core.stimuli import Condition, Params, Recipe, Severity
 from skidpad.stimuli.conditions.atmosphere import Fog
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
 from skidpad.stimuli.pictures.agreement import AGREEMENT, EXACT

@@ -5,14 +5,14 @@ import pytest
 from test_conditions_conformance import capture, scene
 
 import skidpad as sp
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.images import decode
-from skidpad.core.stimuli import Capture, Params, Recipe
+from skidpad.core.stimuli import Params, Recipe
 from skidpad.stimuli.conditions.light import sun_lx
 from skidpad.stimuli.conditions.optics import sky_of
 from skidpad.stimuli.conditions.precipitation import rain_extinction_per_m, snow_extinction_per_m
-from skidpad.stimuli.grammar import conditions_of, stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.registry import conditions_of, stimuli_of
 
 BIG = 160, 320
 

@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 import pytest
 
-from skidpad.core.camera import Camera
-from skidpad.core.stimuli import Capture, Params
+from skidpad.core.camera import Camera, Capture
+from skidpad.core.stimuli import Params
 from skidpad.stimuli.conditions.mounting import CameraHeight, CameraLateral, CameraPitch, CameraRoll, CameraYaw, Shift, road_homography
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.render.raycast import RayCaster

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
-from skidpad.core.stimuli import Capture, Params, Recipe, Step
+from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Drive, Problem, ProblemKind, capture_of
 from skidpad.kinds.drives.loop import past_steps, ride, seen
-from skidpad.stimuli.grammar import stimuli_of
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.registry import stimuli_of
 from skidpad.worlds.scenario.scenario import Scenario
 
 ROWS = stimuli(("late-frames", "frozen-frames", "dropped-frames", "exposure"))

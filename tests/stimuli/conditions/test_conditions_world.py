@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conditions_world import CAMERA, CLEAR_PER_M, caster, rendered, road_mask, true_depth_m
 
-from skidpad.core.camera import Camera
-from skidpad.core.stimuli import Capture, Params
+from skidpad.core.camera import Camera, Capture
+from skidpad.core.stimuli import Params
 from skidpad.stimuli.conditions.atmosphere import Fog
 from skidpad.stimuli.conditions.depth import depth_m
 from skidpad.stimuli.conditions.light import Dusk

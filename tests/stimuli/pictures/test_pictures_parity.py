@@ -10,10 +10,8 @@ from transforms_pictures import noise, smooth
 
 from skidpad.core.stimuli import Params
 from skidpad.stimuli.pictures import stimuli
-from skidpad.stimuli.pictures.affine import Rotation, Scale, Shear, Translation
-from skidpad.stimuli.pictures.blur import Blur
-from skidpad.stimuli.pictures.linear import Brightness, Contrast
-from skidpad.stimuli.pictures.numpy_kernels import Pivot
+from skidpad.stimuli.pictures.kernels import Pivot
+from skidpad.stimuli.pictures.simple import Blur, Brightness, Contrast, Rotation, Scale, Shear, Translation
 from skidpad.stimuli.pictures.torch_kernels import median_network
 
 HEIGHT, WIDTH = 61, 83

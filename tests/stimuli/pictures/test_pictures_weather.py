@@ -11,9 +11,8 @@ from transforms_pictures import noise, smooth
 
 from skidpad.core.images import decode
 from skidpad.core.stimuli import Params
-from skidpad.stimuli.pictures.fog import DeepTestFog
-from skidpad.stimuli.pictures.numpy_kernels import veil as lay
-from skidpad.stimuli.pictures.rain import DeepTestRain
+from skidpad.stimuli.pictures.kernels import veil as lay
+from skidpad.stimuli.pictures.layered import DeepTestFog, DeepTestRain
 from skidpad.stimuli.pictures.torch_kernels import veil as lay_on_torch
 from skidpad.stimuli.pictures.veils import Veil, clouds, distance
 

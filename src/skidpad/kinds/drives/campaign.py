@@ -20,16 +20,16 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
 from skidpad.kinds.drives.settings import OnlineSettings
-from skidpad.kinds.drives.work import ClosedLoopRunner, Drives, Phase
+from skidpad.kinds.drives.work import ClosedLoopRunner, DrivePhase, Drives
 from skidpad.kinds.estimating import PHASE, FailureEstimate
 from skidpad.kinds.kind import check_unchanged, start_run, subject_of
 from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.search.protocol import check_searches
+from skidpad.search.protocol import check_search
 from skidpad.search.vectors import Cube
 from skidpad.statistics.rare import Batch, Goal, Method
-from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
+from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.scenario.domain import DOMAINS, Domain, sample
 from skidpad.worlds.scenario.files import NamedScenario, ScenarioSet, SkippedScenario, read_scenarios
 from skidpad.worlds.scenario.scenario import BadScenarioError, RoadKind, Scenario, Weather
@@ -151,7 +151,8 @@ class Online:
     def load(cls, settings: OnlineSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, draws or reads the scenarios and looks up every name, so that a wrong one ends the work at once."""
         WORLDS.get(settings.world)
-        check_searches(settings.searches, Cube)
+        for name in settings.searches:
+            check_search(name, Cube)
         conditions, stimuli = conditions_of(settings.stimuli)
         # an estimate draws its own, as long as it goes on
         chosen = scenarios_of(
@@ -197,7 +198,7 @@ class Online:
             elif self.settings.searches:
                 run.finish({search.name: search.execute(run, crew, progress) for search in self.searches()})
             else:
-                run.finish(self.runner.execute(run, [Phase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
+                run.finish(self.runner.execute(run, [DrivePhase(DRIVES, Wheel.SUBJECT, self.cases)], crew, progress))
 
     def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case
         """Returns the work of the one step: making drives."""

@@ -26,7 +26,7 @@ from skidpad.page.wording import plain
 from skidpad.worlds.world import STEP_S
 
 if TYPE_CHECKING:
-    from skidpad.kinds.drives.replaying import Stage
+    from skidpad.kinds.drives.replaying import ReplayStage
 
 WIDTH = 960.0
 _PANELS = 5
@@ -57,7 +57,7 @@ class DriveFilm:
         return departure_step(self.lateral_m)
 
 
-def film_of(stage: Stage, row: Mapping[str, Any]) -> DriveFilm:
+def film_of(stage: ReplayStage, row: Mapping[str, Any]) -> DriveFilm:
     """Drives a record's steering again and takes pictures: some for the strip, and the end of the drive as it moves."""
     lateral = unpack(row["lateral_m"])
     last = len(lateral) - 1
@@ -258,7 +258,7 @@ class DriveExhibit(Exhibit):
     @cached_property
     def stage(self) -> ShownStage:
         """The world and the transforms that the config names."""
-        from skidpad.stimuli.grammar import conditions_of  # noqa: PLC0415  stimuli are loaded for the first film only
+        from skidpad.stimuli.registry import conditions_of  # noqa: PLC0415  stimuli are loaded for the first film only
 
         texts = self.config.get("stimuli", ())
         return ShownStage(str(self.config.get("world", "built-in")), conditions_of([str(text) for text in texts])[1])

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.camera import Camera
+from skidpad.core.camera import LATE_S, Camera, Capture
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import LATE_S, Capture, Recipe, Stimulus
+from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.lane_departure import CAP_M
-from skidpad.referee.word import Reason
+from skidpad.referee.verdict import Reason, judge
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.session import start
 from skidpad.worlds.world import STEP_S
@@ -260,8 +260,6 @@ class Witnessed:
         """Returns what the referee says of most of them; of equals, the word on the last picture. None without any."""
         if not self._pairs:
             return None
-        from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
-
         originals, shown = (np.stack(frames) for frames in zip(*self._pairs, strict=True))
         pixel_map = None
         if recipe.moves_camera(stimuli):

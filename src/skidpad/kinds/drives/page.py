@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 from skidpad.kinds.drives.campaign import features_of
 from skidpad.kinds.drives.filmstrip import film_of, moving, strip, told
 from skidpad.kinds.drives.search import cell_of, cells, reach_of
-from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, Verdict, beside_careful, drive_cases, summarise
+from skidpad.kinds.drives.summary import CaseVerdict, DriveVerdict, OnlineSummary, beside_careful, drive_cases, summarise
 from skidpad.kinds.estimating import ESTIMATED, facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.ruling import rules_table
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.charts import Point, bar_chart, scatter
-from skidpad.page.model import Chart, Film, Headline, Page, Table, Tone, run_page, values_of
+from skidpad.page.model import Chart, FilmCard, Headline, Page, Table, Tone, run_page, values_of
 from skidpad.page.svg import Bar, Cell, HeatRow, heat_map
 from skidpad.page.wording import NOTHING, count, counted, interval, percent, plain
 from skidpad.statistics.intervals import none_failed
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
-    from skidpad.kinds.drives.replaying import Stage
+    from skidpad.kinds.drives.replaying import ReplayStage
     from skidpad.kinds.drives.served.campaign import Served
     from skidpad.runs.folder import Run
     from skidpad.statistics.intervals import Interval
@@ -39,8 +39,8 @@ _KEPT = "kept its lane"
 def online_page(campaign: Online | Served, run: Run) -> Page:
     """Counts the run, drives some of its cases again for their pictures, and words the verdict."""
     summary = summarise(run)
-    failed = summary.count(Verdict.FAIL) + summary.count(Verdict.FLAKY)
-    judged = failed + summary.count(Verdict.PASS)
+    failed = summary.count(DriveVerdict.FAIL) + summary.count(DriveVerdict.FLAKY)
+    judged = failed + summary.count(DriveVerdict.PASS)
     name = plain(campaign.name, 80)
     found = _estimate(campaign, run)
     return run_page(
@@ -117,7 +117,7 @@ def _rate(found: Interval) -> dict[str, float]:
     return {"failure_rate": found.estimate, "low": found.low, "high": found.high}
 
 
-def films(runner: Stage, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
+def films(runner: ReplayStage, run: Run, case_ids: list[str]) -> tuple[FilmCard, ...]:
     """Drives recorded cases again and draws them."""
     drawn = []
     for number, case in enumerate(case_ids, 1):
@@ -128,7 +128,7 @@ def films(runner: Stage, run: Run, case_ids: list[str]) -> tuple[Film, ...]:
         replay = f"skidpad replay {shlex.quote(run.place)} {case} --picture drive.svg"
         said = f"{told(film)} {features_of(json.loads(row['scenario']))}."
         drawings = (moving(f"moving-{number}", title, film), strip(f"strip-{number}", title, film))
-        drawn.append(Film(title, badge, *drawings, said, case, replay, is_bad=badge != _KEPT))
+        drawn.append(FilmCard(title, badge, *drawings, said, case, replay, is_bad=badge != _KEPT))
     return tuple(drawn)
 
 
@@ -146,17 +146,17 @@ def _shown(summary: OnlineSummary) -> list[CaseVerdict]:
 
 
 def _verdict(summary: OnlineSummary, name: str, failed: int, judged: int) -> str:
-    excused = summary.count(Verdict.UNAVOIDABLE)
+    excused = summary.count(DriveVerdict.UNAVOIDABLE)
     spared = f" In {counted(excused, 'case')} a careful driver collides as well; that counts in no rate." if excused else ""
     if not judged:
         return f"No drive could be judged.{spared}"
     rate = f"{interval(summary.rate.low, summary.rate.high)} with 95 % confidence"
-    errors = summary.count(Verdict.ERROR)
+    errors = summary.count(DriveVerdict.ERROR)
     lost = (f" {count(errors)} could not be judged." if errors else "") + spared
     if not failed:
         most = f"at most {percent(none_failed(judged))} of such cases fail, with 95 % confidence"
         return f"{name} kept its lane in {'the one case' if judged == 1 else f'all {count(judged)} cases'}: {most}.{lost}"
-    flaky = summary.count(Verdict.FLAKY)
+    flaky = summary.count(DriveVerdict.FLAKY)
     unsteady = f", {count(flaky)} of them flaky" if flaky else ""
     return f"{name} failed in {count(failed)} of {counted(judged, 'case')}{unsteady}: {rate}.{lost}"
 

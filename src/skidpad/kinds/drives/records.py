@@ -17,9 +17,9 @@ from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.kinds.drives.loop import Course, Wheel
 from skidpad.oracles.error import prediction_error
 from skidpad.oracles.lane_departure import CAP_M, departure_step, mdcl
-from skidpad.referee.word import Word
+from skidpad.referee.verdict import Word
 from skidpad.runs.records import CASE_ID_DIGITS, REFEREE
-from skidpad.stimuli.grammar import WrittenStimulus
+from skidpad.stimuli.registry import WrittenStimulus
 from skidpad.worlds.scenario.files import NamedScenario
 from skidpad.worlds.scenario.scenario import Scenario
 from skidpad.worlds.scenario.tables import scenario_of, table_of

@@ -48,7 +48,7 @@ BOUND_M, BOUND_RAD = 0.02, 0.02
 network, under AVX2 and SSE4.1 instead of AVX-512: at most 0.004 m and 0.0055 rad, and every drive ended at the same frame."""
 
 
-class Stage(Protocol):
+class ReplayStage(Protocol):
     """What it takes to show a recorded drive again; `ClosedLoopRunner` has it, and so has one who never loads the subject."""
 
     @property
@@ -116,7 +116,7 @@ def replay_finding(campaign: Online | OfflineVsOnline, run: Run, finding: str, p
     return replayed(campaign.runner, replay_drive(campaign.runner, run, finding), picture)
 
 
-def replayed(stage: Stage, result: OnlineReplay, picture: Path | None) -> Replayed:
+def replayed(stage: ReplayStage, result: OnlineReplay, picture: Path | None) -> Replayed:
     """Words how a drive and its record compare; draws it where asked."""
     row = result.row
     drawn: tuple[Path, ...] = () if picture is None else _write_film(stage, result, picture)
@@ -144,7 +144,7 @@ def _known(value: object) -> object:
     return None if value == "" or (isinstance(value, float) and not isfinite(value)) else value
 
 
-def _write_film(stage: Stage, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
+def _write_film(stage: ReplayStage, result: OnlineReplay, path: Path) -> tuple[Path, Path]:
     """Writes the strip and the same moving; returns both paths."""
     from skidpad.kinds.drives.filmstrip import film_of, moving, strip  # noqa: PLC0415  film strips are drawn from replays
 
@@ -153,7 +153,7 @@ def _write_film(stage: Stage, result: OnlineReplay, path: Path) -> tuple[Path, P
     return write_film(path, strip("strip", title, film), moving("moving", title, film))
 
 
-def frames_at(stage: Stage, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:
+def frames_at(stage: ReplayStage, row: Mapping[str, Any], steps: Sequence[int]) -> list[NumpyFrames]:
     """Returns what the subject saw at some steps of a recorded drive, in rising order; the subject is not asked.
 
     The world is steered as recorded; one that is not deterministic may show something else. The built-in one is rendered by the CPU,

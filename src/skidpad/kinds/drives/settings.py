@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.settings import Count, Natural, OneOf, Within, check
+from skidpad.core.settings import Count, Natural, OneOf, Within
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.statistics.rare import Method
 
@@ -16,7 +16,7 @@ class OnlineSettings(CampaignSettings):
     """One campaign of closed-loop drives.
 
     subject: path of a description. world: a row of WORLDS. domain, scenarios: so many are drawn from this domain model, unless `files`
-    names scenario files. stimuli: what sits in front of the camera, each a condition of its own (see `stimuli.grammar`); without any,
+    names scenario files. stimuli: what sits in front of the camera, each a condition of its own (see `stimuli.registry`); without any,
     nothing does. repeats: of every case. seconds: how long each drive lasts (0: as long as its scenario says). width: scenarios side
     by side, a matter of speed alone (0: 16, on a GPU 128). searches: searches over scenarios; each looks for scenarios of the domain in
     which the subject fails and tries `scenarios` of them, instead of those that are drawn; it learns after every `width` (0: 8).
@@ -43,8 +43,8 @@ class OnlineSettings(CampaignSettings):
     seed: int = 0
     device: str = "cpu"
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         if self.searches and (self.files or self.stimuli or self.repeats > 1):
             raise SkidpadError("a search makes its own scenarios and drives each once; leave out scenario files, stimuli and repeats")
         if self.estimate and (self.searches or self.files or self.stimuli or self.repeats > 1):

@@ -23,7 +23,7 @@ from skidpad.worlds.scenario.tables import scenario_of
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run
-    from skidpad.worlds.careful import Outcome
+    from skidpad.worlds.careful import CarefulOutcome
 
 _COLUMNS = (
     "case_id",
@@ -42,7 +42,7 @@ _COLUMNS = (
 )
 
 
-class Verdict(Enum):
+class DriveVerdict(Enum):
     """What the repeats of one case say together; an error is a drive that could not be judged.
 
     UNAVOIDABLE: the careful driver who holds the pedals collides in the middle of the lane, too; such a case counts in no rate.
@@ -80,13 +80,13 @@ class CaseVerdict:
     excused: int = 0
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> DriveVerdict:
         """FLAKY where repeats differ, be it that some could not be judged."""
         if not self.judged:
-            return Verdict.UNAVOIDABLE if self.excused else Verdict.ERROR
+            return DriveVerdict.UNAVOIDABLE if self.excused else DriveVerdict.ERROR
         if self.failed == self.judged and not self.errors:
-            return Verdict.FAIL
-        return Verdict.PASS if not self.failed and not self.errors else Verdict.FLAKY
+            return DriveVerdict.FAIL
+        return DriveVerdict.PASS if not self.failed and not self.errors else DriveVerdict.FLAKY
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +117,20 @@ class OnlineSummary:
     conditions: tuple[ConditionRate, ...]
     drives: int
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: DriveVerdict) -> int:
         """Returns how many cases have a verdict."""
         return sum(case.verdict is verdict for case in self.cases)
 
     @property
     def rate(self) -> Interval:
         """How often the subject failed, over all conditions."""
-        failed = self.count(Verdict.FAIL) + self.count(Verdict.FLAKY)
-        return wilson(failed, failed + self.count(Verdict.PASS))
+        failed = self.count(DriveVerdict.FAIL) + self.count(DriveVerdict.FLAKY)
+        return wilson(failed, failed + self.count(DriveVerdict.PASS))
 
     @property
     def worst(self) -> tuple[CaseVerdict, ...]:
         """The cases that failed, those that left their lane first at the top; then those that only touched something."""
-        failed = [case for case in self.cases if case.verdict in {Verdict.FAIL, Verdict.FLAKY} and case.failed]
+        failed = [case for case in self.cases if case.verdict in {DriveVerdict.FAIL, DriveVerdict.FLAKY} and case.failed]
         return tuple(sorted(failed, key=lambda case: (isnan(case.departed_at_s), _or_late(case.departed_at_s), -case.mdcl, case.case_id)))
 
 
@@ -156,7 +156,7 @@ def is_unavoidable(row: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def beside_careful(scenario: str) -> Outcome | None:
+def beside_careful(scenario: str) -> CarefulOutcome | None:
     """Returns what a careful driver does in a recorded scenario, None where nobody holds the pedals."""
     table = json.loads(scenario)
     return drive_carefully(scenario_of(table)) if table.get("ego", {}).get("pace") == Pace.CAREFUL.value else None
@@ -192,14 +192,14 @@ def _condition(name: str, cases: Sequence[CaseVerdict]) -> ConditionRate:
     strayed = [case.mdcl for case in cases if isfinite(case.mdcl)]
     return ConditionRate(
         condition=name,
-        passed=found.count(Verdict.PASS),
-        failed=found.count(Verdict.FAIL),
-        flaky=found.count(Verdict.FLAKY),
-        errors=found.count(Verdict.ERROR),
+        passed=found.count(DriveVerdict.PASS),
+        failed=found.count(DriveVerdict.FAIL),
+        flaky=found.count(DriveVerdict.FLAKY),
+        errors=found.count(DriveVerdict.ERROR),
         departed=sum(isfinite(case.departed_at_s) for case in cases),
         collided=sum(isfinite(case.collided_at_s) for case in cases),
         median_mdcl=float(np.median(strayed)) if strayed else nan,
-        unavoidable=found.count(Verdict.UNAVOIDABLE),
+        unavoidable=found.count(DriveVerdict.UNAVOIDABLE),
     )
 
 

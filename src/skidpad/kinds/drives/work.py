@@ -37,7 +37,7 @@ renders as well wants more of them; a scene takes 2 MB there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Phase:
+class DrivePhase:
     """Drives of one kind: who steers, and the cases."""
 
     name: str
@@ -76,7 +76,7 @@ class ClosedLoopRunner:
         """Height and width of the frames that the world shows."""
         return WORLDS.get(self.world)(1, 1).frame_shape
 
-    def execute(self, run: Run, phases: Sequence[Phase], crew: Crew, progress: Progress = silent) -> dict[str, int]:
+    def execute(self, run: Run, phases: Sequence[DrivePhase], crew: Crew, progress: Progress = silent) -> dict[str, int]:
         """Computes the shards that a run lacks; returns how many shards each phase has."""
         meter = Meter(progress, sum(len(phase.cases) for phase in phases))
         shards: dict[str, int] = {}
@@ -96,7 +96,7 @@ class ClosedLoopRunner:
         """Makes some drives, for a worker."""
         return self.courses(drives.cases, drives.wheel, drives.threads, progress)
 
-    def _shard(self, phase: Phase, parts: Sequence[slice], index: int, courses: Sequence[Sequence[Course]]) -> ShardResult:
+    def _shard(self, phase: DrivePhase, parts: Sequence[slice], index: int, courses: Sequence[Sequence[Course]]) -> ShardResult:
         driven = [course for some in courses for course in some]
         return ShardResult(phase.name, index, self._judged(phase.cases[parts[index]], driven, phase.wheel))
 
@@ -138,7 +138,7 @@ class ClosedLoopRunner:
         return [refused(problems[place]) if place in problems else next(driven) for place in range(len(cases))]
 
 
-def _drives(phase: Phase, parts: Sequence[slice], pieces: int, crew: Crew, index: int) -> list[Drives]:
+def _drives(phase: DrivePhase, parts: Sequence[slice], pieces: int, crew: Crew, index: int) -> list[Drives]:
     cases = phase.cases[parts[index]]
     cut = _evenly(len(cases), min(pieces, len(cases)))
     threads = crew.spare_cores(len(parts) * len(cut))

@@ -34,14 +34,14 @@ from skidpad.kinds.duels.names import (
 from skidpad.kinds.duels.summary import WINDOW
 from skidpad.page.charts import Curve, curve_chart
 from skidpad.page.model import Chart
-from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, short, tip, write
+from skidpad.page.svg import WIDTH, Axis, AxisUnit, add, drawing, short, tip, write
 from skidpad.page.wording import NOTHING, count, percent, plain
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.kinds.duels.settings import DuelSettings
-    from skidpad.kinds.duels.summary import Column, DuelSummary
+    from skidpad.kinds.duels.summary import DuelColumn, DuelSummary
 
 
 _POINTS = 200
@@ -153,7 +153,7 @@ def _frontier_chart(work: DuelWork, summary: DuelSummary) -> list[Chart]:
     return [curve_chart("frontier", title, caption, ("ego's mean speed, m/s", "failure rate, %"), lines, said, reach=(0.0,))]
 
 
-def _mean_and_sem(column: Column) -> tuple[float, float]:
+def _mean_and_sem(column: DuelColumn) -> tuple[float, float]:
     error = column.across_trainings
     return error.mean, error.sem if isfinite(error.sem) else 0.0
 
@@ -174,7 +174,7 @@ def stacked(key: str, title: str, description: str, rows: Sequence[Ends]) -> str
     """Draws for each row one bar that the shares of its outcomes fill."""
     bottom = len(rows) * _ROW + 8.0
     root = drawing(key, title, description, bottom + 30.0)
-    axis = Axis(0.0, 1.0, _GUTTER, WIDTH - 8.0, Unit.PERCENT)
+    axis = Axis(0.0, 1.0, _GUTTER, WIDTH - 8.0, AxisUnit.PERCENT)
     for index, row in enumerate(rows):
         top, total, done = 6.0 + index * _ROW, sum(row.counts), 0
         tip(add(root, "text", short(row.label, 36), class_="label", x=_GUTTER - 8.0, y=top + 14.0, text_anchor="end"), row.label)
@@ -298,7 +298,7 @@ def slow_words(summary: DuelSummary) -> str:
     return f"An ego that always chooses SLOWER crashes {rates}, and drives {' to '.join(dict.fromkeys((speeds[0], speeds[-1])))} m/s."
 
 
-def left_out(column: Column) -> str:
+def left_out(column: DuelColumn) -> str:
     """Warns of episodes that a rate leaves out; empty where it leaves out none."""
     if not column.errors:
         return ""

@@ -12,7 +12,7 @@ from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH,
 from skidpad.kinds.duels.estimate import duel_estimate
 from skidpad.kinds.duels.names import OWN, POOL, POPULATION, after_column, populations, repair_family, round_phase
 from skidpad.kinds.duels.rounds import LITTLE
-from skidpad.kinds.duels.summary import Column, can_decide, summarise
+from skidpad.kinds.duels.summary import DuelColumn, can_decide, summarise
 from skidpad.kinds.estimating import figures_of
 from skidpad.statistics.effects import Effect, a12
 from skidpad.statistics.ranks import mann_whitney
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RepairComparison:
     """The ego, the paper's repair and the repair against a population, against one kind of front vehicle; None where untested."""
 
     front: str
-    ego: Column | None
-    paper: Column | None
-    population: Column
+    ego: DuelColumn | None
+    paper: DuelColumn | None
+    population: DuelColumn
     unavoidable: int
     """Crashes of the last that no sequence of the ego's actions avoids; among those that the run keeps."""
-    oracle: Column | None
+    oracle: DuelColumn | None
     """The ego that knows what this front vehicle will do: about what is possible with it."""
     over_ego: Effect | None
     """A12 over all tests of all trainings: how likely the repaired ego crashes more often; None where the tests are too few."""
     over_paper: Effect | None
 
 
-def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Comparison, ...]:
+def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[RepairComparison, ...]:
     """Compares the repairs of a run; empty where none was made in rounds."""
     group = settings.repaired[0] if settings.repaired else ""
     paper = repair_family(settings, group, 0) if group else ""
@@ -54,7 +54,7 @@ def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[Compariso
         before = summary.before(front)
         retrained = summary.column(paper, OWN if front == group else front)
         bound, kept = summary.column(ORACLE, front), summary.unavoidable(POPULATION, front)
-        found.append(Comparison(front, before, retrained, ours, kept, bound, _effect(ours, before), _effect(ours, retrained)))
+        found.append(RepairComparison(front, before, retrained, ours, kept, bound, _effect(ours, before), _effect(ours, retrained)))
     return tuple(found)
 
 
@@ -63,7 +63,7 @@ class Trade:
     """What one cost of a crash buys: the columns of the egos that were repaired with it."""
 
     cost: float
-    columns: tuple[Column, ...]
+    columns: tuple[DuelColumn, ...]
 
     @property
     def worst_rate(self) -> float:
@@ -75,7 +75,7 @@ class Trade:
         """The mean speed, every front vehicle counting the same."""
         return sum(column.speed.mean for column in self.columns) / len(self.columns)
 
-    def with_front(self, *fronts: str) -> Column | None:
+    def with_front(self, *fronts: str) -> DuelColumn | None:
         """Returns the column of one kind of front vehicle; of several, the one with the greatest failure rate."""
         found = [column for column in self.columns if column.column in fronts]
         return max(found, key=lambda column: column.across_trainings.mean, default=None)
@@ -126,7 +126,7 @@ def _safe_and_fast(validation: Validation) -> tuple[float, float, int]:
     return validation.rank(Side.EGO, LITTLE)
 
 
-def _effect(ours: Column, other: Column | None) -> Effect | None:
+def _effect(ours: DuelColumn, other: DuelColumn | None) -> Effect | None:
     mine, theirs = ([rate for tests in column.rates for rate in tests] if column else [] for column in (ours, other))
     if not mine or not theirs or not can_decide(mann_whitney(mine, theirs)):
         return None
@@ -203,11 +203,11 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
     }
 
 
-def _named(columns: Sequence[Column]) -> dict[str, object]:
+def _named(columns: Sequence[DuelColumn]) -> dict[str, object]:
     return {column.column: _column_json(column) for column in columns}
 
 
-def _column_json(column: Column) -> dict[str, object]:
+def _column_json(column: DuelColumn) -> dict[str, object]:
     return {
         "family": column.family,
         "column": column.column,

@@ -17,7 +17,7 @@ from skidpad.kinds.duels.names import OWN
 from skidpad.kinds.duels.records import LETTERS, actions_of
 from skidpad.kinds.duels.replaying import trace_of
 from skidpad.kinds.estimating import PHASE
-from skidpad.page.model import Film
+from skidpad.page.model import FilmCard
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _CALM = {
 }
 
 
-def films(work: DuelWork, columns: Sequence[str]) -> tuple[Film, ...]:
+def films(work: DuelWork, columns: Sequence[str]) -> tuple[FilmCard, ...]:
     """Returns at most three films: two crashes of different patterns, of the first column that has any, and one after the repair."""
     crashes = next((rows for rows in (_crashes(work, column) for column in columns) if rows), [])
     seen: dict[str, tuple[Mapping[str, Any], Trace]] = {}
@@ -108,11 +108,11 @@ def _trace(work: DuelWork, row: Mapping[str, Any]) -> Trace | None:
     return trace_of(row, scenario_against(scenario, Idm() if is_idm else RandomActions()))
 
 
-def _film(work: DuelWork, key: str, title: str, row: Mapping[str, Any], drawn: Trace) -> Film:
+def _film(work: DuelWork, key: str, title: str, row: Mapping[str, Any], drawn: Trace) -> FilmCard:
     film = film_of(work, row, drawn)
     crashed = row["violated"]
     badge = f"crash at {row['impact_s']:.1f} s" if crashed else "no crash"
-    return Film(
+    return FilmCard(
         title=f"{plain(title, 120)[:1].upper()}{plain(title, 120)[1:]}",
         badge=badge,
         is_bad=bool(crashed),

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skidpad.highway.avoidability import SafeDistance
+from skidpad.highway.safe_distance import SafeDistance
 from skidpad.kinds.duels.charts import duel_charts, front_words, left_out, slow_words, speed
 from skidpad.kinds.duels.drivers import IDM, RANDOM
 from skidpad.kinds.duels.estimate import duel_estimate
 from skidpad.kinds.duels.figures import frontier
 from skidpad.kinds.duels.films import films
 from skidpad.kinds.duels.names import EGO, OWN, after_column, repair_family
-from skidpad.kinds.duels.summary import Column, DuelSummary, summarise
+from skidpad.kinds.duels.summary import DuelColumn, DuelSummary, summarise
 from skidpad.kinds.duels.tables import duel_tables
 from skidpad.kinds.estimating import ESTIMATED, PHASE, facts_of, headlines_of, verdict_of
 from skidpad.page.model import Headline, Page, Tone, run_page
@@ -22,7 +22,7 @@ from skidpad.page.wording import NOTHING, count, counted, percent, plain
 if TYPE_CHECKING:
     from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
-    from skidpad.kinds.duels.summary import Column, DuelSummary
+    from skidpad.kinds.duels.summary import DuelColumn, DuelSummary
     from skidpad.runs.folder import Run
     from skidpad.statistics.rare import Estimate
 
@@ -150,7 +150,7 @@ def _headlines(work: DuelWork, summary: DuelSummary) -> tuple[Headline, ...]:
     return tuple(found)
 
 
-def _repaired(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> tuple[str, Column] | None:
+def _repaired(work: DuelWork, summary: DuelSummary, groups: Sequence[str]) -> tuple[str, DuelColumn] | None:
     """Returns the repair against the worst adversary, else against another, with the name of that adversary's group."""
     order = sorted(work.settings.repaired, key=lambda group: groups.index(group) if group in groups else len(groups))
     found = [(group, _measured(summary, repair_family(work.settings, group, 0), OWN)) for group in order]
@@ -203,7 +203,7 @@ def _by_failure(summary: DuelSummary, groups: Sequence[str]) -> list[str]:
     return [group for group, _ in sorted(found, key=lambda pair: -pair[1])]
 
 
-def _measured(summary: DuelSummary, family: str, name: str) -> Column | None:
+def _measured(summary: DuelSummary, family: str, name: str) -> DuelColumn | None:
     """Returns a column that has a rate."""
     column = summary.column(family, name)
     return column if column and column.judged else None
@@ -213,7 +213,7 @@ def _capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _mean(column: Column | None) -> str:
+def _mean(column: DuelColumn | None) -> str:
     return percent(column.across_trainings.mean) if column else NOTHING
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from skidpad.core.images import IntArray
-from skidpad.highway.avoidability import avoidable_until_s, first_break, last_escapes
+from skidpad.highway.avoidability import avoidable_until_s, last_escapes
 from skidpad.highway.episodes import NO_ACTION, Episodes
 from skidpad.highway.layout import ACTIONS, EGO, FRONT, Outcome
+from skidpad.highway.safe_distance import first_break
 from skidpad.highway.tracing import trace
 from skidpad.runs.records import CASE_ID_DIGITS
 
@@ -125,7 +126,7 @@ class BoutCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class EpisodeJudgement:
     """The judgement of one episode; the defaults are those of an episode without a crash."""
 
     impact_s: float = nan
@@ -136,9 +137,9 @@ class Judgement:
     broken_at_s: float = nan
 
 
-def judge(episodes: Episodes) -> list[Judgement]:
+def judge(episodes: Episodes) -> list[EpisodeJudgement]:
     """Judges every crash: when it could last be avoided, and who broke the safe distance first; the engine's highway only."""
-    judged = [Judgement()] * len(episodes)
+    judged = [EpisodeJudgement()] * len(episodes)
     crashes = np.flatnonzero((episodes.outcomes == Outcome.CRASH.code) & np.isfinite(episodes.starts).all(axis=1))
     lasts = last_escapes(
         episodes.scenario,
@@ -153,7 +154,7 @@ def judge(episodes: Episodes) -> list[Judgement]:
         seen = trace(episodes.scenario, episodes.starts[row], *actions)
         broken = first_break(seen)
         avoidable, until_s = avoidable_until_s(episodes.scenario, last)
-        judged[row] = Judgement(seen.impact_s, seen.closing_mps, avoidable.value, until_s, broken.who.value, broken.at_s)
+        judged[row] = EpisodeJudgement(seen.impact_s, seen.closing_mps, avoidable.value, until_s, broken.who.value, broken.at_s)
     return judged
 
 

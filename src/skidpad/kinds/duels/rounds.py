@@ -47,15 +47,16 @@ TRAINING_WEIGHT = 8
 
 
 def population_settings(episodes: int, validation_episodes: int) -> TrainingSettings:
-    """Returns how a round is trained: a long memory for many opponents, a longer view, and weights that settle down."""
+    """Returns how a round is trained: a memory of every step, crashes shown again and again, a longer view, weights that settle down."""
     dqn = DqnSettings(
         discount=0.9,
-        memory=60_000,
+        memory=200_000,
         target_every=200,
         exploration_start=0.5,
         exploration_end=0.03,
         exploration_steps=4.0 * episodes,
         cooling=0.95,
+        crash_share=0.25,
         is_overtaking_an_end=False,
         is_conditioned=True,
     )

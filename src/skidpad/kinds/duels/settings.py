@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
-from skidpad.core.settings import Count, Mark, Natural, OneOf, Positive, Within, check
+from skidpad.core.settings import Count, Mark, Natural, OneOf, Positive, Within
 from skidpad.highway.layout import MAX_FRONTS
 from skidpad.highway.training import Selection
 from skidpad.kinds.kind import CampaignSettings
@@ -80,8 +80,8 @@ class DuelSettings(CampaignSettings):
     within: Annotated[float, Within(least=0)] = 0.3
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         if not self.ego and self.egos < 1:
             raise SkidpadError("a duel needs an ego; pass one with --ego, or train at least one with --egos")
         if not self.crash_cost or len(set(self.crash_cost)) != len(self.crash_cost):

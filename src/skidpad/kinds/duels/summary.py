@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.core.images import FloatArray
-from skidpad.highway.avoidability import Avoidable, FirstBreak
+from skidpad.highway.avoidability import Avoidable
 from skidpad.highway.layout import CRASH
+from skidpad.highway.safe_distance import FirstBreak
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, TrainingRecord, trained_name
 from skidpad.kinds.duels.names import (
     EGO,
@@ -48,7 +49,7 @@ WINDOW = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DuelColumn:
     """An ego family against one kind of front vehicle: counts of all episodes, and the failure rate of every test of every training."""
 
     family: str
@@ -151,22 +152,22 @@ class Crashes:
 class DuelSummary:
     """Everything that a report of duels shows."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[DuelColumn, ...]
     trainings: tuple[Trainings, ...]
     versus: tuple[Versus, ...]
     crashes: tuple[Crashes, ...]
     best_ego: str
     best_fronts: tuple[tuple[str, int], ...]
-    unrepaired: tuple[Column, ...] = ()
+    unrepaired: tuple[DuelColumn, ...] = ()
     """The ego before retraining: against IDM, and against the adversary of each group that it is retrained against."""
-    each_given: tuple[Column, ...] = ()
+    each_given: tuple[DuelColumn, ...] = ()
     """The ego against each of several adversaries that were given, whose column `given` holds them together; named by their files."""
 
-    def column(self, family: str, column: str) -> Column | None:
+    def column(self, family: str, column: str) -> DuelColumn | None:
         """Returns one column; None where it was not tested."""
         return next((found for found in self.columns if (found.family, found.column) == (family, column)), None)
 
-    def before(self, column: str) -> Column | None:
+    def before(self, column: str) -> DuelColumn | None:
         """Returns what the ego that is retrained did against a front, or the best adversary of a group; None where it was not tested."""
         return next((found for found in self.unrepaired if found.column == column), None) or self.column(EGO, column)
 
@@ -227,7 +228,7 @@ def summarise(work: DuelWork) -> DuelSummary:
     )
 
 
-def _each_given(settings: DuelSettings, counts: Sequence[BoutCounts], ego: str) -> Iterator[Column]:
+def _each_given(settings: DuelSettings, counts: Sequence[BoutCounts], ego: str) -> Iterator[DuelColumn]:
     for index, text in enumerate(settings.fronts):
         found = _duels(counts, GIVEN, ego, front_name(GIVEN, index))
         if found:
@@ -257,13 +258,13 @@ def _columns(work: DuelWork) -> list[str]:
     return [IDM, RANDOM, SEARCH, SLOW, AGGRESSIVE, *s.groups, OWN, OTHER_SEEDS, OTHER_REWARDS, POOL, *after]
 
 
-def _column(counts: Sequence[BoutCounts]) -> Column:
+def _column(counts: Sequence[BoutCounts]) -> DuelColumn:
     bout = counts[0].bout
     tests: dict[int, dict[int, list[BoutCounts]]] = {}
     for count in counts:
         tests.setdefault(count.bout.training, {}).setdefault(count.bout.test, []).append(count)
     steps = sum(count.steps for count in counts)
-    return Column(
+    return DuelColumn(
         family=bout.family,
         column=bout.column,
         rates=tuple(tuple(_rate(parts) for _, parts in sorted(training.items())) for _, training in sorted(tests.items())),
@@ -292,7 +293,7 @@ def _weighted(values: Sequence[tuple[float, int]], total: int) -> float:
     return sum(value * weight for value, weight in values if isfinite(value)) / total if total else nan
 
 
-def _versus(group: str, adversary: Column, chance: Column) -> Versus:
+def _versus(group: str, adversary: DuelColumn, chance: DuelColumn) -> Versus:
     pairs = zip(adversary.rates, chance.rates, strict=False)
     means, chances = ([training.mean for training in column.by_training] for column in (adversary, chance))
     return Versus(

@@ -16,7 +16,7 @@ from skidpad.page.wording import NOTHING, count, interval, percent
 
 if TYPE_CHECKING:
     from skidpad.kinds.duels.settings import DuelSettings
-    from skidpad.kinds.duels.summary import Column, Crashes, DuelSummary
+    from skidpad.kinds.duels.summary import Crashes, DuelColumn, DuelSummary
     from skidpad.statistics.effects import Effect
     from skidpad.statistics.ranks import RankTest
 
@@ -158,7 +158,7 @@ def _frontier_table(summary: DuelSummary, settings: DuelSettings) -> Table:
     return Table("frontier", title, ("Cost", *heads, "Worst", "Mean m/s"), tuple(rows) if len(rows) > 1 else (), 1, note)
 
 
-def _trade_cells(column: Column | None) -> tuple[str, str, str, str]:
+def _trade_cells(column: DuelColumn | None) -> tuple[str, str, str, str]:
     if column is None:
         return NOTHING, NOTHING, NOTHING, NOTHING
     error = column.speed.sem
@@ -174,11 +174,11 @@ _REPAIRS = (
 )
 
 
-def _rate_and_speed(column: Column | None) -> tuple[str, str]:
+def _rate_and_speed(column: DuelColumn | None) -> tuple[str, str]:
     return (_rate(column), speed(column.ego_mps)) if column else (NOTHING, NOTHING)
 
 
-def _rate_speed_and_sem(column: Column | None) -> tuple[str, str, str]:
+def _rate_speed_and_sem(column: DuelColumn | None) -> tuple[str, str, str]:
     return (*_rate_and_speed(column), _sem(column.across_trainings.sem) if column else NOTHING)
 
 
@@ -212,7 +212,7 @@ def _cells(rate: float, mps: float) -> tuple[str, str]:
     return percent(rate) if isfinite(rate) else NOTHING, speed(mps)
 
 
-def _rate(column: Column) -> str:
+def _rate(column: DuelColumn) -> str:
     if not column.judged:
         return "not measured"
     beside = f" ({count(column.errors)} of {count(column.episodes)} left out)" if column.errors else ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,8 +20,8 @@ from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives
-from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
-from skidpad.kinds.limits.probes import DRIVES, PROBES, Judge, Probe, ProbePart, ProbeWork, Sample
+from skidpad.kinds.kind import asks_referee, check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.limits.probes import DRIVES, PROBES, FrameSample, Judge, Probe, ProbePart, ProbeWork
 from skidpad.kinds.limits.records import SCHEMA, drive_records
 from skidpad.kinds.limits.rows import LimitRow, row_named, rows_of
 from skidpad.kinds.limits.settings import LimitsSettings
@@ -32,11 +30,12 @@ from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relati
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.shards import crew_for, mapped, mapped_parts, run_shards
 from skidpad.oracles.relations import LabelMse, SteersAlike
+from skidpad.referee.verdict import judge
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
-from skidpad.stimuli.grammar import ORIGINAL, model_hashes
+from skidpad.stimuli.registry import ORIGINAL, model_hashes
 
 if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
@@ -84,9 +83,9 @@ class Limits:
         return JudgedOutput.of(self.subject.description, self.settings.output)
 
     @cached_property
-    def sample(self) -> Sample:
+    def sample(self) -> FrameSample:
         """The frames that are shown."""
-        return Sample.of(self.drive, self.settings.frames, self.settings.stretch_frames, self.subject.lead)
+        return FrameSample.of(self.drive, self.settings.frames, self.settings.stretch_frames, self.subject.lead)
 
     @cached_property
     def pairs(self) -> tuple[tuple[LimitRow, LimitRow], ...]:
@@ -254,11 +253,8 @@ def is_grey(frames: NumpyFrames) -> bool:
 
 
 def default_judge(settings: LimitsSettings, views: int) -> Judge | None:
-    """Returns the referee of the settings for frames of so many cameras; None where it is off, or not there."""
-    if settings.referee == "off" or find_spec("skidpad.referee.verdict") is None:
-        return None
-    judge: Judge = partial(import_module("skidpad.referee.verdict").judge, device=settings.device, views=views)
-    return judge
+    """Returns the referee of the settings for frames of so many cameras; None where it is off."""
+    return partial(judge, device=settings.device, views=views) if asks_referee(settings.referee) else None
 
 
 def resolved(settings: LimitsSettings, subject: Subject, drive: Drive) -> LimitsSettings:
@@ -268,7 +264,7 @@ def resolved(settings: LimitsSettings, subject: Subject, drive: Drive) -> Limits
     relation = settings.relation or (SteersAlike.name if usual == LabelMse.name else usual)
     check_relation(relation, output, drive)
     tolerance = default_tolerance(relation, output) if settings.tolerance is None else settings.tolerance
-    sample = Sample.of(drive, settings.frames, settings.stretch_frames, subject.lead)
+    sample = FrameSample.of(drive, settings.frames, settings.stretch_frames, subject.lead)
     return replace(settings, relation=relation, tolerance=tolerance, stretch_frames=sample.stretch)
 
 

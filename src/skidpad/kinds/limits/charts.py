@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.kinds.limits.curve import Standing
 from skidpad.page.model import Chart
-from skidpad.page.svg import WIDTH, Axis, Unit, add, drawing, heat_step, round_up, tip, write
+from skidpad.page.svg import WIDTH, Axis, AxisUnit, add, drawing, heat_step, round_up, tip, write
 from skidpad.page.wording import NOTHING, interval, percent, plain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def curve_chart(limit: Limit, accepted: float) -> Chart:
     title = f"{name}, {plain(row.severity.unit, 20)}" if row.severity.unit else name
     points = [point for point in curve.points if point.failing.n]
     high = max([2.0 * accepted, *(point.failing.high for point in points if isfinite(point.failing.high))])
-    x, y = Axis(0.0, float(row.steps), _LEFT, _RIGHT), Axis(0.0, round_up(high, 1.0), _BOTTOM, _TOP, Unit.PERCENT)
+    x, y = Axis(0.0, float(row.steps), _LEFT, _RIGHT), Axis(0.0, round_up(high, 1.0), _BOTTOM, _TOP, AxisUnit.PERCENT)
     said = "; ".join(f"{row.words(point.position)}: {percent(point.failing.estimate)}" for point in points)
     root = drawing(f"curve-{row.stimulus}-{name}".replace(" ", "-"), title, said, _HEIGHT)
     for value in y.ticks(4):

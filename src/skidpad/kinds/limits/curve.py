@@ -23,7 +23,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LimitPoint:
     """One severity that was tested. position: how many steps from harmless. failing: the share of counted frames that fail.
 
     kept_share: of the pictures that the referee looked at; NaN where it did not look.
@@ -47,24 +47,24 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class LimitCurve:
     """The tested severities of one row, mildest first, and what follows from them."""
 
-    points: tuple[Point, ...]
+    points: tuple[LimitPoint, ...]
     accepted: float
     steps: int
 
     @classmethod
-    def of(cls, points: Iterable[Point], accepted: float, steps: int) -> Curve:
+    def of(cls, points: Iterable[LimitPoint], accepted: float, steps: int) -> LimitCurve:
         """Sorts the points."""
         return cls(tuple(sorted(points, key=lambda point: point.position)), accepted, steps)
 
-    def at(self, position: int) -> Point | None:
+    def at(self, position: int) -> LimitPoint | None:
         """Returns the point at a position, None where it was not tested."""
         return next((point for point in self.points if point.position == position), None)
 
     @property
-    def holds_to(self) -> Point | None:
+    def holds_to(self) -> LimitPoint | None:
         """The largest tested severity that holds, as all milder tested ones do; None where the mildest does not."""
         last = None
         for point in self.points:
@@ -74,7 +74,7 @@ class Curve:
         return last
 
     @property
-    def fails_from(self) -> Point | None:
+    def fails_from(self) -> LimitPoint | None:
         """The smallest tested severity that fails; None where none does."""
         return next((point for point in self.points if point.standing(self.accepted) is Standing.FAILS), None)
 

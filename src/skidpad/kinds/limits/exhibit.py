@@ -12,7 +12,7 @@ import numpy as np
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.drives.drive import Problem, capture_of
-from skidpad.kinds.exhibits import Form, PairAnswers, Row, Side, Sight
+from skidpad.kinds.exhibits import Form, PairAnswers, PictureSide, Row, Sight
 from skidpad.kinds.limits.records import ONLINE
 from skidpad.kinds.pictures.exhibit import PairExhibit
 from skidpad.page.wording import DEGREES
@@ -35,13 +35,13 @@ class LimitsExhibit(PairExhibit):
         moved = float(row["expected"]) - float(row["original"])
         return replace(said, moved=degrees(moved) if said.unit == DEGREES else moved)
 
-    def picture(self, row: Row, side: Side) -> NumpyFrames:
+    def picture(self, row: Row, side: PictureSide) -> NumpyFrames:
         """Renders the same pixels as in the run; the original is cut as a moved camera's picture is."""
         index = int(row["frame_index"])
         frame = self.drive.frame(index) if 0 <= index < len(self.drive) else None
         if frame is None or isinstance(frame, Problem):
             raise BadRunError(f"frame {index} can no longer be read; put the drive back as it was")
         recipe = self._recipe(row)
-        change = recipe.reference if side is Side.ORIGINAL else recipe.apply
+        change = recipe.reference if side is PictureSide.ORIGINAL else recipe.apply
         changed: NumpyFrames = as_numpy(change(frame[np.newaxis], self.stimuli_of(recipe), capture_of(self.drive, np.array([index]))))[0]
         return changed

@@ -19,12 +19,12 @@ from skidpad.kinds.limits.summary import Found, point_of
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.runs.gate import Outcome
 from skidpad.runs.workers.here import open_lanes
-from skidpad.stimuli.pictures.registry import stimuli
+from skidpad.stimuli.registry import stimuli
 
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe
     from skidpad.kinds.limits.campaign import Limits
-    from skidpad.kinds.limits.curve import Point
+    from skidpad.kinds.limits.curve import LimitPoint
     from skidpad.runs.folder import Run
 
 _NEAR = 0.5
@@ -75,7 +75,7 @@ def _outcome(found: Found, row: LimitRow, value: float) -> Outcome:
 class Tested:
     """One severity, tested without a run. worst: the record of the frame that moves the answer most, None where none counts."""
 
-    point: Point
+    point: LimitPoint
     frames: int
     worst: Mapping[str, Any] | None
 

@@ -16,7 +16,7 @@ from skidpad.page.html import render_page
 from skidpad.page.markdown import page_markdown
 from skidpad.page.model import Fact, Headline, Page, Table, Tone, run_warnings
 from skidpad.page.wording import counted, drive_words, percent, plain
-from skidpad.stimuli.pictures.registry import stimuli
+from skidpad.stimuli.registry import stimuli
 
 if TYPE_CHECKING:
     from skidpad.kinds.kind import Campaign

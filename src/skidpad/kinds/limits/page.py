@@ -18,7 +18,7 @@ from skidpad.drives.opening import LostDrive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits, is_grey, some_frames
 from skidpad.kinds.limits.charts import curve_chart, map_chart
-from skidpad.kinds.limits.curve import Point
+from skidpad.kinds.limits.curve import LimitPoint
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload, map_payload, online_words
 from skidpad.oracles.error import scale_of
 from skidpad.page.model import Headline, Page, Table, Tone, run_page
@@ -273,7 +273,7 @@ def _map_tables(found: Found) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def _cell(point: Point | None) -> str:
+def _cell(point: LimitPoint | None) -> str:
     return NOTHING if point is None else f"{percent(point.failing.estimate)} ({interval(point.failing.low, point.failing.high)})"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,13 +22,15 @@ from skidpad.runs.segments import ShardResult
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from skidpad.core.camera import Capture
     from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
     from skidpad.core.progress import Progress
-    from skidpad.core.stimuli import Capture, Stimulus
+    from skidpad.core.stimuli import Stimulus
     from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.kinds.limits.campaign import Limits
     from skidpad.kinds.pictures.judging import JudgedOutput, Originals
     from skidpad.oracles.relations import Relation
+    from skidpad.referee.verdict import Verdicts
     from skidpad.subjects.base import Subject
 
 PROBES, DRIVES = "probes", "drives"
@@ -54,20 +55,6 @@ _LEAST_STRETCHES = 8
 
 _LOOKED_AT = 8
 """Pictures that the referee looks at under each severity; it takes longer than most networks."""
-
-
-class Verdicts(Protocol):
-    """What a referee says of N changed pictures: `kept`, `refused` or `unclear`, and why."""
-
-    @property
-    def words(self) -> Sequence[Enum]:
-        """Its word on each."""
-        ...
-
-    @property
-    def reasons(self) -> Sequence[Enum]:
-        """Why, in words."""
-        ...
 
 
 class Judge(Protocol):
@@ -100,7 +87,7 @@ class ProbePart:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class FrameSample:
     """The frames of a drive that are shown, in order. indices: (N,). chunks: which of them are shown at once, as places.
 
     stretch: how many neighbours are alike. looked_at: (N,), which ones the referee looks at.
@@ -112,7 +99,7 @@ class Sample:
     looked_at: BoolArray
 
     @classmethod
-    def of(cls, drive: Drive, frames: int, stretch: int, lead: int) -> Sample:
+    def of(cls, drive: Drive, frames: int, stretch: int, lead: int) -> FrameSample:
         """Chooses frames evenly over the drive; for a subject with memory, evenly spaced runs of frames that follow one another."""
         size = max(CHUNK_FRAMES, 2 * lead)
         count = min(frames or len(drive), len(drive))
@@ -142,7 +129,7 @@ def _stretch_of(drive: Drive, count: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shown:
+class ShownFrames:
     """What a subject said to N frames under a recipe. frames: the changed ones, as shown. See `records` for the numbers."""
 
     frames: Frames
@@ -163,7 +150,7 @@ def show(
     recipe: Recipe,
     answered: FloatArray,
     label: FloatArray,
-) -> Shown:
+) -> ShownFrames:
     """Shows the subject a clip of lead + N frames under a recipe.
 
     answered: what it said to the N frames unchanged, (N,); where the recipe moves the camera, the subject is asked again about the frames
@@ -173,11 +160,11 @@ def show(
     changed = recipe.apply(clip, stimuli, capture) if recipe.steps else clip
     mutant = np.asarray(subject.predict(changed)[:, judged.column], np.float64)
     if not recipe.moves_camera(stimuli):
-        return Shown(changed[lead:], clip[lead:], answered, answered, label, mutant, len(mutant))
+        return ShownFrames(changed[lead:], clip[lead:], answered, answered, label, mutant, len(mutant))
     reference = recipe.reference(clip, stimuli, capture)
     before = np.asarray(subject.predict(reference)[:, judged.column], np.float64)
     moved, human = (recipe.moved_rad(each, stimuli) for each in (before, label)) if judged.is_steering else (before, label)
-    return Shown(changed[lead:], reference[lead:], before, moved, human, mutant, 2 * len(mutant))
+    return ShownFrames(changed[lead:], reference[lead:], before, moved, human, mutant, 2 * len(mutant))
 
 
 class ProbeWork:
@@ -247,7 +234,7 @@ class ProbeWork:
     def _labels(self, batch: FrameBatch) -> FloatArray:
         return batch.steering_rad if self._campaign.judged.is_steering else np.full(len(batch), np.nan)
 
-    def _words(self, indices: IntArray, shown: Shown, recipe: Recipe) -> tuple[Sequence[str], Sequence[str]]:
+    def _words(self, indices: IntArray, shown: ShownFrames, recipe: Recipe) -> tuple[Sequence[str], Sequence[str]]:
         """Returns the referee's word and reason for each frame, "" for those it does not look at."""
         campaign, sample = self._campaign, self._campaign.sample
         words, reasons = [""] * len(indices), [""] * len(indices)

@@ -8,7 +8,7 @@ from math import isfinite
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import Condition, Params, Recipe, Severity, Step, Stimulus, Whole
-from skidpad.stimuli.pictures.registry import TRANSFORMS, stimuli
+from skidpad.stimuli.registry import TRANSFORMS, stimuli
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
+from skidpad.core.settings import Count, Natural, OneOf, Positive, Within
 from skidpad.kinds.kind import CampaignSettings
 from skidpad.kinds.pictures.settings import NOTES
 
@@ -48,7 +48,7 @@ class LimitsSettings(CampaignSettings):
     seed: int = 0
     device: str = "cpu"
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         if self.steps % 4:
             raise SkidpadError(f"steps is a multiple of 4, since the search begins at the quarters of the way; got {self.steps}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import CameraMove, Recipe
-from skidpad.kinds.limits.curve import Curve, Point, Standing, frontier
+from skidpad.kinds.limits.curve import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.kinds.limits.probes import KEPT, Probe
 from skidpad.runs.records import ORIGINALS
 from skidpad.statistics.intervals import Interval, none_failed, share_over_stretches
@@ -60,7 +60,7 @@ class Limit:
     """One row of the table: how far the network holds, offline and online; drives: mildest first, empty where nothing was driven."""
 
     row: LimitRow
-    curve: Curve
+    curve: LimitCurve
     drives: tuple[Drove, ...]
 
     @property
@@ -76,7 +76,7 @@ class Limit:
         return None if point is None else self.row.value(point.position)
 
     @property
-    def at_limit(self) -> Point | None:
+    def at_limit(self) -> LimitPoint | None:
         """What is shown as the limit: the first severity that fails, else the last that holds, else the mildest."""
         points = self.curve.points
         return self.curve.fails_from or self.curve.holds_to or (points[0] if points else None)
@@ -111,11 +111,11 @@ class PairMap:
     first: LimitRow
     second: LimitRow
     positions: tuple[int, ...]
-    cells: Mapping[tuple[int, int], Point | None]
+    cells: Mapping[tuple[int, int], LimitPoint | None]
     edge: tuple[tuple[int, int], ...]
 
 
-def point_of(table: pa.Table, frames: IntArray, settings: LimitsSettings) -> Point:
+def point_of(table: pa.Table, frames: IntArray, settings: LimitsSettings) -> LimitPoint:
     """Returns the failing share of the records of one severity. frames: the indices of all frames that could be read, in order."""
     name, position, other = (table[column][0].as_py() for column in _PROBE)
     series = np.full(len(frames), np.nan)
@@ -124,7 +124,7 @@ def point_of(table: pa.Table, frames: IntArray, settings: LimitsSettings) -> Poi
     rng = child_rng(settings.seed, "limits", name, position, other)
     failing = share_over_stretches(series, min(settings.stretch_frames, len(series)), rng)
     words = [word for word in table["word"].to_pylist() if word]
-    return Point(position, failing, words.count(KEPT) / len(words) if words else nan)
+    return LimitPoint(position, failing, words.count(KEPT) / len(words) if words else nan)
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Found:
     campaign: Limits
     run: Run
     frames: IntArray
-    points: dict[tuple[str, int, int], Point] = field(default_factory=dict)
+    points: dict[tuple[str, int, int], LimitPoint] = field(default_factory=dict)
     drives: dict[tuple[str, int], tuple[bool | None, ...]] = field(default_factory=dict)
     predictions: int = 0
 
@@ -172,10 +172,10 @@ class Found:
         stimuli = {row.name: row.stimulus for row in self.campaign.rows}
         return any(isinstance(self.campaign.stimuli[stimuli[each]], CameraMove) for each in name.split(",") if each in stimuli)
 
-    def curve(self, row: LimitRow) -> Curve:
+    def curve(self, row: LimitRow) -> LimitCurve:
         """Returns the curve of a row so far."""
         points = (point for (name, _, _), point in self.points.items() if name == row.name)
-        return Curve.of(points, self.campaign.settings.accepted_share, self.campaign.settings.steps)
+        return LimitCurve.of(points, self.campaign.settings.accepted_share, self.campaign.settings.steps)
 
     def wanted(self) -> list[Probe]:
         """Returns the severities of the next round."""
@@ -249,7 +249,7 @@ class Found:
 
     def _map(self, first: LimitRow, second: LimitRow) -> PairMap:
         positions = (0, *self.quarters)
-        cells: dict[tuple[int, int], Point | None] = {}
+        cells: dict[tuple[int, int], LimitPoint | None] = {}
         for one in positions:
             for two in positions:
                 key = (f"{first.name},{second.name}", one, two) if one and two else (first.name, one, 0) if one else (second.name, two, 0)

@@ -46,7 +46,7 @@ from skidpad.kinds.pictures.work import (
     RANDOM,
     TRIES,
     DeepTestWork,
-    Known,
+    KnownSoFar,
     Tries,
     default_shard_frames,
     grid_cut,
@@ -58,6 +58,7 @@ from skidpad.kinds.pictures.work import (
 )
 from skidpad.kinds.shards import crew_for, mapped, mapped_parts, one_by_one, run_shards
 from skidpad.oracles.relations import RELATIONS, Answers
+from skidpad.referee.verdict import Verdicts, judge
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS, SCHEMA
@@ -65,9 +66,8 @@ from skidpad.runs.replay import DEFAULT_TOLERANCE
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.pairs import Pairs
-from skidpad.search.protocol import check_searches
-from skidpad.stimuli.grammar import model_hashes, read, stimuli_of
-from skidpad.stimuli.pictures.registry import Preset, preset_stimuli
+from skidpad.search.protocol import check_search
+from skidpad.stimuli.registry import Preset, model_hashes, preset_stimuli, read, stimuli_of
 
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.judging import Words
     from skidpad.kinds.shards import Shards
     from skidpad.oracles.relations import Relation
-    from skidpad.referee.verdict import Verdicts
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Observation, Subject
 
@@ -95,7 +94,9 @@ class DeepTest:
     @classmethod
     def load(cls, settings: DeepTestSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive and looks up every name, so that a wrong one ends the work at once."""
-        check_searches(settings.searches, Pairs)
+        for name in settings.searches:
+            if name != GRID:
+                check_search(name, Pairs)
         needy = [name for name in settings.criteria if CRITERIA.get(name)().needs_profile]
         chosen = stimuli_of(settings.transforms) if settings.transforms else preset_stimuli(Preset(settings.preset))
         if settings.relation:
@@ -163,15 +164,15 @@ class DeepTest:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
             blocks = ceil(len(self.drive) / self.shard_frames)
-            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, Known(profile)), progress)
-            known = Known(profile, Originals.of(run, len(self.drive)))
+            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, KnownSoFar(profile)), progress)
+            known = KnownSoFar(profile, Originals.of(run, len(self.drive)))
             shards = {ORIGINALS: blocks}
             for search in self.settings.searches:
                 shards[search] = blocks if search == GRID else len(self.seed_frames(known.originals))
                 run_shards(run, search, shards[search], self._shards(run, search, known, blank, crew), progress)
             run.finish(shards)
 
-    def step(self, name: str, given: Known) -> Work:
+    def step(self, name: str, given: KnownSoFar) -> Work:
         """Returns the work of a step."""
         return DeepTestWork(self, given).of(name)
 
@@ -271,7 +272,6 @@ class DeepTest:
         """Returns the referee for mutants of frames (N, height, width, 3) under a recipe; None where it is not asked."""
         if not kinds.asks_referee(self.settings.referee) or recipe.shows_past(self.stimuli):
             return None
-        from skidpad.referee.verdict import judge  # noqa: PLC0415  its network is for those who ask it
 
         def words(places: IntArray, mutants: NumpyFrames) -> Verdicts:
             shown, pixel_map = frames[places], None
@@ -305,7 +305,7 @@ class DeepTest:
         path = run.path / "state" / "profile.safetensors"
         if not path.exists():
             measured = Profile(neurons_of(self.subject.layers), subject_sha256=self.subject.sha256, drive_sha256=drive.sha256)
-            for part in in_order(crew.map(PROFILE, Known(), range(ceil(len(drive) / self.shard_frames)))):
+            for part in in_order(crew.map(PROFILE, KnownSoFar(), range(ceil(len(drive) / self.shard_frames)))):
                 measured.merge(part)
                 progress(measured.pictures, len(drive), "neuron bounds")
             measured.save(path)
@@ -346,7 +346,7 @@ class DeepTest:
         spaced = np.linspace(0, len(readable) - 1, count).round().astype(np.int64) if count else np.zeros(0, np.int64)
         return readable[spaced]
 
-    def _shards(self, run: Run, search: str, known: Known, blank: CoverageTracker, crew: Crew) -> Shards:
+    def _shards(self, run: Run, search: str, known: KnownSoFar, blank: CoverageTracker, crew: Crew) -> Shards:
         if search == GRID:
             # put together here while the lanes are at work, and so not on their device
             return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, self.blank_tracker(known.profile, "cpu")))

@@ -15,7 +15,7 @@ from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.exhibits import Exhibit, Form, PairAnswers, Row, Rule, Side, Sight, bound_rule, picture_rule
+from skidpad.kinds.exhibits import Exhibit, Form, PairAnswers, PictureSide, Row, Rule, Sight, bound_rule, picture_rule
 from skidpad.kinds.pictures.judging import captured
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.wording import DEGREES, answer, how_far, moved_words, plain
@@ -105,7 +105,7 @@ class PairExhibit(Exhibit):
         """Returns the steps that may move the camera: no weather does, and to load one for nothing takes long."""
         return Recipe(tuple(step for step in recipe.steps if step.stimulus in TRANSFORMS.names()))
 
-    def picture(self, row: Row, side: Side) -> NumpyFrames:
+    def picture(self, row: Row, side: PictureSide) -> NumpyFrames:
         """Renders the same pixels as in the run."""
         index = int(row["frame_index"])
         if not 0 <= index < len(self.drive):
@@ -115,7 +115,7 @@ class PairExhibit(Exhibit):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
         recipe, frames = self._recipe(row), frame[np.newaxis]
         capture = captured(self.drive, self.drive.times_at([index]))
-        if side is Side.ORIGINAL:
+        if side is PictureSide.ORIGINAL:
             recipe = self._moves(recipe)
             made = stimuli(step.stimulus for step in recipe.steps)
             original: NumpyFrames = as_numpy(recipe.reference(frames, made, capture))[0]
@@ -206,13 +206,13 @@ class TacticExhibit(PairExhibit):
 
         return Weather(*load_weather(Path(str(self.config.get("weather", "")))), "cpu")
 
-    def picture(self, row: Row, side: Side) -> NumpyFrames:
+    def picture(self, row: Row, side: PictureSide) -> NumpyFrames:
         """Translates the scene under the style of its recipe."""
         from skidpad.kinds.pictures.styles.applying import style_of  # noqa: PLC0415  see above
 
-        frame = super().picture(row, Side.ORIGINAL)
+        frame = super().picture(row, PictureSide.ORIGINAL)
         recipe = self._recipe(row)
-        if side is Side.ORIGINAL or not recipe.steps:
+        if side is PictureSide.ORIGINAL or not recipe.steps:
             return frame
         made: NumpyFrames = as_numpy(self.weather.translate(frame[None], style_of(recipe)))[0]
         return made

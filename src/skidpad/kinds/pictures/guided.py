@@ -14,7 +14,7 @@ import numpy as np
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.kinds.pictures.judging import CaseColumns, Originals, judged, may_stand
+from skidpad.kinds.pictures.judging import CaseTable, Originals, judged, may_stand
 from skidpad.oracles.relations import Answers
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
@@ -73,7 +73,7 @@ def seed_frame_shard(
     """
     settings = campaign.settings
     found = blank.fresh()
-    columns = CaseColumns(keep_activations=settings.keep_activations)
+    columns = CaseTable(keep_activations=settings.keep_activations)
     task = pairs_task(
         seed.batch.frame_ids[0],
         campaign.stimuli,

@@ -13,21 +13,21 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from skidpad.core.camera import Capture
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, pixel_hash
-from skidpad.core.stimuli import Capture, Recipe
+from skidpad.core.stimuli import Recipe
 from skidpad.core.units import PlainUnit
 from skidpad.drives.drive import capture_at
 from skidpad.kinds.kind import MOST
 from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike, SteersRight, violated
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.verdict import Reason, Verdicts, Word
 from skidpad.runs.records import ORIGINALS, build_records, no_records
 from skidpad.subjects.description import STEERING
 
 if TYPE_CHECKING:
     from skidpad.coverage.tracker import Activity
     from skidpad.drives.drive import FrameBatch
-    from skidpad.referee.verdict import Verdicts
 
     Words = Callable[[IntArray, NumpyFrames], Verdicts]
     "Asks the referee about mutants, given their places in the batch."
@@ -295,7 +295,7 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
     return Judged(answers, excess, broken, tuple(pictures), tuple(said), tuple(reasons))
 
 
-class CaseColumns:
+class CaseTable:
     """Collects batches of cases and builds the table of a shard."""
 
     def __init__(self, *, keep_activations: bool) -> None:

@@ -64,7 +64,6 @@ _STRICT_DEG = 1.0
 _HARDLY_ANY = 0.05
 """The share of findings of the worst transform below which a tolerance that is wide already is said to let almost everything pass."""
 
-
 WILSON = "Intervals are 95 % Wilson intervals; neighbouring frames are not independent, so read them as lower bounds of the uncertainty."
 
 
@@ -209,10 +208,7 @@ def remarks_of(campaign: DeepTest, relation: Relation, originals: Originals, sum
 
 def notes_of(campaign: DeepTest, relation: Relation, summary: Summary) -> tuple[str, ...]:
     """Says how the figures are to be read."""
-    notes = [
-        f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes.",
-        WILSON,
-    ]
+    notes = [f"{angles_sentence(campaign.judged.output)}Pictures are computed again from their recipes.", WILSON]
     if campaign.has_coverage:
         notes.append("More coverage does not by itself mean more faults; it stands beside the fault yield, never as the score.")
     if isinstance(relation, LabelMse):
@@ -221,7 +217,6 @@ def notes_of(campaign: DeepTest, relation: Relation, summary: Summary) -> tuple[
             "The relation compares squares: a squared error of 9 times the tolerated one is an error of 3 times the tolerated angle. Both "
             "are said of each finding, and the excess in the records is the ratio of squares.",
         )
-    if isinstance(relation, LabelMse):
         near = summary.near_original()
         found = counted(sum(rate.findings for rate in near), "finding")
         notes.append(

@@ -1,16 +1,15 @@
 """The settings of a campaign: what the command line, a file and Python all fill in, and what a run stores."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from skidpad.core.settings import Natural, OneOf, Positive, check
+from skidpad.core.settings import Natural, OneOf, Positive
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
-from skidpad.stimuli.pictures.registry import Preset
+from skidpad.stimuli.registry import Preset
 
-NOTES = frozenset({"campaign", "unit"})
-"""What a stored config says beside the settings: the kind of campaign, and the unit of the answers."""
+NOTES = frozenset({"unit"})
+"""What a stored config says beside the settings: the unit of the answers."""
 
 
 class StimulusOn(Enum):
@@ -38,6 +37,7 @@ class DeepTestSettings(CampaignSettings):
 
     campaign: ClassVar = "deeptest"
     notes: ClassVar = NOTES
+    former: ClassVar = {"preset": Preset.DEEPTEST.value, "referee": RefereeUse.OFF.value}
 
     subject: str
     drive: str
@@ -58,12 +58,3 @@ class DeepTestSettings(CampaignSettings):
     referee: RefereeName = RefereeUse.ON.value
     seed: int = 0
     device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Reads what `to_config` wrote; a run of a former version, whose config has a unit, was made the papers' way."""
-        former = {"preset": Preset.DEEPTEST.value, "referee": RefereeUse.OFF.value} if "unit" in config else {}
-        return super(DeepTestSettings, cls).from_config({**former, **config})

@@ -18,7 +18,7 @@ from skidpad.core.stimuli import Choice, Parameter, Params, Real, Recipe, Step, 
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Minimum, Shrunk, minimise
 from skidpad.oracles.relations import Answers, Relation
-from skidpad.referee.word import Word
+from skidpad.referee.verdict import Word
 from skidpad.runs.records import Record, case_id
 from skidpad.runs.workers.here import pinned
 

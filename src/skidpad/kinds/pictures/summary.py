@@ -23,7 +23,7 @@ from skidpad.oracles.relations import LabelMse, fails_unchanged
 from skidpad.runs.records import ORIGINALS, may_count
 from skidpad.statistics.intervals import wilson
 from skidpad.statistics.rules import Cases, Trait
-from skidpad.stimuli.pictures.registry import COMPOSITE
+from skidpad.stimuli.registry import COMPOSITE
 
 if TYPE_CHECKING:
     from skidpad.core.images import BoolArray, IntArray

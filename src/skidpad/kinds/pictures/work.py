@@ -19,7 +19,7 @@ from skidpad.coverage.criteria import neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
-from skidpad.kinds.pictures.judging import CaseColumns, Judged, Originals, captured, judged
+from skidpad.kinds.pictures.judging import CaseTable, Judged, Originals, captured, judged
 from skidpad.runs.records import ORIGINALS
 from skidpad.runs.segments import ShardResult
 from skidpad.runs.workers.here import cores
@@ -56,7 +56,7 @@ other's turn at the interpreter: on an H200, 19,981 images a second with four an
 def cut(frames: int, lead: int = 0, device: str = "cpu", frame_px: int = 0) -> list[slice]:
     """Cuts `frames` frames of `frame_px` pixels into batches; how many workers there are does not matter.
 
-    lead: the frames that each batch brings along from before it; batches are long enough that these are a third at most.
+    lead: the earlier frames that each batch includes; batches are long enough that these are a third at most.
     """
     most = _CPU_FRAMES if device == "cpu" else min(_GPU_FRAMES, _GPU_PIXELS // max(frame_px, 1))
     size = max(most, 2 * lead, 1)
@@ -93,7 +93,7 @@ TRIES_A_BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSoFar:
     """What earlier steps brought. originals: None before they are known. accepted: by frame, how many tests `greedy` kept there."""
 
     profile: Profile | None = None
@@ -170,7 +170,7 @@ class DeepTestWork:
     """Computes the steps for one worker."""
 
     campaign: DeepTest
-    known: Known
+    known: KnownSoFar
     last_read: LastRead = field(init=False)
 
     def __post_init__(self) -> None:
@@ -216,7 +216,7 @@ class DeepTestWork:
         campaign = self.campaign
         batch = campaign.read(campaign.block(index))
         covered = self._tracker.fresh()
-        columns = CaseColumns(keep_activations=campaign.settings.keep_activations)
+        columns = CaseTable(keep_activations=campaign.settings.keep_activations)
         if len(batch):
             observation = campaign.look(batch.clip, Recipe())[1]
             activity = covered.update(observation.values, packed=campaign.settings.keep_activations)
@@ -248,7 +248,7 @@ class DeepTestWork:
                 activity = covered[recipe.name].update(observation.values, packed=keep)
                 words = campaign.words(batch.frames[some], recipe, times_s[lead:])
                 found[place, number] = judged(self._relation, answers, mutants, words), activity
-        columns = CaseColumns(keep_activations=keep)
+        columns = CaseTable(keep_activations=keep)
         for place, number in sorted(found):
             some = cuts[number]
             columns.add(

@@ -76,7 +76,7 @@ FILE = "cell.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class WeatherCell:
     """The figures of one subject under one weather; hashes tell whether cells belong into one table.
 
     inconsistent: by error bound. mean_deg: of |mutant - original|. spread_deg, original_rmse_rad: of the answers on the frames
@@ -180,10 +180,10 @@ def _style(campaign: DeepRoad) -> str:
     return road.style if road.style == "mean" else f"{road.style} x {road.styles}, seed {road.seed}"
 
 
-def kept_cells(folder: Path, like: Sequence[Cell]) -> tuple[Cell, ...]:
+def kept_cells(folder: Path, like: Sequence[WeatherCell]) -> tuple[WeatherCell, ...]:
     """Reads the cells that earlier calls left in the folder and that belong into one table with those given, which come first."""
     names = {(cell.subject, cell.weather) for cell in like}
     same = {(cell.drive_sha256, cell.thresholds_deg) for cell in like}
-    found = [Cell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob(f"*/*/{FILE}"))]
+    found = [WeatherCell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob(f"*/*/{FILE}"))]
     others = [cell for cell in found if (cell.subject, cell.weather) not in names and (cell.drive_sha256, cell.thresholds_deg) in same]
     return (*like, *others)

@@ -19,14 +19,14 @@ from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.kinds.pictures.weather.summary import summarise_road
 from skidpad.page.html import render_page, write_text_whole
 from skidpad.papers.deeproad import paper
-from skidpad.papers.deeproad.paper import FILE, Cell, kept_cells
+from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells
 from skidpad.papers.scoreboard import Figure, Row, Sheet, check_settings, markdown, payload_of, scoreboard_sheet
 from skidpad.runs.folder import Run
 
 _UNTOLD = "the paper's frames are not told, see the traps"
 
 
-def scoreboard(cells: Sequence[Cell]) -> tuple[Row, ...]:
+def scoreboard(cells: Sequence[WeatherCell]) -> tuple[Row, ...]:
     """Returns what can be compared: how many behaviours are inconsistent under each of the paper's weathers, and whether ranks hold."""
     rows: list[Row] = []
     for theirs in ("snowy", "rainy"):
@@ -46,7 +46,7 @@ def scoreboard(cells: Sequence[Cell]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def table_2(cells: Sequence[Cell]) -> Sheet:
+def table_2(cells: Sequence[WeatherCell]) -> Sheet:
     """Returns Table 2, ours: the counts of every subject under every weather."""
     bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
     columns = (
@@ -75,7 +75,7 @@ def table_2(cells: Sequence[Cell]) -> Sheet:
     return Sheet("Table 2: inconsistent behaviours, ours", columns, tuple(rows), "Neighbouring frames are alike: intervals are too narrow.")
 
 
-def brief_table_2(cells: Sequence[Cell]) -> Sheet:
+def brief_table_2(cells: Sequence[WeatherCell]) -> Sheet:
     """Returns Table 2, ours, with the counts alone."""
     bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
     order = sorted(cells, key=lambda cell: (cell.weather, cell.method, cell.subject))
@@ -94,7 +94,7 @@ def paper_table_2() -> Sheet:
     )
 
 
-def ranking(cells: Sequence[Cell]) -> Sheet:
+def ranking(cells: Sequence[WeatherCell]) -> Sheet:
     """Returns the subjects that were tested under every weather, the most consistent first."""
     weathers = {(cell.weather, cell.weather_sha256, cell.style) for cell in cells}
     bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
@@ -121,16 +121,16 @@ def ranking(cells: Sequence[Cell]) -> Sheet:
     return Sheet("Subjects by robustness, the most consistent first", columns, ranked, note)
 
 
-def counterpart(cell: Cell) -> str | None:
+def counterpart(cell: WeatherCell) -> str | None:
     """Returns the paper's weather that one of ours is most like."""
     return next((theirs for word, theirs in paper.COUNTERPARTS.items() if word in cell.weather.lower()), None)
 
 
-def _named(cell: Cell) -> str:
+def _named(cell: WeatherCell) -> str:
     return f"{cell.weather} (rendered)" if cell.rendered else cell.weather
 
 
-def _at(cell: Cell, bound: float) -> int | None:
+def _at(cell: WeatherCell, bound: float) -> int | None:
     return dict(zip(cell.thresholds_deg, cell.inconsistent, strict=True)).get(bound)
 
 
@@ -140,7 +140,7 @@ def _range(values: Sequence[int]) -> str | None:
     return f"{min(values):,} to {max(values):,}" if len(values) > 1 else f"{values[0]:,}"
 
 
-def _by_weather(cells: Sequence[Cell]) -> dict[str, list[str]]:
+def _by_weather(cells: Sequence[WeatherCell]) -> dict[str, list[str]]:
     """Returns, for each weather that has several subjects, their names, the most consistent first."""
     weathers = dict.fromkeys(f"{cell.weather} {cell.method}" for cell in cells)
     orders: dict[str, list[str]] = {}
@@ -152,7 +152,7 @@ def _by_weather(cells: Sequence[Cell]) -> dict[str, list[str]]:
     return orders
 
 
-def _ranks_alike(cells: Sequence[Cell]) -> str | None:
+def _ranks_alike(cells: Sequence[WeatherCell]) -> str | None:
     orders = _by_weather(cells)
     shared = set.intersection(*(set(order) for order in orders.values())) if orders else set()
     if len(orders) < 2 or len(shared) < 2:
@@ -161,7 +161,7 @@ def _ranks_alike(cells: Sequence[Cell]) -> str | None:
     return "yes" if len(kept) == 1 else "no"
 
 
-def _orders(cells: Sequence[Cell]) -> str:
+def _orders(cells: Sequence[WeatherCell]) -> str:
     return "; ".join(f"{weather}: {' < '.join(order)}" for weather, order in _by_weather(cells).items())
 
 
@@ -173,7 +173,7 @@ class RoadReplication:
     """The cells that are measured so far."""
 
     settings: DeepRoadSettings
-    cells: tuple[Cell, ...]
+    cells: tuple[WeatherCell, ...]
 
     def rows(self) -> tuple[Row, ...]:
         """Returns the scoreboard."""
@@ -229,7 +229,7 @@ def replicate(
     drive = open_drive(settings.drive)
     drive = drive[:: max(1, ceil(len(drive) / frames))] if frames else drive
     settings = replace(settings, drive=drive.origin or settings.drive)
-    cells: list[Cell] = []
+    cells: list[WeatherCell] = []
     answer = RoadReplication(settings, ())
     for weather, file in zip(weathers, settings.weathers, strict=True):
         for name, subject in zip(names, subjects, strict=True):
@@ -242,10 +242,10 @@ def replicate(
     return answer
 
 
-def _measured(settings: DeepRoadSettings, path: Path, progress: Progress) -> Cell:
+def _measured(settings: DeepRoadSettings, path: Path, progress: Progress) -> WeatherCell:
     campaign = DeepRoad.load_road(settings)
     if (path / FILE).exists():
-        kept = Cell.from_json((path / FILE).read_text(encoding="utf-8"), str(path / FILE))
+        kept = WeatherCell.from_json((path / FILE).read_text(encoding="utf-8"), str(path / FILE))
         other = kept.other_than(campaign)
         if not other:
             return replace(kept, warnings=road_warnings(campaign))
@@ -260,7 +260,7 @@ def _measured(settings: DeepRoadSettings, path: Path, progress: Progress) -> Cel
         run = campaign.start(path)
     campaign.execute(run, progress)
     write_text_whole(path / "report.html", render_page(deeproad_page(campaign, run)))
-    cell = Cell.of(campaign, summarise_road(run, campaign))
+    cell = WeatherCell.of(campaign, summarise_road(run, campaign))
     write_atomically(path / FILE, cell.to_json().encode())
     return cell
 

@@ -87,7 +87,7 @@ def associate(run: Run, neurons: int) -> Association:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class ActivatedNeurons:
     """Neurons that one way of making pictures activates together with the seeds, out of all; and how many pictures it kept."""
 
     way: str
@@ -106,10 +106,10 @@ class Combination:
     """Table 6 on one subject; `random` makes as many tries as `guided`, and keeps them all."""
 
     seeds: int
-    baseline: Coverage
-    cumulative: Coverage
-    guided: Coverage
-    random: Coverage
+    baseline: ActivatedNeurons
+    cumulative: ActivatedNeurons
+    guided: ActivatedNeurons
+    random: ActivatedNeurons
 
     def rows(self) -> tuple[Row, ...]:
         """Returns the scoreboard's rows."""
@@ -185,13 +185,13 @@ def combine(run: Run, blank: CoverageTracker) -> Combination:
     )
 
 
-def _coverage(run: Run, phase: str, blank: CoverageTracker) -> Coverage:
+def _coverage(run: Run, phase: str, blank: CoverageTracker) -> ActivatedNeurons:
     together = blank.fresh()
     for part in {ORIGINALS, phase}:
         for tracker in merged_coverage(run, part, blank).values():
             together.merge(tracker)
     nc = together.state("nc").coverage()
-    return Coverage(phase, _pictures(run, phase), nc.covered, nc.total)
+    return ActivatedNeurons(phase, _pictures(run, phase), nc.covered, nc.total)
 
 
 def _pictures(run: Run, phase: str) -> int:

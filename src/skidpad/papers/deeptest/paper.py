@@ -28,7 +28,7 @@ JACCARD_OTHERS = "Chauffeur-CNN 0.53, -LSTM 0.002, then 0.12, 0.17, 0.30, 0.65"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NeuronIncrease:
     """Figure 5 for one transformation: the median increase in neurons and percent, and the word for Cohen's d."""
 
     transform: str
@@ -39,13 +39,13 @@ class Change:
 
 
 FIGURE_5 = (
-    Change("translation", 65.0, 155.0, "large", "Chauffeur-CNN 99 %, -LSTM 0.2 %, Rambo 29 / 38 / 263 %"),
-    Change("scale", 39.0, 93.0, "large", "Chauffeur-CNN 0.67 %, -LSTM 0 %, Rambo 0.41 / 1 / 4 %"),
-    Change("shear", 167.0, 398.0, "large", "Chauffeur-CNN 113 %, -LSTM 0.2 %, Rambo 10 / 30 / 167 %"),
-    Change("rotation", 81.0, 193.0, "large", "Chauffeur-CNN 134 %, -LSTM 0.39 %, Rambo 14 / 3 / 89 %"),
-    Change("contrast", 75.0, 179.0, "large", "Chauffeur-CNN 80 %, -LSTM 0.2 %, Rambo 10 / 23 / 18 %"),
-    Change("brightness", 113.0, 269.0, "large", "Chauffeur-CNN 67 %, -LSTM 0.2 %, Rambo 14 / 24 / 66 %"),
-    Change("blur", 9.0, 21.0, "small", "Chauffeur-CNN 28 %, -LSTM 0 %, Rambo 4 / 5 / 31 %"),
+    NeuronIncrease("translation", 65.0, 155.0, "large", "Chauffeur-CNN 99 %, -LSTM 0.2 %, Rambo 29 / 38 / 263 %"),
+    NeuronIncrease("scale", 39.0, 93.0, "large", "Chauffeur-CNN 0.67 %, -LSTM 0 %, Rambo 0.41 / 1 / 4 %"),
+    NeuronIncrease("shear", 167.0, 398.0, "large", "Chauffeur-CNN 113 %, -LSTM 0.2 %, Rambo 10 / 30 / 167 %"),
+    NeuronIncrease("rotation", 81.0, 193.0, "large", "Chauffeur-CNN 134 %, -LSTM 0.39 %, Rambo 14 / 3 / 89 %"),
+    NeuronIncrease("contrast", 75.0, 179.0, "large", "Chauffeur-CNN 80 %, -LSTM 0.2 %, Rambo 10 / 23 / 18 %"),
+    NeuronIncrease("brightness", 113.0, 269.0, "large", "Chauffeur-CNN 67 %, -LSTM 0.2 %, Rambo 14 / 24 / 66 %"),
+    NeuronIncrease("blur", 9.0, 21.0, "small", "Chauffeur-CNN 28 %, -LSTM 0 %, Rambo 4 / 5 / 31 %"),
 )
 
 
@@ -106,7 +106,7 @@ TABLE_7 = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ErroneousRow:
     """A row of Table 8: erroneous behaviours at lambda = 5 and epsilon = 0.03, a dash being 0; `of_epoch` pictures, if known."""
 
     stimulus: str
@@ -117,16 +117,16 @@ class Found:
 
 
 TABLE_8 = (
-    Found("blur", 3, 27, 11),
-    Found("brightness", 97, 32, 15),
-    Found("contrast", 31, 12, 0),
-    Found("rotation", 0, 13, 0),
-    Found("scale", 0, 10, 0),
-    Found("shear", 0, 0, 23),
-    Found("translation", 21, 35, 0),
-    Found("deeptest-rain", 650, 64, 27, TEST_FRAMES),
-    Found("deeptest-fog", 201, 135, 4112, TEST_FRAMES),
-    Found("guided", 89, 65, 666, GUIDED_IMAGES),
+    ErroneousRow("blur", 3, 27, 11),
+    ErroneousRow("brightness", 97, 32, 15),
+    ErroneousRow("contrast", 31, 12, 0),
+    ErroneousRow("rotation", 0, 13, 0),
+    ErroneousRow("scale", 0, 10, 0),
+    ErroneousRow("shear", 0, 0, 23),
+    ErroneousRow("translation", 21, 35, 0),
+    ErroneousRow("deeptest-rain", 650, 64, 27, TEST_FRAMES),
+    ErroneousRow("deeptest-fog", 201, 135, 4112, TEST_FRAMES),
+    ErroneousRow("guided", 89, 65, 666, GUIDED_IMAGES),
 )
 
 

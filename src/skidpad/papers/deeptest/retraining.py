@@ -22,7 +22,7 @@ from skidpad.repairs.retraining import repair_on
 from skidpad.repairs.settings import RepairSettings, Split
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE
-from skidpad.stimuli.pictures.registry import Preset
+from skidpad.stimuli.registry import Preset
 from skidpad.subjects.training.training import beside
 
 if TYPE_CHECKING:

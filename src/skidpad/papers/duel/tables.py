@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skidpad.kinds.duels.settings import DuelSettings
-    from skidpad.kinds.duels.summary import Column, DuelSummary
+    from skidpad.kinds.duels.summary import DuelColumn, DuelSummary
 
 
 def ego_rows(summary: DuelSummary) -> tuple[Row, ...]:
@@ -189,7 +189,7 @@ def repairs(summary: DuelSummary, settings: DuelSettings) -> Sheet:
     return Sheet("The paper's repair, and ours against everybody", (*names, "A12 to ego", "A12 to paper's", "unavoidable"), rows, note)
 
 
-def _rate_sem_and_speed(column: Column | None) -> tuple[Figure, Figure, Figure]:
+def _rate_sem_and_speed(column: DuelColumn | None) -> tuple[Figure, Figure, Figure]:
     return (column.across_trainings.mean, _percent(column.across_trainings.sem), column.ego_mps) if column else (None, None, None)
 
 
@@ -239,7 +239,7 @@ def crashes(summary: DuelSummary) -> Sheet:
     return Sheet("Crashes: still avoidable before the impact, and who broke the safe distance (RSS) first", names, tuple(rows), _KEPT)
 
 
-def _lost(before: Column, after: Column) -> float:
+def _lost(before: DuelColumn, after: DuelColumn) -> float:
     """Returns the share of its speed that an ego has lost, both before and after with the same front vehicle, in percent."""
     return _percent(1.0 - after.ego_mps / before.ego_mps)
 
@@ -249,7 +249,7 @@ def _trained(summary: DuelSummary, phase: str) -> Sequence[float]:
     return found.failure_rates if found else ()
 
 
-def _tested(column: Column | None) -> list[Sequence[float]]:
+def _tested(column: DuelColumn | None) -> list[Sequence[float]]:
     if column is None:
         return [(), ()]
     return [[each.mean for each in column.by_training], [_percent(each.sem) for each in column.by_training]]
@@ -268,7 +268,7 @@ def _mean_training(summary: DuelSummary, phase: str) -> float:
     return mean_error(found.failure_rates).mean if found else nan
 
 
-def _sem_of_tests(column: Column) -> float:
+def _sem_of_tests(column: DuelColumn) -> float:
     return _percent(mean_error([each.sem for each in column.by_training]).mean)
 
 
@@ -276,7 +276,7 @@ def _percent(share: float) -> float:
     return 100.0 * share
 
 
-def _spread(column: Column) -> str:
+def _spread(column: DuelColumn) -> str:
     across: MeanError = column.across_trainings
     means = [each.mean for each in column.by_training]
     return f"{min(means):.3g} to {max(means):.3g} over {across.n} trainings, {column.episodes:,} episodes" if means else ""

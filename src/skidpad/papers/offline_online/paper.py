@@ -6,7 +6,7 @@ PAPER = "ICST 2020"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class PaperModel:
     """One of the paper's two subjects. Errors are in the unit of the labels; Table II, section III-B2 and Table III."""
 
     name: str
@@ -35,8 +35,8 @@ class Model:
         return self.false_safe / (self.false_safe + self.both_unsafe)
 
 
-AUTUMN = Model("Autumn", 0.049, 0.034, 0.027, 0.967, 4, 22, 0, 24)
-CHAUFFEUR = Model("Chauffeur", 0.092, 0.055, 0.079, 0.685, 9, 17, 0, 24)
+AUTUMN = PaperModel("Autumn", 0.049, 0.034, 0.027, 0.967, 4, 22, 0, 24)
+CHAUFFEUR = PaperModel("Chauffeur", 0.092, 0.055, 0.079, 0.685, 9, 17, 0, 24)
 
 SCENARIOS, COMPARABLE = 100, 92
 """RQ0: scenarios of the restricted domain, and how many of them match a part of the recorded drive."""

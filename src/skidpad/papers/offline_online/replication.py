@@ -32,12 +32,12 @@ class SubjectAnswer:
     found: Comparison
 
     @property
-    def model(self) -> paper.Model:
+    def model(self) -> paper.PaperModel:
         """The paper's counterpart."""
         return paper.CHAUFFEUR if self.lead else paper.AUTUMN
 
     @property
-    def other(self) -> paper.Model:
+    def other(self) -> paper.PaperModel:
         """The paper's other subject."""
         return paper.AUTUMN if self.lead else paper.CHAUFFEUR
 

@@ -43,7 +43,7 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SearchCell:
     """The figures of one cell; scenes: of one condition. warnings: what to know before believing the figures."""
 
     subject: str
@@ -137,16 +137,16 @@ def _searched(summary: TacticSummary, search: str) -> Searched:
     )
 
 
-def kept_cells(folder: Path, measured: Sequence[Cell]) -> tuple[Cell, ...]:
+def kept_cells(folder: Path, measured: Sequence[SearchCell]) -> tuple[SearchCell, ...]:
     """Returns the measured cells and those that earlier calls left in the folder, on the same drive, each once."""
     found = {_key(cell): cell for cell in measured}
     drives = {cell.drive_sha256 for cell in measured}
     for path in sorted(folder.glob(f"*/*/*/{FILE}")):
-        cell = Cell.from_json(path.read_text(encoding="utf-8"), str(path))
+        cell = SearchCell.from_json(path.read_text(encoding="utf-8"), str(path))
         if cell.drive_sha256 in drives and cell.searches:
             found.setdefault(_key(cell), cell)
     return tuple(cell for cell in found.values() if cell.searches)
 
 
-def _key(cell: Cell) -> tuple[str, ...]:
+def _key(cell: SearchCell) -> tuple[str, ...]:
     return cell.subject_sha256, cell.weather_sha256, cell.criterion

@@ -19,7 +19,7 @@ from skidpad.kinds.pictures.styles.summary import summarise
 from skidpad.page.html import render_page, write_text_whole
 from skidpad.papers.scoreboard import Row, Sheet, check_settings, markdown, payload_of, scoreboard_sheet
 from skidpad.papers.tactic import paper, tables
-from skidpad.papers.tactic.cells import FILE, Cell, cell_warnings, kept_cells
+from skidpad.papers.tactic.cells import FILE, SearchCell, cell_warnings, kept_cells
 from skidpad.runs.folder import Run
 
 TITLE = "TACTIC, replicated"
@@ -31,7 +31,7 @@ class TacticReplication:
     """The cells that have a finished repeat so far."""
 
     settings: TacticSettings
-    cells: tuple[Cell, ...]
+    cells: tuple[SearchCell, ...]
     stopped: bool = False
 
     def rows(self) -> tuple[Row, ...]:
@@ -77,7 +77,7 @@ class TacticReplication:
         return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
 
 
-class Clock:
+class Deadline:
     """Ends the work after so many minutes (0: never); what is kept stays."""
 
     def __init__(self, minutes: float) -> None:
@@ -122,8 +122,8 @@ def replicate(
     ):
         if not given or len(set(given)) != len(given):
             raise BadParametersError(f"a replication needs {what} with names of their own; got {', '.join(given) or 'none'}")
-    clock = Clock(minutes)
-    cells: list[Cell] = []
+    clock = Deadline(minutes)
+    cells: list[SearchCell] = []
     answer = TacticReplication(settings, ())
     for weather in weathers:
         for subject in subjects:
@@ -139,7 +139,7 @@ def replicate(
     return answer
 
 
-def _measured(settings: TacticSettings, path: Path, clock: Clock, progress: Progress) -> Cell:
+def _measured(settings: TacticSettings, path: Path, clock: Deadline, progress: Progress) -> SearchCell:
     campaign = Tactic.load(settings)
     run = _opened(campaign, path)
     kept = _kept(campaign, run, path / FILE)
@@ -151,19 +151,19 @@ def _measured(settings: TacticSettings, path: Path, clock: Clock, progress: Prog
         if not clock.is_over:
             raise
     summary = summarise(campaign, run)
-    cell = Cell.of(campaign, summary, run.manifest.device)
+    cell = SearchCell.of(campaign, summary, run.manifest.device)
     if summary.repeats:
         write_text_whole(path / "report.html", render_page(tactic_page(campaign, run)))
         write_atomically(path / FILE, cell.to_json().encode())
     return cell
 
 
-def _kept(campaign: Tactic, run: Run, file: Path) -> Cell | None:
+def _kept(campaign: Tactic, run: Run, file: Path) -> SearchCell | None:
     """Returns the cell that an earlier call left, wherever it ran, where nothing is to be measured any more."""
     settings = campaign.settings
     if not file.exists() or any(len(run.completed(phase)) < settings.conditions for phase, _, _ in campaign.phases()):
         return None
-    cell = Cell.from_json(file.read_text(encoding="utf-8"), str(file))
+    cell = SearchCell.from_json(file.read_text(encoding="utf-8"), str(file))
     counts = {each.search: len(each.values) for each in cell.searches}
     cell = replace(cell, warnings=cell_warnings(campaign))
     return cell if cell.hashes == campaign.hashes and counts == dict.fromkeys(settings.searches, settings.repeats) else None

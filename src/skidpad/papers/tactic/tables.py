@@ -10,7 +10,7 @@ from statistics import median
 from skidpad.kinds.pictures.styles.summary import ALPHA, FAILED, Compared
 from skidpad.papers.scoreboard import Figure, Row, Sheet
 from skidpad.papers.tactic import paper
-from skidpad.papers.tactic.cells import Cell
+from skidpad.papers.tactic.cells import SearchCell
 from skidpad.papers.tactic.paper import METRICS, MODELS, WEATHERS
 
 Pair = tuple[float, float] | None
@@ -144,7 +144,7 @@ MODEL = "dave-orig"
 """The model of the paper's main text, which stands beside a subject that is none of its three."""
 
 
-def means(cells: Sequence[Cell]) -> Sheet:
+def means(cells: Sequence[SearchCell]) -> Sheet:
     """Tables 5, 6, 7, 13 and 14, ours: means over repeats, all conditions together; errors also as shares of scenes."""
     rows: list[tuple[Figure, ...]] = []
     for cell in cells:
@@ -161,7 +161,7 @@ def means(cells: Sequence[Cell]) -> Sheet:
     return Sheet("Means over repeats, as in Tables 5 to 7, 13 and 14", columns, tuple(rows), note)
 
 
-def paper_means(cells: Sequence[Cell]) -> Sheet:
+def paper_means(cells: Sequence[SearchCell]) -> Sheet:
     """The paper's means of the weathers that ours are like, for its three models."""
     rows: list[tuple[Figure, ...]] = []
     wanted = list(dict.fromkeys((cell.criterion, counterpart(cell)) for cell in cells if counterpart(cell)))
@@ -177,7 +177,7 @@ def paper_means(cells: Sequence[Cell]) -> Sheet:
     return Sheet("The paper's means", columns, tuple(rows), "Four conditions of 5,614 scenes, mean of ten runs.")
 
 
-def one_condition(cells: Sequence[Cell]) -> Sheet:
+def one_condition(cells: Sequence[SearchCell]) -> Sheet:
     """Tables 11 and 12, ours: means over single conditions of the evolution strategy, to stand beside DeepRoad's one look."""
     rows: list[tuple[Figure, ...]] = []
     for cell in cells:
@@ -190,7 +190,7 @@ def one_condition(cells: Sequence[Cell]) -> Sheet:
     return Sheet("One condition, as in Tables 11 and 12", columns, tuple(rows), "Beside `skidpad replicate deeproad`, which has one look.")
 
 
-def tests(cells: Sequence[Cell], other: str) -> Sheet:
+def tests(cells: Sequence[SearchCell], other: str) -> Sheet:
     """Tables 8 and 9 (R_c), 15 and 16 (RS): p and A12 of the evolution strategy against a baseline, ours and the paper's."""
     rows: list[tuple[Figure, ...]] = []
     for cell in cells:
@@ -209,7 +209,7 @@ def tests(cells: Sequence[Cell], other: str) -> Sheet:
     return Sheet(f"(1+1)-ES against {name}, as in Tables {numbers}", columns, tuple(rows), note)
 
 
-def scoreboard(cells: Sequence[Cell]) -> tuple[Row, ...]:
+def scoreboard(cells: Sequence[SearchCell]) -> tuple[Row, ...]:
     """What the paper claims, and in how many of our tests it holds."""
     rows: list[Row] = []
     for other, number in ((RC, "4.2"), (RS, "4.4")):
@@ -248,24 +248,24 @@ def paper_shares(other: str) -> tuple[float, float]:
     return sum(errors) / len(errors), sum(coverage) / len(coverage)
 
 
-def counterpart(cell: Cell) -> str | None:
+def counterpart(cell: SearchCell) -> str | None:
     """Returns the paper's weather that a cell's is most like."""
     return paper.COUNTERPARTS.get(cell.weather)
 
 
-def few_repeats(cells: Sequence[Cell]) -> str:
+def few_repeats(cells: Sequence[SearchCell]) -> str:
     """Says that no test of any cell can be significant, where that is so; empty otherwise."""
     pairs = [(cell, other) for cell in cells for other in (RC, RS) if cell.compare(ES, other)]
     return f"{_FEW}: what is significant is a dash" if pairs and not any(_can_be_significant(*pair) for pair in pairs) else ""
 
 
-def _can_be_significant(cell: Cell, other: str) -> bool:
+def _can_be_significant(cell: SearchCell, other: str) -> bool:
     """Tells whether there are repeats enough: the least p is that of one order of all repeats among all orders."""
     first, second = (len(found.values) if (found := cell.of_search(search)) is not None else 0 for search in (ES, other))
     return 1.0 / comb(first + second, first) < ALPHA
 
 
-def _more(cells: Sequence[Cell], other: str) -> Row:
+def _more(cells: Sequence[SearchCell], other: str) -> Row:
     ratios = []
     for cell in cells:
         first, second = cell.of_search(ES), cell.of_search(other)
@@ -288,7 +288,7 @@ def _words(test: Compared) -> tuple[Figure, Figure]:
     return (FAILED, FAILED) if test.failed else (test.p_value, test.a12) if test.tested else (None, None)
 
 
-def _printed(cell: Cell, other: str, metric: str) -> tuple[Figure, Figure]:
+def _printed(cell: SearchCell, other: str, metric: str) -> tuple[Figure, Figure]:
     weather = counterpart(cell)
     if weather is None or metric not in paper.METRICS:
         return None, None

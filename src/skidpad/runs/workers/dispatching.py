@@ -105,7 +105,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class WorkerTask:
     """One item of the step."""
 
     number: int
@@ -158,7 +158,7 @@ class Died:
 Event: TypeAlias = Ready | Done | Failed | Told | Died
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Workers that can be reached; a worker computes its tasks one after the other, in the order in which it got them."""
 
     @property
@@ -226,7 +226,7 @@ class _Ledger:
 class PoolCrew:
     """A crew over a pool; died: is told in a sentence of each worker that dies."""
 
-    def __init__(self, pool: Pool, performer: Performer, died: Callable[[str], None] = unheard) -> None:
+    def __init__(self, pool: WorkerPool, performer: Performer, died: Callable[[str], None] = unheard) -> None:
         self._pool = pool
         self._performer = performer
         self._workers: dict[int, _Worker] = {}

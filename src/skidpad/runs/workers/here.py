@@ -110,7 +110,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class WorkLanes:
     """How many pieces of work are computed at a time."""
 
     count: int
@@ -159,12 +159,12 @@ class Lanes:
 
 
 @contextmanager
-def open_lanes(count: int = 0) -> Iterator[Lanes]:
+def open_lanes(count: int = 0) -> Iterator[WorkLanes]:
     """Gives the work within so many lanes (0: one for each thread that torch may use), and torch and OpenCV one thread a lane."""
     count = count or default_lanes()
     # The same threads to the end: memory that a thread has freed goes to its own next batch, but not to another thread's.
     with pinned(), ThreadPoolExecutor(count, thread_name_prefix="skidpad-lane") as pool:
-        yield Lanes(count, pool)
+        yield WorkLanes(count, pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Here:
 class HereCrew:
     """Threads of this process that share one performer."""
 
-    def __init__(self, lanes: Lanes, bench: Bench) -> None:
+    def __init__(self, lanes: WorkLanes, bench: Bench) -> None:
         self._lanes = lanes
         self._bench = bench
         self._step: tuple[str, Any] | None = None

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from skidpad.core.trust import hand_over
-from skidpad.runs.workers.dispatching import Prepare, Task, told
+from skidpad.runs.workers.dispatching import Prepare, WorkerTask, told
 from skidpad.runs.workers.here import Bench, pin_process
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def main() -> None:
         _serve(pickle.loads(messages.get()), bench, send)  # noqa: S301  see above
 
 
-def _serve(message: Prepare | Task, bench: Bench, send: Any) -> None:
+def _serve(message: Prepare | WorkerTask, bench: Bench, send: Any) -> None:
     if isinstance(message, Prepare):
         try:
             bench.prepare(message.number, message.step, message.given.load())

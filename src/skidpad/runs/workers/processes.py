@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skidpad.core.trust import granted
-from skidpad.runs.workers.dispatching import Begin, Died, Done, Event, Failed, PoolCrew, Prepare, Ready, Shared, Task, Told, unheard
+from skidpad.runs.workers.dispatching import Begin, Died, Done, Event, Failed, PoolCrew, Prepare, Ready, Shared, Told, WorkerTask, unheard
 from skidpad.runs.workers.here import VARIABLES, pinned
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _ProcessPool:
         if process.prepared != self._step:
             self._send(worker, self._prepare)
             process.prepared = self._step
-        self._send(worker, pickle.dumps(Task(task, item), protocol=5))
+        self._send(worker, pickle.dumps(WorkerTask(task, item), protocol=5))
 
     def events(self) -> Sequence[Event]:
         """Waits until a process says something or is gone."""

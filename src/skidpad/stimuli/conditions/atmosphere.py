@@ -11,7 +11,7 @@ from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
 from skidpad.stimuli.conditions.depth import depth_m, ground_m
 from skidpad.stimuli.conditions.optics import CLEAR_M, banks, extinction_per_m, sky_of, transmission, veiled
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.registry import TRANSFORMS
 
 _SEED_0 = Params(seed=0)
 _KOSCHMIEDER = "Koschmieder's law, 2 % of contrast left at the visibility; "

@@ -11,12 +11,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import NumpyFrames
-from skidpad.core.stimuli import Capture, Choice, F, Parameter, Params, Real, Severity, Space, Value, Whole
-from skidpad.stimuli.pictures.kernels import kernels_of
-from skidpad.stimuli.pictures.numpy_kernels import over_numbered
+from skidpad.core.stimuli import Choice, F, Parameter, Params, Real, Severity, Space, Value, Whole
+from skidpad.stimuli.pictures.kernels import kernels_of, over_numbered
 
 Field = NDArray[np.float32]
 """One value a pixel, (height, width), or three."""

@@ -13,7 +13,7 @@ from skidpad.core.images import NumpyFrames
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
 from skidpad.stimuli.conditions.tone import three
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.registry import TRANSFORMS
 
 LENS = "camera lens"
 _FINE = 8

@@ -14,7 +14,7 @@ from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
 from skidpad.stimuli.conditions.depth import depth_m, ground_m
 from skidpad.stimuli.conditions.optics import Sky, display, flattened, grainy, greyed, linear, sky_of
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.registry import TRANSFORMS
 
 _DAY_LX = 10_000.0
 """An overcast day; what frames are taken to have been taken in."""

@@ -19,14 +19,13 @@ from typing import ClassVar, cast
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
+from skidpad.core.camera import Camera, Capture
 from skidpad.core.images import FloatArray, NumpyFrames
-from skidpad.core.stimuli import Capture, F, Params, Severity
+from skidpad.core.stimuli import F, Params, Severity
 from skidpad.core.units import LOOK_AHEAD_M, STEERING_RATIO, WHEELBASE_M
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
-from skidpad.stimuli.pictures.kernels import kernels_of
-from skidpad.stimuli.pictures.numpy_kernels import over_frames
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.pictures.kernels import kernels_of, over_frames
+from skidpad.stimuli.registry import TRANSFORMS
 
 MOUNTING = "camera mounting"
 _BISECTIONS = 20

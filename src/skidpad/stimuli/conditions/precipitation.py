@@ -20,8 +20,8 @@ from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
 from skidpad.stimuli.conditions.depth import ground_m, horizon_row
 from skidpad.stimuli.conditions.optics import Sky, display, flattened, greyed, linear, sky_of, three, transmission, veiled
-from skidpad.stimuli.pictures.registry import TRANSFORMS
 from skidpad.stimuli.pictures.veils import clouds
+from skidpad.stimuli.registry import TRANSFORMS
 
 _SEED_0 = Params(seed=0)
 _CAR_M_S = 14.0

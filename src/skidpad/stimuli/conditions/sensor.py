@@ -13,7 +13,7 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
 from skidpad.stimuli.conditions.tone import LINEAR, SENSOR, to_bytes, to_coded
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.registry import TRANSFORMS
 
 _FULL_WELL_E = 12_000.0
 """Electrons of a pixel at white and ISO 100: a pixel of 3 um, as in cameras for cars."""

@@ -14,7 +14,7 @@ from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
 from skidpad.stimuli.conditions.depth import ground_m
 from skidpad.stimuli.conditions.optics import display, flattened, greyed, linear, sky_of
-from skidpad.stimuli.pictures.registry import TRANSFORMS
+from skidpad.stimuli.registry import TRANSFORMS
 
 _CAR_M_S = 14.0
 _PER_M = 8.0

@@ -6,6 +6,6 @@ and all cores, torch frames on their device; `agreement` states how closely the 
 Reference: DeepTest, sections 3.2 and 4, Tables 2 and 4.
 """
 
-from skidpad.stimuli.pictures.registry import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
+from skidpad.stimuli.registry import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
 
 __all__ = ["COMPOSITE", "SIMPLE", "TRANSFORMS", "stimuli"]

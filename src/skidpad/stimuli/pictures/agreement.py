@@ -16,7 +16,7 @@ from skidpad.core.images import NumpyFrames
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class KernelAgreement:
     """At most `mean` levels apart on average, and at least `share` of all values within `within` levels."""
 
     mean: float
@@ -29,22 +29,23 @@ class Agreement:
         return apart.size == 0 or bool(apart.mean() <= self.mean and np.mean(apart <= self.within) >= self.share)
 
 
-EXACT = Agreement(mean=0.0, within=0, share=1.0)
-_INTERPOLATED = Agreement(mean=0.5, within=2, share=0.999)
+EXACT = KernelAgreement(mean=0.0, within=0, share=1.0)
+_INTERPOLATED = KernelAgreement(mean=0.5, within=2, share=0.999)
 
-AGREEMENT: Mapping[str, Agreement] = MappingProxyType(
+AGREEMENT: Mapping[str, KernelAgreement] = MappingProxyType(
     {
         "translation": _INTERPOLATED,
         "scale": _INTERPOLATED,
         "shear": _INTERPOLATED,
         "rotation": _INTERPOLATED,
-        "contrast": Agreement(mean=0.02, within=1, share=1.0),
+        "contrast": KernelAgreement(mean=0.02, within=1, share=1.0),
         "brightness": EXACT,
-        "blur": Agreement(mean=0.15, within=1, share=1.0),
-        "deeptest-fog": Agreement(mean=0.05, within=1, share=1.0),
+        "blur": KernelAgreement(mean=0.15, within=1, share=1.0),
+        "deeptest-fog": KernelAgreement(mean=0.05, within=1, share=1.0),
         "deeptest-rain": EXACT,
         **dict.fromkeys(
-            ("camera-yaw", "camera-pitch", "camera-roll", "camera-height", "camera-lateral"), Agreement(mean=0.5, within=2, share=0.98)
+            ("camera-yaw", "camera-pitch", "camera-roll", "camera-height", "camera-lateral"),
+            KernelAgreement(mean=0.5, within=2, share=0.98),
         ),
     }
 )

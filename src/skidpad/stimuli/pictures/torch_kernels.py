@@ -1,4 +1,4 @@
-"""The operations on torch frames that transforms are made of, as in `numpy_kernels`; the median by a selection network.
+"""The operations on torch frames that transforms are made of, as in `kernels`; the median by a selection network.
 
 A network has no branches, so one step is a minimum and a maximum over whole images, at the speed of memory.
 """
@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames
-from skidpad.stimuli.pictures.numpy_kernels import inverse, whole_shift
+from skidpad.stimuli.pictures.kernels import inverse, whole_shift
 from skidpad.stimuli.pictures.veils import Field, Veil
 
 Swap = tuple[int, int, bool, bool]

@@ -110,7 +110,7 @@ class ClassifierCard:
         return self.classes.index(label)
 
     def class_named(self, weather: str) -> str:
-        """Returns the class that a weather of this name belongs to: its own, or the one among its parts (`demo-rain`, `night-unit`)."""
+        """Returns the class that a weather of this name belongs to: its own, or the one among its parts (`heavy-rain`, `night-unit`)."""
         parts = [label for label in self.classes if label in weather.split("-")]
         return parts[0] if weather not in self.classes and len(parts) == 1 else self.classes[self.place(weather)]
 

@@ -36,8 +36,8 @@ from skidpad.subjects.boxes.protocol import (
     read_answers,
     shown,
 )
-from skidpad.subjects.description import Box, Description, History, HistoryKind
-from skidpad.subjects.description_toml import description_hash
+from skidpad.subjects.description import Box, Description, description_hash
+from skidpad.subjects.inputs import History, HistoryKind
 from skidpad.subjects.own_code import named_code, python_beside, trusted_code
 from skidpad.subjects.windows import Assembler, sliding
 

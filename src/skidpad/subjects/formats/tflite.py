@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.subjects.description import Description
 from skidpad.subjects.formats.recognition import reason_of
-from skidpad.subjects.network import usable_device
-from skidpad.subjects.probe import Activations, Kind, NeuronUnit, joined_activations
+from skidpad.subjects.network_subject import usable_device
+from skidpad.subjects.probe import Activations, LayerKind, NeuronUnit, joined_activations
 from skidpad.subjects.windows import check_shape
 
 _LAYERS = {
-    **dict.fromkeys(("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), Kind.CONV),
-    "FULLY_CONNECTED": Kind.DENSE,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kind.LSTM,
-    "UNIDIRECTIONAL_SEQUENCE_RNN": Kind.RNN,
+    **dict.fromkeys(("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), LayerKind.CONV),
+    "FULLY_CONNECTED": LayerKind.DENSE,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": LayerKind.LSTM,
+    "UNIDIRECTIONAL_SEQUENCE_RNN": LayerKind.RNN,
 }
 _NAMES = "ELU GELU HARD_SWISH LEAKY_RELU LOGISTIC PRELU RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1 TANH"
 _ACTIVATIONS = frozenset(_NAMES.split())
@@ -50,7 +50,7 @@ class TfliteModel:
     piece: int
     outputs: tuple[str, ...]
     answers: tuple[int, ...]
-    layers: tuple[tuple[Kind, int], ...]
+    layers: tuple[tuple[LayerKind, int], ...]
     parameters: int
 
 
@@ -149,13 +149,13 @@ class TfliteNetwork:
             interpreter.invoke()
             yield len(part)
 
-    def _neurons(self, value: NDArray[np.float32], kind: Kind, steps: int) -> NDArray[np.float32]:
+    def _neurons(self, value: NDArray[np.float32], kind: LayerKind, steps: int) -> NDArray[np.float32]:
         """Gives a layer's value a row for each image, (piece, neurons), or (piece, steps, neurons) where it runs once a frame."""
-        if kind is Kind.CONV:
+        if kind is LayerKind.CONV:
             value = np.moveaxis(value, -1, 1)
             value = value.reshape(*value.shape[:2], -1).mean(2) if self._unit is NeuronUnit.FILTER else value.reshape(len(value), -1)
         piece = self._model.piece
-        if kind not in {Kind.CONV, Kind.DENSE} or (steps > 1 and value.size // value.shape[-1] == piece * steps):
+        if kind not in {LayerKind.CONV, LayerKind.DENSE} or (steps > 1 and value.size // value.shape[-1] == piece * steps):
             return value.reshape(piece, -1, value.shape[-1])
         return value.reshape(piece, -1)
 
@@ -193,7 +193,7 @@ def _named_outputs(interpreter: Any) -> dict[str, int]:
     return {str(each["name"]): int(each["index"]) for each in interpreter.get_output_details()}
 
 
-def _layers(operations: Sequence[Mapping[str, Any]], constants: Mapping[int, int]) -> Iterator[tuple[Kind, int]]:
+def _layers(operations: Sequence[Mapping[str, Any]], constants: Mapping[int, int]) -> Iterator[tuple[LayerKind, int]]:
     """Yields the layers in order of execution, each with the tensor that holds its value after a directly following activation."""
     for place, operation in enumerate(operations):
         kind = _LAYERS.get(operation["op_name"])
@@ -201,7 +201,7 @@ def _layers(operations: Sequence[Mapping[str, Any]], constants: Mapping[int, int
             continue
         value = int(operation["outputs"][0])
         following = next((later for later in operations[place + 1 :] if value in map(int, later["inputs"])), None)
-        if kind in {Kind.CONV, Kind.DENSE} and following is not None and following["op_name"] in _ACTIVATIONS:
+        if kind in {LayerKind.CONV, LayerKind.DENSE} and following is not None and following["op_name"] in _ACTIVATIONS:
             value = int(following["outputs"][0])
         yield kind, value
 

@@ -16,9 +16,8 @@ from skidpad.core.images import FloatArray, Frames, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.drive import Drive
 from skidpad.drives.frames import default_threads
-from skidpad.subjects.description import HistoryKind, InputSpec
-from skidpad.subjects.network import TwoStage, compact
-from skidpad.subjects.windows import Assembler
+from skidpad.subjects.inputs import HistoryKind, InputSpec
+from skidpad.subjects.windows import Assembler, TwoStage, compact
 
 _CPU = torch.device("cpu")
 

@@ -18,17 +18,15 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
-from skidpad.subjects.description import Description, HistoryKind, InputSpec
-from skidpad.subjects.description_toml import write_atomically
-from skidpad.subjects.network import TwoStage, steering_answer, usable_device
-from skidpad.subjects.training.data import Change, Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
-
-_VALIDATION_BATCH = 256
-_VALIDATION_WINDOWS = 64
-"""Windows are many frames each."""
+from skidpad.subjects.description import Description, write_atomically
+from skidpad.subjects.inputs import HistoryKind, InputSpec
+from skidpad.subjects.network_subject import usable_device
+from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
+from skidpad.subjects.training.lessons import Asking, Lesson, answers_of
+from skidpad.subjects.windows import TwoStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,56 +56,6 @@ class FitReport:
     def best(self) -> EpochRow:
         """The row of the best epoch."""
         return self.curve[self.best_epoch - 1]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asking:
-    """What a lesson can ask about examples, by their places (n,) and which of them are mirrored (n,)."""
-
-    module: nn.Module
-    description: Description
-    examples: Examples
-    labels_rad: torch.Tensor
-
-    def answers(self, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> torch.Tensor:
-        """Returns the network's steering, (n,) radians, on these pictures, or on what a change makes of them."""
-        answer = steering_answer(self.description, self.examples(self.module, chosen, mirrored, change), len(chosen))
-        return answer * self.description.steering.per_answer
-
-    def labels(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        """Returns the right steering, (n,) radians."""
-        return torch.where(mirrored, -self.labels_rad[chosen], self.labels_rad[chosen])
-
-    def inputs(self, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        """Returns what the network is shown, for a network that takes its input whole."""
-        return torch.as_tensor(self.examples(nn.Identity(), chosen, mirrored))
-
-
-class Lesson:
-    """What an epoch takes, what is asked of the answers, and which weights are best.
-
-    This one takes every example once, asks for the labels by the squared error, and keeps the lowest error on the validation. key: tells
-    lessons apart in a checkpoint. averaging: how much of the mean of the weights over steps is kept at each (0: there is no mean); the
-    mean is validated and kept. keeps_start: whether the weights that training began with may be the best. settles: the share of the
-    epochs, at the beginning, none of which may be the best, where the network is trained at once; the last of several stages overfits soon.
-    """
-
-    key: str = ""
-    averaging: float = 0.0
-    keeps_start: bool = False
-    settles: float = 0.0
-
-    def order(self, rng: np.random.Generator, count: int) -> IntArray:
-        """Returns the places of an epoch's examples, in their order."""
-        return rng.permutation(count)
-
-    def loss(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-        """Returns what a step makes smaller."""
-        return nn.functional.mse_loss(asking.answers(chosen, mirrored), asking.labels(chosen, mirrored))
-
-    def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - for other lessons
-        """Returns how bad the answers to the validation are. first_rad: those of the weights that a stage began with, if it keeps them."""
-        return float(np.mean((answers_rad - labels_rad) ** 2))
 
 
 Stage = tuple[str, Callable[[Labelled, bool], Examples]]
@@ -416,15 +364,6 @@ def _key(description: Description, data: Labelled, validation: Labelled | None, 
             if part.windows is not None:
                 digest.update(np.ascontiguousarray(part.windows).data)
     return digest.hexdigest()
-
-
-def answers_of(asking: Asking, count: int, device: torch.device) -> FloatArray:
-    """Returns the network's steering on the first `count` examples, (count,) radians; the network is in evaluation mode already."""
-    single = asking.description.input.history.kind is HistoryKind.SINGLE
-    places = torch.split(torch.arange(count, device=device), _VALIDATION_BATCH if single else _VALIDATION_WINDOWS)
-    with torch.inference_mode():
-        found = [asking.answers(part, torch.zeros_like(part, dtype=torch.bool)).double().cpu() for part in places if len(part)]
-    return torch.cat(found).numpy() if found else np.zeros(0)
 
 
 def answers_rad(module: nn.Module, description: Description, data: Labelled, device: str = "cpu") -> FloatArray:

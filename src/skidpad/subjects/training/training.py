@@ -20,8 +20,8 @@ from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.drives.drive import Drive
-from skidpad.subjects.description import Cameras, Description, Format, InputSpec
-from skidpad.subjects.description_toml import description_hash, discard, write_atomically, write_description
+from skidpad.subjects.description import Description, Format, description_hash, discard, write_atomically, write_description
+from skidpad.subjects.inputs import Cameras, InputSpec
 from skidpad.subjects.training.data import Collected, Labelled, collect
 from skidpad.subjects.training.fitting import FitReport, TrainingSettings, fit
 from skidpad.subjects.windows import check_cameras

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from skidpad.subjects.description import Colour, Crop, History, HistoryKind, InputSpec, Range
+from skidpad.subjects.inputs import Colour, Crop, History, HistoryKind, InputSpec, Range
 from skidpad.subjects.probe import recurrence
 from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture, SameConv2d, TwiceAtan, flat_features, network, pooled, strided
 

@@ -37,7 +37,7 @@ class MetaDriveError(SkidpadError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProcessAnswer:
     """The server's answer, and the bytes of a picture."""
 
     values: Mapping[str, Any]
@@ -80,7 +80,7 @@ class MetaDriveProcess:
         """Whether it can be asked."""
         return self._process.poll() is None
 
-    def ask(self, question: Mapping[str, object], limit_s: float = _ANSWER_S) -> Answer:
+    def ask(self, question: Mapping[str, object], limit_s: float = _ANSWER_S) -> ProcessAnswer:
         """Sends a question and waits for the answer."""
         deadline = monotonic() + limit_s
         try:
@@ -99,7 +99,7 @@ class MetaDriveProcess:
         if "error" in values:
             self.close()
             raise MetaDriveError(f"MetaDrive failed: {values['error']}; its last output: {self._last_words}")
-        return Answer(values, picture)
+        return ProcessAnswer(values, picture)
 
     def close(self) -> None:
         """Ends the process."""

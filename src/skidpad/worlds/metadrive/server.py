@@ -33,7 +33,7 @@ AGENT = "default_agent"
 _QUIET = {"show_navi_mark": False, "show_dest_mark": False, "show_line_to_navi_mark": False, "show_line_to_dest": False}
 
 
-class Simulator:
+class MetaDriveSimulator:
     """One MetaDrive with one car, whose map is replaced with every scenario.
 
     camera: width_px, height_px, fov_deg, pitch_deg, height_m, forward_m, as skidpad's.
@@ -190,13 +190,13 @@ def main() -> None:
     """Answers questions until standard input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what MetaDrive prints must not get between the answers
-    simulator: Simulator | None = None
+    simulator: MetaDriveSimulator | None = None
     for line in sys.stdin:
         question = json.loads(line)
         picture = b""
         try:
             if question["do"] == "begin":
-                simulator = Simulator(question["camera"])
+                simulator = MetaDriveSimulator(question["camera"])
                 told: dict[str, Any] = {}
             elif simulator is None:
                 told = {"error": "the first question must be begin"}

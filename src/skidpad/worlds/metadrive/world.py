@@ -18,7 +18,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
 from skidpad.core.units import STEERING_RATIO
 from skidpad.worlds.departure import Lanes
-from skidpad.worlds.metadrive.process import Answer, MetaDriveProcess, borrow, give_back
+from skidpad.worlds.metadrive.process import MetaDriveProcess, ProcessAnswer, borrow, give_back
 from skidpad.worlds.render.chunks import MIN_RADIUS_M, START_M, length_of, section_of
 from skidpad.worlds.scenario.road import CrossSection, Piece, Road
 from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, RoadKind, Scenario, Side, Weather
@@ -202,7 +202,7 @@ class MetaDriveWorld:
         if process is not None:
             give_back(process)
 
-    def _arrived(self, told: Answer) -> EgoState:
+    def _arrived(self, told: ProcessAnswer) -> EgoState:
         poses = np.array([told.values["pose"]], np.float64)
         self._state = EgoState(poses, np.array([told.values["speed_m_s"]], np.float64), self._steering_rad)
         self._here = self._lanes.project(poses[:, :2])

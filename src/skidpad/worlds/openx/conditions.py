@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 from skidpad.worlds.openx.documents import Parameters, beside, children
 from skidpad.worlds.openx.openscenario import AXLE_TO_MIDDLE_M
 from skidpad.worlds.scenario.scenario import BadScenarioError
-from skidpad.worlds.scenario.tracks import Moment
+from skidpad.worlds.scenario.tracks import TrackMoment
 
 RULES: Mapping[str, Callable[[float, float], bool]] = {
     "greaterThan": operator.gt,
@@ -27,12 +27,12 @@ _STANDING_M_S = 0.01
 _LONGEST_DELAY_S = 3600.0
 
 
-class Scene(Protocol):
+class StoryboardScene(Protocol):
     """What conditions can ask about."""
 
     parameters: Parameters
     time_s: float
-    moments: dict[str, Moment]
+    moments: dict[str, TrackMoment]
     """Where everybody is, the ego among them."""
 
     def travelled_m(self, name: str) -> float:
@@ -48,7 +48,7 @@ class Scene(Protocol):
         ...
 
 
-Test = Callable[[Scene], bool]
+Test = Callable[[StoryboardScene], bool]
 
 
 class CannotTellError(BadScenarioError):
@@ -65,7 +65,7 @@ class _Condition:
     _before: bool | None = None
     _held: list[bool] = field(default_factory=list)
 
-    def holds(self, scene: Scene, step_s: float) -> bool:
+    def holds(self, scene: StoryboardScene, step_s: float) -> bool:
         now = self.test(scene)
         is_edge = {
             "rising": self._before is False and now,
@@ -84,7 +84,7 @@ class Trigger:
 
     groups: list[list[_Condition]]
 
-    def holds(self, scene: Scene, step_s: float) -> bool:
+    def holds(self, scene: StoryboardScene, step_s: float) -> bool:
         """Tells whether it is time; asked once a step from when it may fire."""
         # Every condition is asked, so that each remembers when it held.
         held = [[each.holds(scene, step_s) for each in group] for group in self.groups]
@@ -147,7 +147,7 @@ def _by_value(element: Element, parameters: Parameters) -> Test:
     raise CannotTellError(f"a trigger of it waits for a {element.tag}")
 
 
-def _by_entity(element: Element, parameters: Parameters) -> Callable[[Scene, str], bool]:
+def _by_entity(element: Element, parameters: Parameters) -> Callable[[StoryboardScene, str], bool]:
     tag = element.tag
     if tag == "StandStillCondition":
         duration_s = parameters.number(element, "duration")
@@ -162,7 +162,7 @@ def _by_entity(element: Element, parameters: Parameters) -> Callable[[Scene, str
         return lambda scene, name: compare(_there(scene, name).speed_m_s, value)
     if tag == "AccelerationCondition":
         return lambda scene, name: compare(_there(scene, name).acceleration_m_s2, value)
-    measures: Mapping[str, Callable[[Moment, Moment, Element], float]] = {
+    measures: Mapping[str, Callable[[TrackMoment, TrackMoment, Element], float]] = {
         "RelativeDistanceCondition": _distance_m,
         "RelativeSpeedCondition": lambda one, other, _: one.speed_m_s - other.speed_m_s,
         "TimeHeadwayCondition": lambda one, other, told: _distance_m(one, other, told) / max(one.speed_m_s, 1e-6),
@@ -176,13 +176,13 @@ def _by_entity(element: Element, parameters: Parameters) -> Callable[[Scene, str
     return lambda scene, name: compare(measure(_there(scene, name), _there(scene, other), element), value)
 
 
-def _there(scene: Scene, name: str) -> Moment:
+def _there(scene: StoryboardScene, name: str) -> TrackMoment:
     if name not in scene.moments:
         raise BadScenarioError(f"a trigger of it refers to {name!r}, which has no position")
     return scene.moments[name]
 
 
-def _distance_m(one: Moment, other: Moment, told: Element) -> float:
+def _distance_m(one: TrackMoment, other: TrackMoment, told: Element) -> float:
     """Returns a distance as a condition wants it: along the road unless it says otherwise; free of the cars where it says so."""
     kind = told.get("relativeDistanceType", "longitudinal")
     is_free = told.get("freespace") == "true"
@@ -196,13 +196,13 @@ def _distance_m(one: Moment, other: Moment, told: Element) -> float:
     return along_m if kind == "longitudinal" else hypot(along_m, across_m)
 
 
-def _ttc_s(one: Moment, other: Moment, told: Element) -> float:
+def _ttc_s(one: TrackMoment, other: TrackMoment, told: Element) -> float:
     sign = 1.0 if other.s_m >= one.s_m else -1.0
     closing_m_s = sign * (one.way * one.speed_m_s - other.way * other.speed_m_s)
     return _distance_m(one, other, told) / closing_m_s if closing_m_s > 1e-6 else inf
 
 
-def standing(moment: Moment) -> bool:
+def standing(moment: TrackMoment) -> bool:
     """Tells whether somebody stands."""
     return moment.speed_m_s < _STANDING_M_S
 

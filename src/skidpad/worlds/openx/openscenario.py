@@ -52,16 +52,16 @@ _WALKER_KG = 75.0
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedScenario:
     """The two files of an exported scenario."""
 
     opendrive: Path
     openscenario: Path
 
 
-def export_scenario(scenario: Scenario, folder: Path, name: str = "scenario") -> Exported:
+def export_scenario(scenario: Scenario, folder: Path, name: str = "scenario") -> ExportedScenario:
     """Writes `NAME.xodr` and `NAME.xosc`, which refers to it, into a folder, and creates the folder if needed."""
-    files = Exported(folder / f"{name}.xodr", folder / f"{name}.xosc")
+    files = ExportedScenario(folder / f"{name}.xodr", folder / f"{name}.xosc")
     road, story = opendrive_text(scenario, name), openscenario_text(scenario, name, files.opendrive.name)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(files.opendrive, road.encode())

@@ -18,7 +18,7 @@ from skidpad.worlds.openx.openscenario import AXLE_TO_MIDDLE_M
 from skidpad.worlds.openx.roads import FileRoad, LanePlace
 from skidpad.worlds.scenario.road import CrossSection
 from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, BadScenarioError, Figure, Move, OtherVehicle, Shape
-from skidpad.worlds.scenario.tracks import CURVES, Moment, Track
+from skidpad.worlds.scenario.tracks import CURVES, Track, TrackMoment
 
 _AT_FIRST_S = 0.1
 """What puts a car somewhere within this time belongs to the beginning."""
@@ -102,7 +102,7 @@ class Rehearsal:
     actors: Mapping[str, Actor]
     step_s: float
     time_s: float = 0.0
-    moments: dict[str, Moment] = field(default_factory=dict)
+    moments: dict[str, TrackMoment] = field(default_factory=dict)
     ended_at_s: float | None = None
     notes: list[str] = field(default_factory=list)
     _board: _Node = field(default_factory=lambda: _Node("", None))
@@ -118,7 +118,7 @@ class Rehearsal:
         for actor in self.actors.values():
             actor.track = Track(actor.vehicle(self.ego_place, self.section, 0), self.section)
 
-    def others_at(self, time_s: float, s_m: float, speed_m_s: float) -> Sequence[Moment] | None:
+    def others_at(self, time_s: float, s_m: float, speed_m_s: float) -> Sequence[TrackMoment] | None:
         """Lets the storyboard go on, with the ego's rear axle at a place and a speed; None once it is over."""
         acceleration = 0.0
         if self.ego in self.moments:
@@ -126,7 +126,7 @@ class Rehearsal:
         if acceleration:
             self._changed_s = time_s
         self.time_s = time_s
-        self.moments[self.ego] = Moment(s_m + AXLE_TO_MIDDLE_M, self.section.lane_centre_m, speed_m_s, acceleration)
+        self.moments[self.ego] = TrackMoment(s_m + AXLE_TO_MIDDLE_M, self.section.lane_centre_m, speed_m_s, acceleration)
         self._look()
         self._board.end(time_s)
         self._board.begin(self)

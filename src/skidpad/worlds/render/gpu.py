@@ -125,7 +125,7 @@ def paint(packed: Any, times: Any, scenes: Any, eyes: Any, seen: Any, bounds: An
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class BackendAgreement:
     """How well frames of two backends agree: the mean difference of all bytes, and the share that differs by more than `near`."""
 
     mean: float
@@ -133,7 +133,7 @@ class Agreement:
     beyond: float
 
 
-AGREEMENT = Agreement(mean=0.3, near=4, beyond=0.003)
+AGREEMENT = BackendAgreement(mean=0.3, near=4, beyond=0.003)
 
 _AT_ONCE = 2048
 """What the cards of a frame need takes about a hundred kilobytes."""

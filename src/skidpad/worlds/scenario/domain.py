@@ -219,14 +219,14 @@ class UnsatisfiableError(BadScenarioError):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ScenarioSample:
     """Scenarios drawn from a domain, and how many draws were rejected."""
 
     scenarios: tuple[Scenario, ...]
     rejections: Rejections
 
 
-def sample(domain: Domain, seed: int, count: int, first: int = 0, max_tries: int = MAX_TRIES) -> Sample:
+def sample(domain: Domain, seed: int, count: int, first: int = 0, max_tries: int = MAX_TRIES) -> ScenarioSample:
     """Draws scenarios `first` to `first + count - 1`; number k does not depend on how many are drawn, nor on the others.
 
     max_tries: for each scenario, before the sampler gives up with an UnsatisfiableError.
@@ -242,7 +242,7 @@ def sample(domain: Domain, seed: int, count: int, first: int = 0, max_tries: int
         scenarios.append(scenario)
         tries += rejections.tries
         broken.update(dict(rejections.broken))
-    return Sample(tuple(scenarios), Rejections(tries, tuple(broken.most_common())))
+    return ScenarioSample(tuple(scenarios), Rejections(tries, tuple(broken.most_common())))
 
 
 def draw(domain: Domain, rng: np.random.Generator, seed: int, max_tries: int = MAX_TRIES) -> tuple[Scenario, Rejections]:

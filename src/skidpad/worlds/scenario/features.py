@@ -20,7 +20,7 @@ DEFAULT_FEATURES = ("curvature", "weather")
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class ScenarioFeature:
     """Divides scenarios into a few named bins. bin_of: which, counted from 0."""
 
     name: str
@@ -29,11 +29,11 @@ class Feature:
     bin_of: Callable[[Scenario], int]
 
 
-FEATURES: Registry[Feature] = Registry("feature", "features", ("skidpad.worlds.scenario.features",))
+FEATURES: Registry[ScenarioFeature] = Registry("feature", "features", ("skidpad.worlds.scenario.features",))
 
 
 def _add(name: str, about: str, bins: Iterable[str], bin_of: Callable[[Scenario], int]) -> None:
-    FEATURES.register(name)(Feature(name, about, tuple(bins), bin_of))
+    FEATURES.register(name)(ScenarioFeature(name, about, tuple(bins), bin_of))
 
 
 def _add_measured(name: str, about: str, unit: str, edges: tuple[float, ...], measure: Callable[[Scenario], float]) -> None:
@@ -76,7 +76,7 @@ _add_measured("trees", "how dense the trees stand", "", (0.25, 0.5, 0.75), lambd
 class FeatureMap:
     """A grid of cells, one axis for each feature."""
 
-    features: tuple[Feature, ...]
+    features: tuple[ScenarioFeature, ...]
 
     def __post_init__(self) -> None:
         names = [feature.name for feature in self.features]

@@ -66,7 +66,7 @@ class _Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TrackMoment:
     """Where a car is on the road and how it moves. way: 1 with the road, -1 against it; speeds and accelerations are along its way.
 
     s_m: of its middle, from where the ego begins. aside_m_s: sideways, to the left of the road's direction.
@@ -101,11 +101,11 @@ class Track:
         if move.lane is not None:
             _add(self._places, move, section.lane_centre_of(move.lane) + move.offset_m)
 
-    def at(self, time_s: float) -> Moment:
+    def at(self, time_s: float) -> TrackMoment:
         """Returns where the car is."""
         speed, place = _now(self._speeds, time_s), _now(self._places, time_s)
         s_m = self._ahead_m + self.way * speed.area_until(time_s)
-        return Moment(s_m, place.value(time_s), speed.value(time_s), speed.slope(time_s), place.slope(time_s), self.way, self._size_m)
+        return TrackMoment(s_m, place.value(time_s), speed.value(time_s), speed.slope(time_s), place.slope(time_s), self.way, self._size_m)
 
 
 def _add(spans: list[_Span], move: Move, after: float) -> None:

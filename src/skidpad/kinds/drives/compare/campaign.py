@@ -24,12 +24,12 @@ from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
-from skidpad.kinds.drives.work import ClosedLoopRunner, Phase
+from skidpad.kinds.drives.work import ClosedLoopRunner, DrivePhase
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.stimuli.grammar import WrittenStimulus, conditions_of, model_hashes
+from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.world import WORLDS
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class OfflineVsOnline:
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(self, run, SCHEMA)
-        phases = [Phase(OFFLINE, Wheel.TRUTH, self.scenarios), Phase(ONLINE, Wheel.SUBJECT, self.scenarios)]
+        phases = [DrivePhase(OFFLINE, Wheel.TRUTH, self.scenarios), DrivePhase(ONLINE, Wheel.SUBJECT, self.scenarios)]
         with run.lock(), crew_for(self, run, workers, self.settings.device) as crew:
             if self.drive is not None:
                 self._recorded_answers(run, crew, progress)
-                phases.insert(0, Phase(MATCHED, Wheel.TRUTH, self.restricted))
+                phases.insert(0, DrivePhase(MATCHED, Wheel.TRUTH, self.restricted))
             run.finish(self.runner.execute(run, phases, crew, progress))
 
     def step(self, name: str, given: None) -> Work:  # noqa: ARG002  a drive needs nothing but its case

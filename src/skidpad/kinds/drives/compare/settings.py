@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from skidpad.core.settings import Count, Natural, OneOf, Positive, check
+from skidpad.core.settings import Count, Natural, OneOf, Positive
 from skidpad.core.units import AngleUnit
 from skidpad.kinds.drives.settings import check_seconds
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
@@ -22,7 +22,7 @@ class OfflineVsOnlineSettings(CampaignSettings):
 
     drive: text for `open_drive`, a recorded drive with labels for RQ0; "" leaves RQ0 out. matched: scenarios of the restricted domain
     that are matched with it. scenarios: of `domain`, for RQ1. stimulus: what sits in front of the camera in RQ1 (see
-    `stimuli.grammar`). epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
+    `stimuli.registry`). epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
     Udacity's file holds (the paper computes with those), or `scaled25` for the degrees that the paper reads them as. mdcl_limit: of the
     normalised distance.
 
@@ -48,8 +48,8 @@ class OfflineVsOnlineSettings(CampaignSettings):
     seed: int = 0
     device: str = "cpu"
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         check_seconds(self.seconds)
 
     @property

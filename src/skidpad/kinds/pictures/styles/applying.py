@@ -19,7 +19,7 @@ from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pi
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.kinds.pictures.styles.evaluation import Glance
 from skidpad.oracles.relations import Answers, SteersAlike
-from skidpad.referee.word import Reason, Word
+from skidpad.referee.verdict import Reason, Word
 from skidpad.runs.records import build_records
 from skidpad.runs.replay import ReplayResult, Reproduction, replay
 from skidpad.runs.workers.here import patiently
@@ -45,7 +45,7 @@ HASHED = 8
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedCondition:
     """Every scene under one condition, in the order of the set: answers, whether the filter took it, neurons active.
 
     reasons: the whole referee's, None for a scene whose answer did not move far. refused: how many scenes its quick looks did not keep.
@@ -76,7 +76,7 @@ def style_of(recipe: Recipe) -> torch.Tensor:
     return torch.tensor([params.real(f"style_{place}") for place in range(len(params))])
 
 
-def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker, bound_deg: float) -> Applied:
+def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker, bound_deg: float) -> AppliedCondition:
     """Shows the subject every scene under the style; the tracker takes what those cover that are kept.
 
     bound_deg: from where on a moved answer is an error, for which the whole referee is asked.
@@ -102,7 +102,7 @@ def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker, bou
         if shown.values is not None:
             values = shown.values if bool(use.all()) else shown.values[use.to(shown.values.device)]
             active[np.flatnonzero(use.numpy()) + block.scenes.start] = tracker.update(values).active_neurons
-    return Applied(answers, accepted, active, tuple(reasons) or None, refused)
+    return AppliedCondition(answers, accepted, active, tuple(reasons) or None, refused)
 
 
 def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> NumpyFrames:
@@ -112,7 +112,9 @@ def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> Numpy
     return made
 
 
-def records_of(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: float, pictures: Sequence[str | None]) -> pa.Table:
+def records_of(
+    applied: AppliedCondition, evaluator: Evaluator, recipe: Recipe, bound_deg: float, pictures: Sequence[str | None]
+) -> pa.Table:
     """Builds the records of one condition, one a scene; a scene that the filter refused is not judged."""
     scenes = evaluator.scenes
     excess, broken = verdicts(applied, scenes.original, bound_deg)
@@ -136,7 +138,7 @@ def records_of(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg
     )
 
 
-def verdicts(applied: Applied, original: FloatArray, bound_deg: float) -> tuple[FloatArray, BoolArray]:
+def verdicts(applied: AppliedCondition, original: FloatArray, bound_deg: float) -> tuple[FloatArray, BoolArray]:
     """Returns the excess over the smallest error bound and whether it is broken; NaN and False for scenes that do not count."""
     answers = Answers(original, applied.answers, np.full(len(original), np.nan))
     excess = np.where(applied.accepted & np.isfinite(original), SteersAlike(within_deg=bound_deg).excess(answers), np.nan)
@@ -147,7 +149,9 @@ def verdicts(applied: Applied, original: FloatArray, bound_deg: float) -> tuple[
     return excess, broken & applied.kept
 
 
-def hashes(applied: Applied, evaluator: Evaluator, recipe: Recipe, bound_deg: float, drive: Drive, weather: Weather) -> list[str | None]:
+def hashes(
+    applied: AppliedCondition, evaluator: Evaluator, recipe: Recipe, bound_deg: float, drive: Drive, weather: Weather
+) -> list[str | None]:
     """Hashes the pictures of the worst scenes, rendered one by one; None for the others."""
     scenes = evaluator.scenes
     excess, broken = verdicts(applied, scenes.original, bound_deg)

@@ -25,6 +25,7 @@ from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
 from skidpad.kinds.pictures.styles.condition import Condition, find
@@ -63,7 +64,7 @@ LOOK = "look"
 
 
 @dataclass(frozen=True)
-class Stage:
+class SearchStage:
     """What looking at styles builds on: the scenes, encoded, and the bounds of the neurons."""
 
     scenes: SceneSet
@@ -136,7 +137,7 @@ class Tactic:
                         run_shards(run, phase, self.settings.conditions, one_by_one(work), parts=parts)
             run.finish({phase: self.settings.conditions for phase, _, _ in phases})
 
-    def step(self, name: str, given: Stage) -> Work:  # noqa: ARG002  there is one step
+    def step(self, name: str, given: SearchStage) -> Work:  # noqa: ARG002  there is one step
         """Returns the work of the one step: showing the subject a block of scenes under some styles."""
         if given.scenes.contents.needs_networks:
             given.scenes.contents.attach(self.weather, self.decoder)
@@ -177,13 +178,13 @@ class Tactic:
             keep_sources=self._is_refereed or filter_of(s.validity, self.weather.card, s.device) is not None,
             progress=progress,
         )
-        stage = Stage(scenes, profile)
+        stage = SearchStage(scenes, profile)
         try:
             yield self._evaluator(stage, None if crew is None else lambda glances: in_order(crew.map(LOOK, stage, glances)))
         finally:
             scenes.contents.close()
 
-    def _evaluator(self, stage: Stage, show_all: ShowAll | None = None) -> Evaluator:
+    def _evaluator(self, stage: SearchStage, show_all: ShowAll | None = None) -> Evaluator:
         s = self.settings
         scene_filter = filter_of(s.validity, self.weather.card, s.device)
         criterion = CRITERIA.get(s.criterion)()
@@ -262,17 +263,7 @@ class _Conditions:
 
 def covered_by(run: Run, phase: str, blank: CoverageTracker, before: int | None = None) -> CoverageTracker:
     """Returns what the conditions of a phase cover together, or those before one of them."""
-
-    def unpack(data: bytes) -> CoverageTracker:
-        tracker = blank.fresh()
-        tracker.unpack(data)
-        return tracker
-
-    def merge(first: CoverageTracker, second: CoverageTracker) -> CoverageTracker:
-        first.merge(second)
-        return first
-
-    return run.coverage(phase, unpack, merge, before).get(COVERED, blank.fresh())
+    return merged_coverage(run, phase, blank, before).get(COVERED, blank.fresh())
 
 
 def phase_name(search: str, repeat: int) -> str:

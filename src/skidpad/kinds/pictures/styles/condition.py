@@ -89,7 +89,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundStyle:
     """The best style of a search, and how it was found."""
 
     best: Looked
@@ -98,7 +98,7 @@ class Found:
     seconds: float
 
 
-def find(name: str, task: SearchTask[Styles], evaluator: Evaluator, goal: Goal, at_once: int = 0, told: Told | None = None) -> Found:
+def find(name: str, task: SearchTask[Styles], evaluator: Evaluator, goal: Goal, at_once: int = 0, told: Told | None = None) -> FoundStyle:
     """Runs one search to its end; at_once: tries that are looked at together (0: as many as fill a batch).
 
     However many are looked at together and whether they are raced or not, a search accepts the same steps, unless a race drops a
@@ -122,4 +122,4 @@ def find(name: str, task: SearchTask[Styles], evaluator: Evaluator, goal: Goal, 
             told(len(tries), best.value)
     if best is None:
         raise ValueError(f"the search {name!r} ended without a try")
-    return Found(best, tuple(tries), evaluator.frames_seen - frames, time.perf_counter() - begun)
+    return FoundStyle(best, tuple(tries), evaluator.frames_seen - frames, time.perf_counter() - begun)

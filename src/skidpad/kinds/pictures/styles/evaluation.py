@@ -19,8 +19,7 @@ from skidpad.core.images import FloatArray, as_numpy
 from skidpad.kinds.pictures.styles.fitness import LARGEST_DIVERGENCE_RAD, FitnessWeights, Tally, diversity, fitness, sighting
 from skidpad.kinds.pictures.styles.scenes import block_scenes
 from skidpad.referee.quick import QuickReferee
-from skidpad.referee.verdict import judge
-from skidpad.referee.word import Reason
+from skidpad.referee.verdict import Reason, judge
 from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
 from skidpad.subjects.base import DeviceObservation
 from skidpad.subjects.network_subject import NetworkSubject
@@ -114,7 +113,7 @@ class Glance:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Glimpse:
     """What a glance brought, one style after the other; N scenes of each. It stays on the device until someone looks.
 
     answers: (styles x N,). regions: (styles x N, neurons). values: the same, where they were asked for. accepted: (styles x N,) bool,
@@ -132,7 +131,7 @@ class Shown:
     reasons: tuple[Reason | None, ...] | None = None
 
 
-ShowAll = Callable[[Sequence[Glance]], Iterable[Shown]]
+ShowAll = Callable[[Sequence[Glance]], Iterable[Glimpse]]
 """Takes many glances and yields what they bring, in their order."""
 
 
@@ -214,7 +213,7 @@ class Evaluator:
             start = stop
         return [self._looked(entry, goal) for entry in entries]
 
-    def shown(self, glance: Glance) -> Shown:
+    def shown(self, glance: Glance) -> Glimpse:
         """Decodes one block under some styles and shows it to the subject."""
         block = self.scenes.blocks[glance.number]
         part = self.scenes.contents.part(block.rows)
@@ -227,7 +226,7 @@ class Evaluator:
         each = [frames if styles == 1 else frames[place * block.count : (place + 1) * block.count] for place in range(styles)]
         values = seen.values.to(self.decoder.device)
         answers = seen.answers[:, self._column].to(self.decoder.device)
-        return Shown(
+        return Glimpse(
             answers,
             None if glance.whole else self.criterion.regions(values, self.subject.layers, self.profile),
             seen.values if glance.whole else None,
@@ -293,7 +292,7 @@ class Evaluator:
                 self._count(number, entry, shown, place)
             self.frames_seen += shown.frames
 
-    def _count(self, number: int, entry: _Entry, shown: Shown, place: int) -> None:
+    def _count(self, number: int, entry: _Entry, shown: Glimpse, place: int) -> None:
         """Takes what a glance brought for the style at a place of it."""
         block = self.scenes.blocks[number]
         own = slice(place * block.count, (place + 1) * block.count)

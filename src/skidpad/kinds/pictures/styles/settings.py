@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.settings import Count, Natural, OneOf, Positive, Within, check
+from skidpad.core.settings import Count, Natural, OneOf, Positive, Within
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights
 from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, Styles
-from skidpad.search.protocol import check_searches
+from skidpad.search.protocol import check_search
 
 BOUNDS_DEG = (10.0, 20.0, 30.0, 40.0)
 """TACTIC, section 4.1, after DeepRoad."""
@@ -60,11 +60,12 @@ class TacticSettings(CampaignSettings):
     seed: int = 0
     device: str = "cpu"
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         if not self.searches or len(set(self.searches)) != len(self.searches):
             raise SkidpadError(f"name at least one search, each once; got {', '.join(self.searches) or 'none'}")
-        check_searches(self.searches, Styles)
+        for name in self.searches:
+            check_search(name, Styles)
         if not self.bounds_deg or list(self.bounds_deg) != sorted(set(self.bounds_deg)):
             raise SkidpadError(
                 f"error bounds are degrees above 0, the smallest first; got {', '.join(map(str, self.bounds_deg)) or 'none'}"

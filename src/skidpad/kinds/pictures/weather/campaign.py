@@ -31,7 +31,7 @@ from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.stimulus import WeatherLooks, style_params
 from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD, Weather
 from skidpad.subjects.base import Observation
-from skidpad.subjects.network import usable_device
+from skidpad.subjects.network_subject import usable_device
 
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe

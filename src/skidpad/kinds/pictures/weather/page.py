@@ -24,7 +24,7 @@ from skidpad.page.wording import NOTHING, angles_sentence, count, counted, drive
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.weather.campaign import DeepRoad
-    from skidpad.kinds.pictures.weather.summary import Conditions
+    from skidpad.kinds.pictures.weather.summary import WeatherConditions
     from skidpad.runs.folder import Run
     from skidpad.stimuli.weather.files import WeatherCard
     from skidpad.subjects.base import Subject
@@ -91,7 +91,7 @@ def charts(campaign: DeepRoad, summary: RoadSummary) -> list[Chart]:
     return [*drawn, deviation_chart(DeviationHistogram(campaign.judged.edges, moved, first, summary.overall.not_finite))]
 
 
-def _note(each: Conditions) -> str:
+def _note(each: WeatherConditions) -> str:
     bound = each.counts[0]
     return f"{plain(each.weather, 120)}: {count(bound.inconsistent)} of {count(bound.cases)} ({interval(bound.low, bound.high)})"
 
@@ -135,7 +135,7 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
     ]
 
 
-def _row(names: Sequence[str], each: Conditions) -> tuple[str, ...]:
+def _row(names: Sequence[str], each: WeatherConditions) -> tuple[str, ...]:
     first = each.counts[0]
     return (
         *(plain(name, 80) for name in names),
@@ -207,7 +207,7 @@ def deeproad_figures(campaign: DeepRoad, run: Run) -> Mapping[str, object]:
     }
 
 
-def _conditions(each: Conditions) -> dict[str, object]:
+def _conditions(each: WeatherConditions) -> dict[str, object]:
     """Returns the figures of one weather or style as plain values."""
     values = asdict(each)
     for row, bound in zip(values["counts"], each.counts, strict=True):

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Annotated, ClassVar
 
 from skidpad.core.errors import SkidpadError
-from skidpad.core.settings import Count, Natural, OneOf, Positive, check
+from skidpad.core.settings import Count, Natural, OneOf, Positive
 from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse
 from skidpad.kinds.pictures.settings import NOTES, StimulusOn, StimulusOnName
 
@@ -51,8 +51,8 @@ class DeepRoadSettings(CampaignSettings):
     device: str = "cpu"
     subject_device: str = ""
 
-    def __post_init__(self) -> None:
-        check(self)
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
         if not self.weathers:
             raise SkidpadError("a test under weather needs a weather; give one with --weather FILE, as `skidpad weather train` writes it")
         bounds = self.thresholds_deg

@@ -46,7 +46,7 @@ class BoundCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class WeatherConditions:
     """The figures of one weather, or of one style of it.
 
     style: in words, "" for all styles together. mean_deg, worst_deg: of |mutant - original|. correlation: of the answers on
@@ -76,9 +76,9 @@ class RoadSummary:
     originals: int
     spread_deg: float
     rmse_rad: float
-    overall: Conditions
-    by_weather: tuple[Conditions, ...]
-    by_style: tuple[Conditions, ...]
+    overall: WeatherConditions
+    by_weather: tuple[WeatherConditions, ...]
+    by_style: tuple[WeatherConditions, ...]
     deviations: IntArray
     problems: tuple[Problem, ...]
 
@@ -112,13 +112,13 @@ class _Sums:
         self._squared += float((error * error).sum())
         self._labelled += len(error)
 
-    def conditions(self, weather: str, style: str) -> Conditions:
+    def conditions(self, weather: str, style: str) -> WeatherConditions:
         """Returns the figures."""
         counts = []
         for relation, found in zip(self._relations, self._found.tolist(), strict=True):
             interval = wilson(found, self._judged)
             counts.append(BoundCount(relation.within_deg, found, self._judged, interval.low, interval.high))
-        return Conditions(
+        return WeatherConditions(
             weather=weather,
             style=style,
             counts=tuple(counts),
@@ -167,8 +167,8 @@ def summarise_road(run: Run, campaign: DeepRoad) -> RoadSummary:
     )
 
 
-def _by_style(campaign: DeepRoad, styles: dict[str, _Sums]) -> tuple[Conditions, ...]:
-    rows: list[Conditions] = []
+def _by_style(campaign: DeepRoad, styles: dict[str, _Sums]) -> tuple[WeatherConditions, ...]:
+    rows: list[WeatherConditions] = []
     for name, looks in campaign.weathers.items():
         for number, params in enumerate(looks.space.grid, 1):
             sums = styles.get(Recipe.of(name, params).to_json())

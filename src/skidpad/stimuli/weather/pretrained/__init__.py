@@ -1,4 +1,4 @@
-"""Weathers that come with skidpad, small, learned from its own rendered roads; README.md holds the commands."""
+"""The bundled weathers, small; README.md holds the commands."""
 
 from pathlib import Path
 
@@ -6,6 +6,8 @@ from skidpad.core.errors import UnknownNameError
 
 CLASSIFIER = "demo-classifier"
 """Tells the rendered weathers apart; see `weather.classifier`."""
+_FORMER = "demo-rain"
+"""A smaller weather of former versions, which their runs and campaigns may name."""
 
 
 def pretrained_names() -> tuple[str, ...]:
@@ -23,8 +25,11 @@ def pretrained_weather(name: str) -> Path:
 def weather_path(text: str) -> Path:
     """Returns where a weather is: a file, with or without its suffix, or the name of a bundled one, such as `rain`."""
     path = Path(text)
-    is_file = any(path.with_name(path.name + suffix).exists() for suffix in ("", ".toml", ".safetensors"))
-    return pretrained_weather(text) if not is_file and text in pretrained_names() else path
+    if any(path.with_name(path.name + suffix).exists() for suffix in ("", ".toml", ".safetensors")):
+        return path
+    if path.stem == _FORMER:
+        raise UnknownNameError(f"the weather {_FORMER!r} is no longer bundled; use 'rain', and start runs that were made with it anew")
+    return pretrained_weather(text) if text in pretrained_names() else path
 
 
 def classifier_path(text: str) -> Path:

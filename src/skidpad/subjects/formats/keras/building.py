@@ -13,7 +13,7 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.registry import Registry
 from skidpad.subjects.formats.keras.plan import Plan, Value
-from skidpad.subjects.formats.keras.settings import Settings, layer_settings
+from skidpad.subjects.formats.keras.settings import KerasSettings, layer_settings
 from skidpad.subjects.formats.keras.stored import LayerWeights
 
 MODELS = frozenset(("Sequential", "Model", "Functional"))
@@ -34,7 +34,7 @@ class Ref:
 class LayerSpec:
     """A layer and what each of its calls takes."""
 
-    settings: Settings
+    settings: KerasSettings
     calls: tuple[tuple[Ref, ...], ...]
 
 
@@ -47,12 +47,12 @@ class ModelSpec:
     answers: tuple[Ref, ...]
 
     @property
-    def settings(self) -> tuple[Settings, ...]:
+    def settings(self) -> tuple[KerasSettings, ...]:
         """The settings of all layers."""
         return tuple(layer.settings for layer in self.layers)
 
 
-def read_model(settings: Settings) -> ModelSpec:
+def read_model(settings: KerasSettings) -> ModelSpec:
     """Reads the config of a model."""
     entries = settings.find("layers")
     if not isinstance(entries, list) or not entries:
@@ -70,11 +70,11 @@ def read_model(settings: Settings) -> ModelSpec:
     return _renumbered(ModelSpec(tuple(specs), _ends(settings, "input_layers"), answers))
 
 
-def _chain(layers: Sequence[Settings]) -> ModelSpec:
+def _chain(layers: Sequence[KerasSettings]) -> ModelSpec:
     """Makes a graph of a Sequential; where its first layer is no input, one is put before it."""
     if layers[0].class_name != "InputLayer":
         config = {key: layers[0].config[key] for key in ("batch_input_shape",) if key in layers[0].config}
-        layers = [Settings("input", "InputLayer", config), *layers]
+        layers = [KerasSettings("input", "InputLayer", config), *layers]
     unique: dict[str, LayerSpec] = {}
     before: tuple[Ref, ...] = ()
     for layer in layers:
@@ -85,7 +85,7 @@ def _chain(layers: Sequence[Settings]) -> ModelSpec:
     return ModelSpec(tuple(unique.values()), (Ref(layers[0].name, 0, 0),), before)
 
 
-def _ends(settings: Settings, key: str) -> tuple[Ref, ...]:
+def _ends(settings: KerasSettings, key: str) -> tuple[Ref, ...]:
     found = settings.find(key)
     if isinstance(found, list) and found and isinstance(found[0], str):
         found = [found]
@@ -102,7 +102,7 @@ def _ref(item: object, where: str) -> Ref:
     raise BadSubjectError(f"the graph has {str(item)[:60]!r} where {where!r} names its input")
 
 
-def _calls(layer: Settings, entry: object) -> Iterator[tuple[Ref, ...]]:
+def _calls(layer: KerasSettings, entry: object) -> Iterator[tuple[Ref, ...]]:
     nodes = entry.get("inbound_nodes") if isinstance(entry, Mapping) else None
     if nodes is not None and not isinstance(nodes, list):
         raise BadSubjectError(f"the layer {layer.name!r} does not tell its inputs as a list")
@@ -175,7 +175,7 @@ class Call:
     path: the layer's name with those of the models that it is in; calls of one layer have the same.
     """
 
-    settings: Settings
+    settings: KerasSettings
     inputs: tuple[Value, ...]
     weights: LayerWeights
     plan: Plan

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import MAX_SIDE_PX
+from skidpad.subjects.inputs import MAX_SIDE_PX
 from skidpad.subjects.preprocess import standardised
 
 _MAX_LENGTH = 500

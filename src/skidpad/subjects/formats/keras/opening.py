@@ -23,7 +23,7 @@ from skidpad.subjects.formats.keras.expression import Expression
 from skidpad.subjects.formats.keras.hdf5 import Hdf5File, Node
 from skidpad.subjects.formats.keras.layers.convolutions import maps_of
 from skidpad.subjects.formats.keras.plan import KerasNetwork, Plan, Value
-from skidpad.subjects.formats.keras.settings import Settings, layer_settings
+from skidpad.subjects.formats.keras.settings import KerasSettings, layer_settings
 from skidpad.subjects.formats.keras.stored import LayerWeights, NamedFile, TreeWeights
 from skidpad.subjects.formats.recognition import BROKEN, check_archive, reason_of
 from skidpad.subjects.windows import check_shape, described_shape
@@ -35,15 +35,15 @@ _HDF5 = b"\x89HDF"
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class KerasContents:
     """A network as its file gives it."""
 
-    model: Settings
+    model: KerasSettings
     weights: LayerWeights
     origin: Origin
 
 
-def read_contents(file: Path, weights: Path | None) -> Contents:
+def read_contents(file: Path, weights: Path | None) -> KerasContents:
     """Reads the config, and finds the weights; what kind of file it is, its first bytes tell."""
     with file.open("rb") as stream:
         head = stream.read(8)
@@ -71,7 +71,7 @@ def read_contents(file: Path, weights: Path | None) -> Contents:
     return _contents(config, _stored(root), version, backend)
 
 
-def _from_archive(file: Path) -> Contents:
+def _from_archive(file: Path) -> KerasContents:
     with zipfile.ZipFile(file) as archive:
         check_archive(archive)
         config = _json(_member(archive, "config.json", _MAX_CONFIG_BYTES))
@@ -90,7 +90,7 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     return archive.read(info)
 
 
-def _from_hdf5(file: Hdf5File) -> Contents:
+def _from_hdf5(file: Hdf5File) -> KerasContents:
     attributes = file.root.attributes()
     stated = attributes.get("model_config")
     if not isinstance(stated, str):
@@ -112,10 +112,10 @@ def _stored(root: Node) -> LayerWeights:
     return TreeWeights(root) if tree and "layer_names" not in root.attributes() else NamedFile(root)
 
 
-def _contents(config: object, weights: LayerWeights, version: str, backend: str) -> Contents:
+def _contents(config: object, weights: LayerWeights, version: str, backend: str) -> KerasContents:
     new = isinstance(config, Mapping) and "module" in config  # JSON of Keras 3 does not tell its version
     main = int(version[0]) if version[:1].isdecimal() else 3 if new else 1
-    return Contents(layer_settings(config, "network"), weights, Origin(main, backend == "theano"))
+    return KerasContents(layer_settings(config, "network"), weights, Origin(main, backend == "theano"))
 
 
 def _mapped(file: Path) -> Hdf5File:
@@ -156,7 +156,7 @@ class Rebuilder:
     used: set[str] = field(default_factory=set)
     calls: int = 0
 
-    def network(self, settings: Settings, weights: LayerWeights, described: tuple[int, ...]) -> KerasNetwork:
+    def network(self, settings: KerasSettings, weights: LayerWeights, described: tuple[int, ...]) -> KerasNetwork:
         """Builds the whole network; `described` is the shape of one input, where the file leaves it open."""
         model = read_model(settings)
         if len(model.inputs) != 1:
@@ -200,7 +200,7 @@ class Rebuilder:
                 raise BadSubjectError(f"the graph ends at answer {ref.answer} of {ref.layer!r}, which no layer gives")
         return [values[ref] for ref in model.answers]
 
-    def _layer(self, settings: Settings, inputs: tuple[Value, ...], weights: LayerWeights, path: str, depth: int) -> list[Value]:
+    def _layer(self, settings: KerasSettings, inputs: tuple[Value, ...], weights: LayerWeights, path: str, depth: int) -> list[Value]:
         self.calls += 1
         if self.calls > _MAX_CALLS:
             raise BadSubjectError(f"the network calls its layers more than {_MAX_CALLS} times")
@@ -221,7 +221,7 @@ class Rebuilder:
             raise _unknown(settings) from error
         return [builder(Call(settings, inputs, weights, self.plan, self.origin, path))]
 
-    def _each_moment(self, settings: Settings, inputs: tuple[Value, ...], weights: LayerWeights, path: str, depth: int) -> list[Value]:
+    def _each_moment(self, settings: KerasSettings, inputs: tuple[Value, ...], weights: LayerWeights, path: str, depth: int) -> list[Value]:
         """Builds the wrapped layer as if every moment were an example of its own."""
         if depth > _MAX_DEPTH:
             raise BadSubjectError(f"layers lie within layers more than {_MAX_DEPTH} deep")
@@ -247,7 +247,7 @@ class Rebuilder:
         return call.add(expression, maps.value, shape=maps.shape(maps.channels, expression.size))
 
 
-def _unknown(settings: Settings) -> BadSubjectError:
+def _unknown(settings: KerasSettings) -> BadSubjectError:
     name = settings.name if settings.name.isidentifier() else f'"{settings.name}"'
     declared = f'lambdas = {{ {name} = "x / 127.5 - 1" }}'
     if settings.class_name == "Lambda":
@@ -271,7 +271,7 @@ def _input_shape(stated: tuple[int | None, ...] | None, described: tuple[int, ..
     return known
 
 
-def stated_shape(settings: Settings, depth: int = 0) -> tuple[int | None, ...] | None:
+def stated_shape(settings: KerasSettings, depth: int = 0) -> tuple[int | None, ...] | None:
     """Returns the shape of one input that a model states, None for sizes that it leaves open; None where it states nothing."""
     found = settings.find("batch_shape", "batch_input_shape", "build_input_shape")
     if found is None:

@@ -47,7 +47,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One module, the values it takes, the one it gives, and those that nobody needs after it."""
 
     module: str
@@ -86,7 +86,7 @@ def reshaped(shape: Sequence[int]) -> Applied:
 class KerasNetwork(nn.Module):
     """Runs the steps; gives one tensor, or a tuple in the order of the file's outputs."""
 
-    def __init__(self, modules: dict[str, nn.Module], steps: Sequence[Step], source: int, answers: Sequence[int]) -> None:
+    def __init__(self, modules: dict[str, nn.Module], steps: Sequence[PlanStep], source: int, answers: Sequence[int]) -> None:
         super().__init__()
         self.layers = nn.ModuleDict(modules)
         self._steps = tuple(steps)
@@ -110,7 +110,7 @@ class Plan:
     def __init__(self) -> None:
         self._modules: dict[str, nn.Module] = {}
         self._first: dict[str, nn.Module] = {}
-        self._steps: list[Step] = []
+        self._steps: list[PlanStep] = []
         self._slots = 0
 
     def source(self, shape: tuple[int, ...]) -> Value:
@@ -131,7 +131,7 @@ class Plan:
         self._modules[key] = module
         made = replace(like, slot=self._slots, shape=_checked(layer, like.shape))
         self._slots += 1
-        self._steps.append(Step(key, tuple(value.slot for value in inputs), made.slot))
+        self._steps.append(PlanStep(key, tuple(value.slot for value in inputs), made.slot))
         return made
 
     def arranged(self, value: Value, *, moved: bool) -> Value:
@@ -163,7 +163,7 @@ class Plan:
     def network(self, source: Value, answers: Sequence[Value]) -> KerasNetwork:
         """Makes the network; steps that no answer needs are dropped, and so are values after their last use."""
         needed = [self.arranged(self.unfolded(value), moved=False).slot for value in answers]
-        seen, kept = set(needed), list[Step]()
+        seen, kept = set(needed), list[PlanStep]()
         alive = {source.slot, *needed}
         for step in reversed(self._steps):  # backwards, so that a value's first sight is its last use
             if step.output in seen:

@@ -12,7 +12,7 @@ _MAX_WHOLE = 10**7
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class KerasSettings:
     """A layer's own name, its class, and what its config says.
 
     Every reader takes the names that the versions of Keras gave a setting, newest first; without a default it must be there.
@@ -111,7 +111,7 @@ class Settings:
         options = ("channels_last", "channels_first", "tf", "th", "default")
         return self.choice(options, "data_format", "dim_ordering", default="channels_last") in {"channels_first", "th"}
 
-    def inner(self, key: str) -> Settings:
+    def inner(self, key: str) -> KerasSettings:
         """Reads a layer within the layer."""
         return layer_settings(self.find(key), f"{self.name}/{key}")
 
@@ -123,7 +123,7 @@ class Settings:
 _OWN_MODULES = ("keras", "tf_keras", "tensorflow.keras", "tensorflow.python.keras")
 
 
-def layer_settings(entry: object, default_name: str) -> Settings:
+def layer_settings(entry: object, default_name: str) -> KerasSettings:
     """Reads one layer of a config; classes of packages other than Keras are refused, whatever they are called."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("class_name"), str):
         raise BadSubjectError(f"the config has {str(entry)[:60]!r} where the layer {default_name!r} belongs")
@@ -133,11 +133,11 @@ def layer_settings(entry: object, default_name: str) -> Settings:
     if not isinstance(config, Mapping):
         raise BadSubjectError(f"the layer {default_name!r} has no config")
     name = entry.get("name") or config.get("name") or default_name
-    settings = Settings(str(name), entry["class_name"], config)
+    settings = KerasSettings(str(name), entry["class_name"], config)
     module, registered = entry.get("module"), entry.get("registered_name")
     custom = isinstance(registered, str) and ">" in registered and not registered.startswith("Keras>")
     if custom or (isinstance(module, str) and not module.startswith(_OWN_MODULES)):
-        return Settings(settings.name, f"{module or ''}.{settings.class_name}".strip("."), config)
+        return KerasSettings(settings.name, f"{module or ''}.{settings.class_name}".strip("."), config)
     if isinstance(module, str) and ".ops." in module:
-        return Settings(settings.name, f"ops.{settings.class_name}", config)
+        return KerasSettings(settings.name, f"ops.{settings.class_name}", config)
     return settings

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.keras.hdf5 import Node
-from skidpad.subjects.formats.keras.settings import Settings, layer_settings
+from skidpad.subjects.formats.keras.settings import KerasSettings, layer_settings
 
 Array = NDArray[np.float32]
 
@@ -25,7 +25,7 @@ class LayerWeights(Protocol):
     def inner(self) -> LayerWeights:
         """Returns the weights of the layer that a wrapper wraps."""
 
-    def of_layers(self, layers: Sequence[Settings]) -> Mapping[str, LayerWeights]:
+    def of_layers(self, layers: Sequence[KerasSettings]) -> Mapping[str, LayerWeights]:
         """Returns the weights of the layers of a model, by the layer's name."""
 
 
@@ -53,7 +53,7 @@ class TreeWeights:
         """Returns the weights of the wrapped layer."""
         return TreeWeights(self._group.child("layer") if self._group else None)
 
-    def of_layers(self, layers: Sequence[Settings]) -> Mapping[str, LayerWeights]:
+    def of_layers(self, layers: Sequence[KerasSettings]) -> Mapping[str, LayerWeights]:
         """Finds the folders by class and number within the class."""
         group = self._group
         folder = next((found for name in ("layers", "_layer_checkpoint_dependencies") if group and (found := group.child(name))), None)
@@ -88,7 +88,7 @@ class NamedWeights:
         """Returns the same arrays: a wrapper has none of its own."""
         return self
 
-    def of_layers(self, layers: Sequence[Settings]) -> Mapping[str, LayerWeights]:
+    def of_layers(self, layers: Sequence[KerasSettings]) -> Mapping[str, LayerWeights]:
         """Finds the arrays of a model within the model by the layers' names in theirs."""
         owners = {inner: layer.name for layer in layers for inner in _names(layer)}
         names = sorted(owners, key=len, reverse=True)
@@ -103,7 +103,7 @@ class NamedWeights:
         return {name: NamedWeights(arrays) for name, arrays in found.items()}
 
 
-def _names(layer: Settings) -> Iterator[str]:
+def _names(layer: KerasSettings) -> Iterator[str]:
     """Tells the names of a layer and of the layers within it."""
     yield layer.name
     within = layer.find("layers")
@@ -142,7 +142,7 @@ class NamedFile:
         """A file wraps nothing."""
         return self
 
-    def of_layers(self, layers: Sequence[Settings]) -> Mapping[str, LayerWeights]:
+    def of_layers(self, layers: Sequence[KerasSettings]) -> Mapping[str, LayerWeights]:
         """Finds the groups by name; where config and weights were named in different sessions, in order, as Keras does."""
         filled = {name: group for name, group in self._groups.items() if group.nodes()}
         if filled.keys() <= {layer.name for layer in layers}:
@@ -160,7 +160,7 @@ class NamedFile:
 _WEIGHTED = re.compile(r"(\w*Conv\w*|Dense|\w*Normalization|PReLU|\w*LSTM|\w*GRU|SimpleRNN)$")
 
 
-def _has_weights(layer: Settings) -> bool:
+def _has_weights(layer: KerasSettings) -> bool:
     inner = layer.find("layer")
     if inner is not None:
         return _has_weights(layer_settings(inner, layer.name))

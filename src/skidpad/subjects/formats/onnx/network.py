@@ -19,10 +19,10 @@ from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.subjects.base import Layer
 from skidpad.subjects.description import Description
 from skidpad.subjects.formats.onnx.observing import RECURRENT, ObservedLayer, observed_layers
-from skidpad.subjects.formats.onnx.reading import Model, read_model
+from skidpad.subjects.formats.onnx.reading import OnnxModel, read_model
 from skidpad.subjects.formats.onnx.wire import chunk_field, number_field, text_field
-from skidpad.subjects.network import usable_device
-from skidpad.subjects.probe import Activations, Kind, NeuronUnit
+from skidpad.subjects.network_subject import usable_device
+from skidpad.subjects.probe import Activations, LayerKind, NeuronUnit
 from skidpad.subjects.windows import check_shape, described_shape
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class OnnxNetwork:
         return list(self._threads.map(run, pieces))
 
 
-def _neurons(array: NDArray[Any], images: int, steps: int, kind: Kind) -> NDArray[Any]:
+def _neurons(array: NDArray[Any], images: int, steps: int, kind: LayerKind) -> NDArray[Any]:
     """Gives a layer's value a row for each image, (N, neurons) or, where it runs once a step, (N, steps, neurons)."""
     rows = len(array)
     if rows % images:
@@ -238,7 +238,7 @@ _INTS = 7
 """The attribute holds whole numbers."""
 
 
-def written_model(model: Model, *, any_batch: bool, layers: tuple[ObservedLayer, ...] = (), means: bool = True) -> bytes:
+def written_model(model: OnnxModel, *, any_batch: bool, layers: tuple[ObservedLayer, ...] = (), means: bool = True) -> bytes:
     """Writes the model so that it takes any number of images, or as many as the file says, and also gives the layers' values.
 
     With `means`, a filter's value is its map's mean, taken within the graph: a thousandth of the bytes come out. Shapes of
@@ -269,10 +269,10 @@ def _operation(layer: ObservedLayer, *, means: bool) -> tuple[bytes, ...]:
     if layer.kind in RECURRENT:
         order = b"".join(number_field(8, axis) for axis in (2, 0, 1, 3))  # (steps, directions, N, neurons): the images come first
         return text_field(4, "Transpose"), chunk_field(5, text_field(1, "perm"), order, number_field(20, _INTS))
-    return (text_field(4, "GlobalAveragePool" if layer.kind is Kind.CONV and means else "Identity"),)
+    return (text_field(4, "GlobalAveragePool" if layer.kind is LayerKind.CONV and means else "Identity"),)
 
 
-def _input(model: Model, *, any_batch: bool) -> bytes:
+def _input(model: OnnxModel, *, any_batch: bool) -> bytes:
     value = model.input
     shape = b""
     if value.shape is not None:
@@ -311,18 +311,18 @@ def open_onnx(file: Path, description: Description, device: str, unit: NeuronUni
     )
 
 
-def _check_input(file: Path, model: Model, description: Description) -> None:
+def _check_input(file: Path, model: OnnxModel, description: Description) -> None:
     batch = _batch(model)
     if batch is not None and batch > _LARGEST_BATCH:
         raise BadSubjectError(f"{file} takes {batch} images at once; export it for one, or for any number up to {_LARGEST_BATCH}")
     check_shape(file, None if model.input.shape is None else model.input.shape[1:], description.input)
 
 
-def _batch(model: Model) -> int | None:
+def _batch(model: OnnxModel) -> int | None:
     return model.input.shape[0] if model.input.shape else None
 
 
-def _takes_any_batch(model: Model, description: Description, device: torch.device, element_type: type[np.generic]) -> bool:
+def _takes_any_batch(model: OnnxModel, description: Description, device: torch.device, element_type: type[np.generic]) -> bool:
     """Tells whether a model saved for a fixed number of images answers alike for twice as many at once."""
     batch = _batch(model)
     if batch is None:

@@ -7,17 +7,17 @@ value is taken after a directly following batch norm and activation, where "foll
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skidpad.subjects.formats.onnx.reading import Model, Node
-from skidpad.subjects.probe import Kind
+from skidpad.subjects.formats.onnx.reading import OnnxModel, OnnxNode
+from skidpad.subjects.probe import LayerKind
 
 _LAYERS = {
-    **dict.fromkeys(("Conv", "ConvTranspose"), Kind.CONV),
-    **dict.fromkeys(("Gemm", "MatMul"), Kind.DENSE),
-    "LSTM": Kind.LSTM,
-    "GRU": Kind.GRU,
-    "RNN": Kind.RNN,
+    **dict.fromkeys(("Conv", "ConvTranspose"), LayerKind.CONV),
+    **dict.fromkeys(("Gemm", "MatMul"), LayerKind.DENSE),
+    "LSTM": LayerKind.LSTM,
+    "GRU": LayerKind.GRU,
+    "RNN": LayerKind.RNN,
 }
-RECURRENT = frozenset((Kind.LSTM, Kind.GRU, Kind.RNN))
+RECURRENT = frozenset((LayerKind.LSTM, LayerKind.GRU, LayerKind.RNN))
 
 _NAMES = "Atan Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Sigmoid Softplus Swish Tanh ThresholdedRelu"
 _ACTIVATIONS = frozenset(_NAMES.split())
@@ -38,16 +38,16 @@ class ObservedLayer:
     """
 
     name: str
-    kind: Kind
+    kind: LayerKind
     tensor: str
 
 
-def observed_layers(model: Model) -> tuple[ObservedLayer, ...]:
+def observed_layers(model: OnnxModel) -> tuple[ObservedLayer, ...]:
     """Returns the layers in the order of the file, which is the order of execution: `conv1`, `conv2`, ..., `dense1`, ..."""
     ranks = _constant_ranks(model)
     users = _users(model.nodes)
     found: list[ObservedLayer] = []
-    numbers = dict.fromkeys(Kind, 0)
+    numbers = dict.fromkeys(LayerKind, 0)
     for node in model.nodes:
         kind = _LAYERS.get(node.operation)
         if kind is None or not _is_layer(node, ranks):
@@ -58,7 +58,7 @@ def observed_layers(model: Model) -> tuple[ObservedLayer, ...]:
     return tuple(found)
 
 
-def _constant_ranks(model: Model) -> dict[str, int | None]:
+def _constant_ranks(model: OnnxModel) -> dict[str, int | None]:
     """The names of everything that is the same for all images, with its number of axes where it is known."""
     ranks: dict[str, int | None] = {tensor.name: len(tensor.dims) for tensor in model.weights}
     ranks[""] = None  # an input that is left out
@@ -73,8 +73,8 @@ def _constant_ranks(model: Model) -> dict[str, int | None]:
     return ranks
 
 
-def _users(nodes: tuple[Node, ...]) -> dict[str, list[Node]]:
-    users: dict[str, list[Node]] = {}
+def _users(nodes: tuple[OnnxNode, ...]) -> dict[str, list[OnnxNode]]:
+    users: dict[str, list[OnnxNode]] = {}
     for node in nodes:
         if node.operation != "Shape":  # asking for the size uses no value
             for name in dict.fromkeys(node.inputs):
@@ -82,14 +82,14 @@ def _users(nodes: tuple[Node, ...]) -> dict[str, list[Node]]:
     return users
 
 
-def _is_layer(node: Node, ranks: Mapping[str, int | None]) -> bool:
+def _is_layer(node: OnnxNode, ranks: Mapping[str, int | None]) -> bool:
     """Tells apart layers from products of activations, and from what the file computes of its weights alone."""
     if not node.outputs or not node.outputs[0] or not node.inputs or node.inputs[0] in ranks:
         return False
     return node.operation != "MatMul" or (len(node.inputs) == 2 and ranks.get(node.inputs[1]) == 2)
 
 
-def _settled(value: str, users: Mapping[str, list[Node]], ranks: Mapping[str, int | None], kind: Kind) -> str:
+def _settled(value: str, users: Mapping[str, list[OnnxNode]], ranks: Mapping[str, int | None], kind: LayerKind) -> str:
     """Follows a layer's value through its bias, batch norm, dropout and activation."""
     normed = False
     while True:
@@ -104,14 +104,14 @@ def _settled(value: str, users: Mapping[str, list[Node]], ranks: Mapping[str, in
         if first and node.operation in _ACTIVATIONS:
             return node.outputs[0]
         norm = first and node.operation == "BatchNormalization" and not normed
-        bias = kind is Kind.DENSE and node.operation == "Add" and any(ranks.get(name) == 1 for name in node.inputs)
+        bias = kind is LayerKind.DENSE and node.operation == "Add" and any(ranks.get(name) == 1 for name in node.inputs)
         if not (norm or bias or (first and node.operation in _TRANSPARENT)):
             return value
         normed = normed or norm
         value = node.outputs[0]
 
 
-def _gated(value: str, users: Mapping[str, list[Node]], ranks: Mapping[str, int | None]) -> str | None:
+def _gated(value: str, users: Mapping[str, list[OnnxNode]], ranks: Mapping[str, int | None]) -> str | None:
     """Returns x f(x) where `value` is x and f is spelled out in element-wise operations, as SiLU is in older files.
 
     The operations that use x and constants alone must come together in one tensor again, and be a known activation.
@@ -139,7 +139,7 @@ def _gated(value: str, users: Mapping[str, list[Node]], ranks: Mapping[str, int 
     return None
 
 
-def _exit(value: str, spelled: set[str], users: Mapping[str, list[Node]], ranks: Mapping[str, int | None]) -> str | None:
+def _exit(value: str, spelled: set[str], users: Mapping[str, list[OnnxNode]], ranks: Mapping[str, int | None]) -> str | None:
     if spelled in ({"Sigmoid", "Mul"}, {"HardSigmoid", "Mul"}, {"Softplus", "Tanh", "Mul"}):  # SiLU, hard swish, Mish
         return value
     gelu = "Erf" in spelled or {"Tanh", "Add", "Mul"} <= spelled
@@ -147,7 +147,7 @@ def _exit(value: str, spelled: set[str], users: Mapping[str, list[Node]], ranks:
     return _scaled(value, users, ranks) if gelu or hard_swish else None
 
 
-def _scaled(value: str, users: Mapping[str, list[Node]], ranks: Mapping[str, int | None]) -> str:
+def _scaled(value: str, users: Mapping[str, list[OnnxNode]], ranks: Mapping[str, int | None]) -> str:
     """Follows one product with a constant: GELU's half and hard swish's sixth may come last."""
     following = users.get(value, [])
     if len(following) == 1 and following[0].operation in {"Mul", "Div"} and any(ranks.get(name) == 0 for name in following[0].inputs):

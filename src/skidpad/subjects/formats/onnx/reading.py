@@ -189,7 +189,7 @@ def _without_subnormals(tensor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class OnnxNode:
     """One operation: what it takes, what it makes, and the tensors that it carries itself."""
 
     operation: str
@@ -200,7 +200,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class GraphInput:
     """An input of the graph: its element type and shape, whose sizes are None where the file leaves them open."""
 
     name: str
@@ -209,7 +209,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class OnnxModel:
     """What is kept of a file: everything that answers depend on, and nothing else.
 
     input: the one that is no weight. listed_weights: files of the first versions name their weights among the inputs, too.
@@ -217,9 +217,9 @@ class Model:
 
     ir_version: int
     opset: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     weights: tuple[Tensor, ...]
-    input: Value
+    input: GraphInput
     listed_weights: tuple[memoryview, ...]
     outputs: tuple[str, ...]
 
@@ -230,7 +230,7 @@ class Model:
         return sum(tensor.count for tensor in self.weights if tensor.data_type in _FLOATING and tensor.name not in statistics)
 
 
-def read_model(file: Path) -> Model:
+def read_model(file: Path) -> OnnxModel:
     """Reads and checks a file: whole, plain operations of ONNX's own set, finite weights, one input."""
     try:
         if file.stat().st_size > _MAX_FILE_BYTES:
@@ -253,7 +253,7 @@ def weight_files(file: Path) -> tuple[Path, ...]:
     return tuple(file.parent / name for name in sorted(names))
 
 
-def _model(file: Path, ir_version: int, opset: int, graph: _Parts) -> Model:
+def _model(file: Path, ir_version: int, opset: int, graph: _Parts) -> OnnxModel:
     if graph.all(15):
         raise BadSubjectError(f"{file} holds sparse weights, which skidpad does not read; export it with dense ones")
     nodes = tuple(_node(file, message) for message in graph.chunks(1))
@@ -272,10 +272,10 @@ def _model(file: Path, ir_version: int, opset: int, graph: _Parts) -> Model:
             f"{file} takes {len(real)} inputs ({listed}) and gives {len(outputs)} outputs; skidpad runs networks of one input"
         )
     listed_weights = tuple(message for value, message in inputs if value.name in names)
-    return Model(ir_version, opset, nodes, tuple(weights), real[0], listed_weights, outputs)
+    return OnnxModel(ir_version, opset, nodes, tuple(weights), real[0], listed_weights, outputs)
 
 
-def _node(file: Path, message: memoryview) -> Node:
+def _node(file: Path, message: memoryview) -> OnnxNode:
     parts = _Parts(message)
     operation, domain, outputs = parts.text(4), parts.text(7), parts.texts(2)
     parts.text(3)  # onnxruntime puts the name into its errors, which must be text
@@ -286,7 +286,7 @@ def _node(file: Path, message: memoryview) -> Node:
             f"{file} uses the operation {operation!r}{of}, which skidpad does not run; export the network with "
             "plain tensor operations of ONNX's own set"
         )
-    return Node(operation, parts.texts(1), outputs, tuple(constants), message)
+    return OnnxNode(operation, parts.texts(1), outputs, tuple(constants), message)
 
 
 def _constants(file: Path, attribute: memoryview, outputs: tuple[str, ...]) -> Iterator[Tensor]:
@@ -302,7 +302,7 @@ def _constants(file: Path, attribute: memoryview, outputs: tuple[str, ...]) -> I
         yield tensor
 
 
-def _value(message: memoryview) -> Value:
+def _value(message: memoryview) -> GraphInput:
     parts = _Parts(message)
     name, kinds = parts.text(1), _Parts(*parts.chunks(2))
     if kinds.keys() - {1, 6}:  # 6 is a remark for readers
@@ -310,4 +310,4 @@ def _value(message: memoryview) -> Value:
     tensor = _Parts(*kinds.chunks(1))
     shapes = tensor.chunks(2)
     sizes = (_Parts(size).integer(1) for size in _Parts(shapes[-1]).chunks(1)) if shapes else ()
-    return Value(name, tensor.integer(1), tuple(size if size > 0 else None for size in sizes) if shapes else None)
+    return GraphInput(name, tensor.integer(1), tuple(size if size > 0 else None for size in sizes) if shapes else None)

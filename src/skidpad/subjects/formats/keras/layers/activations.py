@@ -12,7 +12,7 @@ from torch.nn import functional
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.subjects.formats.keras.building import Call, layer, parameter, pointwise
 from skidpad.subjects.formats.keras.plan import Applied, Value
-from skidpad.subjects.formats.keras.settings import Settings, layer_settings
+from skidpad.subjects.formats.keras.settings import KerasSettings, layer_settings
 
 _NAMED: Mapping[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -79,7 +79,7 @@ def _named(call: Call, found: object, value: Value) -> nn.Module | None:
     return _NAMED[found]()
 
 
-def _as_layer(settings: Settings, call: Call, value: Value) -> nn.Module:
+def _as_layer(settings: KerasSettings, call: Call, value: Value) -> nn.Module:
     kind = settings.class_name
     if kind in _WITH_ONE_NUMBER:
         make, default, keys = _WITH_ONE_NUMBER[kind]
@@ -96,7 +96,7 @@ def _as_layer(settings: Settings, call: Call, value: Value) -> nn.Module:
     )
 
 
-def _relu(settings: Settings) -> nn.Module:
+def _relu(settings: KerasSettings) -> nn.Module:
     slope, threshold = settings.number("negative_slope", default=0.0), settings.number("threshold", default=0.0)
     maximum = settings.number("max_value", default=0.0) if settings.find("max_value") is not None else None
     if threshold == 0.0 and maximum is None:

@@ -18,7 +18,7 @@ from skidpad.subjects.formats.keras.building import Call, layer, parameter
 from skidpad.subjects.formats.keras.layers.activations import activation
 from skidpad.subjects.formats.keras.layers.dense import LAYER_OF_MODE
 from skidpad.subjects.formats.keras.plan import Applied, Value
-from skidpad.subjects.formats.keras.settings import Settings
+from skidpad.subjects.formats.keras.settings import KerasSettings
 from skidpad.subjects.probe import recurrence
 
 _GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
@@ -181,7 +181,7 @@ def _build_bidirectional(call: Call) -> Value:
     values: list[Value] = []
     for number, direction in enumerate((inner, backward)):
         turned = {**direction.config, "go_backwards": forwards is (number == 1)}
-        one = replace(call, settings=Settings(direction.name, direction.class_name, turned), path=f"{call.path}/{number}")
+        one = replace(call, settings=KerasSettings(direction.name, direction.class_name, turned), path=f"{call.path}/{number}")
         values.append(recurrent(one, inner.class_name, list(range(number * count // 2, (number + 1) * count // 2))))
     if inner.flag("return_sequences", default=False):
         values[1] = call.plan.add(f"{call.path}/ordered", Applied(lambda value: value.flip(1)), (values[1],), values[1])

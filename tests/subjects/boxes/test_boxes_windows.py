@@ -9,7 +9,8 @@ from torch import nn
 
 from skidpad.core.units import AngleUnit
 from skidpad.subjects.boxes import BoxSubject
-from skidpad.subjects.description import Box, Colour, Description, Format, History, HistoryKind, InputSpec, Layout, Output, Range
+from skidpad.subjects.description import Box, Description, Format, Output
+from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout, Range
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.session import start
 

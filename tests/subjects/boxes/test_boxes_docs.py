@@ -11,10 +11,9 @@ import pytest
 from box_toys import described, grey, means
 
 from skidpad.subjects.boxes import BoxSubject
-from skidpad.subjects.description import Box
-from skidpad.subjects.description_toml import parse_description
+from skidpad.subjects.description import Box, parse_description
 
-PAGE = (Path(__file__).parents[2] / "docs" / "black-boxes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "black-boxes.md").read_text(encoding="utf-8")
 PROGRAM, SERVER = (block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if block.startswith("import json"))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.formats.keras.hdf5 import Hdf5File
 
-REAL = Path(__file__).parent / "keras_files"
+REAL = Path(__file__).parents[1] / "keras_files"
 CANNOT = (BadSubjectError, ValueError, IndexError, OverflowError, KeyError)
 
 

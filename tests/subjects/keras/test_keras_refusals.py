@@ -19,13 +19,13 @@ from keras_toys import Config, Toy, described, sequential, write_archive, write_
 
 from skidpad.cli.main import main
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.description import Layout
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import write_description
 from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.keras.expression import Expression
+from skidpad.subjects.inputs import Layout
 from skidpad.subjects.loading import load_subject
 
-REAL = Path(__file__).parent / "keras_files"
+REAL = Path(__file__).parents[1] / "keras_files"
 SHAPE = (6, 8, 3)
 FLAT = Toy("Flatten", {})
 DENSE = Toy("Dense", {"units": 1}, (("kernel", np.ones((144, 1), "f4")), ("bias", np.zeros(1, "f4"))))

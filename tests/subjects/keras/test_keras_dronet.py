@@ -9,11 +9,11 @@ import pytest
 from skidpad.drives import open_drive
 from skidpad.oracles.error import prediction_error
 from skidpad.subjects.base import Subject
-from skidpad.subjects.description_toml import read_description, write_description
+from skidpad.subjects.description import read_description, write_description
 from skidpad.subjects.loading import load_subject
 
 pytestmark = pytest.mark.real_data
-EXAMPLE = Path(__file__).parents[2] / "examples" / "dronet.toml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "dronet.toml"
 
 
 @pytest.fixture

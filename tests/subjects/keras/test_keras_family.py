@@ -10,14 +10,13 @@ from keras_toys import GENERATIONS, described
 
 from skidpad.coverage.criteria import NC
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.subjects.description import Description, Format
-from skidpad.subjects.description_toml import write_description
+from skidpad.subjects.description import Description, Format, write_description
 from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.loading import load_network, load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES
 
-REAL = Path(__file__).parent / "keras_files"
+REAL = Path(__file__).parents[1] / "keras_files"
 
 
 def smooth_frames(count: int) -> np.ndarray:

@@ -1,0 +1,263 @@
+"""What a network sees: the path from a camera's frames to its input, as a description tells it."""
+
+from dataclasses import dataclass
+from enum import Enum
+from math import isfinite
+from typing import Annotated
+
+from skidpad.core.errors import BadSubjectError
+from skidpad.core.settings import Mark, Text
+
+MAX_SIDE_PX = 8192
+"""More than any camera's; a misspelt size must not take all memory."""
+MAX_INPUT_NUMBERS = 2**27
+"""Half a gibibyte of float32 for one answer: a picture of 8192 x 4096 pixels, or 48 of 1280 x 720."""
+MAX_HISTORY_FRAMES = 1000
+MAX_CAMERAS = 16
+
+
+class Colour(Enum):
+    """The colour space of the network's input; channels are bytes, as OpenCV writes them (hue is 0..179).
+
+    yuv-swapped has the two colour channels of yuv the other way round; yuv-of-bgr is computed as if red were blue and blue red, as by code
+    that takes what cv2.imread gives for RGB.
+    """
+
+    RGB = "rgb"
+    BGR = "bgr"
+    GREY = "grey"
+    YUV = "yuv"
+    YUV_SWAPPED = "yuv-swapped"
+    YUV_OF_BGR = "yuv-of-bgr"
+    HSV = "hsv"
+
+    @property
+    def channels(self) -> int:
+        """How many channels a picture has in this colour space."""
+        return 1 if self is Colour.GREY else 3
+
+
+class Layout(Enum):
+    """The order of the axes of the network's input."""
+
+    NCHW = "nchw"
+    NHWC = "nhwc"
+
+
+class HistoryKind(Enum):
+    """What of the past the network sees; all kinds can be described, `loading` says which can be run."""
+
+    SINGLE = "single"
+    STACK = "stack"
+    DIFFERENCES = "differences"
+    OPTICAL_FLOW = "optical-flow"
+    RECURRENT = "recurrent"
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """What is cut away before resizing, as fractions of the frame's height or width, since drives differ in size."""
+
+    top: float = 0.0
+    bottom: float = 0.0
+    left: float = 0.0
+    right: float = 0.0
+
+    def __post_init__(self) -> None:
+        parts = (self.top, self.bottom, self.left, self.right)
+        if not all(0.0 <= part < 1.0 for part in parts) or self.top + self.bottom >= 1.0 or self.left + self.right >= 1.0:
+            raise BadSubjectError(f"a crop is fractions of the frame that leave something over, as top = 0.4; got {self}")
+
+    def window(self, height_px: int, width_px: int) -> tuple[slice, slice]:
+        """Returns the rows and columns that stay; at least one of each."""
+        top, left = round(self.top * height_px), round(self.left * width_px)
+        bottom, right = height_px - round(self.bottom * height_px), width_px - round(self.right * width_px)
+        top, left = min(top, height_px - 1), min(left, width_px - 1)
+        return slice(top, max(bottom, top + 1)), slice(left, max(right, left + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes 0..255 map linearly to low..high; one number for all channels or one for each."""
+
+    low: Annotated[tuple[float, ...], Mark.ONE_OR_MORE, Mark.REQUIRED] = (0.0,)
+    high: Annotated[tuple[float, ...], Mark.ONE_OR_MORE, Mark.REQUIRED] = (1.0,)
+
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high) or not self.low or not all(map(isfinite, self.low + self.high)):
+            raise BadSubjectError(f"a range is finite numbers, as many low as high, as low = -1.0, high = 1.0; got {self}")
+        if any(low == high for low, high in zip(self.low, self.high, strict=True)):
+            raise BadSubjectError(f"a range must not be empty: low and high differ in every channel; got {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How many frames the network sees at once, and how they are brought together."""
+
+    frames: Annotated[int, Mark.REQUIRED] = 1
+    kind: Annotated[HistoryKind, Mark.REQUIRED] = HistoryKind.SINGLE
+
+    def __post_init__(self) -> None:
+        if self.frames > MAX_HISTORY_FRAMES:
+            raise BadSubjectError(f"a history has at most {MAX_HISTORY_FRAMES} frames; got frames = {self.frames}")
+        if self.frames < 1 or (self.kind is HistoryKind.SINGLE and self.frames != 1):
+            raise BadSubjectError(f"a history of kind {self.kind.value!r} cannot have {self.frames} frames; write frames = 1")
+
+
+class Equaliser(Enum):
+    """How the levels of a picture are spread over 0..255: over the whole picture at once, or tile by tile with limited contrast."""
+
+    HISTOGRAM = "histogram"
+    CLAHE = "clahe"
+
+
+class EqualisedChannels(Enum):
+    """What is equalised: the brightness (Y, V or grey; of RGB by way of YUV), or every channel by itself."""
+
+    BRIGHTNESS = "brightness"
+    EACH = "each"
+
+
+@dataclass(frozen=True, slots=True)
+class Equalise:
+    """Equalisation of the levels by OpenCV, at the network's size and in its colours; the last two are CLAHE's."""
+
+    kind: Annotated[Equaliser, Mark.REQUIRED] = Equaliser.HISTOGRAM
+    channels: EqualisedChannels = EqualisedChannels.BRIGHTNESS
+    clip_limit: float = 2.0
+    tiles: int = 8
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.clip_limit <= 1000.0 or not 1 <= self.tiles <= 64:
+            raise BadSubjectError(
+                f"CLAHE takes a clip_limit above 0, as 2.0, and 1 to 64 tiles a side; got clip_limit = {self.clip_limit:g}, "
+                f"tiles = {self.tiles}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size in pixels."""
+
+    width_px: int
+    height_px: int
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
+            raise BadSubjectError(f"sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}")
+
+
+@dataclass(frozen=True, slots=True)
+class Undistort:
+    """The camera that frames were taken with, as OpenCV's calibration gives it; frames are straightened before all else.
+
+    size: of the pictures that it was calibrated with; frames of another size are taken for the same view. coefficients: k1, k2, p1, p2
+    and those after them.
+    """
+
+    size: Size
+    fx_px: float
+    fy_px: float
+    cx_px: float
+    cy_px: float
+    coefficients: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        numbers = (self.fx_px, self.fy_px, self.cx_px, self.cy_px, *self.coefficients)
+        if not all(map(isfinite, numbers)) or self.fx_px <= 0.0 or self.fy_px <= 0.0:
+            raise BadSubjectError(f"a camera has finite numbers and focal lengths above 0; got {self}")
+        if len(self.coefficients) not in {4, 5, 8, 12, 14}:
+            raise BadSubjectError(f"a lens has 4, 5, 8, 12 or 14 coefficients, as OpenCV counts them; got {len(self.coefficients)}")
+
+
+class Join(Enum):
+    """How the pictures of several cameras become one input: channel after channel, or side by side."""
+
+    CHANNELS = "channels"
+    WIDTH = "width"
+
+
+@dataclass(frozen=True, slots=True)
+class Cameras:
+    """The cameras that a network sees at once, by the names and in the order that its drives have; frames hold them side by side."""
+
+    names: Annotated[tuple[Text, ...], Mark.REQUIRED] = ()
+    join: Join = Join.CHANNELS
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.names) <= MAX_CAMERAS or len(set(self.names)) != len(self.names):
+            raise BadSubjectError(
+                f'cameras are 2 to {MAX_CAMERAS} different names, as names = ["left", "center", "right"]; got {list(self.names)}; '
+                "a network that sees one camera needs no such line"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """What the network sees: the one path from frames to input, for original and mutant alike.
+
+    The order is: undistort, resize_first, crop, resize to width_px and height_px, colour, equalise, range, standardise, layout.
+    resize_first: the size to which frames are brought before the crop, where the training cut after a first resizing. standardise: each
+    picture minus its mean, divided by its deviation, as tf.image.per_image_standardization does.
+
+    frame_aspect: width over height of the frames that it was trained on, before the crop; it changes no answer, and says whether
+    another drive's frames reach the network in the same proportions.
+
+    cameras: where there are several. Each picture takes the whole path by itself up to the colours, `width_px` and `frame_aspect` are of
+    one picture; then they are joined.
+    """
+
+    width_px: int
+    height_px: int
+    colour: Annotated[Colour, Mark.REQUIRED] = Colour.RGB
+    range: Annotated[Range, Mark.REQUIRED] = Range()
+    crop: Crop = Crop()
+    layout: Layout = Layout.NCHW
+    history: History = History()
+    frame_aspect: float | None = None
+    undistort: Undistort | None = None
+    resize_first: Size | None = None
+    equalise: Equalise | None = None
+    standardise: bool = False
+    cameras: Cameras | None = None
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.width_px <= MAX_SIDE_PX and 1 <= self.height_px <= MAX_SIDE_PX):
+            raise BadSubjectError(
+                f"the input's sides are 1 to {MAX_SIDE_PX} pixels; got width_px = {self.width_px}, height_px = {self.height_px}"
+            )
+        numbers = self.columns_px * self.height_px * self.channels * self.history.frames
+        if numbers > MAX_INPUT_NUMBERS:
+            raise BadSubjectError(
+                f"one input is at most {MAX_INPUT_NUMBERS} numbers; got {self.columns_px} x {self.height_px} pixels x "
+                f"{self.channels} channels x {self.history.frames} frames = {numbers}"
+            )
+        if self.cameras is not None and self.history.kind is HistoryKind.OPTICAL_FLOW:
+            raise BadSubjectError("optical flow is that of one camera; remove cameras, or choose another kind of history")
+        if self.frame_aspect is not None and not 0.1 <= self.frame_aspect <= 10.0:
+            raise BadSubjectError(f"frame_aspect is a frame's width over its height, as 1.333 for 640 x 480; got {self.frame_aspect:g}")
+        if len(self.range.low) not in {1, self.colour.channels}:
+            raise BadSubjectError(
+                f"the input range needs one number or one for each of the {self.colour.channels} channels; got {len(self.range.low)}"
+            )
+
+    @property
+    def views(self) -> int:
+        """How many cameras' pictures a frame holds, side by side."""
+        return 1 if self.cameras is None else len(self.cameras.names)
+
+    @property
+    def channels(self) -> int:
+        """How many channels one picture has after the cameras were joined."""
+        return self.colour.channels * (self.views if self.cameras is not None and self.cameras.join is Join.CHANNELS else 1)
+
+    @property
+    def columns_px(self) -> int:
+        """How wide one picture is after the cameras were joined."""
+        return self.width_px * (self.views if self.cameras is not None and self.cameras.join is Join.WIDTH else 1)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of one input without the batch, in the order of the layout."""
+        chw = (self.channels, self.height_px, self.columns_px)
+        return chw if self.layout is Layout.NCHW else (self.height_px, self.columns_px, self.channels)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_ctrl_c_keeps_what_was_learned(
         if self.step == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "dark", *SMALL)
+    words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "dark", *SMALL, "--detail", 0.5)
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(Training, "_advance", interrupted)
     stopped = skidpad(*words)
@@ -169,7 +170,10 @@ def test_ctrl_c_keeps_what_was_learned(
     resumed = skidpad(*words)
     assert f"going on from {tmp_path / 'dark.checkpoint.pt'}, step 2 of 3" in resumed.err.replace("\n", "")
     assert "step 3 of 3: image" in resumed.err  # a log file has no bar
-    assert (tmp_path / "dark.safetensors").read_bytes() == night.with_suffix(".safetensors").read_bytes()
+    assert (tmp_path / "dark.safetensors").read_bytes() == night.with_suffix(".safetensors").read_bytes(), (
+        "detail takes no part in learning"
+    )
+    assert [tomllib.loads(file.read_text())["detail"] for file in (tmp_path / "dark.toml", night.with_suffix(".toml"))] == [0.5, 1.0]
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -188,6 +192,7 @@ def test_bad_pictures_and_settings_end_in_clear_words(skidpad: Callable, sets: t
         (("--to", sets[1], "--method", "munich"), "did you mean 'munit'"),
         (("--to", sets[1], "--preset", "smal"), "did you mean 'small'"),
         (("--to", sets[1], "--steps", 0), "steps must be at least 1"),
+        (("--to", sets[1], "--detail", 2), "detail must be at least 0 and at most 1"),
         (("--to", sets[1], "--device", "cuba"), "no device named 'cuba'"),
         (("--to", sets[1], "--seed", -1), "seed must be at least 0; got -1"),
         (("--to", sets[1], "--limit", 4), "a weather needs at least 8 pictures of each set, better a thousand; got --limit 4"),

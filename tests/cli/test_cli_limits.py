@@ -48,6 +48,7 @@ def test_the_limits_of_two_networks_stand_side_by_side(skidpad: Any, tmp_path: P
     kept = skidpad("gate", runs[0].path, "--hold", "toy-dark.ev=-1.6", "--hold", "toy-fog=20", "--accept-doubts")
     assert kept.code == 0, kept.err
     assert "passed: 2 limits are kept" in kept.out
+    assert "unsure: toy-fog holds to 20 m: the run holds to 20 m, but it has too few frames to be sure" in kept.out
     worse = skidpad("gate", runs[1].path, "--hold", "toy-dark.ev=-1.6", "--accept-doubts")
     assert worse.code == 1
     assert "broken: toy-dark holds to -1 EV only, which is worse than -1.6 EV" in worse.out
@@ -87,7 +88,8 @@ def test_the_command_prints_the_table_and_writes_the_statement(skidpad: Any, tmp
         (("--share", "2"), "accepted_share must be"),
         (("--steps", "10"), "steps is a multiple of 4"),
         (("--pairs", "toy-fog"), "two conditions with a comma"),
-        (("--frames", "4"), "take a longer drive"),
+        (("--frames", "4"), "`limits` needs at least 8 frames here; 'rendered-0' gives 4: take a longer drive"),
+        (("--conditions", "toy-fog.visibility_km"), "name the condition alone, as fog"),
         (("--referee", "perhaps"), "no setting of the referee named 'perhaps'"),
     ],
 )
@@ -108,7 +110,8 @@ def test_a_run_of_another_kind_holds_no_severity_and_states_no_domain(skidpad: A
 def test_a_test_holds_a_severity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where its picture goes
     drive = toy_drive()
-    assert_holds(Planted(dark=40.0), drive, "exposure-toy(ev=-1.5)", referee=False)
+    with pytest.warns(UserWarning, match=r"none of 64 frames fails, but up to .* could on a longer drive"):
+        assert_holds(Planted(dark=40.0), drive, "exposure-toy(ev=-1.5)", referee=False)
     with pytest.raises(AssertionError) as caught:
         assert_holds(Planted(dark=40.0), drive, "exposure-toy(ev=-2)", referee=False)
     assert "exposure-toy(ev=-2) does not hold: 100 % of 64 frames fail" in str(caught.value).replace("\u00a0", " ")

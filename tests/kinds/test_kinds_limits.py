@@ -24,7 +24,7 @@ from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
 from skidpad.kinds.limits.page import limits_figures, limits_page
 from skidpad.kinds.limits.probes import FrameSample
 from skidpad.kinds.limits.replaying import replay_case
-from skidpad.kinds.limits.rows import all_rows, row_named
+from skidpad.kinds.limits.rows import all_rows, row_named, rows_of
 from skidpad.kinds.limits.summary import Found
 from skidpad.page.html import render_page
 from skidpad.runs.folder import Run
@@ -304,7 +304,7 @@ def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> 
         ("toy-fog.visibility_m=150m", "a plain number in m"),
         ("toy-frog=100", "no condition named 'toy-frog'; did you mean 'toy-fog'"),
         ("toy-fog", "written as fog.visibility_m=150"),
-        ("exposure-toy=1", "means toy-dark and toy-bright"),
+        ("exposure-toy=much", "means 'toy-dark' and 'toy-bright'; write one of these names in its place"),
     ],
 )
 def test_a_limit_to_hold_that_makes_no_sense_is_a_sentence(text: str, sentence: str) -> None:
@@ -314,13 +314,25 @@ def test_a_limit_to_hold_that_makes_no_sense_is_a_sentence(text: str, sentence: 
     assert row_named("fog-toy.visibility_m", all_rows(CONDITIONS, STEPS)).name == "toy-fog"
 
 
+def test_the_sign_tells_which_of_two_directions_is_to_be_held() -> None:
+    rows = all_rows(CONDITIONS, STEPS)
+    assert [read_hold(f"exposure-toy.ev={value}", rows)[0].name for value in (1, -1)] == ["toy-bright", "toy-dark"]
+
+
+def test_a_pair_brings_its_conditions_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skidpad.kinds.limits.rows.stimuli", lambda _=(): dict(CONDITIONS))
+    rows, made = rows_of(("toy-fog",), STEPS, ("toy-fog,exposure-toy.ev", "fog-toy,toy-dark"))
+    assert [row.name for row in rows] == ["toy-fog", "toy-dark", "toy-bright"]
+    assert set(made) == {"fog-toy", "exposure-toy"}
+
+
 def test_a_condition_that_the_run_did_not_test_is_said_to_be_that() -> None:
     with pytest.raises(BadParametersError, match=r"rain was not tested in this run.*it tested toy-fog"):
         read_hold("rain.mm_per_h=3", [row for row in all_rows(CONDITIONS, STEPS) if row.name == "toy-fog"])
 
 
 def test_drives_that_nothing_can_be_told_from_are_a_sentence_each() -> None:
-    with pytest.raises(BadDriveError, match="stretches of 40 frames"):
+    with pytest.raises(BadDriveError, match="`limits` needs at least 80 frames here, two stretches of 40"):
         limits(Planted(), stretch_frames=40).check_frames()
     with pytest.raises(BadDriveError, match="'memory' gives 5"):
         limits(Planted(), drive_from_arrays(np.zeros((5, 32, 64, 3), np.uint8)), stretch_frames=0).check_frames()

@@ -63,3 +63,11 @@ def test_what_never_changes_could_hide_what_so_few_stretches_miss_and_what_is_em
     for block in (0, 21):
         with pytest.raises(BadParametersError, match="a stretch has at least 1 value and at most all 20"):
             share_over_stretches(np.zeros(20), block, rng)
+
+
+def test_a_failure_that_was_seen_makes_nothing_surer() -> None:
+    none, one = np.zeros(60), np.zeros(60)
+    one[7] = 1.0
+    bounds = [share_over_stretches(series, 6, np.random.default_rng(0)).high for series in (none, one)]
+    assert bounds[1] >= bounds[0]
+    assert share_over_stretches(1.0 - one, 6, np.random.default_rng(0)).low <= 1.0 - bounds[0]

@@ -137,6 +137,9 @@ def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
         say(f"note: {note}")
     for outcome in verdict.broken:
         say(f"broken: {outcome.said}")
+    for outcome in verdict.outcomes:
+        if not outcome.is_sure:
+            say(f"unsure: {outcome.said}")
     if verdict.broken:
         shown = verdict.new[:_SHOWN_NEW]
         if len(shown) < len(verdict.new):

@@ -25,7 +25,7 @@ def limits(
     conditions: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: fog, rain, fog.visibility_m, module:MyCondition, ... (see docs/conditions.md); all by default."
+            help="Comma-separated: fog, camera-pitch, my_module:Mine, ... (docs/conditions.md, docs/camera-conditions.md); all by default."
         ),
     ] = "all",
     share: Annotated[float, typer.Option(help="Share of frames that may fail while the network still holds.")] = 0.05,

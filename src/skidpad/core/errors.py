@@ -15,10 +15,10 @@ class UnknownNameError(SkidpadError):
     """A name that no registry row, column or key answers to."""
 
     @classmethod
-    def among(cls, noun: str, got: str, known: Iterable[str]) -> Self:
-        """Builds the message `no NOUN named 'GOT'`, with the nearest known name or all of them."""
+    def among(cls, noun: str, got: str, known: Iterable[str], others: Iterable[str] = ()) -> Self:
+        """Builds the message `no NOUN named 'GOT'`, with the nearest known name or all of them; others: names that may be the nearest."""
         names = sorted(known)
-        near = get_close_matches(got, names, n=1)
+        near = get_close_matches(got, [*names, *others], n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
         return cls(f"no {noun} named {got!r}; {hint}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -129,8 +130,13 @@ def assert_holds(
     found = tested(campaign, recipes[0])
     standing, failing = found.point.standing(share), found.point.failing
     if standing is Standing.HOLDS:
+        if not found.point.is_sure(share):
+            few = (
+                f"none of {failing.n} frames fails, but up to {percent(failing.high)} could on a longer drive; {percent(share)} are allowed"
+            )
+            warnings.warn(f"{recipes[0]}: {few}; show more frames to be sure", stacklevel=2)
         return
-    words = f"95 % interval {percent(failing.low)} to {percent(failing.high)}, below {percent(share)} allowed"
+    words = f"95 % interval {percent(failing.low)} to {percent(failing.high)}, whose upper end must lie below {percent(share)}"
     lines = [f"{recipes[0]} does not hold: {percent(failing.estimate)} of {failing.n} frames fail ({words})"]
     if standing is Standing.REFUSED:
         lines = [f"{recipes[0]} cannot be told: the referee keeps {percent(found.point.kept_share)} of the pictures it looked at"]

@@ -171,6 +171,8 @@ class Outcome:
     name: str
     is_kept: bool
     said: str
+    is_sure: bool = True
+    """False where it is kept only for want of cases that could break it."""
 
 
 @dataclass(frozen=True, slots=True)

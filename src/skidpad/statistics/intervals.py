@@ -109,8 +109,8 @@ def share_over_stretches(
     """Returns the interval of a share in a series, (N,) of 0 and 1, whose neighbours are alike; NaN keeps its place and is left out.
 
     A bootstrap draws stretches of `stretch` neighbours, not single values, and its variance tells how many independent values the series
-    is worth. Wilson's interval of so many follows: percentiles of the bootstrap would lie too low where few fail. Where all values are
-    the same there is no variance: the interval reaches as far as `none_failed` says that so few stretches could have missed.
+    is worth. Wilson's interval of so many follows: percentiles of the bootstrap would lie too low where few fail. The interval reaches at
+    least as far as `none_failed` says that so few stretches could have missed: all of it where all values are the same.
 
     Reference: Kuensch (1989), Annals of Statistics 17; stretches wrap around the end, as Politis and Romano (1992) propose. Student's t
     takes the place of the normal distribution, since there may be few stretches.
@@ -124,8 +124,8 @@ def share_over_stretches(
     if n == 0:
         return Interval(nan, nan, nan, confidence, 0, "there are no values")
     share = float(series[there].mean())
+    missed = none_failed(max(n // stretch, 1), confidence)
     if np.ptp(series[there]) == 0:
-        missed = none_failed(max(n // stretch, 1), confidence)
         return Interval(share, max(share - missed, 0.0), min(share + missed, 1.0), confidence, n, "every value is the same")
     sums, counts = (_stretch_sums(each, stretch) for each in (np.where(there, series, 0.0), there.astype(np.float64)))
     drawn = rng.integers(len(series), size=(resamples, -(-len(series) // stretch)))
@@ -136,7 +136,7 @@ def share_over_stretches(
     worth = min(share * (1.0 - share) / variance, n) if variance > 0 else n
     worth *= _wider(confidence, many - 1.0) ** -2
     found = wilson(share * worth, worth, confidence)
-    return Interval(share, found.low, found.high, confidence, n)
+    return Interval(share, min(found.low, 1.0 - missed), max(found.high, missed), confidence, n)
 
 
 def _stretch_sums(series: FloatArray, stretch: int) -> FloatArray:

@@ -66,7 +66,7 @@ class Limits:
     @classmethod
     def load(cls, settings: LimitsSettings, seen: Manifest | None = None) -> Self:
         """Loads the subject, opens the drive, looks up every name and looks at some frames, so that what is wrong ends the work at once."""
-        rows, made = rows_of(settings.conditions, settings.steps)
+        rows, made = rows_of(settings.conditions, settings.steps, settings.pairs)
         subject = subject_of(seen, settings.subject, settings.device)
         drive = drive_of(seen, settings.drive)
         if isinstance(drive, LostDrive):
@@ -218,7 +218,7 @@ class Limits:
         if frames < 2 * stretch or frames < _CHECKED:
             wanted = max(2 * stretch, _CHECKED)
             raise BadDriveError(
-                f"limits are told from stretches of {stretch} frames, of which it takes at least two and {wanted} frames; "
+                f"`limits` needs at least {wanted} frames here{'' if stretch == 1 else f', two stretches of {stretch}'}; "
                 f"{self.drive.name!r} gives {frames}: take a longer drive, more --frames or a shorter --stretch-frames"
             )
         some = some_frames(self)

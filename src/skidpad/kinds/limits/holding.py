@@ -50,12 +50,13 @@ def read_hold(text: str, rows: Sequence[LimitRow]) -> tuple[LimitRow, float]:
             f"{first} was not tested in this run, so that it says nothing of {text!r}; it tested {', '.join(row.name for row in rows)}; "
             f"name {first} among the --conditions of `skidpad limits`, or leave them out"
         )
-    row = row_named(name, rows)
     try:
         value = float(number)
     except ValueError as error:
+        row = row_named(name, rows)
         unit = f" in {row.severity.unit}" if row.severity.unit else ""
         raise BadParametersError(f"a limit to hold is a plain number{unit}, as {name}={row.severity.worst:g}; got {text!r}") from error
+    row = row_named(name, rows, value)
     row.position(value, "--hold")
     return row, value
 
@@ -66,7 +67,9 @@ def _outcome(found: Found, row: LimitRow, value: float) -> Outcome:
     point = None if limit is None else limit.curve.holds_to
     reached = 0 if point is None else point.position
     if row.position(value, "--hold") <= reached + _NEAR:
-        return Outcome(name, is_kept=True, said=f"{name}: the run holds to {row.words(reached)}")
+        is_sure = limit is None or limit.is_sure
+        few = "" if is_sure else ", but it has too few frames to be sure"
+        return Outcome(name, is_kept=True, said=f"{name}: the run holds to {row.words(reached)}{few}", is_sure=is_sure)
     now = "holds at no tested severity" if point is None else f"holds to {row.words(reached)}"
     return Outcome(name, is_kept=False, said=f"{row.name} {now} only, which is worse than {with_unit(value, row.severity.unit)}")
 

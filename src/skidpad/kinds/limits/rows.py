@@ -59,8 +59,8 @@ def with_unit(value: float, unit: str) -> str:
     return f"{float(f'{value:.3g}'):g} {unit}".strip()
 
 
-def rows_of(names: Sequence[str], steps: int) -> tuple[tuple[LimitRow, ...], Mapping[str, Stimulus]]:
-    """Returns the rows that names mean, all where there are none, and the conditions behind them.
+def rows_of(names: Sequence[str], steps: int, pairs: Sequence[str] = ()) -> tuple[tuple[LimitRow, ...], Mapping[str, Stimulus]]:
+    """Returns the rows that names and pairs (fog,dusk) mean, all where there are no names, and the conditions behind them.
 
     A name is that of a condition, which may have several severities, or of one of these, or a class of one's own as module:Name.
     """
@@ -70,6 +70,9 @@ def rows_of(names: Sequence[str], steps: int) -> tuple[tuple[LimitRow, ...], Map
     if not rows:
         raise UnknownNameError("no stimulus is a condition in physical units, so that nothing has a limit; see `skidpad list transforms`")
     chosen = rows if not names else tuple(row for name in names for row in _named(name, rows))
+    for name in (one.strip().partition(".")[0] for pair in pairs for one in pair.split(",")):
+        if all(name not in {row.name, row.stimulus} for row in chosen):
+            chosen += _named(name, rows)
     doubled = sorted({row.name for row in chosen if sum(each.name == row.name for each in chosen) > 1})
     if doubled:
         raise BadParametersError(f"each condition is named once; got {', '.join(doubled)} twice")
@@ -86,8 +89,11 @@ def all_rows(made: Mapping[str, Stimulus], steps: int) -> tuple[LimitRow, ...]:
     )
 
 
-def row_named(name: str, rows: Iterable[LimitRow]) -> LimitRow:
-    """Returns the row `fog`, or `fog.visibility_m`: of a condition or a severity, with the parameter where it has several."""
+def row_named(name: str, rows: Iterable[LimitRow], value: float | None = None) -> LimitRow:
+    """Returns the row `fog`, or `fog.visibility_m`: of a condition or a severity, with the parameter where it has several.
+
+    value: one of the parameter, whose sign tells a camera that looks down from one that looks up.
+    """
     known = tuple(rows)
     first, dot, parameter = name.partition(".")
     if first not in {each for row in known for each in (row.name, row.stimulus)}:
@@ -98,13 +104,16 @@ def row_named(name: str, rows: Iterable[LimitRow]) -> LimitRow:
         found = [row for row in found if row.severity.parameter == parameter]
         if not found:
             raise UnknownNameError.among(f"parameter of {first!r}", parameter, parameters)
+    if value is not None and len(found) > 1:
+        found = [row for row in found if value * row.severity.worst >= 0.0] or found
     if len(found) > 1:
-        raise BadParametersError(f"{name!r} means {' and '.join(row.name for row in found)}; name one of them")
+        spelled = " and ".join(repr(row.name) for row in found)
+        raise BadParametersError(f"{name!r} means {spelled}; write one of these names in its place")
     return found[0]
 
 
 def _named(name: str, rows: Sequence[LimitRow]) -> tuple[LimitRow, ...]:
-    if "(" in name or "+" in name:
+    if "(" in name or "+" in name or ("." in name and ":" not in name):
         raise BadParametersError(f"`limits` finds the severity by itself; name the condition alone, as fog; got {name!r}")
     found = tuple(row for row in rows if row.name == name) or tuple(row for row in rows if row.stimulus == name)
     if found:
@@ -114,4 +123,4 @@ def _named(name: str, rows: Sequence[LimitRow]) -> tuple[LimitRow, ...]:
             f"{name!r} is no condition in physical units, so that it has no severity to find a limit of; "
             f"conditions: {', '.join(dict.fromkeys(row.stimulus for row in rows))}"
         )
-    raise UnknownNameError.among("condition", name, {each for row in rows for each in (row.name, row.stimulus)})
+    raise UnknownNameError.among("condition", name, {row.stimulus for row in rows}, [row.name for row in rows])

@@ -300,7 +300,7 @@ def draw(memory: ReplayMemory, key: np.uint64, counter: int, rows: NDArray[np.in
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def draw_crashes(crashes: ReplayMemory, key: np.uint64, counter: int, count: int, batch: ReplayBatch) -> int:
+def draw_crashes(crashes: ReplayMemory, key: np.uint64, counter: int, count: int, batch: Batch) -> int:
     """Puts steps before crashes into the last places of a batch, if there are any; returns the counter after the numbers used."""
     held = min(crashes.counts[WRITTEN], len(crashes.actions))
     if held == 0:
@@ -321,7 +321,7 @@ def keep_last(memory: ReplayMemory, crashes: ReplayMemory, steps: int) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _fill(batch: ReplayBatch, place: int, memory: ReplayMemory, row: int) -> None:
+def _fill(batch: Batch, place: int, memory: ReplayMemory, row: int) -> None:
     batch.seen[place] = memory.seen[row]
     batch.then[place] = memory.then[row]
     batch.actions[place] = memory.actions[row]

@@ -1,6 +1,7 @@
 """`skidpad limits`: a planted limit is found to a step, with few predictions, and a run that was killed ends the same."""
 
 import json
+import re
 import threading
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,15 +22,16 @@ from skidpad.kinds.drives.work import ClosedLoopRunner
 from skidpad.kinds.limits.curve import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.kinds.limits.holding import read_hold
 from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
-from skidpad.kinds.limits.page import limits_figures, limits_page
+from skidpad.kinds.limits.page import limits_figures, limits_page, note_of
 from skidpad.kinds.limits.probes import FrameSample
 from skidpad.kinds.limits.replaying import replay_case
 from skidpad.kinds.limits.rows import all_rows, row_named, rows_of
-from skidpad.kinds.limits.summary import Found
+from skidpad.kinds.limits.summary import Found, Limit
 from skidpad.page.html import render_page
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.statistics.intervals import Interval, share_over_stretches
+from skidpad.stimuli.registry import stimuli
 
 ACCEPTED = 0.05
 
@@ -81,6 +83,22 @@ def test_a_curve_that_recovers_holds_only_up_to_where_it_first_fails() -> None:
     assert curve.holds_to.position == 7
     assert curve.fails_from is not None
     assert curve.fails_from.position == 8
+    assert "fails less again beyond" in note_of(Limit(all_rows(CONDITIONS, STEPS)[0], curve, ()))
+
+
+@pytest.mark.parametrize(
+    ("shares", "peak"),
+    [
+        ((0.0, 0.1, 0.0), 16),  # open, then no failure at all
+        ((0.2, 0.9, 0.5), 16),  # still fails, but clearly less often
+        ((0.2, 0.9, 0.85), None),  # the intervals overlap
+        ((0.0, 0.5, 1.0), None),
+    ],
+)
+def test_a_curve_that_falls_again_is_told_from_one_that_only_wavers(shares: tuple[float, ...], peak: int | None) -> None:
+    points = [point(8 * number, share, half=0.06) for number, share in enumerate(shares, 1)]
+    found = LimitCurve.of(points, ACCEPTED, STEPS).falls_after
+    assert (found.position if found else None) == peak
 
 
 def test_a_severity_that_the_referee_refuses_neither_holds_nor_fails() -> None:
@@ -133,7 +151,16 @@ def test_a_planted_limit_is_found_to_a_step_and_lies_within_its_interval(tmp_pat
     assert low <= truth_ev <= high
     assert (over.holds_to, over.fails_from) == (2.0, None)
     assert not limits_figures(campaign, run)["limits"][1]["is_sure"], "16 stretches could hide 17 %"  # type: ignore[index]
-    assert limits_page(campaign, run).lead_tables[0].rows[-1][-1] == "too few frames to be sure"
+    page = limits_page(campaign, run)
+    assert page.lead_tables[0].rows[-1][-1] == "too few frames to be sure"
+    # the share in the table and in the figures is that of the same severity
+    told = limits_figures(campaign, run)["limits"]
+    assert page.lead_tables[0].columns[3] == "Failing at the limit (95 %)"
+    assert [row[3].split("\u00a0")[0] for row in page.lead_tables[0].rows] == ["100", "0"]
+    assert [(row["failing_at"], row["failing_share"]["share"]) for row in told] == [(under.fails_from, 1.0), (2.0, 0.0)]  # type: ignore[attr-defined]
+    assert any("as far as so few runs could hide: 17.1\u00a0%" in note for note in page.notes)
+    assert any("64 frames count as only 16 independent observations" in warning for warning in page.warnings)
+    assert any("lies 10 degrees or more from" in note for note in page.notes)
     # one prediction for each frame as it is, then one for each frame and severity; a grid takes STEPS a row
     assert subject.asked == found.predictions == 64 * (1 + len(under.curve.points) + len(over.curve.points))
     assert found.predictions < found.grid_predictions / 4 == 64 * (1 + 2 * STEPS) / 4
@@ -143,6 +170,26 @@ def test_a_network_that_always_fails_holds_at_no_severity(tmp_path: Path) -> Non
     _, found = executed(limits(Planted(dark=126.9), names=("toy-dark",)), tmp_path)
     assert found.limits[0].holds_to is None
     assert found.limits[0].fails_from == pytest.approx(-4.0 / STEPS)
+
+
+class FailsByChance(Planted):
+    """Fails on about half of all changed pictures, however far they are changed: where the left half is the brighter one."""
+
+    def predict(self, clip: Any, now: Any = None) -> Any:
+        half = clip.shape[2] // 2
+        is_left = clip[:, :, :half].mean(axis=(1, 2, 3)) > clip[:, :, half:].mean(axis=(1, 2, 3))
+        return super().predict(clip, now) * is_left[:, None]
+
+
+def test_a_row_that_neither_holds_nor_fails_shows_its_mildest_severity_as_that(tmp_path: Path) -> None:
+    campaign = limits(FailsByChance(dark=126.0), names=("toy-dark",), accepted_share=0.5)
+    run, found = executed(campaign, tmp_path)
+    assert (found.limits[0].holds_to, found.limits[0].fails_from) == (None, None)
+    page = limits_page(campaign, run)
+    (card,) = page.pictures
+    assert card.recipe == "toy-dark -0.125 EV (mildest tested: may already fail)"
+    assert page.lead_tables[0].rows[0][1] == "at no tested severity"
+    assert page.lead_tables[0].rows[0][-1] == "undecided"
 
 
 def test_a_light_that_wanders_leaves_a_gap_that_covers_where_five_percent_fail(tmp_path: Path) -> None:
@@ -246,7 +293,12 @@ def test_a_pair_is_mapped_with_its_frontier(tmp_path: Path) -> None:
     assert len(pair["cells"]) == 4 * 4 + 4 + 4
     assert [each["values"][0] for each in pair["cells"] if each["standing"] == "fails" and each["values"][1] == 2000.0] == [-3.0, -4.0]
     assert pair["frontier"][0] == [0.0, 20.0]
+    assert found.predictions == 64 * (1 + sum(len(each.curve.points) for each in found.limits) + 4 * 4)
+    assert found.grid_predictions == 64 * (1 + 3 * STEPS + 4 * 4), "a map is a grid, and counts on both sides"
+    # the line surrounds cells without a failure, although 16 stretches could hide more than is accepted
+    assert max(each["high"] for each in pair["cells"] if each["standing"] == "holds") > ACCEPTED
     page = render_page(limits_page(campaign, run))
+    assert "no frame fails there, or the upper end of the 95 % interval is below" in page
     assert "toy-dark with toy-fog" in page
     assert "polyline" in found.maps[0].first.name or page.count("<polyline") > 0
 
@@ -260,17 +312,18 @@ def test_the_page_begins_with_the_table_then_curves_then_pictures(tmp_path: Path
     assert places == sorted(places)
     assert page.lead_tables[0].rows[0][:2] == ("toy-dark", "-1.62 EV")
     assert "toy-dark from -1.75 EV on" in page.verdict
-    assert len(page.pictures) == 2
+    assert [card.is_bad for card in page.pictures] == [True, False], "toy-fog never moves an answer"
+    assert html.count('<span class="badge">') == html.count('<span class="badge good">') == 1
 
 
-def test_a_condition_that_gets_harder_in_two_ways_is_one(tmp_path: Path) -> None:
+def test_as_many_conditions_are_counted_as_the_table_has_rows(tmp_path: Path) -> None:
     campaign = limits(Planted(), names=("toy-dark", "toy-bright", "toy-fog"))
     run, _ = executed(campaign, tmp_path)
     page = limits_page(campaign, run)
     assert len(page.lead_tables[0].rows) == 3
-    assert "none of 2 conditions" in page.verdict
-    assert page.headlines[0].value == "2"
-    assert "It failed under none of the 2 conditions tested." in statement(campaign, run, ".md")
+    assert "none of 3 conditions" in page.verdict
+    assert page.headlines[0].value == "3"
+    assert "It failed under none of the 3 conditions tested." in statement(campaign, run, ".md")
 
 
 def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> None:
@@ -281,18 +334,32 @@ def test_a_statement_says_what_holds_and_what_was_not_tested(tmp_path: Path) -> 
         ("Camera system", "camera exposure", "toy-dark"),
         ("Environmental conditions", "visibility", "toy-fog"),
     ]
-    missing = {each["attribute"] for each in told["not_tested"]}
-    assert {"rainfall", "wind", "junctions"} <= missing
-    assert "visibility" not in missing
+    missing = {each["attribute"]: each["why"] for each in told["not_tested"]}
+    assert (missing["wind"], missing["junctions"]) == ("no condition for it", "no condition for it")
+    assert missing["rainfall"] == "left out: rain"
+    assert missing["visibility"] == "tested in part; left out: fog, haze"
+    assert {"dusk and night", "low sun", "cast shadows"} <= set(missing["illumination"].removeprefix("left out: ").split(", "))
     glass = replace(campaign.rows[0], severity=replace(campaign.rows[0].severity, attribute="windscreen and lens cover"))
     assert attribute_of(glass) == ("Camera system", "windscreen and lens cover")
     text = statement(campaign, run, ".md")
     assert "| visibility | toy-fog | 2000 to 20 m | 20 m | none, tested to 20 m |" in text
     assert "## Not tested" in text
     assert json.loads(statement(campaign, run, ".json")) == json.loads(json.dumps(told))
-    assert "Not tested" in statement(campaign, run, ".html")
+    html = statement(campaign, run, ".html")
+    assert "Not tested" in html
+    assert 'id="pictures"' not in html
+    assert "steers-alike, tolerance 10 degrees; 5.0" in text
     assert "It failed under 1 of the 2 conditions tested." in text
     assert "…" not in text
+
+
+def test_no_attribute_with_a_condition_is_said_to_have_none(tmp_path: Path) -> None:
+    _, found = executed(limits(Planted(), names=("toy-fog",)), tmp_path)
+    without = [each["attribute"] for each in odd_payload(found)["not_tested"] if each["why"] == "no condition for it"]
+    said = " ".join(row.severity.attribute for row in all_rows(stimuli(), STEPS))
+    assert [name for name in without if re.search(rf"\b{name.split()[0]}\b", said)] == []
+    where = {row.stimulus: attribute_of(row)[1] for row in all_rows(stimuli(), STEPS)}
+    assert (where["overcast"], where["street-lamps"], where["headlights"]) == ("cloudiness", *["artificial illumination"] * 2)
 
 
 @pytest.mark.parametrize(

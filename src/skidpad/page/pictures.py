@@ -86,7 +86,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class PairCard:
-    """One finding as the page shows it, worded."""
+    """One finding as the page shows it, worded. is_bad: whether the badge tells of a failure; at a limit a frame may pass."""
 
     case_id: str
     frame_id: str
@@ -98,6 +98,7 @@ class PairCard:
     panels: tuple[Panel, Panel]
     mark: str = ""
     tag: str = ""
+    is_bad: bool = True
 
 
 def cards(pairs: Sequence[PicturePair]) -> tuple[PairCard, ...]:
@@ -140,6 +141,7 @@ def _card(pair: PicturePair) -> PairCard:
             _panel("Mutant", pair.mutant, f"{after} {moved}".strip(), (grey, blue, red), pair.unit),
         ),
         mark=" · ".join(filter(None, (moved, ALREADY if pair.already_broken else ""))),
+        is_bad=not pair.excess <= 1.0,  # what is not judged is not called good
     )
 
 

@@ -129,6 +129,8 @@ def show_page(page: "Page") -> None:
             say(f"and {len(each.rows) - len(shown)} more rows in the report")
         if each.note:
             say(each.note)
+    if page.commands:
+        say_bold("How to reproduce")
     for command in page.commands:
         OUT.print(escape(harmless(f"  {command}")), style="dim", soft_wrap=True)
 

@@ -84,7 +84,8 @@ def map_chart(pair: PairMap, accepted: float) -> Chart:
         for column, two in enumerate(pair.positions):
             _cell(root, pair, one, two, left + column * _CELL_WIDTH, y)
     _edge(root, pair, left, top)
-    caption = f"Percent of frames that fail. The thick line is the frontier: up to it the upper bound is below {percent(accepted)}."
+    caption = "Percent of frames that fail. The thick line surrounds the cells that hold, as every milder cell does: no frame fails there, "
+    caption += f"or the upper end of the 95 % interval is below {percent(accepted)}."
     return Chart(title, caption, write(root))
 
 

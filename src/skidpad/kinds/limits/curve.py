@@ -84,6 +84,20 @@ class LimitCurve:
         beyond = [point for point in self.points if self.holds_to is None or point.position > self.holds_to.position]
         return bool(beyond) and beyond[0].standing(self.accepted) is Standing.REFUSED
 
+    @property
+    def falls_after(self) -> LimitPoint | None:
+        """The severity beyond which clearly fewer frames fail again; None where there is none."""
+        most = None
+        for point in self.points:
+            standing = point.standing(self.accepted)
+            if standing is Standing.REFUSED:
+                continue
+            if most is not None and (standing is Standing.HOLDS or point.failing.high < most.failing.low):
+                return most
+            if standing is not Standing.HOLDS and (most is None or point.failing.estimate >= most.failing.estimate):
+                most = point
+        return None
+
     def wanted(self) -> tuple[int, ...]:
         """Returns which severities to test next; nothing when both limits are known to a step.
 

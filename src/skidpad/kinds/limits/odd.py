@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.limits.campaign import Limits
-from skidpad.kinds.limits.page import conditions_in, definitions, fails_words, holds_words, note_of, short_words
+from skidpad.kinds.limits.page import definitions, fails_words, holds_words, note_of, short_words, tolerance_words
 from skidpad.kinds.limits.rows import LimitRow, all_rows, with_unit
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload
 from skidpad.page.html import render_page
@@ -94,8 +94,11 @@ def odd_page(found: Found) -> Page:
     campaign, run = found.campaign, found.run
     name = plain(campaign.subject.description.name, 80)
     settings = campaign.settings
-    tested = conditions_in(found.limits)
-    failing = conditions_in([each for each in found.limits if each.curve.fails_from is not None])
+    tested = len(found.limits)
+    failing = sum(each.curve.fails_from is not None for each in found.limits)
+    tolerance = tolerance_words(campaign)
+    criterion = f"{settings.relation}{f', tolerance {tolerance}' if tolerance else ''}"
+    in_part = {attribute_of(each.row)[1] for each in found.limits}
     return Page(
         title=f"Operational design domain of {name}, as tested",
         tone=Tone.UNKNOWN,
@@ -105,16 +108,14 @@ def odd_page(found: Found) -> Page:
         "Within the limits below it holds on that drive; nothing is claimed beyond them.",
         headlines=(
             Headline("conditions tested", str(tested)),
-            Headline("attributes not tested", str(len(_untested(found)))),
+            Headline("attributes not tested", str(sum(name not in in_part for _, name, _ in _untested(found)))),
         ),
         context=(
             Fact("Subject", name),
             Fact("Subject sha256", run.manifest.hashes.get("subject", "")),
             Fact("Drive", drive_words(settings.drive)),
             Fact("Drive sha256", run.manifest.hashes.get("drive", "")),
-            Fact(
-                "Criterion", f"{settings.relation}, tolerance {settings.tolerance}; {percent(settings.accepted_share)} of frames may fail"
-            ),
+            Fact("Criterion", f"{criterion}; {percent(settings.accepted_share)} of frames may fail"),
         ),
         notes=(
             (
@@ -175,21 +176,21 @@ def _tested(limit: Limit) -> tuple[str, ...]:
 
 
 def _untested(found: Found) -> list[tuple[str, str, str]]:
-    """Returns what was not tested, with the reason: attributes without a tested condition, and conditions that were left out."""
-    tested = {attribute_of(limit.row)[1] for limit in found.limits}
-    left = [
-        row for row in all_rows(stimuli(), found.campaign.settings.steps) if row.name not in {each.name for each in found.campaign.rows}
-    ]
-    could: dict[tuple[str, str], list[str]] = {}
-    for row in left:
-        could.setdefault(attribute_of(row), []).append(row.name)
-    rows = [
-        (part, name, f"conditions left out: {', '.join(could[part, name])}" if (part, name) in could else "no condition for it")
-        for part, names in TAXONOMY.items()
-        for name in names
-        if name not in tested
-    ]
-    return rows + [(CAMERA, name, f"left out: {', '.join(names)}") for (part, name), names in could.items() if part == CAMERA]
+    """Returns what was not tested, with the reason: conditions that were left out, of every attribute, and attributes without any."""
+    tested = {attribute_of(limit.row) for limit in found.limits}
+    names = {limit.row.name for limit in found.limits}
+    left: dict[tuple[str, str], list[str]] = {}
+    for row in all_rows(stimuli(), found.campaign.settings.steps):
+        if row.name not in names:
+            left.setdefault(attribute_of(row), []).append(row.name)
+    known = [(part, name) for part, attributes in TAXONOMY.items() for name in attributes]
+    rows = []
+    for each in [*known, *(found for found in left if found[0] == CAMERA)]:
+        if each in left:
+            rows.append((*each, f"{'tested in part; ' if each in tested else ''}left out: {', '.join(left[each])}"))
+        elif each not in tested:
+            rows.append((*each, "no condition for it"))
+    return rows
 
 
 def _untested_table(found: Found) -> Table:

@@ -18,9 +18,10 @@ from skidpad.drives.opening import LostDrive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits, is_grey, some_frames
 from skidpad.kinds.limits.charts import curve_chart, map_chart
-from skidpad.kinds.limits.curve import LimitPoint
+from skidpad.kinds.limits.curve import LimitPoint, Standing
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload, map_payload, online_words
 from skidpad.oracles.error import scale_of
+from skidpad.oracles.relations import AnswersAlike, LabelMse, SteersAlike, SteersRight
 from skidpad.page.model import Headline, Page, Table, Tone, run_page
 from skidpad.page.pictures import PicturePair, cards
 from skidpad.page.wording import NOTHING, count, counted, drive_words, interval, percent, plain
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 _SHOWN = ("case_id", "frame_index", "frame_id", "recipe", "label", "original", "expected", "mutant", "excess")
-FALSE_SAFE = "false-safe"
+FALSE_SAFE = "false-safe: holds on frames, but a car leaves its lane"
 
 
 def limits_page(campaign: Limits, run: Run) -> Page:
@@ -54,7 +55,7 @@ def limits_page(campaign: Limits, run: Run) -> Page:
         notes=definitions(found),
         pictures=cards(pairs),
         pictures_note="At each limit, the frame that moves the answer most: where the network begins to fail, or the last severity at "
-        "which it holds.",
+        "which it holds, or the mildest tested where it does neither.",
         tables=_map_tables(found),
         lead_tables=(limits_table(found),),
         lead_charts=charts,
@@ -84,7 +85,7 @@ def limits_figures(campaign: Limits, run: Run) -> Mapping[str, object]:
 def limits_table(found: Found) -> Table:
     """Returns the table of limits: the row that matters, where offline testing is false-safe, is marked and comes first."""
     driven = bool(found.sound)
-    columns = ["Condition", "Holds to", "Fails from", "Failing there (95 %)", "Kept"]
+    columns = ["Condition", "Holds to", "Fails from", "Failing at the limit (95 %)", "Kept by the referee"]
     columns += ["Lane left from", "Note"] if driven else ["Note"]
     order = sorted(found.limits, key=lambda each: not each.is_false_safe)
     rows = tuple(_row(limit, driven=driven) for limit in order)
@@ -125,7 +126,9 @@ def fails_words(limit: Limit) -> str:
 
 def note_of(limit: Limit) -> str:
     """Says what is special about a row."""
-    return "; ".join(filter(None, (_limit_note(limit), "" if limit.is_sure else "too few frames to be sure")))
+    peak = limit.curve.falls_after
+    again = "" if peak is None else f"fails less again beyond {limit.row.words(peak.position)}"
+    return "; ".join(filter(None, (_limit_note(limit), again, "" if limit.is_sure else "too few frames to be sure")))
 
 
 def _limit_note(limit: Limit) -> str:
@@ -135,12 +138,24 @@ def _limit_note(limit: Limit) -> str:
         return "referee keeps too few beyond"
     held, failing = limit.curve.holds_to, limit.curve.fails_from
     between = (failing.position if failing else limit.row.steps + 1) - (held.position if held else 0)
-    return "open between" if between > 1 else ""
+    if between <= 1:
+        return ""
+    where = "between the two" if held and failing else "beyond" if held else "below" if failing else ""
+    return f"undecided {where}".strip()
 
 
-def conditions_in(limits: Sequence[Limit]) -> int:
-    """Counts the conditions of rows; one that gets harder in two ways, as a camera that pitches up or down, has two."""
-    return len({each.row.stimulus for each in limits})
+def tolerance_words(campaign: Limits) -> str:
+    """Words the tolerance with what it counts; "" where the relation has none."""
+    relation, tolerance = campaign.settings.relation, campaign.settings.tolerance
+    if tolerance is None:
+        return ""
+    units = {
+        SteersAlike.name: "degrees",
+        SteersRight.name: "degrees",
+        LabelMse.name: "times the mean squared error on unchanged frames",
+        AnswersAlike.name: campaign.judged.shown_unit,
+    }
+    return f"{tolerance:g} {units.get(relation, '')}".strip()
 
 
 _TOLD = 3
@@ -156,11 +171,11 @@ def verdict(found: Found) -> str:
     unsafe = [each for each in limits if each.is_false_safe]
     within = f"{percent(found.campaign.settings.accepted_share)} of frames may fail"
     if not failing:
-        told = f"The network fails under none of {counted(conditions_in(limits), 'condition')} as far as they were tested ({within})."
+        told = f"The network fails under none of {counted(len(limits), 'condition')} as far as they were tested ({within})."
     else:
         ordered = sorted(failing, key=lambda each: each.curve.fails_from.position if each.curve.fails_from else 0)
         first = [f"{plain(each.row.name, 60)} from {fails_words(each)} on" for each in ordered[:_TOLD]]
-        told = f"The network fails under {conditions_in(failing)} of {counted(conditions_in(limits), 'condition')} ({within}): "
+        told = f"The network fails under {len(failing)} of {counted(len(limits), 'condition')} ({within}): "
         told += f"{', '.join(first)}{', ...' if len(ordered) > _TOLD else ''}."
     if unsafe:
         told += f" Under {', '.join(plain(each.row.name, 60) for each in unsafe)} offline testing says that it holds where a car leaves "
@@ -173,23 +188,30 @@ def definitions(found: Found) -> tuple[str, ...]:
     settings = found.campaign.settings
     accepted = percent(settings.accepted_share)
     referee = "refused by the referee, or " if settings.referee == "on" else ""
-    tolerance = "" if settings.tolerance is None else f" ({settings.tolerance:g})"
+    tolerance = tolerance_words(found.campaign)
+    fails = {
+        SteersAlike.name: f"lies {tolerance} or more from the answer on the unchanged one",
+        SteersRight.name: f"lies {tolerance} or more from both the answer on the unchanged one and the human's steering",
+    }.get(settings.relation, f"breaks the relation {settings.relation}{f' (tolerance: {tolerance})' if tolerance else ''}")
     online = (
         "Lane left from: the mildest severity under which a car leaves the lane that it keeps without it, in the built-in world. "
-        "False-safe: offline testing says that the network holds there."
+        "False-safe: tested on recorded frames, the network holds at that severity."
     )
     told = (
-        (f"A frame fails where the answer on the changed picture breaks {settings.relation}{tolerance} against the answer on the unchanged "
-        "one; where the camera is moved, against that answer moved to where the camera is."),
+        (f"A frame fails where the answer on the changed picture {fails}. Where the camera is moved, the unchanged picture's answer is "
+        "moved with it first."),
         f"Frames do not count that are {referee}wrong before anything is changed.",
-        (f"Holds to: the largest severity at which no frame fails or the failing share has an upper bound below {accepted}, there and at "
-        "every milder severity that was tested. Too few frames to be sure: no frame fails, but the upper bound is not below it."),
-        (f"Fails from: the smallest severity at which the lower bound of the failing share is above {accepted}. Between the two it is "
-        "open: these frames cannot tell."),
-        (f"Intervals (95 %) come from a bootstrap over stretches of {counted(settings.stretch_frames, 'neighbouring frame')}, since "
-        "neighbours are alike. Where no frame fails, or every one, there is no spread, and the interval is that share itself."),
-        ("Kept: the share of the pictures that the referee looked at which are still the same scene; a severity at which it keeps fewer "
-        "than half tells nothing."),
+        (f"Holds to: the largest severity at which no frame fails, or the 95 % interval of the failing share ends below {accepted}, there "
+        f"and at every milder severity tested. Too few frames to be sure: no frame fails, but more than {accepted} could fail unseen."),
+        (f"Fails from: the smallest severity at which the 95 % interval of the failing share begins above {accepted}. Undecided: there are "
+        "too few frames to tell whether it holds or fails."),
+        ("Failing at the limit: the share of frames that fail at the severity under \"fails from\"; where there is none, at that under "
+        "\"holds to\"; where there is neither, at the mildest severity tested."),
+        (f"Intervals (95 %) resample runs of {counted(settings.stretch_frames, 'neighbouring frame')}, since neighbours look alike. Where "
+        "no frame fails, or every one, the interval reaches as far as so few runs could hide: "
+        f"{percent(found.could_hide)} if all frames count."),
+        ("Kept by the referee: of the pictures that it looked at at the same severity, the share that still shows the same scene. A "
+        "severity at which it keeps fewer than half is not judged."),
         online if found.sound else "",
     )  # fmt: skip
     return tuple(filter(None, told))
@@ -200,12 +222,12 @@ def short_words(found: Found) -> tuple[str, ...]:
     settings = found.campaign.settings
     if found.could_hide <= settings.accepted_share or not len(found.frames):
         return ()
-    stretches = counted(len(found.frames) // max(settings.stretch_frames, 1), "stretch", "stretches")
+    observations = counted(len(found.frames) // max(settings.stretch_frames, 1), "independent observation")
     return (
         (
-            f"The drive is short: {counted(len(found.frames), 'frame')} are {stretches} of neighbours. Where no frame fails, up to "
-            f"{percent(found.could_hide)} could still fail on roads like these, more than the {percent(settings.accepted_share)} accepted: "
-            "such a limit holds for these frames alone."
+            f"The drive is short: neighbouring frames look alike, so that {counted(len(found.frames), 'frame')} count as only "
+            f"{observations}. Where no frame fails, up to {percent(found.could_hide)} could still fail on roads like these, more than the "
+            f"{percent(settings.accepted_share)} accepted: such a limit holds for these frames alone."
         ),
     )
 
@@ -238,10 +260,10 @@ def _tone(limits: Sequence[Limit]) -> Tone:
 
 def _headlines(found: Found) -> tuple[Headline, ...]:
     limits = found.limits
-    failing = conditions_in([each for each in limits if each.curve.fails_from is not None])
+    failing = sum(each.curve.fails_from is not None for each in limits)
     saved = f"a grid of the same resolution takes {count(found.grid_predictions)}"
     return (
-        Headline("conditions", count(conditions_in(limits)), f"{count(failing)} of them with a severity at which the network fails"),
+        Headline("conditions", count(len(limits)), f"{count(failing)} of them with a severity at which the network fails"),
         Headline("frames", count(len(found.frames)), f"{percent(found.campaign.settings.accepted_share)} of them may fail"),
         Headline("predictions", count(found.predictions), saved),
     )
@@ -332,11 +354,10 @@ def _pair(found: Found, limit: Limit, row: Mapping[str, Any]) -> PicturePair:
     point = limit.at_limit
     unit = judged.shown_unit
     words = NOTHING if point is None else limit.row.words(point.position)
-    where = "fails from" if point is not None and point is limit.curve.fails_from else "holds to"
     return PicturePair(
         case_id=row["case_id"],
         frame_id=row["frame_id"],
-        recipe=f"{limit.row.name} {words} ({where})",
+        recipe=f"{limit.row.name} {words} ({_where(limit)})",
         original=before,
         mutant=after,
         original_answer=judged.shown(row["expected"]),
@@ -348,3 +369,14 @@ def _pair(found: Found, limit: Limit, row: Mapping[str, Any]) -> PicturePair:
         scale=scale_of(campaign.settings.relation),
         replay=f"skidpad replay {found.run.place} {row['case_id']}",
     )
+
+
+def _where(limit: Limit) -> str:
+    """Says what the severity is that stands for the limit of a row."""
+    point = limit.at_limit
+    if point is limit.curve.fails_from:
+        return "fails from"
+    if point is limit.curve.holds_to:
+        return "holds to"
+    refused = point is not None and point.standing(limit.curve.accepted) is Standing.REFUSED
+    return f"mildest tested: {'refused by the referee' if refused else 'may already fail'}"

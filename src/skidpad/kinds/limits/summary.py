@@ -77,7 +77,7 @@ class Limit:
 
     @property
     def at_limit(self) -> LimitPoint | None:
-        """What is shown as the limit: the first severity that fails, else the last that holds, else the mildest."""
+        """What is shown as the limit: the first severity that fails, else the last that holds, else the mildest tested."""
         points = self.curve.points
         return self.curve.fails_from or self.curve.holds_to or (points[0] if points else None)
 
@@ -260,10 +260,10 @@ class Found:
 
     @property
     def grid_predictions(self) -> int:
-        """How many predictions a grid of every step would take for the same rows."""
-        steps = self.campaign.settings.steps
-        frames = len(self.frames)
-        return frames + sum(steps * frames * (2 if self._moves(row.name) else 1) for row in self.campaign.rows)
+        """How many predictions a grid of every step would take for the same rows, and the same maps, which are grids already."""
+        cells = {row.name: self.campaign.settings.steps for row in self.campaign.rows}
+        cells |= {f"{first.name},{second.name}": len(self.quarters) ** 2 for first, second in self.campaign.pairs}
+        return len(self.frames) * (1 + sum(many * (2 if self._moves(name) else 1) for name, many in cells.items()))
 
     @property
     def could_hide(self) -> float:
@@ -280,7 +280,7 @@ def limit_payload(limit: Limit, accepted: float) -> dict[str, Any]:
     """Returns a row of the table as plain values, angles and all in the row's unit."""
     row, held, failing = limit.row, limit.holds_to, limit.fails_from
     severity = row.severity
-    known = limit.curve.holds_to or limit.at_limit
+    known = limit.at_limit
     return {
         "condition": row.stimulus,
         "name": row.name,
@@ -293,6 +293,7 @@ def limit_payload(limit: Limit, accepted: float) -> dict[str, Any]:
         "fails_from": failing,
         "is_sure": limit.is_sure,
         "interval": [severity.harmless if held is None else held, severity.worst if failing is None else failing],
+        "failing_at": None if known is None else row.value(known.position),
         "failing_share": None if known is None else interval_payload(known.failing),
         "kept_share": limit.kept_share,
         "online_leaves_from": None if limit.left_from is None else row.value(limit.left_from.position),

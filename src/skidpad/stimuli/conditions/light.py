@@ -260,7 +260,7 @@ class Headlights(PhysicalCondition):
             12.0,
             is_logarithmic=True,
             others=Params(illuminance_lx=10.0),
-            attribute="illumination: artificial",
+            attribute="artificial illumination",
             source="UN R112 full beam, veiling glare of Stiles and Holladay (CIE 146)",
         ),
     )
@@ -314,7 +314,7 @@ class StreetLamps(PhysicalCondition):
             1.0,
             is_logarithmic=True,
             others=Params(),
-            attribute="illumination: artificial",
+            attribute="artificial illumination",
             source="EN 13201, 2 to 30 lx",
         ),
     )

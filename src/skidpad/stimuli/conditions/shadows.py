@@ -113,7 +113,7 @@ class Overcast(PhysicalCondition):
             8.0,
             is_logarithmic=False,
             others=Params(),
-            attribute="illumination: cloudiness",
+            attribute="cloudiness",
             source="WMO: 8 oktas are a closed cover",
         ),
     )

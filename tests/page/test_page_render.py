@@ -13,6 +13,7 @@ from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.page.charts import Curve, DeviationHistogram
 from skidpad.page.html import render_page, write_page
 from skidpad.page.model import Headline
+from skidpad.page.terminal import show_page
 
 EVIL = "\"'><script>alert(1)</script></style></svg><img src=x onerror=alert(2)>&amp;\u202e\x00\ud800{{ 7*7 }}{% raw %}雪"
 
@@ -221,3 +222,8 @@ def test_pair_sizes_may_differ() -> None:
     page = PageReader(render_page(model(pairs=(pair(original=frame(1, 10, 20), mutant=frame(2, 1000, 700)),))))
     sizes = [(int(picture["width"]), int(picture["height"])) for picture in page.all("img")]
     assert sizes == [(20, 10), (336, 480)]
+
+
+def test_a_terminal_names_the_commands_at_the_end_as_the_page_does(capsys: pytest.CaptureFixture[str]) -> None:
+    show_page(bare(commands=("skidpad limits net drive", "skidpad report run")))
+    assert capsys.readouterr().out.splitlines()[-3:] == ["How to reproduce", "  skidpad limits net drive", "  skidpad report run"]

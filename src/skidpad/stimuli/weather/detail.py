@@ -6,6 +6,7 @@ recorded frame, colour by colour, and the lines are applied to the frame itself,
 
 Reference: He, Sun, Tang 2010, Guided Image Filtering (equations 5, 6 and 8); He, Sun 2015, Fast Guided Filter (the lines are fitted on a
 small picture).
+
 It is applied to what was learned, and takes no part in learning: discriminators tell the texture of a summer's day from that of snow, and
 a translator that cannot change it answers with glaring colours.
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, pi
 from pathlib import Path
-from threading import current_thread
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.styles.applying import apply
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.condition import Condition, Try, find
-from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, Looked, judged_in_threads
+from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, Looked
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights, diversity, fitness, norm
 from skidpad.kinds.pictures.styles.scenes import chosen_runs
 from skidpad.referee.verdict import Reason, Verdicts
@@ -243,23 +242,6 @@ def test_scenes_that_the_referee_does_not_keep_count_for_nothing_and_are_counted
     assert not applied.kept.any()
     assert silent.kept.all()
     assert silent.reasons == (None,) * 20
-
-
-def test_beside_a_gpu_several_threads_judge_and_the_words_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    reasons = tuple(Reason)
-    threads: set[str] = set()
-
-    def by_level(originals: NumpyFrames, changed: NumpyFrames, device: str) -> Verdicts:
-        assert device == "cuda"
-        assert np.array_equal(originals, changed)
-        threads.add(current_thread().name)
-        said = tuple(reasons[level % len(reasons)] for level in changed[:, 0, 0, 0])
-        return Verdicts(said, np.zeros(len(said)), np.zeros(len(said)))
-
-    monkeypatch.setattr("skidpad.kinds.pictures.styles.evaluation.judge", by_level)
-    pictures = np.arange(100, dtype=np.uint8)[:, None, None, None].repeat(3, axis=3)
-    assert judged_in_threads(pictures, pictures, "cuda") == [reasons[level % len(reasons)] for level in range(100)]
-    assert current_thread().name not in threads
 
 
 def test_scenes_without_an_original_answer_belong_to_no_figure() -> None:

@@ -7,7 +7,6 @@ where styles that cannot win are dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -21,13 +20,12 @@ from skidpad.kinds.pictures.styles.fitness import LARGEST_DIVERGENCE_RAD, Fitnes
 from skidpad.kinds.pictures.styles.scenes import block_scenes
 from skidpad.referee.quick import QuickReferee
 from skidpad.referee.verdict import Reason, judge
-from skidpad.runs.workers.here import cores
 from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
 from skidpad.subjects.base import DeviceObservation
 from skidpad.subjects.network_subject import NetworkSubject
 
 if TYPE_CHECKING:
-    from skidpad.core.images import Frames, NumpyFrames
+    from skidpad.core.images import Frames
     from skidpad.coverage.criteria import Criterion
     from skidpad.coverage.profile import Profile
     from skidpad.kinds.pictures.styles.scenes import Block, SceneSet
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
 
 
 _RUNGS = 16
-
-_JUDGES, _JUDGED = 8, 16
-"""Threads that judge beside a GPU, and the pictures that each takes at a time."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +256,7 @@ class Evaluator:
             asked = np.flatnonzero(moved.cpu().numpy())
             changed = as_numpy(frames[len(frames) - block.count :][torch.from_numpy(asked).to(frames.device)])
             said: list[Reason | None] = [None] * block.count
-            for scene, reason in zip(asked.tolist(), judged_in_threads(sources[asked], changed, device), strict=True):
+            for scene, reason in zip(asked.tolist(), judge(sources[asked], changed, device=device).reasons, strict=True):
                 said[scene] = reason
             found += said
         return tuple(found)
@@ -346,16 +341,6 @@ class Evaluator:
         return Looked(
             entry.style, value, diversity(last.newly, goal.regions), mean, last.newly, entry.seen, sightings, entry.tally, measures
         )
-
-
-def judged_in_threads(sources: NumpyFrames, changed: NumpyFrames, device: str) -> list[Reason]:
-    """Asks the whole referee; beside a GPU in several threads, since counting pixels takes a core some four milliseconds a picture."""
-    if device == "cpu":
-        return list(judge(sources, changed, device=device).reasons)
-    parts = [slice(start, start + _JUDGED) for start in range(0, len(changed), _JUDGED)]
-    with ThreadPoolExecutor(min(_JUDGES, cores())) as judges:
-        said = judges.map(lambda part: judge(sources[part], changed[part], device=device).reasons, parts)
-        return [reason for some in said for reason in some]
 
 
 def _measures(frames: torch.Tensor, count: int) -> torch.Tensor:

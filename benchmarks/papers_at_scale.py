@@ -44,7 +44,7 @@ from skidpad.stimuli.weather.pretrained import weather_path
 
 NETWORKS = ("dave-orig", "dave-dropout", "chauffeur")
 EPOCHS = {"dave-orig": 30, "dave-dropout": 30, "chauffeur": 8}
-SLOW = {"chauffeur": 3}
+SLOW = {"chauffeur": 2}
 """Networks that get so many times fewer tries: each answer looks at 100 frames."""
 PARTS = ("networks", "whole", "share", "table")
 CRITERIA = {"whole": ("nbc", "kmnc"), "share": ("nbc",)}

@@ -190,6 +190,9 @@ def test_the_command_says_whether_the_limit_is_reached_and_drives(
     assert "not reached" in told["verdict"]
     assert "not reached" in (out / "report.html").read_text()
     assert ("No repair helped" in told["verdict"]) is not helps
+    mended = sp.repair(garage.toml, limits_run, out=out, hold="contrast-loss.share=0.45", referee=False)
+    assert mended.outcome.reached is not None
+    assert mended.outcome.reached.said in told["verdict"]
     if not helps:
         return
     loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)

@@ -223,12 +223,14 @@ def repair(
     """Finds the repair that helps most at the least cost, and judges it where no training looked; as `skidpad repair`.
 
     source: a run of `test` or `limits`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own, of
-    answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. settings: see
+    answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. hold: the limit to
+    reach, as "fog.visibility_m=100", with a run of `limits`; `outcome.reached` says whether it holds. settings: see
     `skidpad.repairs.plan.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
     """
     from skidpad.repairs.outcome import search, written  # noqa: PLC0415  most programs repair nothing
     from skidpad.repairs.plan import SearchSettings, Task  # noqa: PLC0415  see above
-    from skidpad.repairs.source import referee_of, task_of  # noqa: PLC0415  see above
+    from skidpad.repairs.runs import repair_run  # noqa: PLC0415  see above
+    from skidpad.repairs.source import referee_of  # noqa: PLC0415  see above
 
     asked = load(subject) if isinstance(subject, str | Path) else subject
     if not isinstance(asked, NetworkSubject):
@@ -237,9 +239,9 @@ def repair(
     if isinstance(source, Drive):
         judge = referee_of(chosen.device) if chosen.referee else None
         task = Task(subject=asked, drive=source, relation=SteersAlike(), judge=judge, loss=loss, step=step)
+        outcome = search(task, Path(out), chosen, progress)
     else:
-        task = task_of(open_run(source).run, asked, hold=hold, referee=chosen.referee, device=chosen.device, loss=loss, step=step)
-    outcome = search(task, Path(out), chosen, progress)
+        outcome = repair_run(asked, open_run(source).run, Path(out), chosen, hold=hold, loss=loss, step=step, progress=progress)
     written(outcome, Path(out))
     return Repaired(outcome, Path(out), asked)
 

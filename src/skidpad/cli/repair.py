@@ -127,6 +127,7 @@ def repair(
     from skidpad.repairs.families import families as every_family
     from skidpad.repairs.outcome import written as write_outcome
     from skidpad.repairs.plan import SearchSettings
+    from skidpad.repairs.retraining import check_trainable
     from skidpad.repairs.runs import ClosedLoop, repair_run
     from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_network
@@ -151,6 +152,7 @@ def repair(
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type] # each of its field's type
     )
     network = load_network(subject_path(subject), device)
+    check_trainable(network)
     loop = ClosedLoop(closed_loop, tuple(stimulus or ()), domain) if closed_loop else None
     with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
         outcome = repair_run(network, opened, out, settings, hold=hold, source=source, loop=loop, progress=progress)

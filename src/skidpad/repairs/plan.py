@@ -161,6 +161,10 @@ class Task:
     step: OwnStep | None = None
     pool: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.loss is not None and self.step is not None:
+            raise BadParametersError("a training step returns its own loss; give a repair `loss` or `step`, not both")
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

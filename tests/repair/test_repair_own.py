@@ -96,6 +96,13 @@ def test_a_loss_or_step_that_cannot_teach_is_a_sentence(garage: Garage, tmp_path
         sp.repair(garage.subject, open_drive(garage.train_text), out=tmp_path / "out", **own, **SMALL)
 
 
+def test_what_cannot_be_repaired_or_set_is_a_sentence(garage: Garage, tmp_path: Path) -> None:
+    with pytest.raises(sp.SkidpadError, match="wrap a module"):
+        sp.repair(lambda frames: frames, garage.train_drive, out=tmp_path / "out")  # type: ignore[arg-type] # what a user might try
+    with pytest.raises(UnknownNameError, match="epochs"):
+        sp.repair(garage.subject, garage.train_drive, out=tmp_path / "out", epoch=3)
+
+
 def test_a_drive_whose_end_has_no_labels_is_a_sentence(garage: Garage, tmp_path: Path) -> None:
     whole = garage.train_drive
     labels_rad = np.where(np.arange(len(whole)) < 0.6 * len(whole), whole.steering_rad, np.nan)

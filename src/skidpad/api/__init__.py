@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary, finalize
@@ -16,7 +17,7 @@ from torch import nn
 
 from skidpad.api.results import Finding, Findings, Repaired, Result
 from skidpad.api.transforms import Blur, Brightness, Contrast, DeepTestFog, DeepTestRain, Rotation, Scale, Shear, Transform, Translation
-from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, SkidpadError
+from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import MEMORY, giving
 from skidpad.core.stimuli import Stimulus
@@ -234,7 +235,13 @@ def repair(
 
     asked = load(subject) if isinstance(subject, str | Path) else subject
     if not isinstance(asked, NetworkSubject):
-        raise BadSubjectError(f"{asked.description.name!r} is no torch network, so it cannot be trained here; export its mutants instead")
+        raise BadSubjectError(
+            f"{asked!r} is no torch network, so it cannot be trained here; wrap a module with `skidpad.wrap`, or export the mutants"
+        )
+    known = [each.name for each in fields(SearchSettings)]
+    for name in settings:
+        if name not in known:
+            raise UnknownNameError.among("setting of a repair", name, known)
     chosen = SearchSettings(**{"device": str(asked.network.device), **settings})
     if isinstance(source, Drive):
         judge = referee_of(chosen.device) if chosen.referee else None

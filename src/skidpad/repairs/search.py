@@ -85,7 +85,6 @@ class Repairs:
             **stimuli(f"weather:{name}" for name in settings.weathers),
             LOOK: RandomLook(),
         }
-        self.notes: list[str] = []
         self._start_answers: dict[str, FloatArray] = {}
         drive = task.drive
         if not drive.has_labels:
@@ -99,7 +98,7 @@ class Repairs:
                 raise BadDriveError(
                     f"{drive.name!r} leaves {known} frames with a label to {name}, and a repair needs {least} there; use a longer drive"
                 )
-        check_labels(task.subject, self.train_drive)
+        self.notes = list(check_labels(task.subject, self.train_drive))
 
     @property
     def spec(self) -> Any:

@@ -29,10 +29,9 @@ import numpy as np
 from safetensors.torch import load_file, save_file
 
 from skidpad.drives import open_drive
-from skidpad.kinds.pictures.styles.campaign import condition_file
+from skidpad.kinds.pictures.styles.campaign import TacticSettings, condition_file
 from skidpad.kinds.pictures.styles.condition import Condition
-from skidpad.kinds.pictures.styles.settings import TacticSettings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 from skidpad.papers.deeproad import replication as deeproad
 from skidpad.papers.tactic import replication as tactic
 from skidpad.papers.tactic.cells import SearchCell

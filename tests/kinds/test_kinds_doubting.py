@@ -16,8 +16,8 @@ from skidpad.kinds.drives.records import SCHEMA
 from skidpad.kinds.gating import check_gate
 from skidpad.kinds.pictures.page import deeptest_page
 from skidpad.oracles.doubts import DoubtKind
-from skidpad.page.markdown import page_markdown
 from skidpad.page.model import Tone
+from skidpad.page.writing import page_markdown
 from skidpad.runs.findings import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import Limits

@@ -27,7 +27,7 @@ from skidpad.kinds.limits.probes import FrameSample
 from skidpad.kinds.limits.replaying import replay_case
 from skidpad.kinds.limits.rows import all_rows, row_named, rows_of
 from skidpad.kinds.limits.summary import Found, Limit
-from skidpad.page.html import render_page
+from skidpad.page.writing import render_page
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.statistics.intervals import Interval, share_over_stretches

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from skidpad.cli.main import app
 from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Params, Real, Recipe, Space
-from skidpad.kinds.drives.campaign import Online
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
 from skidpad.kinds.drives.loop import Course, Wheel
 from skidpad.kinds.drives.page import online_page
 from skidpad.kinds.drives.records import Case, build_records
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.summary import drive_cases
 from skidpad.kinds.kind import KINDS
 from skidpad.kinds.pictures.summary import picture_cases

@@ -124,7 +124,7 @@ def offline_online(
 ) -> None:
     """Answer RQ0 and RQ1 of the comparison of offline and online testing, for each subject given."""
     from skidpad.drives import open_drive
-    from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+    from skidpad.kinds.drives.compare.campaign import OfflineVsOnlineSettings
     from skidpad.papers.offline_online.paper import PAPER
     from skidpad.papers.offline_online.replication import replicate
     from skidpad.subjects.description import subject_path
@@ -164,7 +164,7 @@ def deeproad(
     """Make DeepRoad's Table 2: inconsistent behaviours of every subject under every weather, next to the paper's."""
     from skidpad.cli.weather import degrees_of
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
     from skidpad.papers.deeproad.paper import PAPER
     from skidpad.papers.deeproad.replication import replicate
     from skidpad.stimuli.weather.pretrained import weather_path
@@ -215,7 +215,7 @@ def tactic(
     """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, next to the paper's."""
     from skidpad.cli.weather import weather_file
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.styles.settings import TacticSettings
+    from skidpad.kinds.pictures.styles.campaign import TacticSettings
     from skidpad.papers.tactic.paper import PAPER
     from skidpad.papers.tactic.replication import replicate
     from skidpad.subjects.description import subject_path

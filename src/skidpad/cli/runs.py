@@ -187,11 +187,11 @@ def run_file(
     json: Json = False,
 ) -> None:
     """Run a campaign that a TOML file describes; unknown keys are errors, and the resolved settings are saved in the run."""
-    from skidpad.core import toml
+    from skidpad.core.settings import read_toml
     from skidpad.kinds.kind import load_campaign
 
     try:
-        config = toml.loads(campaign.read_text(encoding="utf-8"))
+        config = read_toml(campaign.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SkidpadError(f"cannot read the campaign {campaign}: {error}; it is a TOML file such as config.toml in a run") from error
     chosen = _workers(workers, config)
@@ -223,7 +223,7 @@ def report(
 ) -> None:
     """Write the page of a run: HTML that needs no other file, Markdown or JSON."""
     from skidpad.kinds.kind import kind_of
-    from skidpad.page.html import write_page
+    from skidpad.page.writing import write_page
     from skidpad.runs.tags import Tags
 
     opened = _open(run)
@@ -283,7 +283,7 @@ def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None"
 
 def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
     from skidpad.kinds.kind import kind_of
-    from skidpad.page.html import UnwrittenError, write_page
+    from skidpad.page.writing import UnwrittenError, write_page
 
     tell(f"run: {run.place}")
     with progress_bar("testing") as progress:

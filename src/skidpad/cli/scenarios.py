@@ -35,8 +35,7 @@ def draw(
     json: Json = False,
 ) -> None:
     """Draw scenarios that obey every constraint of a domain, and write them as files to read, change and drive."""
-    from skidpad.kinds.drives.campaign import domain_lasting
-    from skidpad.kinds.drives.settings import check_seconds
+    from skidpad.kinds.drives.campaign import check_seconds, domain_lasting
     from skidpad.worlds.scenario.domain import sample
     from skidpad.worlds.scenario.files import SUFFIXES, NamedScenario, write_scenario, write_scenarios
 

@@ -65,7 +65,7 @@ def run_test(
 ) -> None:
     """Test a network under learned weathers: every frame translated, steering compared with that on the frame as it is (DeepRoad)."""
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
     from skidpad.stimuli.weather.pretrained import weather_path
     from skidpad.subjects.description import subject_path
 
@@ -92,8 +92,7 @@ def rank(
     json: Json = False,
 ) -> None:
     """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first."""
-    from skidpad.kinds.pictures.weather.campaign import DeepRoad
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings
     from skidpad.kinds.pictures.weather.summary import check_comparable, ranked, summarise_road
     from skidpad.runs.folder import Run
 
@@ -183,7 +182,7 @@ def search(
 ) -> None:
     """Search a learned weather for the conditions under which a network errs most (TACTIC)."""
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.styles.settings import TacticSettings
+    from skidpad.kinds.pictures.styles.campaign import TacticSettings
     from skidpad.search.protocol import SEARCHES
     from skidpad.subjects.description import subject_path
 

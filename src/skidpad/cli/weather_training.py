@@ -245,7 +245,7 @@ def _road_row(training: Training) -> RoadRow:
 
 def _write_page(out: Path, lesson: Lesson, training: Training, command: str, roads: Sequence[RoadRow], *, finished: bool) -> None:
     from skidpad.kinds.pictures.weather.training_page import TrainingView, training_page
-    from skidpad.page.html import render_page, write_text_whole
+    from skidpad.page.writing import render_page, write_text_whole
 
     name = _page(out).stem
     write_text_whole(_page(out), render_page(training_page(TrainingView(name, lesson, training, command, tuple(roads), finished))))

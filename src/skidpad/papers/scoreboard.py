@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from skidpad.core.errors import BadRunError
 
 if TYPE_CHECKING:
-    from skidpad.kinds.pictures.styles.settings import TacticSettings
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.styles.campaign import TacticSettings
+    from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 
 
 Figure: TypeAlias = float | int | str | None

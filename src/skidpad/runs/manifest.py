@@ -16,9 +16,8 @@ from typing import Any, Self, TypeAlias
 import cv2
 
 from skidpad import __version__
-from skidpad.core import toml
 from skidpad.core.errors import BadRunError
-from skidpad.core.settings import plain
+from skidpad.core.settings import plain, read_toml, write_toml
 
 Plain: TypeAlias = "str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
 Config: TypeAlias = Mapping[str, Plain]
@@ -27,7 +26,7 @@ Config: TypeAlias = Mapping[str, Plain]
 def write_config(config: Config) -> bytes:
     """Writes plain values as TOML; what is None is left out, as TOML has no word for it."""
     try:
-        return toml.dumps(plain(config)).encode("utf-8")
+        return write_toml(plain(config)).encode("utf-8")
     except UnicodeEncodeError as error:
         raise BadRunError(f"the settings hold text that is not Unicode ({error.object!r}); rename that file or folder") from error
 
@@ -35,7 +34,7 @@ def write_config(config: Config) -> bytes:
 def read_config(data: bytes, where: str) -> Config:
     """Reads what `write_config` wrote; `where` names the folder in errors."""
     try:
-        return toml.loads(data.decode("utf-8"))
+        return read_toml(data.decode("utf-8"))
     except ValueError as error:
         raise BadRunError(f"the settings of {where} are damaged ({error}); restore config.toml from a copy") from error
 

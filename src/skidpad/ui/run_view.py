@@ -240,7 +240,7 @@ class RunView:
     def _page(self) -> str:
         """Makes the page from what the run remembers; a run may come from a stranger, so nothing is fetched and no subject is loaded."""
         from skidpad.kinds.kind import kind_of, load_campaign  # noqa: PLC0415  nobody needs it before a report is asked for
-        from skidpad.page.html import render_page  # noqa: PLC0415  see above
+        from skidpad.page.writing import render_page  # noqa: PLC0415  see above
 
         config, manifest = self.run.config, self.run.manifest
         if "://" in json.dumps(config, default=str) or (config.get("subject") and not manifest.subject):

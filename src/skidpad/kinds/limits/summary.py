@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skidpad.core.images import IntArray
-    from skidpad.kinds.limits.campaign import Limits
+    from skidpad.kinds.limits.campaign import Limits, LimitsSettings
     from skidpad.kinds.limits.rows import LimitRow
-    from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.runs.folder import Run
 
 _PROBE = ("severity", "position", "other_position")

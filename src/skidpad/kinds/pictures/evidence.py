@@ -21,7 +21,7 @@ from skidpad.kinds.pictures.judging import JudgedOutput, Originals, captured
 from skidpad.kinds.pictures.settings import StimulusOn
 from skidpad.oracles.error import scale_of, times_tolerated
 from skidpad.oracles.relations import RELATIONS, Answers, fails_unchanged
-from skidpad.page.arrows import pair_picture
+from skidpad.page.pictures import pair_picture
 from skidpad.page.wording import answer
 from skidpad.runs.records import Record
 from skidpad.runs.replay import Replayed, ReplayResult, replay

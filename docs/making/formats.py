@@ -21,7 +21,7 @@ from skidpad.kinds.drives.served import campaign as served_campaign
 from skidpad.kinds.drives.served.campaign import ServedSettings
 from skidpad.kinds.duels import records as duel_records
 from skidpad.kinds.duels.settings import DuelSettings
-from skidpad.kinds.limits import records as limits_records
+from skidpad.kinds.limits import probes as limits_records
 from skidpad.kinds.limits.campaign import LimitsSettings
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.styles.campaign import TacticSettings

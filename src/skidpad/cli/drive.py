@@ -7,7 +7,20 @@ from typing import Annotated, Self
 
 import typer
 
-from skidpad.cli.runs import Device, Json, RefereeOption, Workers, check_estimate, may_trust, next_free, run_campaign
+from skidpad.cli.runs import (
+    Device,
+    Json,
+    Out,
+    RefereeOption,
+    Seed,
+    Subject,
+    Workers,
+    check_estimate,
+    may_trust,
+    names_of,
+    next_free,
+    run_campaign,
+)
 from skidpad.page.terminal import tell, warn
 
 SECONDS = 20.0
@@ -29,8 +42,6 @@ Stimuli = Annotated[
 ]
 Repeats = Annotated[int, typer.Option(help="How often to repeat each drive; if verdicts differ, it is FLAKY.")]
 Seconds = Annotated[float | None, typer.Option(help=f"Length of each drive in seconds; default {SECONDS:g}, or what a scenario file says.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
-Out = Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")]
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ def add_to(app: typer.Typer) -> None:
 
 def drive(
     context: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
+    subject: Subject,
     world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
     domain: Domain = "restricted",
     scenarios: Scenarios = 50,
@@ -107,7 +118,7 @@ def drive(
     from skidpad.worlds.world import WORLDS
 
     check_estimate(context, estimate=estimate, budget=budget)
-    searches = tuple(part.strip() for part in search.split(",") if part.strip())
+    searches = names_of(search)
     WORLDS.allow([world])
     SEARCHES.allow(searches)
     roads = Roads.of(scenario, stimulus, seconds)
@@ -145,7 +156,7 @@ def warn_of_rendering(device: str, world: str) -> None:
 
 
 def compare(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
+    subject: Subject,
     drive: Annotated[
         str, typer.Option(help="A recorded drive with labels, to compare simulated drives with (RQ0); without it that is left out.")
     ] = "",
@@ -169,10 +180,10 @@ def compare(
     ] = 0.7,
     width: Annotated[int, typer.Option(help="Scenarios to drive side by side; changes only the speed. 0: 16, on a GPU 128.")] = 0,
     referee: RefereeOption = "on",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""

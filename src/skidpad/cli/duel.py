@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Json, Workers, check_estimate, next_free, open_with_campaign, run_campaign
+from skidpad.cli.runs import Json, Out, Seed, Workers, check_estimate, names_of, next_free, open_with_campaign, run_campaign
 from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import trusting
 from skidpad.page.terminal import say
@@ -54,8 +54,6 @@ Front = Annotated[
     list[str] | None,
     typer.Option(help="Adversary to test against: a .safetensors file written by skidpad, or module:function. Repeatable."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the run; default: the next free one under runs/.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -120,7 +118,7 @@ def duel(
                 "repairs": 0,
                 "is_tested": False,
                 "estimate": method,
-                "against": _names(against),
+                "against": names_of(against),
                 "stop_below": stop_below,
                 "within": within,
                 "budget": budget,
@@ -144,7 +142,7 @@ def duel(
             "ego": _absolute(ego),
             "env": env,
             "scenario": _absolute(scenario, ".toml"),
-            "rewards": _names(rewards),
+            "rewards": names_of(rewards),
             "w_col": _weights(w_col),
             "repairs": count,
             "rounds": rounds,
@@ -180,7 +178,7 @@ def train(
         "ego": _absolute(ego),
         "env": env,
         "scenario": _absolute(scenario, ".toml"),
-        "rewards": _names(rewards),
+        "rewards": names_of(rewards),
         "egos": egos,
         "adversaries": adversaries,
         "adversaries_at_once": adversaries_at_once,
@@ -307,12 +305,8 @@ def _absolute(target: str, suffix: str = ".safetensors") -> str:
     return str(Path(target).absolute()) if target and (Path(target).suffix == suffix or Path(target).is_file()) else target
 
 
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _weights(text: str, option: str = "--w-col", example: str = "-1,-0.5,-0.1") -> list[float]:
     try:
-        return [float(part) for part in _names(text)]
+        return [float(part) for part in names_of(text)]
     except ValueError as error:
         raise SkidpadError(f"{option} takes numbers, e.g. {example}; got {text!r}") from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.runs import Device, Finding, Json, RunPath, case_named, may_trust, open_with_campaign
+from skidpad.cli.runs import Device, Finding, Json, RunPath, Subject, case_named, may_trust, open_with_campaign
 from skidpad.core.errors import MissingExtraError, SkidpadError
 from skidpad.page.terminal import print_json, progress_bar, say, table, warn
 
@@ -144,7 +144,7 @@ def rules(run: RunPath, json: Json = False) -> None:
 
 
 def rank(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
+    subject: Subject,
     tests: Annotated[str, typer.Argument(metavar="DRIVE|RUN", help="A drive, whose frames are ranked, or the folder of a `drive` run.")],
     by: Annotated[
         str,

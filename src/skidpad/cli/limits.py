@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-from skidpad.cli.runs import Device, Json, RunPath, Workers, may_trust, next_free, open_with_campaign, run_campaign
+from skidpad.cli.runs import (
+    Device,
+    Drive,
+    Json,
+    JudgedOutput,
+    Out,
+    RunPath,
+    Seed,
+    Subject,
+    Workers,
+    may_trust,
+    next_free,
+    open_with_campaign,
+    run_campaign,
+)
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import say, tell, warn
 
@@ -20,8 +34,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def limits(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
+    subject: Subject,
+    drive: Drive,
     conditions: Annotated[
         str,
         typer.Option(
@@ -32,7 +46,7 @@ def limits(
     within_deg: Annotated[
         float | None, typer.Option(help="A frame fails if its steering moves by this many degrees or more; default 10.")
     ] = None,
-    output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
+    output: JudgedOutput = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; steers-alike by default.")] = "",
     within: Annotated[float | None, typer.Option(help="Tolerance of a relation other than steers-alike.")] = None,
     frames: Annotated[int, typer.Option(help="How many frames to show, evenly spaced over the drive; 0 is all.")] = 500,
@@ -48,10 +62,10 @@ def limits(
     scenarios: Annotated[int, typer.Option(help="How many scenarios to drive under each severity, with --online.")] = 6,
     seconds: Annotated[float, typer.Option(help="How long each of these drives lasts.")] = 10.0,
     referee: Annotated[str, typer.Option(help="on: leave out pictures that are no longer the same scene; off: count them.")] = "on",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Find how far a network holds: for each condition the severity that it holds to and the one that it fails from, in units."""
@@ -129,9 +143,9 @@ CONDITIONS = ("fog", "rain", "dusk", "low-sun", "exposure", "motion-blur", "lens
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     frames: Annotated[int, typer.Option(help="How many frames to render and test.")] = FRAMES,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     workers: Workers = "",
 ) -> None:
     """Test the bundled network on a rendered drive: findings, its limits, reports; no download, no GPU."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from skidpad.cli.runs import Device, Json, may_trust
+from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of
 from skidpad.page.terminal import OUT, print_json, progress_bar, say, table, tell
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def deeptest(
     max_mutants: Annotated[int, typer.Option(help="RQ5 trains and tests on at most this many mutants, drawn at random.")] = 6000,
     epochs: Annotated[int | None, typer.Option(help="Epochs of RQ5's retraining; 10 by default.")] = None,
     control: Annotated[bool, typer.Option(help="RQ5 also retrains a second network for as many steps without the mutants.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -82,7 +82,7 @@ def duel(
         int, typer.Option(help="Also repair the ego against everybody, in so many rounds, to compare with the paper's repair.")
     ] = 0,
     quick: Annotated[bool, typer.Option(help="Two trainings of 300 episodes, three tests of 200: to see how it works.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Make Table I of adversarial testing with reinforcement learning, for every reward, with figures that the paper leaves out."""
@@ -118,7 +118,7 @@ def offline_online(
     matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive.")] = 100,
     seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = 20.0,
     unit: Annotated[str, typer.Option(help="Unit of errors: rad, the numbers in Udacity's file; or scaled25, degrees / 25.")] = "rad",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -157,7 +157,7 @@ def deeproad(
     frames: Annotated[int, typer.Option(help="At most this many frames, every second, third and so on; 0 is all.")] = 0,
     thresholds: Annotated[str, typer.Option(help="Error bounds in degrees, ascending.")] = "10,20,30,40",
     style: Annotated[str, typer.Option(help="Style of MUNIT weathers: mean, real or random.")] = "mean",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -208,7 +208,7 @@ def tactic(
     racing: Annotated[bool, typer.Option(help="Drop tries that can hardly win before they have seen all scenes.")] = True,
     profile_drive: Annotated[str, typer.Option(help="Training drive for the bounds of the neurons; the drive itself by default.")] = "",
     minutes: Annotated[float, typer.Option(help="Stop after so many minutes, with tables of what is finished; 0 is never.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -226,7 +226,7 @@ def tactic(
         weather="",
         conditions=conditions,
         frames=frames,
-        searches=tuple(part.strip() for part in search.split(",") if part.strip()),
+        searches=names_of(search),
         repeats=repeats,
         patience=patience,
         racing=racing,

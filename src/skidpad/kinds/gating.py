@@ -34,7 +34,6 @@ from skidpad.runs.tags import Tag, Tags
 if TYPE_CHECKING:
     from skidpad.core.images import IntArray
     from skidpad.runs.folder import Run
-    from skidpad.runs.gate import Verdict
 
 _SAME_ANYWAY = frozenset({"subject", "drive", "seed", "device", "subject_device", "width", "shard_frames", "keep_activations"})
 """Settings that may differ between runs that are compared; the drive is compared by its hash."""

@@ -31,8 +31,6 @@ from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Crew, Performer, Workers
 
 if TYPE_CHECKING:
-    from skidpad.core.progress import Progress
-    from skidpad.runs.folder import Run
     from skidpad.runs.workers.protocol import Heard
 
 Shards: TypeAlias = Callable[[Sequence[int]], Iterator[ShardResult]]

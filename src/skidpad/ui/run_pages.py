@@ -19,7 +19,7 @@ from skidpad.page.pictures import ALREADY
 from skidpad.page.wording import plain
 from skidpad.runs.findings import run_doubts
 from skidpad.runs.tags import Tag
-from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
+from skidpad.ui.reading import PAGE_ROWS, UNTAGGED, Question, Show, View
 from skidpad.ui.views import fact_rows, page, pair_view, rate_words, setting_rows
 
 if TYPE_CHECKING:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Subject
-    from skidpad.worlds.scenario.domain import Domain
-    from skidpad.worlds.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from skidpad.drives.drive import FrameBatch, Problem, capture_of
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.exhibits import Form, PairAnswers, PictureSide, Row, Sight
 from skidpad.kinds.limits.page import moved_by, pair_of
-from skidpad.kinds.limits.probes import Probe, show
-from skidpad.kinds.limits.records import ONLINE, drive_records
+from skidpad.kinds.limits.probes import ONLINE, Probe, drive_records, show
 from skidpad.kinds.pictures.exhibit import PairExhibit
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.oracles.error import scale_of, times_tolerated
@@ -27,7 +26,6 @@ from skidpad.page.wording import DEGREES
 from skidpad.runs.replay import DEFAULT_TOLERANCE, ELSEWHERE_TOLERANCE, Replayed, Reproduction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
     from typing import Any
 

@@ -29,9 +29,6 @@ from skidpad.runs.workers.here import pinned
 from skidpad.stimuli.pictures import stimuli
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from skidpad.core.images import NumpyFrames
     from skidpad.kinds.pictures.campaign import DeepTest
     from skidpad.kinds.pictures.shrinking import PictureCampaign
     from skidpad.oracles.relations import Relation

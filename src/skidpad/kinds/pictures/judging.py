@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     "Asks the referee about mutants, given their places in the batch."
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
-    from skidpad.oracles.relations import Relation
     from skidpad.runs.folder import Run
     from skidpad.subjects.description import Description, Output
 

@@ -28,7 +28,6 @@ from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from skidpad.core.images import NumpyFrames
     from skidpad.coverage.tracker import CoverageTracker
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.styles.campaign import Tactic

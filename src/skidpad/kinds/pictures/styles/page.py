@@ -30,7 +30,6 @@ from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings
-    from skidpad.kinds.pictures.styles.summary import TacticSummary
     from skidpad.runs.folder import Run
 
 

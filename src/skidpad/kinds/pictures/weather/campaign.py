@@ -35,7 +35,6 @@ from skidpad.subjects.base import Observation
 from skidpad.subjects.network_subject import usable_device
 
 if TYPE_CHECKING:
-    from skidpad.core.stimuli import Recipe
     from skidpad.coverage.profile import Profile
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.campaign import Look

@@ -22,8 +22,7 @@ from skidpad.runs.findings import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import Limits
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 
 LABEL = 0.2 * np.sin(np.linspace(0.0, 20.0, 40))
 

@@ -20,7 +20,7 @@ from skidpad.kinds.drives.summary import drive_cases
 from skidpad.kinds.kind import KINDS
 from skidpad.kinds.pictures.summary import picture_cases
 from skidpad.kinds.ruling import MAX_CASES, judged_rows, recipe_traits
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.statistics.rules import Cases, Trait, learn_rules
 from skidpad.stimuli.registry import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS, sample

@@ -19,8 +19,8 @@ from skidpad.core.files import is_held
 from skidpad.core.settings import read_toml
 from skidpad.kinds.shards import run_shards
 from skidpad.runs.folder import Run
+from skidpad.runs.records import Segment, ShardResult
 from skidpad.runs.remote import MARK, Mirror
-from skidpad.runs.segments import Segment, ShardResult
 from skidpad.runs.tags import Tag, Tags
 
 SHARDS = {"mutants": 3, "guided": 2}

@@ -25,8 +25,7 @@ from skidpad.kinds.limits.probes import SCHEMA as LIMITS
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.wording import interval, percent
 from skidpad.runs.folder import Run
-from skidpad.runs.records import SCHEMA, build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import SCHEMA, ShardResult, build_records
 from skidpad.runs.tags import Tag, Tags
 from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.pictures import stimuli

@@ -25,7 +25,7 @@ from skidpad.core.errors import (
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.kind import load_campaign
 from skidpad.runs.folder import DISK_FULL, Run
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.runs.workers.dispatching import unheard
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Crew, Performer, Workers

@@ -17,7 +17,7 @@ from skidpad.core.images import encode
 from skidpad.kinds.exhibits import Exhibit, Motion, PictureSide, Row, columns_of, exhibit_of
 from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
-from skidpad.runs.segments import MAX_SEGMENTS, check_run
+from skidpad.runs.manifest import MAX_SEGMENTS, check_run
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.ui.reading import Choices, ColumnsRate, Line, RecordReader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square

@@ -32,8 +32,7 @@ from skidpad.oracles.relations import LabelMse, SteersAlike
 from skidpad.referee.verdict import judge
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import ORIGINALS
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ORIGINALS, ShardResult
 from skidpad.stimuli.registry import ORIGINAL, model_hashes
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from skidpad.drives.drive import capture_of
 from skidpad.kinds.pictures.work import LastRead
 from skidpad.oracles.lane_departure import CAP_M, departure_step, mdcl
 from skidpad.oracles.relations import Answers, fails_unchanged
-from skidpad.runs.records import ORIGINALS, case_id, case_ids, storable
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ORIGINALS, ShardResult, case_id, case_ids, storable
 
 if TYPE_CHECKING:
     from skidpad.core.camera import Capture

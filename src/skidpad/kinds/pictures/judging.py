@@ -22,7 +22,7 @@ from skidpad.drives.drive import capture_at
 from skidpad.kinds.kind import MOST
 from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike, SteersRight, violated
 from skidpad.referee.verdict import Reason, Verdicts, Word
-from skidpad.runs.records import ORIGINALS, build_records, no_records
+from skidpad.runs.records import ORIGINALS, SCHEMA, build_records
 from skidpad.subjects.description import STEERING
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ class CaseTable:
     def table(self) -> pa.Table:
         """Builds the records."""
         if not self._cases:
-            return no_records()
+            return SCHEMA.empty_table()
         return build_records(
             frame_index=np.concatenate(self._indices),
             frame_ids=self._frame_ids,

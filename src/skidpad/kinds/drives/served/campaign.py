@@ -30,7 +30,7 @@ from skidpad.kinds.kind import CampaignSettings, check_unchanged, start_run
 from skidpad.kinds.shards import one_by_one, resumable, run_shards
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.wording import counted
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.builtin import BuiltInWorld, steps_of
 from skidpad.worlds.scenario.files import NamedScenario, SkippedScenario

@@ -37,8 +37,7 @@ from skidpad.kinds.pictures.weather.campaign import one_camera
 from skidpad.kinds.shards import crew_for, one_by_one, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import SCHEMA
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import SCHEMA, ShardResult
 from skidpad.runs.workers.here import patiently
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, Styles

@@ -17,7 +17,7 @@ from skidpad.page.terminal import print_json, progress_bar, say, tell, warn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skidpad.kinds.kind import Campaign, Settings
+    from skidpad.kinds.kind import Campaign, CampaignSettings
     from skidpad.page.model import Page
     from skidpad.runs.folder import Run
     from skidpad.runs.workers.protocol import Workers as CampaignWorkers
@@ -248,7 +248,7 @@ def report(
         say(f"report: {path}")
 
 
-def run_campaign(settings: "Settings", out: Path, json: bool, workers: str = "") -> None:
+def run_campaign(settings: "CampaignSettings", out: Path, json: bool, workers: str = "") -> None:
     """Starts a run in `out`, executes it, reports; for the commands of any kind of campaign."""
     from skidpad.kinds.kind import load_campaign
 

@@ -14,8 +14,7 @@ from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.papers.deeptest import paper
 from skidpad.papers.scoreboard import Figure, Row, Sheet, increase_percent, p_text, ratio
 from skidpad.runs.records import ORIGINALS
-from skidpad.statistics.effects import compare_directions
-from skidpad.statistics.ranks import spearman
+from skidpad.statistics.ranks import compare_directions, spearman
 
 if TYPE_CHECKING:
     from skidpad.coverage.tracker import CoverageTracker

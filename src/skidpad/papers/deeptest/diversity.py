@@ -19,14 +19,13 @@ from skidpad.core.errors import BadRunError
 from skidpad.papers.deeptest import paper
 from skidpad.papers.scoreboard import Row, Sheet, p_text, ratio
 from skidpad.runs.records import ORIGINALS
-from skidpad.statistics.effects import cohens_d, count_bits, cumulative_counts, transform_distances
-from skidpad.statistics.ranks import signed_rank
+from skidpad.statistics.ranks import cohens_d, count_bits, cumulative_counts, signed_rank, transform_distances
 from skidpad.stimuli.pictures import SIMPLE
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, IntArray
     from skidpad.runs.folder import Run
-    from skidpad.statistics.effects import PackedBits
+    from skidpad.statistics.ranks import PackedBits
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 
-_CHUNK = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:

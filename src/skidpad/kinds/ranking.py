@@ -18,7 +18,7 @@ from skidpad.kinds.drives.summary import scenario_traits
 from skidpad.statistics.orders import apfd, by_gain, by_score, farthest_first, ideal_order, rank_roads
 from skidpad.worlds.render.chunks import road_of
 from skidpad.worlds.scenario.features import lateral_m_s2
-from skidpad.worlds.scenario.tables import scenario_of
+from skidpad.worlds.scenario.scenario import scenario_of
 from skidpad.worlds.world import STEP_S, WORLDS
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from skidpad.kinds.pictures.styles.condition import Condition
 from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 from skidpad.papers.deeproad import replication as deeproad
 from skidpad.papers.tactic import replication as tactic
-from skidpad.papers.tactic.cells import SearchCell
+from skidpad.papers.tactic.replication import SearchCell
 from skidpad.runs.folder import Run
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.pretrained import weather_path

@@ -37,8 +37,7 @@ from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.runs.workers.here import pinned
 from skidpad.search.protocol import SEARCHES, Fitness, SearchTask
 from skidpad.search.vectors import Cube
-from skidpad.statistics.effects import a12
-from skidpad.statistics.ranks import mann_whitney
+from skidpad.statistics.ranks import a12, mann_whitney
 from skidpad.subjects.description import subject_path
 
 GENERATION = 8

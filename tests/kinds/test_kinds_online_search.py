@@ -15,8 +15,7 @@ from skidpad.runs.folder import Run
 from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.registry import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS, sample
-from skidpad.worlds.scenario.scenario import Conditions, RoadKind, RoadPlan, Scenario, Weather
-from skidpad.worlds.scenario.tables import table_of
+from skidpad.worlds.scenario.scenario import Conditions, RoadKind, RoadPlan, Scenario, Weather, table_of
 
 
 def searching(*searches: str, budget: int = 3) -> Online:

@@ -10,11 +10,11 @@ import pytest
 from report_samples import PageReader
 
 from skidpad.highway.avoidability import last_escapes
+from skidpad.highway.episodes import trace
 from skidpad.highway.evaluation import evaluate
 from skidpad.highway.layout import CRASH, EGO, FRONT, VEHICLE_LENGTH_M, Action, X
 from skidpad.highway.opponents import ConstantActions, RandomActions
 from skidpad.highway.scenes import RELEASED
-from skidpad.highway.tracing import trace
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.charts import Ends, stacked
 from skidpad.kinds.duels.film import Film, animation, film_strip

@@ -114,7 +114,7 @@ def test_stimuli_are_texts_recipes_transforms_and_pairs(tester: pytest.Pytester)
         from skidpad.core.stimuli import Params, Recipe
         from skidpad.pytest_plugin import assert_steers_alike
         from skidpad.pytest_plugin.assertions import recipes_of
-        from skidpad.stimuli.pictures.simple import Brightness
+        from skidpad.stimuli.pictures.deeptest import Brightness
 
         SAFE = ["brightness(shift=50)", Recipe.of("brightness", Params(shift=50)), (Brightness(), Params(shift=50))]
 

@@ -23,8 +23,10 @@ from skidpad.worlds.scenario.scenario import (
     Scenario,
     Shape,
     Surroundings,
+    scenario_from,
+    table_of,
+    values_of,
 )
-from skidpad.worlds.scenario.tables import scenario_from, table_of, values_of
 from skidpad.worlds.scenario.tracks import Track
 
 SECTION = CrossSection(lanes=2)

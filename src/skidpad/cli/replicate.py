@@ -1,8 +1,8 @@
 """skidpad replicate: a paper's figures, ours, and the gap."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,8 +10,7 @@ from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of
 from skidpad.page.terminal import OUT, print_json, progress_bar, say, table, tell
 
 if TYPE_CHECKING:
-    from skidpad.core.progress import Progress
-    from skidpad.papers.scoreboard import Row, Sheet
+    from skidpad.papers.scoreboard import Replication, Sheet
 
 WIDE = 150
 """From so many columns on the terminal shows the notes and the tables behind the scoreboard."""
@@ -47,6 +46,7 @@ def deeptest(
     from skidpad.papers.deeptest.paper import MODEL
     from skidpad.papers.deeptest.replication import replicate
     from skidpad.papers.deeptest.retraining import ReplicationSettings
+    from skidpad.papers.scoreboard import named
     from skidpad.subjects.description import subject_path
 
     settings = ReplicationSettings(
@@ -63,7 +63,7 @@ def deeptest(
     )
     tell(f"runs: {out}")
     with progress_bar("replicating", "what is done is kept; go on with the same command") as progress:
-        answer = replicate(settings, out, lambda name: _staged(progress, name))
+        answer = replicate(settings, out, lambda name: named(progress, name))
     _show(
         answer,
         MODEL,
@@ -86,8 +86,8 @@ def duel(
     json: Json = False,
 ) -> None:
     """Make Table I of adversarial testing with reinforcement learning, for every reward, with figures that the paper leaves out."""
-    from skidpad.papers.duel.paper import PAPER
     from skidpad.papers.duel.replication import DuelReplicationSettings, replicate
+    from skidpad.papers.duel.tables import PAPER
 
     small = DuelReplicationSettings(
         trainings=2, train_episodes=300, tests=3, test_episodes=200, cross_episodes=100, search_episodes=5, rounds=rounds, seed=seed
@@ -125,8 +125,7 @@ def offline_online(
     """Answer RQ0 and RQ1 of the comparison of offline and online testing, for each subject given."""
     from skidpad.drives import open_drive
     from skidpad.kinds.drives.compare.campaign import OfflineVsOnlineSettings
-    from skidpad.papers.offline_online.paper import PAPER
-    from skidpad.papers.offline_online.replication import replicate
+    from skidpad.papers.offline_online import PAPER, replicate
     from skidpad.subjects.description import subject_path
 
     settings = OfflineVsOnlineSettings(
@@ -241,17 +240,7 @@ def tactic(
     _show(answer, PAPER, f"written: {out / 'tactic.json'} and {out / 'tactic.md'}; a report lies beside each run", json=json)
 
 
-class _Replication(Protocol):
-    def payload(self) -> dict[str, Any]: ...
-
-    def facts(self) -> Sequence[str]: ...
-
-    def rows(self) -> "Sequence[Row]": ...
-
-    def sheets(self) -> "Sequence[Sheet]": ...
-
-
-def _show(answer: _Replication, paper: str, written: str, *, json: bool, narrow: "Sequence[Sheet]" = ()) -> None:
+def _show(answer: "Replication", paper: str, written: str, *, json: bool, narrow: "Sequence[Sheet]" = ()) -> None:
     """Prints a replication; a narrow terminal gets the scoreboard in brief, and what `narrow` adds."""
     from skidpad.papers.scoreboard import brief_sheet
 
@@ -265,10 +254,3 @@ def _show(answer: _Replication, paper: str, written: str, *, json: bool, narrow:
         if sheet.note:
             say(sheet.note)
     say(written)
-
-
-def _staged(progress: "Progress", name: str) -> Callable[..., None]:
-    def report(done: int, total: int, note: str = "") -> None:
-        progress(done, total, f"{name}: {note}")
-
-    return report

@@ -67,7 +67,7 @@ def draw(
 def check(files: Files, json: Json = False) -> None:
     """Check scenario files: keys, ranges, constraints, a road that crosses itself; exit code 1 where one cannot be used."""
     from skidpad.kinds.drives.campaign import features_of
-    from skidpad.worlds.scenario.tables import table_of
+    from skidpad.worlds.scenario.scenario import table_of
 
     found = [_read(path) for path in files]
     usable = [each for one in found for each in one.scenarios]
@@ -94,8 +94,8 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Fetch a public collection of OpenSCENARIO files from its authors (MPL-2.0), and check its SHA-256."""
-    from skidpad.worlds.openx.collections import COLLECTIONS
-    from skidpad.worlds.openx.collections import fetch as fetched
+    from skidpad.worlds.openx.documents import COLLECTIONS
+    from skidpad.worlds.openx.documents import fetch as fetched
 
     chosen = COLLECTIONS.get(collection)
     files = fetched(chosen, out, address)

@@ -18,7 +18,7 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError, optional
 from skidpad.core.images import FloatArray
-from skidpad.statistics.roads import rank_roads
+from skidpad.statistics.orders import rank_roads
 
 SERVICE, PORT = "CompetitionTool", 4545
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5

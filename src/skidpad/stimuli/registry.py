@@ -7,7 +7,7 @@ weather:rain(style=3)               a learned weather, by name or by the path of
 my_module:MyStimulus                a class of your own
 original                            nothing
 
-A new stimulus is a file, a `register` line and a row in `agreement`.
+A new stimulus is a file, a `register` line and a row in `AGREEMENT` (`pictures/torch_kernels.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
     "transform",
     "transforms",
     (
-        "skidpad.stimuli.pictures.simple",
-        "skidpad.stimuli.pictures.layered",
+        "skidpad.stimuli.pictures.deeptest",
         *(
             f"skidpad.stimuli.conditions.{name}"
             for name in (

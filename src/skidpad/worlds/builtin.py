@@ -24,8 +24,7 @@ from skidpad.worlds.render.chunks import START_M
 from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import Scene, build_scene
-from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario
-from skidpad.worlds.scenario.tables import table_of
+from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario, table_of
 from skidpad.worlds.scenario.tracks import Track
 from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, VehicleMotion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World

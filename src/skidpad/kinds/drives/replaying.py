@@ -27,8 +27,7 @@ from skidpad.runs.replay import Replayed, Reproduction
 from skidpad.runs.workers.here import cores, pinned
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
-from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario
-from skidpad.worlds.scenario.tables import scenario_from, values_of
+from skidpad.worlds.scenario.scenario import BadScenarioError, Scenario, scenario_from, values_of
 from skidpad.worlds.world import STEP_S, WORLDS
 
 if TYPE_CHECKING:

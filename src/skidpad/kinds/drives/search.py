@@ -24,8 +24,7 @@ from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.runs.records import ShardResult
 from skidpad.search.protocol import SEARCHES, Fitness, Search, SearchTask
 from skidpad.search.vectors import Cube
-from skidpad.worlds.scenario.scenario import RoadKind, Weather
-from skidpad.worlds.scenario.tables import table_of
+from skidpad.worlds.scenario.scenario import RoadKind, Weather, table_of
 
 if TYPE_CHECKING:
     from skidpad.kinds.drives.summary import OnlineSummary

@@ -29,7 +29,7 @@ from skidpad.worlds.render.standing import moving_table
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from skidpad.worlds.render.casting import Stage
+    from skidpad.worlds.render.raycast import Stage
 
 
 cuda: Any = numba.cuda

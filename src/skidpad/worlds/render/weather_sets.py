@@ -23,8 +23,7 @@ from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.scenario.domain import Domain, draw
 from skidpad.worlds.scenario.domains import EXTENDED
-from skidpad.worlds.scenario.scenario import RoadKind, Weather
-from skidpad.worlds.scenario.tables import NO, YES
+from skidpad.worlds.scenario.scenario import NO, YES, RoadKind, Weather
 
 MARK = "rendered.toml"
 """The file beside the pictures that says how they were made."""

@@ -12,8 +12,7 @@ from skidpad.core.files import write_atomically
 from skidpad.core.settings import read_toml, write_toml
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.domains import STANDARDS
-from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario
-from skidpad.worlds.scenario.tables import scenario_of, table_of
+from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario, scenario_of, table_of
 
 SUFFIXES = (".toml", ".json")
 OPENSCENARIO = ".xosc"

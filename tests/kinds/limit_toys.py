@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.camera import Capture
+from skidpad.core.images import Capture
 from skidpad.core.stimuli import Params, Real, Severity, Space, Stimulus
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive

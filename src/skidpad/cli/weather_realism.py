@@ -120,7 +120,7 @@ def render(
     json: Json = False,
 ) -> None:
     """Render pictures of a weather of the built-in world, to learn it from where no recorded set exists."""
-    from skidpad.core.camera import Camera
+    from skidpad.core.images import Camera
     from skidpad.worlds.render.weather_sets import rendered_weather, write_set
 
     command = shlex.join(["skidpad", *sys.argv[1:]])

@@ -20,8 +20,7 @@ from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.runs.records import ORIGINALS, ShardResult, case_id, case_ids, storable
 
 if TYPE_CHECKING:
-    from skidpad.core.camera import Capture
-    from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray
+    from skidpad.core.images import BoolArray, Capture, FloatArray, Frames, IntArray
     from skidpad.core.progress import Progress
     from skidpad.core.stimuli import Stimulus
     from skidpad.drives.drive import Drive, FrameBatch

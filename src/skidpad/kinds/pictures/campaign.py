@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.core.images import FloatArray, Frames, NumpyFrames, as_numpy
+from skidpad.core.images import Camera, FloatArray, Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus, grid_recipes
 from skidpad.coverage.criteria import CRITERIA, neurons_of

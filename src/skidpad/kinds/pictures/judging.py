@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from skidpad.core.camera import Capture
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, pixel_hash
+from skidpad.core.images import BoolArray, Capture, FloatArray, Frames, IntArray, NumpyFrames, pixel_hash
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import PlainUnit
 from skidpad.drives.drive import capture_at

@@ -12,9 +12,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import NumpyFrames, encode
+from skidpad.core.images import Camera, NumpyFrames, encode
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.core.settings import write_toml

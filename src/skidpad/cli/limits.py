@@ -132,19 +132,19 @@ def _write(run: Path, path: Path) -> None:
     opened.publish(path)
 
 
-FRAMES = 40
+DEMO_FRAMES = 40
 """Of every tenth frame of a drive; with 330 mutants a frame, about half a minute on two cores."""
 
-WITHIN_DEG = 20.0
+DEMO_WITHIN_DEG = 20.0
 """DeepRoad's second bound, far enough that a person sees it: ten degrees of a steering wheel are hard to tell on a straight road."""
 
-CONDITIONS = ("fog", "rain", "dusk", "low-sun", "exposure", "motion-blur", "lens-dirt", "wiper", "camera-pitch", "camera-yaw")
+DEMO_CONDITIONS = ("fog", "rain", "dusk", "low-sun", "exposure", "motion-blur", "lens-dirt", "wiper", "camera-pitch", "camera-yaw")
 """What the limits are looked for of: weather, light, exposure, glass and mounting."""
 
 
 def demo(
     out: Out = None,
-    frames: Annotated[int, typer.Option(help="How many frames to render and test.")] = FRAMES,
+    frames: Annotated[int, typer.Option(help="How many frames to render and test.")] = DEMO_FRAMES,
     seed: Seed = 0,
     workers: Workers = "",
 ) -> None:
@@ -164,12 +164,12 @@ def demo(
         drive=drive,
         searches=("grid", "greedy"),
         relation="steers-right",
-        tolerance=WITHIN_DEG,
+        tolerance=DEMO_WITHIN_DEG,
         seeds=10,
         seed=seed,
     )
     run_campaign(settings, folder, json=False, workers=workers)
     say("")
     say("limits: how far it holds")
-    limits = LimitsSettings(subject=str(subject), drive=drive, conditions=CONDITIONS, relation="steers-right", seed=seed)
+    limits = LimitsSettings(subject=str(subject), drive=drive, conditions=DEMO_CONDITIONS, relation="steers-right", seed=seed)
     run_campaign(limits, folder.with_name(f"{folder.name}-limits"), json=False, workers=workers)

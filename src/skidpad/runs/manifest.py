@@ -223,11 +223,6 @@ class Manifest:
         return {name: value for name, value in json.loads(self.to_json()).items() if name != "subject"}
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> Self:
-        """Reads what `to_json` wrote; `where` names the folder in errors."""
-        return cls.from_content(manifest_content(text, where), where)
-
-    @classmethod
     def from_content(cls, content: Mapping[str, Any], where: str) -> Self:
         """Reads what `manifest_content` found."""
         if content["skidpad_run"] != FORMAT:

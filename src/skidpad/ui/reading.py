@@ -246,7 +246,7 @@ class RecordReader:
 
     def rates(self) -> TaggedRates:
         """Counts judged cases, findings and their tags."""
-        return TaggedRates(*self._ask(f"SELECT {self._counts()} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0])
+        return TaggedRates(*self.database.ask(f"SELECT {self._counts()} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0])
 
     def rates_by(self, names: Sequence[str]) -> tuple[ColumnsRate, ...]:
         """Counts the same for the largest groups of equal values of some columns, the highest rate first."""
@@ -254,7 +254,7 @@ class RecordReader:
         if not columns:
             return ()
         keys = ", ".join(f"c{column.place}" for column in columns)
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT {keys}, {self._counts()} FROM {self.source} WHERE {self._judged()} GROUP BY {keys} "
             f"ORDER BY count(*) DESC, {keys} LIMIT ?",
             (*self.unjudged, MAX_GROUPS),
@@ -269,7 +269,7 @@ class RecordReader:
     def page(self, question: Question, rows: int = PAGE_ROWS) -> RowsPage:
         """Answers a question with one page of rows."""
         sql = sql_of(question, self.columns, self.unjudged)
-        total = self._ask(f"SELECT count(*) FROM {self.source} WHERE {sql.where}", sql.values)[0][0]
+        total = self.database.ask(f"SELECT count(*) FROM {self.source} WHERE {sql.where}", sql.values)[0][0]
         first = question.page * rows
         return RowsPage(self._lines(question, first, rows) if total > first else (), total)
 
@@ -284,7 +284,7 @@ class RecordReader:
     def failing(self) -> list[str]:
         """Returns the case ids of all findings, worst first."""
         case, excess, violated = (self._c(name) for name in ("case_id", "excess", "violated"))
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT {case} FROM {self.source} WHERE {self._judged()} AND {violated} ORDER BY isnan({excess}), {excess} DESC, {case}",
             self.unjudged,
         )
@@ -294,7 +294,7 @@ class RecordReader:
         """Counts the findings whose original is farther from its label than the rule allows, or has no finite answer."""
         original, label = (self._c(name) for name in ("original", "label"))
         broken = f"NOT isfinite({original}) OR power({original} - {label}, 2) > ?"
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT count(*) FROM {self.source} WHERE {self._judged()} AND {self._c('violated')} AND ({broken})",
             (*self.unjudged, bound_rad2),
         )
@@ -303,7 +303,7 @@ class RecordReader:
     def numbered(self, name: str) -> Mapping[str, int]:
         """Numbers the values of a column from 1 by where they first stand among the judged rows; nothing where there are too many."""
         key = self._c(name)
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT {key} FROM {self.source} WHERE {self._judged()} GROUP BY 1 ORDER BY min(phase), min(shard), min(place) LIMIT ?",
             (*self.unjudged, MAX_NUMBERED + 1),
         )
@@ -337,7 +337,7 @@ class RecordReader:
 
     def whereabouts(self, case_id: str) -> tuple[str, int, int] | None:
         """Returns phase, shard and place of a case, of a finding first where it was met more than once; None where it is unknown."""
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT phase, shard, place FROM {self.source} WHERE {self._c('case_id')} = ? "
             f"ORDER BY {self._c('violated')} DESC, phase, shard, place LIMIT 1",
             (case_id,),
@@ -353,7 +353,7 @@ class RecordReader:
     def _rows_of(self, source: str, values: Sequence[Any], first: int) -> tuple[Line, ...]:
         shown = [column for column in self.columns if column.form is not Form.HIDDEN]
         wanted = ", ".join(f"c{column.place}" for column in shown)
-        rows = self._ask(f"SELECT {wanted}, phase, tag FROM {source}", values)
+        rows = self.database.ask(f"SELECT {wanted}, phase, tag FROM {source}", values)
         names = [column.name for column in shown]
         return tuple(Line(first + index, dict(zip(names, row, strict=False)), row[-2], row[-1] or "") for index, row in enumerate(rows))
 
@@ -362,13 +362,13 @@ class RecordReader:
         if not texts:
             return
         sizes = ", ".join(f"approx_count_distinct(c{column.place}), max(length(c{column.place}))" for column in texts)
-        rows, *found = self._ask(f"SELECT count(*), {sizes} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0]
+        rows, *found = self.database.ask(f"SELECT count(*), {sizes} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0]
         for place, column in enumerate(texts):
             distinct, letters = found[2 * place] or 0, found[2 * place + 1] or 0
             if not 1 < distinct <= min(MAX_CHOICES, rows / _ROWS_A_WORD) or letters > _CHOICE_LETTERS:
                 continue
             key = f"c{column.place}"
-            words = self._ask(
+            words = self.database.ask(
                 f"SELECT {key}, count(*) FILTER ({self._c('violated')}), count(*) FROM {self.source} WHERE {self._judged()} "
                 f"GROUP BY {key} ORDER BY 2 DESC, 3 DESC, 1 LIMIT ?",
                 (*self.unjudged, MAX_CHOICES),
@@ -387,9 +387,6 @@ class RecordReader:
 
     def _c(self, name: str) -> str:
         return f"c{next(column.place for column in self.columns if column.name == name)}"
-
-    def _ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self.database.ask(sql, values)
 
 
 def _is_a_name(column: str) -> bool:

@@ -12,13 +12,13 @@ import numpy as np
 from skidpad.core.errors import BadRunError
 from skidpad.core.images import NumpyFrames, as_numpy, write_image
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.drive import FrameBatch, Problem, capture_of
+from skidpad.drives.drive import Problem, capture_of
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.exhibits import Form, PairAnswers, PictureSide, Row, Sight
 from skidpad.kinds.limits.page import moved_by, pair_of
 from skidpad.kinds.limits.probes import ONLINE, Probe, drive_records, show
 from skidpad.kinds.pictures.exhibit import PairExhibit
-from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.judging import Originals, frame_again
 from skidpad.oracles.error import scale_of, times_tolerated
 from skidpad.oracles.relations import Answers
 from skidpad.page.pictures import pair_picture
@@ -65,9 +65,7 @@ def replay_case(campaign: Limits, run: Run, finding: str, picture: Path | None =
 
 
 def _shown(campaign: Limits, run: Run, row: Mapping[str, Any]) -> Mapping[str, float]:
-    batch: FrameBatch = campaign.drive.read([row["frame_index"]], lead=campaign.subject.lead)
-    if not len(batch):
-        raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+    batch = frame_again(campaign.drive, row["frame_index"], campaign.subject.lead)
     answered = np.asarray(campaign.subject.predict(batch.clip)[:, campaign.judged.column], np.float64)
     label = batch.steering_rad if campaign.judged.is_steering else np.full(1, np.nan)
     capture = capture_of(campaign.drive, batch.indices, campaign.subject.lead)

@@ -35,6 +35,7 @@ from skidpad.kinds.pictures.judging import (
     check_relation,
     default_relation,
     default_tolerance,
+    frame_again,
     relation_of,
     uploaded,
 )
@@ -213,9 +214,7 @@ class DeepTest:
 
     def answer(self, frame_index: int, recipe: Recipe) -> float:
         """Asks the subject about one frame under a recipe, with the frames before it that it looks back at."""
-        batch = self.drive.read([frame_index], lead=self.subject.lead)
-        if not len(batch):
-            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        batch = frame_again(self.drive, frame_index, self.subject.lead)
         return float(self.look(batch.clip, recipe, self.times_s(batch.indices))[1].answers[0, self.judged.column])
 
     def times_s(self, indices: IntArray) -> FloatArray:

@@ -136,6 +136,14 @@ class Originals:
         return Answers(self.answer[indices], mutant, self.label[indices])
 
 
+def frame_again(drive: Drive, index: int, lead: int = 0) -> FrameBatch:
+    """Reads a frame of a record, with the `lead` frames before it; refuses a run whose drive has lost it."""
+    batch = drive.read([index], lead=lead)
+    if not len(batch):
+        raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+    return batch
+
+
 def captured(drive: Drive, times_s: FloatArray | None, lead: int = 0) -> Capture | None:
     """Returns how frames of a drive were taken, the first `lead` of them left out; None where nobody says when."""
     return None if times_s is None else capture_at(drive, times_s[lead:])

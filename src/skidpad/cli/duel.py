@@ -108,28 +108,9 @@ def duel(
         return
     check_estimate(context, estimate=estimate, budget=budget)
     if estimate:
-        _run(
-            {
-                "ego": _absolute(ego),
-                "fronts": [_absolute(name) for name in front or []],
-                "env": env,
-                "scenario": _absolute(scenario, ".toml"),
-                "rewards": [],
-                "repairs": 0,
-                "is_tested": False,
-                "estimate": method,
-                "against": names_of(against),
-                "stop_below": stop_below,
-                "within": within,
-                "budget": budget,
-                "seed": seed,
-                **_budgets(env, train_episodes, None),
-            },
-            out,
-            "duel-estimate",
-            json,
-            workers,
-        )
+        wanted = {"estimate": method, "against": names_of(against), "stop_below": stop_below, "within": within, "budget": budget}
+        settings = _met(ego, front, env, scenario, seed) | {"is_tested": False, **wanted}
+        _run(settings | _budgets(env, train_episodes, None), out, "duel-estimate", json, workers)
         return
     if front or against:
         raise SkidpadError("--front and --against belong to --estimate; `skidpad duel test` and `skidpad duel repair` take --front as well")
@@ -137,26 +118,16 @@ def duel(
     count = (0 if is_function else 1) if repairs is None else repairs
     if is_function and repairs is None and not json:
         say("note: the ego is a function, which cannot be retrained; it will only be tested")
-    _run(
-        {
-            "ego": _absolute(ego),
-            "env": env,
-            "scenario": _absolute(scenario, ".toml"),
-            "rewards": names_of(rewards),
-            "w_col": _weights(w_col),
-            "repairs": count,
-            "rounds": rounds,
-            "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
-            "adversaries_at_once": adversaries_at_once,
-            "test_runs": test_runs,
-            "seed": seed,
-            **_budgets(env, train_episodes, test_episodes),
-        },
-        out,
-        "duel",
-        json,
-        workers,
-    )
+    settings = _met(ego, None, env, scenario, seed) | {
+        "rewards": names_of(rewards),
+        "w_col": _weights(w_col),
+        "repairs": count,
+        "rounds": rounds,
+        "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
+        "adversaries_at_once": adversaries_at_once,
+        "test_runs": test_runs,
+    }
+    _run(settings | _budgets(env, train_episodes, test_episodes), out, "duel", json, workers)
 
 
 def train(
@@ -174,17 +145,12 @@ def train(
     json: Json = False,
 ) -> None:
     """Train egos against IDM and adversaries against the best ego; writes the policies into RUN/policies."""
-    settings = {
-        "ego": _absolute(ego),
-        "env": env,
-        "scenario": _absolute(scenario, ".toml"),
+    settings = _met(ego, None, env, scenario, seed) | {
         "rewards": names_of(rewards),
         "egos": egos,
         "adversaries": adversaries,
         "adversaries_at_once": adversaries_at_once,
-        "repairs": 0,
         "is_tested": False,
-        "seed": seed,
     }
     _run(settings | _budgets(env, train_episodes, None), out, "duel-train", json, workers)
 
@@ -203,17 +169,7 @@ def run_test(
     json: Json = False,
 ) -> None:
     """Test an ego against IDM, a random front vehicle, a search for crashes, and the adversaries you name."""
-    settings = {
-        "ego": _absolute(ego),
-        "fronts": [_absolute(name) for name in front or []],
-        "env": env,
-        "scenario": _absolute(scenario, ".toml"),
-        "rewards": [],
-        "repairs": 0,
-        "adversaries_at_once": adversaries_at_once,
-        "test_runs": test_runs,
-        "seed": seed,
-    }
+    settings = _met(ego, front, env, scenario, seed) | {"adversaries_at_once": adversaries_at_once, "test_runs": test_runs}
     _run(settings | _budgets(env, None, test_episodes), out, "duel-test", json, workers)
 
 
@@ -243,21 +199,22 @@ def repair(
             "a repair needs an adversary; give one with --front FILE, such as those that `skidpad duel train` writes, or train some "
             "with --rounds"
         )
-    settings = {
-        "ego": _absolute(ego),
-        "fronts": [_absolute(name) for name in front or []],
-        "env": env,
-        "scenario": _absolute(scenario, ".toml"),
-        "rewards": [],
+    settings = _met(ego, front, env, scenario, seed) | {
         "repairs": repairs,
         "rounds": rounds,
         "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
         "adversaries_at_once": adversaries_at_once,
         "w_col": _weights(w_col),
         "test_runs": test_runs,
-        "seed": seed,
     }
     _run(settings | _budgets(env, train_episodes, test_episodes), out, "duel-repair", json, workers)
+
+
+def _met(ego: str, front: list[str] | None, env: str, scenario: str, seed: int) -> dict[str, Any]:
+    """Returns the settings that say who meets whom and where, with nothing trained and nobody repaired."""
+    fronts = [_absolute(name) for name in front or []]
+    where = {"env": env, "scenario": _absolute(scenario, ".toml"), "seed": seed}
+    return {"ego": _absolute(ego), "fronts": fronts, **where, "rewards": [], "repairs": 0}
 
 
 def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool, workers: str) -> None:

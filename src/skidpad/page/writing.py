@@ -106,7 +106,7 @@ class UnwrittenError(SkidpadError):
 def render_page(page: Page) -> str:
     """Returns any page as HTML; the same page gives the same bytes."""
     style = files("skidpad.page").joinpath("templates", "style.css").read_text(encoding="utf-8")
-    return _environment().get_template("page.jinja").render(page=page, style=style, version=__version__, heat_steps=HEAT_STEPS)
+    return templates("skidpad.page").get_template("page.jinja").render(page=page, style=style, version=__version__, heat_steps=HEAT_STEPS)
 
 
 def write_page(path: Path, page: Page) -> None:
@@ -126,9 +126,10 @@ def write_text_whole(path: Path, text: str) -> None:
 
 
 @cache
-def _environment() -> Environment:
+def templates(package: str) -> Environment:
+    """Returns the templates of a package; they escape everything, and refuse what they were not given."""
     return Environment(
-        loader=PackageLoader("skidpad.page", "templates"),
+        loader=PackageLoader(package, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil, degrees, isfinite, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
 
-    ReplayStage = ClosedLoopRunner | ShownStage
+    ReplayStage: TypeAlias = ClosedLoopRunner | ShownStage
     """What it takes to show a recorded drive again: a world, and the stimuli that recipes name; the second never loads the subject."""
-    DriveCampaign = Online | OfflineVsOnline
+    DriveCampaign: TypeAlias = Online | OfflineVsOnline
     """A campaign whose findings are closed-loop drives."""
 
 _COMPARED = (

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.styles.shrinking import StyleCampaign
     from skidpad.runs.folder import Run
 
-    PictureCampaign = DeepTest | StyleCampaign
+    PictureCampaign: TypeAlias = DeepTest | StyleCampaign
     """A campaign over the frames of a drive, whose records have the columns of `runs.records` and whose stimuli are recipes."""
 
 

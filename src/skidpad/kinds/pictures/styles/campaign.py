@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from skidpad.core.errors import BadSubjectError, SkidpadError
+from skidpad.core.errors import SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
 from skidpad.core.settings import Count, Natural, OneOf, Positive, Within
@@ -25,7 +25,7 @@ from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds import kind as kinds
-from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse, check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse, check_unchanged, drive_of, start_run
 from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
@@ -33,7 +33,7 @@ from skidpad.kinds.pictures.styles.condition import Condition, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, ShowAll
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights, filter_of
 from skidpad.kinds.pictures.styles.scenes import SceneSet, block_scenes, read_scenes
-from skidpad.kinds.pictures.weather.campaign import one_camera
+from skidpad.kinds.pictures.weather.campaign import one_camera, subject_beside
 from skidpad.kinds.shards import crew_for, one_by_one, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
@@ -155,7 +155,7 @@ class Tactic:
         card, weights = load_weather(Path(settings.weather))
         if card.method is not Method.MUNIT:
             raise BadWeatherError(f"the weather {card.name!r} was learned by {card.method.value}, which knows no styles; use one by munit")
-        subject = _load_subject(settings, seen)
+        subject, _ = subject_beside(settings.device, settings.subject, seen)
         judged = JudgedOutput.of(subject.description, settings.output)
         if not judged.output.is_angle:
             raise SkidpadError(f"critical conditions are judged by how far an angle moves, and the output {judged.name!r} is not an angle")
@@ -338,16 +338,6 @@ def phase_name(search: str, repeat: int) -> str:
 def condition_file(phase: str, number: int) -> str:
     """Returns the name of the state that holds a condition."""
     return f"condition-{phase.replace(':', '+')}-{number:02d}.json"
-
-
-def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:
-    """Loads the subject where the weather runs; one that cannot run there (a format without a GPU) on the CPU."""
-    try:
-        return subject_of(seen, settings.subject, settings.device)
-    except BadSubjectError:
-        if settings.device == "cpu":
-            raise
-        return subject_of(seen, settings.subject, "cpu")
 
 
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> Tactic:

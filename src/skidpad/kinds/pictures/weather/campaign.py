@@ -181,7 +181,8 @@ class DeepRoad(DeepTest):
     def load_road(cls, road: DeepRoadSettings, seen: Manifest | None = None) -> DeepRoad:
         """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
         weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
-        subject, subject_device = _load_subject(road, seen)
+        chosen = road.subject_device
+        subject, device = (subject_of(seen, road.subject, chosen), chosen) if chosen else subject_beside(road.device, road.subject, seen)
         drive = one_camera(drive_of(seen, road.drive))
         if not JudgedOutput.of(subject.description, road.output).output.is_angle:
             angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
@@ -189,7 +190,7 @@ class DeepRoad(DeepTest):
                 f"a test under weather compares angles, and the output {road.output!r} is no angle; choose --output among: {angles}"
             )
         shard_frames = road.shard_frames or default_shard_frames(subject.lead, road.device, drive)
-        return cls.of(replace(road, shard_frames=shard_frames, subject_device=subject_device), subject, drive, weathers)
+        return cls.of(replace(road, shard_frames=shard_frames, subject_device=device), subject, drive, weathers)
 
     @classmethod
     def of(cls, road: DeepRoadSettings, subject: Subject, drive: Drive, weathers: Mapping[str, WeatherLooks]) -> DeepRoad:
@@ -260,16 +261,14 @@ class DeepRoad(DeepTest):
         return as_numpy(frames) if self.road.subject_device == "cpu" else frames
 
 
-def _load_subject(road: DeepRoadSettings, seen: Manifest | None) -> tuple[Subject, str]:
-    """Loads the subject where the weathers run; one that cannot run there (a format without a GPU) on the CPU."""
-    if road.subject_device:
-        return subject_of(seen, road.subject, road.subject_device), road.subject_device
+def subject_beside(weather_device: str, path: str, seen: Manifest | None) -> tuple[Subject, str]:
+    """Loads the subject where the weathers run, and says where it is; one that cannot run there (a format without a GPU) on the CPU."""
     try:
-        return subject_of(seen, road.subject, road.device), road.device
+        return subject_of(seen, path, weather_device), weather_device
     except BadSubjectError:
-        if road.device == "cpu":
+        if weather_device == "cpu":
             raise
-        return subject_of(seen, road.subject, "cpu"), "cpu"
+        return subject_of(seen, path, "cpu"), "cpu"
 
 
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepRoad:

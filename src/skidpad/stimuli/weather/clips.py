@@ -7,9 +7,8 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
-from skidpad.stimuli.conditions.depth import depth_m, horizon_row
+from skidpad.core.images import BoolArray, Camera, FloatArray, NumpyFrames
+from skidpad.stimuli.conditions.base import depth_m, horizon_row
 
 NEAR_M, FAR_M = 12.0, 45.0
 """What is seen nearer than the first is near, what is seen beyond the second is far; in between counts as neither."""

@@ -8,11 +8,12 @@ share     TACTIC: ten repeats of (1+1)-ES, random styles and random search on --
 table     DeepRoad: every network under every weather, every frame, the mean style of real pictures
 
 Scenes that the referee does not keep count neither as errors nor as covered; how many of each condition there were stands in
-FOLDER/refused.json, beside those of random styles. Every network has a process of its own, which share the GPU. A part that its
-minutes end is left as it is, with tables of what is finished.
+FOLDER/refused.json, beside those of random styles. Every network goes through the parts by itself, with a process for each criterion;
+all share the GPU, so that one computes there while another judges on the CPU. When the minutes are over, searches stop as they are, with
+tables of what is finished.
 
 Run: python benchmarks/papers_at_scale.py --drive udacity:FOLDER --weather night --weather wet --weather snow --weather fog --out FOLDER
-         --device cuda [--parts networks,whole,share,table] [--quick]
+         --device cuda [--parts networks,whole,share,table] [--minutes 6] [--quick]
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -45,6 +47,8 @@ EPOCHS = {"dave-orig": 30, "dave-dropout": 30, "chauffeur": 8}
 SLOW = {"chauffeur": 3}
 """Networks that get so many times fewer tries: each answer looks at 100 frames."""
 PARTS = ("networks", "whole", "share", "table")
+CRITERIA = {"whole": ("nbc", "kmnc"), "share": ("nbc",)}
+"""What guides the searches of a part, each in a process of its own."""
 
 
 def arguments() -> argparse.Namespace:
@@ -60,10 +64,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scenes", type=int, default=256)
     parser.add_argument("--share-tries", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--whole-minutes", type=float, default=1.5)
-    parser.add_argument("--share-minutes", type=float, default=0.8)
+    parser.add_argument("--minutes", type=float, default=0.0, help="from the beginning, until searches stop; 0: when all is done")
     parser.add_argument("--quick", action="store_true", help="a few frames: does it run?")
     parser.add_argument("--alone", default="", help="for the processes that this one starts")
+    parser.add_argument("--ends", type=float, default=0.0, help="for them, the minutes as seconds since 1970")
     given = parser.parse_args()
     given.quick = given.quick or not given.drive
     given.network = given.network or list(NETWORKS[:1] if given.quick else NETWORKS)
@@ -72,7 +76,6 @@ def arguments() -> argparse.Namespace:
     given.out = given.out or Path(mkdtemp())
     if given.quick:
         given.epochs, given.tries, given.scenes, given.share_tries, given.repeats = 1, 2, 4, 2, 2
-        given.whole_minutes = given.share_minutes = 0.0  # however slow the machine
     return given
 
 
@@ -110,11 +113,11 @@ def tactic_settings(given: argparse.Namespace, part: str, name: str = "") -> Tac
     )
 
 
-def search(given: argparse.Namespace, part: str, name: str) -> None:
-    criteria = ["nbc", "kmnc"] if part == "whole" else ["nbc"]
-    minutes = given.whole_minutes if part == "whole" else given.share_minutes
-    own = Path(given.out) / part
-    tactic.replicate([str(network_file(given, name))], given.weather[:1], criteria, tactic_settings(given, part, name), own, minutes)
+def search(given: argparse.Namespace, part: str, name: str, criterion: str) -> None:
+    minutes = (given.ends - time.time()) / 60.0 if given.ends else 0.0
+    if minutes >= 0.0:
+        own, settings = Path(given.out) / part, tactic_settings(given, part, name)
+        tactic.replicate([str(network_file(given, name))], given.weather[:1], [criterion], settings, own, minutes)
 
 
 def table(given: argparse.Namespace, name: str) -> None:
@@ -148,13 +151,26 @@ def refused(given: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def alone(given: argparse.Namespace) -> None:
-    part, name = given.alone.split(":")
+    part, name, criterion = given.alone.split(":")
     if part == "networks":
         train(given, name)
     elif part == "table":
         table(given, name)
     else:
-        search(given, part, name)
+        search(given, part, name, criterion)
+
+
+def chain(given: argparse.Namespace, name: str) -> dict[str, float]:
+    """Takes one network through the parts; returns the seconds of each."""
+    seconds: dict[str, float] = {}
+    words = [sys.executable, __file__, *sys.argv[1:], "--out", str(given.out), "--ends", str(given.ends), "--alone"]
+    for part in given.parts.split(","):
+        began = time.perf_counter()
+        started = [subprocess.Popen([*words, f"{part}:{name}:{criterion}"]) for criterion in CRITERIA.get(part, ("",))]
+        failed = [process.returncode for process in started if process.wait()]
+        seconds[part] = round(time.perf_counter() - began, 1)
+        print(f"{name}, {part}: {seconds[part]:.1f} s{f'; FAILED: {failed}' if failed else ''}", flush=True)
+    return seconds
 
 
 def main() -> None:
@@ -162,14 +178,9 @@ def main() -> None:
     if given.alone:
         alone(given)
         return
-    seconds: dict[str, float] = {}
-    for part in given.parts.split(","):
-        began = time.perf_counter()
-        words = [sys.executable, __file__, *sys.argv[1:], "--out", str(given.out), "--alone"]
-        started = [(name, subprocess.Popen([*words, f"{part}:{name}"])) for name in given.network]
-        failed = [name for name, process in started if process.wait()]
-        seconds[part] = round(time.perf_counter() - began, 1)
-        print(f"{part}: {seconds[part]:.1f} s{f'; FAILED: {failed}' if failed else ''}", flush=True)
+    given.ends = time.time() + 60.0 * given.minutes if given.minutes else 0.0
+    with ThreadPoolExecutor(len(given.network)) as chains:
+        seconds = dict(zip(given.network, chains.map(lambda name: chain(given, name), given.network), strict=True))
     for part in ("whole", "share"):
         if (Path(given.out) / part).is_dir():
             together(given, part)

@@ -164,17 +164,20 @@ def test_a_run_of_another_kind_has_no_limit_to_aim_at(garage: Garage) -> None:
         task_of(garage.run, garage.subject, source="findings")
 
 
+@pytest.mark.parametrize("helps", [True, False])
 def test_the_command_says_whether_the_limit_is_reached_and_drives(
-    garage: Garage, limits_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    garage: Garage, limits_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helps: bool
 ) -> None:
     out = tmp_path / "out"
 
     def found(task: Task, folder: Path, settings: SearchSettings, _: Progress) -> Outcome:
         assert task.aim is not None
-        save_subject(garage.subject.module, garage.subject.description, folder / "recommended")
+        if helps:
+            save_subject(garage.subject.module, garage.subject.description, folder / "recommended")
         before = Trained(Candidate("before", 0.0, 0), 0.1, 0.1, 0.5, 0, 0, "")
         after = Trained(Candidate("random", 2.0, 0), 0.1, 0.05, 0.2, 3, 3, "")
-        return Outcome("toy", "", "drive", "", settings, ("gamma",), ("fog",), (1, 1, 1), before, (after,), after.candidate.name, (), ())
+        best = after.candidate.name if helps else ""
+        return Outcome("toy", "", "drive", "", settings, ("gamma",), ("fog",), (1, 1, 1), before, (after,), best, (), ())
 
     out.mkdir()
     monkeypatch.setattr(runs, "search", found)
@@ -186,6 +189,9 @@ def test_the_command_says_whether_the_limit_is_reached_and_drives(
     assert told["reached"]["failing_before"] == told["reached"]["failing_after"]  # the same network
     assert "not reached" in told["verdict"]
     assert "not reached" in (out / "report.html").read_text()
+    assert ("No repair helped" in told["verdict"]) is not helps
+    if not helps:
+        return
     loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)
     first, again = (runs.driven(garage.subject, out, SearchSettings(), loop, silent) for _ in range(2))
     assert [each.drives for each in first] == [1]

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 
 import numpy as np
 import pytest
 from repair_toys import WIDE, Garage, run_of, trained_subject, write_drive
 
+from skidpad.core import files
 from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, UnknownNameError
 from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import Families, families
-from skidpad.repairs.outcome import Outcome, search, written
+from skidpad.repairs.outcome import Outcome, check_folder, judged_rows, search, written
 from skidpad.repairs.pairs import Clip, render
-from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, SearchSettings, Task, Trained
+from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import chosen
 from skidpad.repairs.source import task_of
 from skidpad.stimuli.pictures import stimuli
@@ -62,6 +64,14 @@ def test_nothing_is_recommended_where_further_training_alone_does_as_well() -> N
     before, control = trained("before", 0.1, 0.5), trained("control", 0.1, 0.2)
     assert chosen(before, control, [trained("random", 0.1, 0.3)], 0.02) is None
     assert chosen(before, control, [replace(before, candidate=Candidate("random", 1.0, 0))], 0.02) is None
+
+
+def test_no_rate_falls_by_more_than_all_of_it() -> None:
+    seeds = [({SEEN: Rate(100, 10, 0.1, 0.1)}, {SEEN: Rate(100, failures, 0.1, 0.1)}) for failures in (0, 8)]
+    row = judged_rows({SEEN: Rate(100, 10, 0.1, 0.1)}, *zip(*seeds, strict=True))[0]
+    assert row.change_beyond_control.estimate == pytest.approx(-0.6)
+    assert row.change_beyond_control.low == -1.0
+    assert row.repaired.low == 0.0
 
 
 def test_families_are_divided_by_group_and_none_is_on_both_sides() -> None:
@@ -199,6 +209,27 @@ def test_a_folder_of_another_repair_is_refused(task: Task, outcome: tuple[Outcom
 def test_a_name_that_is_none_is_a_sentence(task: Task, tmp_path: Path, given: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(UnknownNameError):
         search(task, tmp_path / "out", replace(QUICK, **given))  # type: ignore[arg-type] # texts for fields of texts
+    check_folder(task, tmp_path / "out", QUICK)  # nothing was begun that the right name would spoil
+
+
+@pytest.mark.parametrize(("place", "words"), [("file", "is a file"), ("file/out", "cannot write")])
+def test_a_place_that_is_no_folder_is_a_sentence(task: Task, tmp_path: Path, place: str, words: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadSubjectError, match=words):
+        search(task, tmp_path / place, QUICK)
+
+
+def test_a_full_disk_is_a_sentence(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room, write = iter(range(3)), files.write_atomically
+
+    def written(path: Path, data: bytes) -> None:
+        if next(room, None) is None:
+            raise OSError(ENOSPC, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(files, "write_atomically", written)
+    with pytest.raises(BadSubjectError, match="No space left on device"):
+        search(task, tmp_path / "out", QUICK)
 
 
 def test_a_run_without_findings_is_said_and_repaired_without_them(task: Task, tmp_path: Path) -> None:

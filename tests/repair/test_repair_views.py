@@ -20,8 +20,8 @@ from skidpad.repairs.search import Repairs
 from skidpad.repairs.views import Views
 from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.training.data import Asking, Change, Labelled, feature_examples, frame_examples, window_examples
-from skidpad.subjects.training.fitting import copied
+from skidpad.subjects.training.data import Asking, Change, Labelled, Lesson, feature_examples, frame_examples, window_examples
+from skidpad.subjects.training.fitting import TrainingSettings, answers_rad, copied, fit
 
 CPU = torch.device("cpu")
 SETTINGS = SearchSettings(
@@ -223,3 +223,51 @@ def test_a_network_in_stages_is_asked_about_changed_frames(garage: Garage) -> No
     frames = frame_examples(data, spec, CPU)
     alone = torch.as_tensor(frames(mine, chosen, mirrored, lambda seen: seen + 51))
     assert torch.allclose(alone, torch.stack([means[3], means[6]])[:, None] + 0.2, atol=1e-5)
+
+
+class TrainedStaged(nn.Module):
+    """Two stages that learn: a picture's mean, weighed, and the weighed sum over a window."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(1, 1), nn.Linear(1, 1)
+
+    def features(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.first(inputs.mean((1, 2, 3))[:, None])
+
+    def alone(self, codes: torch.Tensor) -> torch.Tensor:
+        return codes
+
+    def forward_windows(self, codes: torch.Tensor, windows: torch.Tensor) -> torch.Tensor:
+        return self.last(codes[windows].sum(1))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        rows = torch.arange(inputs.shape[0] * inputs.shape[1]).reshape(inputs.shape[:2])
+        return self.forward_windows(self.features(inputs.flatten(0, 1)), rows)
+
+
+def test_each_stage_is_measured_by_the_network_as_it_was_and_later_ones_are_shorter(garage: Garage) -> None:
+    seen: list[np.ndarray] = []
+
+    class Watching(Lesson):
+        keeps_start = True
+        later_stages = 0.5
+
+        def score(self, answers_rad: np.ndarray, labels_rad: np.ndarray, first_rad: np.ndarray) -> float:
+            seen.append(first_rad)
+            return super().score(answers_rad, labels_rad, first_rad)
+
+    spec = replace(garage.subject.description.input, history=History(3, HistoryKind.RECURRENT))
+    description = replace(garage.subject.description, input=spec)
+    pictures = torch.from_numpy(np.random.default_rng(4).integers(0, 200, (8, spec.height_px, spec.width_px, 1), dtype=np.uint8))
+    data = Labelled(pictures, np.linspace(-0.5, 0.5, 6), np.arange(6)[:, None] + np.arange(3))
+    module = TrainedStaged()
+    as_it_was = answers_rad(copied(module), description, data)
+    settings = TrainingSettings(epochs=4, patience=4, learning_rate=0.1, mirror=False)
+    found = fit(module, description, data, data, settings, lesson=Watching())
+    assert [row.stage for row in found.curve] == ["features"] * 4 + ["windows"] * 2
+    # a score for the start of each stage, and one for each epoch
+    windows = seen[5:]
+    assert len(windows) == 3
+    assert all(np.allclose(each, as_it_was) for each in windows)
+    assert not np.allclose(answers_rad(module, description, data), as_it_was)

@@ -8,9 +8,12 @@ from the network that a person still sees. Plain counting finds what no camera t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 import cv2
 import numpy as np
@@ -56,6 +59,8 @@ _DARK = 40.0
 
 _LEAST_BORDER = 0.004
 """Share of the picture that an even-coloured corner must have to be a border."""
+_PART, _MOST_JUDGES = 32, 8
+"""Pictures that one thread judges at a time beside a GPU, and how many threads there are; more wait for each other's turn."""
 _MIRRORED = 0.1
 """How much more a half is like the mirrored other half than it was; asked where it is its very mirror."""
 
@@ -132,6 +137,9 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
         return Verdicts((), np.zeros(0), np.zeros(0))
     if views > 1:
         return _of_all(judge(split_views(reference, views), split_views(changed, views), pixel_map, device), views)
+    if device != "cpu" and len(changed) > _PART:
+        parts = [slice(start, start + _PART) for start in range(0, len(changed), _PART)]
+        return _together(_judges().map(lambda part: judge(reference[part], changed[part], pixel_map, device), parts))
     from skidpad.core.structure import edges_kept  # noqa: PLC0415  torch is for those who ask the referee, not for those who read its words
     from skidpad.referee.network import drivable, overlap_of, remembered_roads  # noqa: PLC0415  see above
 
@@ -158,6 +166,19 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
         for one, other, has_road, look in zip(before, after, enough, looks, strict=True)
     ]
     return Verdicts(tuple(found), np.where(enough, overlap, np.nan), edges_said[0])
+
+
+@cache
+def _judges() -> ThreadPoolExecutor:
+    """Threads that judge beside a GPU, which would wait: counting pixels takes a core four milliseconds a picture."""
+    return ThreadPoolExecutor(max(1, min(_MOST_JUDGES, os.cpu_count() or 1)), "skidpad-referee")
+
+
+def _together(parts: Iterable[Verdicts]) -> Verdicts:
+    """Puts verdicts one after the other."""
+    each = list(parts)
+    reasons = tuple(reason for some in each for reason in some.reasons)
+    return Verdicts(reasons, np.concatenate([some.overlap for some in each]), np.concatenate([some.likeness for some in each]))
 
 
 def _of_all(each: Verdicts, views: int) -> Verdicts:

@@ -88,7 +88,6 @@ def export_mutants(
     ]
     rng = child_rng(seed, "repair", "export")
     drawn = clips_of(drive, [families.draw(rng) for _ in range(pictures // _FRAMES)], _FRAMES, 0, rng)
-    folder.mkdir(parents=True, exist_ok=True)
     table = StringIO()
     rows = csv.writer(table, lineterminator="\n")
     rows.writerow(COLUMNS)

@@ -23,6 +23,9 @@ AVERAGING = 0.995
 SETTLES = 2 / 3
 """Of the epochs: while the learning rate is high, networks answer less to everything, which looks better on a short stretch than it is."""
 
+LATER_STAGES = 1 / 3
+"""Of the epochs: windows over features that are repaired already overfit soon, and take ten times as long as single frames."""
+
 _COST = 3.0
 """How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good.
 
@@ -83,6 +86,7 @@ class RepairLesson(Lesson):
     averaging = AVERAGING
     keeps_start = True
     settles = SETTLES
+    later_stages = LATER_STAGES
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
+from skidpad.page.wording import percent
 from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.report import finite
 from skidpad.repairs.search import Repairs, chosen, write_network
@@ -55,10 +56,12 @@ class Reached:
     @property
     def said(self) -> str:
         """Says whether it was reached."""
-        before, after = (f"{each.estimate:.1%} fail, at most {each.high:.1%}" for each in (self.failing_before, self.failing_after))
+        before, after = (
+            f"{percent(each.estimate)} fail, at most {percent(each.high)}" for each in (self.failing_before, self.failing_after)
+        )
         word = "reached" if self.holds_after else "not reached"
         held = "it held before" if self.holds_before else "it did not hold before"
-        return f"Aim, {self.aim}: {word} ({after}; accepted is {self.accepted_share:.0%}); {held} ({before})."
+        return f"Aim, {self.aim}: {word} ({after}; accepted is {percent(self.accepted_share)}); {held} ({before})."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +102,12 @@ class Outcome:
     def verdict(self) -> str:
         """Says in a sentence or two what came of it."""
         if not self.recommended:
-            return (
+            cost = percent(self.settings.most_cost)
+            said = (
                 "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
-                f"trained as long without mutants, at a clean error at most {self.settings.most_cost:.0%} higher. The network is unchanged."
+                f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged."
             )
+            return said if self.reached is None else f"{said} {self.reached.said}"
         judged = [row for name in (UNSEEN_SET, SEEN) if (row := self.row(name)) is not None and row.cases]
         is_better = not judged or any(row.repaired.estimate < row.before for row in judged)
         unproven = "" if is_better else ": better where it was chosen, no fewer failures where it was judged"
@@ -110,9 +115,8 @@ class Outcome:
         for name, words in ((UNSEEN_SET, "conditions of families that no training saw"), (SEEN, "families that it was trained on")):
             row = self.row(name)
             if row is not None and row.cases:
-                said.append(
-                    f"On {words} it fails on {row.repaired.estimate:.1%} instead of {row.before:.1%} (control {row.control.estimate:.1%})."
-                )
+                rates = [percent(each) for each in (row.repaired.estimate, row.before, row.control.estimate)]
+                said.append(f"On {words} it fails on {rates[0]} instead of {rates[1]} (control {rates[2]}).")
         clean = self.row(CLEAN)
         if clean is not None:
             said.append(f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f}.")
@@ -204,11 +208,14 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
     }
     text = json.dumps(begun, indent=2)
     path = out / "begun.json"
-    if path.exists() and path.read_text() != text:
+    if out.exists() and not out.is_dir():
+        raise BadSubjectError(f"{out} is a file, and a repair writes a folder; choose another --out")
+    others = [each for each in out.iterdir() if each != path] if out.exists() else []
+    # a command that was refused, or stopped before any work, leaves nothing that a better one would spoil
+    if others and path.exists() and path.read_text() != text:
         raise BadSubjectError(f"{out} holds a repair that was begun with another network, drive or settings; choose another --out")
-    if not path.exists() and out.exists() and any(out.iterdir()):
+    if others and not path.exists():
         raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.encode())
 
 
@@ -228,7 +235,7 @@ def judged_rows(
                 before=_value(name, first),
                 control=_possible(name, student_mean(values[0])),
                 repaired=_possible(name, student_mean(values[1])),
-                change_beyond_control=student_mean(changes),
+                change_beyond_control=_no_less_than(student_mean(changes), -1.0),
                 rmse_before_rad=first.rmse_rad,
                 rmse_control_rad=student_mean([rate.rmse_rad for rate in ways[0]]),
                 rmse_repaired_rad=student_mean([rate.rmse_rad for rate in ways[1]]),
@@ -239,7 +246,12 @@ def judged_rows(
 
 def _possible(name: str, found: Interval) -> Interval:
     """Cuts the interval of a rate at 0 and 1, which Student's t does not know of."""
-    return found if name == CLEAN or isnan(found.low) else replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+    above = _no_less_than(found, 0.0)
+    return above if name == CLEAN or isnan(found.high) else replace(above, high=min(1.0, found.high))
+
+
+def _no_less_than(found: Interval, least: float) -> Interval:
+    return found if isnan(found.low) else replace(found, low=max(least, found.low))
 
 
 def _value(name: str, rate: Rate) -> float:

@@ -66,7 +66,7 @@ def _judged(row: JudgedRow) -> tuple[str, ...]:
         str(row.cases),
         said(row.before),
         *(_ranged(each, said) for each in (row.control, row.repaired)),
-        _ranged(row.change_beyond_control, lambda value: f"{value:+.0%}"),
+        _ranged(row.change_beyond_control, lambda value: f"{100.0 * value:+.0f} %"),
         f"{row.rmse_before_rad:.4f}",
         f"{row.rmse_repaired_rad.estimate:.4f}",
     )
@@ -89,7 +89,7 @@ def candidate_table(outcome: Outcome) -> Table:
             f"{each.clean_rmse_rad:.4f}",
             percent(each.failure_rate),
             f"{each.stressed_rms_rad:.4f}",
-            *((str(each.best_epoch), f"{each.blend:.0%}") if each.candidate.way != BEFORE else ("-", "-")),
+            *((str(each.best_epoch), percent(each.blend)) if each.candidate.way != BEFORE else ("-", "-")),
         )
         for each in (outcome.before, *outcome.candidates)
     )

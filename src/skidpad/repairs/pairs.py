@@ -127,7 +127,6 @@ def render(
     for number, part in enumerate(parts):
         path = folder / f"{name}-{key}-{number:04d}.npz"
         if not path.is_file():
-            folder.mkdir(parents=True, exist_ok=True)
             buffer = BytesIO()
             np.savez(buffer, **_rendered(drive, part, number * _PART_CLIPS, spec, made, judge))  # type: ignore[arg-type] # numpy's stub
             write_atomically(path, buffer.getvalue())

@@ -47,10 +47,8 @@ def repair_run(
     check_trainable(subject)
     task = task_of(run, subject, hold=hold, source=source, referee=settings.referee, device=settings.device)
     outcome = search(task, out, settings, progress)
-    if not outcome.recommended:
-        return outcome
-    after = load_subject(out / f"{RECOMMENDED}.toml", settings.device)
-    if loop is not None:
+    after = load_subject(out / f"{RECOMMENDED}.toml", settings.device) if outcome.recommended else subject
+    if loop is not None and outcome.recommended:
         outcome = replace(outcome, driven=driven(subject, out, settings, loop, progress))
     if task.aim is not None:
         _, judged = task.drive.split(settings.train_share)

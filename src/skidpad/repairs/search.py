@@ -254,7 +254,6 @@ class Repairs:
         if record.is_file():
             stored = json.loads(record.read_text())
             return Trained(**{**stored, "candidate": Candidate(**stored["candidate"])})
-        record.parent.mkdir(parents=True, exist_ok=True)
         is_control = candidate.way == CONTROL
         pairs = self.random if is_control else self.pool(candidate.way)
         diet = Diet(candidate.strength, 1.0, 0.0) if is_control else Way(candidate.way).diet(candidate.strength)
@@ -271,7 +270,6 @@ class Repairs:
         )
         module, description = copied(self.task.subject.module), self.task.subject.description
         checkpoint = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}.checkpoint.pt"
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
         data = self.clean if is_control else self.clean.joined(pairs.mutants, pairs.originals)
         fitted = fit(
             module,

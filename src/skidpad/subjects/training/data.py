@@ -288,12 +288,14 @@ class Lesson:
     lessons apart in a checkpoint. averaging: how much of the mean of the weights over steps is kept at each (0: there is no mean); the
     mean is validated and kept. keeps_start: whether the weights that training began with may be the best. settles: the share of the
     epochs, at the beginning, none of which may be the best, where the network is trained at once; the last of several stages overfits soon.
+    later_stages: the share of the epochs that each stage after the first takes.
     """
 
     key: str = ""
     averaging: float = 0.0
     keeps_start: bool = False
     settles: float = 0.0
+    later_stages: float = 1.0
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:
         """Returns the places of an epoch's examples, in their order."""
@@ -304,7 +306,7 @@ class Lesson:
         return nn.functional.mse_loss(asking.answers(chosen, mirrored), asking.labels(chosen, mirrored))
 
     def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - for other lessons
-        """Returns how bad the answers to the validation are. first_rad: those of the weights that a stage began with, if it keeps them."""
+        """Returns how bad the answers to the validation are. first_rad: those of the weights that training began with, if it keeps them."""
         return float(np.mean((answers_rad - labels_rad) ** 2))
 
 

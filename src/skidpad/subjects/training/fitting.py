@@ -102,6 +102,7 @@ class Fitting:
         self.best_state: Mapping[str, torch.Tensor] = {}
         self._best_score = float("inf")
         self._first = np.zeros(0)
+        self._start = self._state() if lesson.keeps_start else {}
         self._description = description
         self._settings = settings
         self._lesson = lesson
@@ -119,7 +120,7 @@ class Fitting:
         """Goes on to the next stage where one is done; tells whether there is anything left to do."""
         done = len(self.curve) - self._before
         waited = len(self.curve) - max(self.best_epoch, self._before + self._settling)
-        if done < self._settings.epochs and waited < self._settings.patience:
+        if done < self._epochs() and waited < self._settings.patience:
             return True
         if self._stage == len(self._stages) - 1:
             return False
@@ -138,7 +139,7 @@ class Fitting:
         torch.manual_seed(child_seed(settings.seed, "dropout", number))
         order = torch.from_numpy(self._lesson.order(rng, len(self._labels))).to(self.device)
         mirrored = torch.from_numpy(rng.random(len(self._labels)) < (0.5 if settings.mirror else 0.0)).to(self.device)
-        rate = settings.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + cos(pi * (own - 1) / settings.epochs)))
+        rate = settings.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + cos(pi * (own - 1) / self._epochs())))
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         if own == 1 and self._lesson.keeps_start and validation is not None:
@@ -146,10 +147,11 @@ class Fitting:
         self.module.train()
         batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
         loss_sum = torch.zeros((), device=self.device, dtype=torch.float64)
-        total = len(self._stages) * settings.epochs * len(batches)
+        done = sum(map(self._epochs, range(self._stage))) + own - 1
+        total = sum(map(self._epochs, range(len(self._stages)))) * len(batches)
         for position, chosen in enumerate(batches, 1):
             loss_sum += self._step(examples, chosen, mirrored[chosen]) * len(chosen)
-            progress((self._stage * settings.epochs + own - 1) * len(batches) + position, total, self._note(own))
+            progress(done * len(batches) + position, total, self._note(own))
         training = float(loss_sum) / len(order)
         if not isfinite(training):
             raise BadSubjectError(f"training diverged in epoch {number} with learning_rate {settings.learning_rate}; use a tenth of it")
@@ -160,14 +162,28 @@ class Fitting:
         if own > self._settling and (first or validation is None or score < self._best_score):
             self.best_epoch, self.best_state, self._best_score = number, kept, score
 
+    def _epochs(self, stage: int | None = None) -> int:
+        """Returns how long a stage is trained, by default the present one."""
+        is_first = (self._stage if stage is None else stage) == 0
+        return self._settings.epochs if is_first else max(1, round(self._lesson.later_stages * self._settings.epochs))
+
     @property
     def _settling(self) -> int:
         return int(self._lesson.settles * self._settings.epochs) if len(self._stages) == 1 else 0
 
     def _keep_start(self, validation: Examples) -> None:
-        """Makes the weights that a stage begins with its best so far."""
+        """Makes the weights that a stage begins with its best so far.
+
+        They are measured by the weights that training began with: a later stage begins with new features under an old window, which
+        answers badly, and nothing is gained by being better than that.
+        """
         self.best_state = self._state()
-        self._first = self._answers(validation, 0 if self._validation is None else len(self._validation))
+        if self._validation is not None:
+            self.module.load_state_dict(self._start)
+            _, make = self._stages[self._stage]
+            examples = make(self._validation, False)  # noqa: FBT003 - the flag has a name where it is used
+            self._first = self._answers(examples, len(self._validation))
+            self.module.load_state_dict(self.best_state)
         self._best_score = self._validated(validation, self.best_state)[1]
 
     def _state(self) -> dict[str, torch.Tensor]:

@@ -1,6 +1,6 @@
 """A condition applied to every scene: answers, verdicts, coverage under all criteria, and the pictures of the worst.
 
-Pictures are hashed as `Weather.translate` makes them one by one, so that they can be made again on the same kind of machine.
+Pictures are hashed as `Weather.translate` makes each alone, so that they can be made again on the same kind of machine.
 """
 
 from __future__ import annotations
@@ -107,9 +107,13 @@ def apply(evaluator: Evaluator, style: FloatArray, tracker: CoverageTracker, bou
 
 def picture(drive: Drive, weather: Weather, index: int, recipe: Recipe) -> NumpyFrames:
     """Renders one frame of the drive under a recipe, (height, width, 3)."""
-    frame = drive.read([index]).whole().frames
-    made: NumpyFrames = as_numpy(weather.translate(frame, style_of(recipe)))[0] if recipe.steps else frame[0]
+    made: NumpyFrames = _pictures(drive, weather, [index], recipe)[0]
     return made
+
+
+def _pictures(drive: Drive, weather: Weather, indices: Sequence[int], recipe: Recipe) -> NumpyFrames:
+    frames = drive.read(indices).whole().frames
+    return as_numpy(weather.translate(frames, style_of(recipe))) if recipe.steps else frames
 
 
 def records_of(
@@ -152,13 +156,19 @@ def verdicts(applied: AppliedCondition, original: FloatArray, bound_deg: float) 
 def hashes(
     applied: AppliedCondition, evaluator: Evaluator, recipe: Recipe, bound_deg: float, drive: Drive, weather: Weather
 ) -> list[str | None]:
-    """Hashes the pictures of the worst scenes, rendered one by one; None for the others."""
+    """Hashes the pictures of the worst scenes; None for the others."""
     scenes = evaluator.scenes
     excess, broken = verdicts(applied, scenes.original, bound_deg)
     found: list[str | None] = [None] * len(scenes)
     order = np.argsort(-np.where(broken, excess, -np.inf), kind="stable")[:HASHED]
-    for place in order[broken[order]].tolist():
-        found[place] = pixel_hash(patiently(partial(picture, drive, weather, int(scenes.indices[place]), recipe)))
+    worst = order[broken[order]]
+    # A GPU fills every batch up to one size, so that a picture costs as much alone as in company, and rounds alike.
+    size = 1 if weather.device.type == "cpu" else HASHED
+    for start in range(0, len(worst), size):
+        places = worst[start : start + size].tolist()
+        made = patiently(partial(_pictures, drive, weather, scenes.indices[places].tolist(), recipe))
+        for place, one in zip(places, made, strict=True):
+            found[place] = pixel_hash(one)
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
@@ -99,6 +100,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     return value
+
+
+def jsonable(value: Any) -> Any:
+    """Returns what JSON can hold of dataclasses, Enums, tables and lists: bytes as base64, and null for what is no finite number."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _written(kind: Any, value: Any) -> Any:

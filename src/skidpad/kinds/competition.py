@@ -1,4 +1,4 @@
-"""A tool of the self-driving-car test prioritisation competition of 2026: its gRPC interface over `statistics.roads`.
+"""A tool of the self-driving-car test prioritisation competition of 2026: its gRPC interface over `statistics.orders`.
 
 The interface has four small messages. They are read and written here field by field, so that nothing has to be generated.
 

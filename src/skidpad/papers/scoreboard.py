@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from enum import Enum
+from dataclasses import asdict, dataclass
 from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
@@ -14,6 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress
+from skidpad.core.settings import jsonable
 from skidpad.runs.folder import Run
 
 Figure: TypeAlias = float | int | str | None
@@ -126,9 +126,9 @@ class Replication(ABC):
 
     def payload(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON."""
-        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in self.behind()]
-        head = {"paper": self.paper_name, "settings": plain(self.settings), **plain(self.more())}
-        return {**head, "rows": plain(self.rows()), "sheets": sheets, "traps": list(self.traps)}
+        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": jsonable(sheet.rows)} for sheet in self.behind()]
+        head = {"paper": self.paper_name, "settings": jsonable(self.settings), **jsonable(self.more())}
+        return {**head, "rows": jsonable(self.rows()), "sheets": sheets, "traps": list(self.traps)}
 
     def markdown(self) -> str:
         """Returns the page for the docs."""
@@ -213,19 +213,6 @@ def p_text(p_value: float) -> str:
     if not isfinite(p_value):
         return "p not defined"
     return "p < 2.2e-16" if p_value < SMALLEST_P else f"p = {p_value:.2g}"
-
-
-def plain(value: Any) -> Any:
-    """Turns frozen dataclasses, enums and mappings into what JSON has; what is not a finite number becomes null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Enum):
-        return value.value
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _line(cells: Sequence[str]) -> str:

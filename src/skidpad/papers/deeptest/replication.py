@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
+from skidpad.core.settings import jsonable
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.papers.deeptest import paper
 from skidpad.papers.deeptest.coverage import Association, Combination, Diversity, associate, combine, diversify, read_activated
 from skidpad.papers.deeptest.erroneous import Erroneous, judge, read_mutants
 from skidpad.papers.deeptest.retraining import ReplicationSettings, Retraining, Runs, measure, retrain
-from skidpad.papers.scoreboard import Figure, Replication, Row, Sheet, p_text, plain, ratio
+from skidpad.papers.scoreboard import Figure, Replication, Row, Sheet, p_text, ratio
 from skidpad.repairs.retraining import check_repairable
 from skidpad.repairs.settings import RepairSettings
 from skidpad.subjects.loading import load_network
@@ -199,8 +200,8 @@ class DeepTestReplication(Replication):
 
     def payload(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON."""
-        values: dict[str, Any] = plain(self)
-        return {"paper": "DeepTest", "model": paper.MODEL, "rows": plain(self.rows()), **values, "traps": list(paper.TRAPS)}
+        values: dict[str, Any] = jsonable(self)
+        return {"paper": "DeepTest", "model": paper.MODEL, "rows": jsonable(self.rows()), **values, "traps": list(paper.TRAPS)}
 
 
 def replicate(

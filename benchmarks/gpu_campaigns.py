@@ -34,14 +34,12 @@ import torch
 
 from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.drives import open_drive
-from skidpad.kinds.drives.campaign import Online
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
 from skidpad.kinds.drives.loop import BATCHES, Wheel
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import GPU_WIDTH
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import lanes
 from skidpad.runs.folder import Run
 from skidpad.runs.records import case_id

@@ -32,13 +32,12 @@ import numpy as np
 from safetensors.torch import load_file, save_file
 
 from skidpad.drives import open_drive
-from skidpad.kinds.pictures.styles.campaign import condition_file, phase_name
+from skidpad.kinds.pictures.styles.campaign import TacticSettings, condition_file, phase_name
 from skidpad.kinds.pictures.styles.condition import Condition
-from skidpad.kinds.pictures.styles.settings import TacticSettings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 from skidpad.papers.deeproad import replication as deeproad
 from skidpad.papers.tactic import replication as tactic
-from skidpad.papers.tactic.cells import SearchCell, Searched
+from skidpad.papers.tactic.tables import SearchCell, Searched
 from skidpad.runs.folder import Run
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.pretrained import weather_path

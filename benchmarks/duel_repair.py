@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 
-from skidpad.highway import lens
+from skidpad.highway import dense
 from skidpad.highway.dqn import DqnSettings
 from skidpad.highway.evaluation import evaluate
 from skidpad.highway.layout import Action
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--discount", type=float, default=0.9)
     parser.add_argument("--speed-unit", type=float, default=2.5)
     given = parser.parse_args()
-    lens._SPEED_MPS = given.speed_unit  # noqa: SLF001 - what is varied here is a constant elsewhere
+    dense._SPEED_MPS = given.speed_unit  # noqa: SLF001 - what is varied here is a constant elsewhere
     ego = train_ego(PRETRAINING, TrainingSettings(episodes=2000), 11).policy
     learned = TrainingSettings(episodes=1500)
     fronts: dict[str, Opponent] = {

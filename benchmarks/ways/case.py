@@ -20,8 +20,8 @@ from torch.nn import functional
 
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.coverage.profile import Profile
-from skidpad.stimuli.pictures import layered
-from skidpad.stimuli.pictures.veils import Veil
+from skidpad.stimuli.pictures import deeptest
+from skidpad.stimuli.pictures.kernels import Veil
 
 Frame = NDArray[np.uint8]
 PlainTransform = Callable[[Frame], Frame]
@@ -114,9 +114,9 @@ def plain_transform(recipe: Recipe, height: int, width: int) -> PlainTransform:
             return _blur(str(params["kind"]), params.whole("size"))
         # a user has the layers of fog and rain as pictures; drawing them is not what is measured
         case "deeptest-fog":
-            return _laid(layered._fog_veil(height, width, params.real("density"), params.whole("seed")))  # noqa: SLF001
+            return _laid(deeptest._fog_veil(height, width, params.real("density"), params.whole("seed")))  # noqa: SLF001
         case "deeptest-rain":
-            return _laid(layered._rain_veil(height, width, params.real("intensity"), params.real("slant_deg"), params.whole("seed")))  # noqa: SLF001
+            return _laid(deeptest._rain_veil(height, width, params.real("intensity"), params.real("slant_deg"), params.whole("seed")))  # noqa: SLF001
         case name:
             raise ValueError(f"the plain way has no transform {name!r}; leave it out with --transforms")
 

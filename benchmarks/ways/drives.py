@@ -23,7 +23,7 @@ from skidpad.drives.frames import Names
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.runs.workers.protocol import Crew, Performer, Reload, Workers
-from skidpad.stimuli.pictures.simple import Brightness
+from skidpad.stimuli.pictures.deeptest import Brightness
 from skidpad.subjects.loading import load_subject
 
 WIDTH_PX, HEIGHT_PX = 32, 24

@@ -13,7 +13,7 @@ from torch import nn
 import skidpad as sp
 from skidpad.core.stimuli import Params, Real, Space
 from skidpad.runs.folder import Run
-from skidpad.stimuli.pictures.layered import DeepTestFog as FogStimulus
+from skidpad.stimuli.pictures.deeptest import DeepTestFog as FogStimulus
 
 
 class Dazzled(nn.Module):

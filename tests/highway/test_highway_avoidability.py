@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from skidpad.core.errors import BadParametersError
 from skidpad.highway import engine
 from skidpad.highway.avoidability import NEVER, UNDECIDED, Avoidable, EscapeSettings, avoidable_until_s, last_escapes
-from skidpad.highway.episodes import Episodes
+from skidpad.highway.episodes import Episodes, trace
 from skidpad.highway.evaluation import evaluate
 from skidpad.highway.layout import CRASH, EGO, FIELDS, FRONT, RUNNING, STRUCK, Action, Outcome
 from skidpad.highway.opponents import ConstantActions, Idm, RandomActions
 from skidpad.highway.scenario import SpacingMode
 from skidpad.highway.scenes import PAPER, PRETRAINING, RELEASED
-from skidpad.highway.tracing import trace
 
 RECKLESS = ConstantActions(Action.FASTER)
 

@@ -8,10 +8,9 @@ import pytest
 
 from skidpad.core.errors import BadParametersError
 from skidpad.highway.engine import new_state, place, step
-from skidpad.highway.evaluation import drawn_starts, evaluate
+from skidpad.highway.evaluation import drawn_starts, evaluate, plan_sequences
 from skidpad.highway.layout import ACTIONS, CRASH, EGO, RUNNING, STRUCK, Action, X
 from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, PlannedActions, RandomActions, SearchedActions
-from skidpad.highway.planning import plan_sequences
 from skidpad.highway.scenes import PRETRAINING, RELEASED
 
 SHORT = replace(RELEASED, simulation_hz=5, episode_steps=4, overtake_end_m=None)

@@ -7,13 +7,12 @@ import pytest
 
 from skidpad.core.errors import BadParametersError
 from skidpad.highway.avoidability import can_overtake
-from skidpad.highway.dense import Activations, Shape, activations_for, forward, layers_of
+from skidpad.highway.dense import Activations, Shape, activations_for, folded, forward, layers_of, lens_for, unfolded
 from skidpad.highway.dqn import WRITTEN, DqnSettings
 from skidpad.highway.engine import START_EGO_LANE, START_EGO_SPEED, START_EGO_X, START_FRONT_LANE, START_FRONT_X, new_state
 from skidpad.highway.evaluation import drawn_starts, evaluate
 from skidpad.highway.layout import ACTIONS, LANE, OVERTAKEN, TARGET_LANE, Action, Side
 from skidpad.highway.learning import learn, new_curve, new_game, new_trainee, scripted, sparring_of
-from skidpad.highway.lens import folded, lens_for, unfolded
 from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, RandomActions, SearchedActions, aggressive_action
 from skidpad.highway.policies import random_policy
 from skidpad.highway.rewards import careful_reward, driving_reward

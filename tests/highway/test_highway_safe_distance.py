@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError
 from skidpad.highway import engine
+from skidpad.highway.episodes import trace
 from skidpad.highway.layout import Action
 from skidpad.highway.safe_distance import FirstBreak, SafeDistance, first_break
 from skidpad.highway.scenes import RELEASED
-from skidpad.highway.tracing import trace
 
 SPEEDS = st.floats(0.0, 40.0)
 CLOSE, FAR = 120.0, 400.0

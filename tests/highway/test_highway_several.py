@@ -14,6 +14,7 @@ from skidpad.highway.dqn import WRITTEN, DqnSettings, update
 from skidpad.highway.dqn import draw as draw_batch
 from skidpad.highway.dqn import remember as remember_step
 from skidpad.highway.engine import new_state, place, reset, start_fields, step
+from skidpad.highway.episodes import trace
 from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences
 from skidpad.highway.layout import (
     ACTIONS,
@@ -39,7 +40,6 @@ from skidpad.highway.rewards import REWARDS, pay
 from skidpad.highway.safe_distance import first_break
 from skidpad.highway.scenario import Scenario
 from skidpad.highway.scenes import PRETRAINING, RELEASED
-from skidpad.highway.tracing import trace
 from skidpad.highway.training import TrainingSettings, train_front
 
 THREE = replace(RELEASED, name="three").crowded(3)

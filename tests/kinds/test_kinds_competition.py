@@ -5,8 +5,7 @@ import pytest
 
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.competition import SERVICE, DamagedMessageError, fields_of, read_oracle, read_test, serving, write_text
-from skidpad.statistics.ranks import apfd
-from skidpad.statistics.roads import rank_roads, road_features
+from skidpad.statistics.orders import apfd, rank_roads, road_features
 
 grpc = pytest.importorskip("grpc")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from skidpad.cli.main import app
 from skidpad.core.errors import SkidpadError
+from skidpad.highway.episodes import least_gaps_m, trace
 from skidpad.highway.evaluation import drawn_starts, evaluate, evaluate_starts, starts_from
 from skidpad.highway.layout import Outcome
 from skidpad.highway.opponents import Idm
 from skidpad.highway.randomness import START_STREAM, stream_key, uniform
 from skidpad.highway.scenes import preset
-from skidpad.highway.tracing import least_gaps_m, trace
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.estimate import DuelSimulation, duel_estimate, nearness
 from skidpad.kinds.duels.figures import duel_figures

@@ -10,11 +10,11 @@ import pytest
 from report_samples import PageReader
 
 from skidpad.highway.avoidability import last_escapes
+from skidpad.highway.episodes import trace
 from skidpad.highway.evaluation import evaluate
 from skidpad.highway.layout import CRASH, EGO, FRONT, VEHICLE_LENGTH_M, Action, X
 from skidpad.highway.opponents import ConstantActions, RandomActions
 from skidpad.highway.scenes import RELEASED
-from skidpad.highway.tracing import trace
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.charts import Ends, stacked
 from skidpad.kinds.duels.film import Film, animation, film_strip
@@ -24,10 +24,10 @@ from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.duels.summary import summarise
 from skidpad.kinds.duels.tables import duel_tables
 from skidpad.page.charts import Curve, curves
-from skidpad.page.html import render_page
 from skidpad.page.model import Tone
 from skidpad.page.svg import standalone
 from skidpad.page.wording import percent
+from skidpad.page.writing import render_page
 
 EVIL = "\"'><script>alert(1)</script>&\u202e"
 

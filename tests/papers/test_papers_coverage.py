@@ -15,8 +15,7 @@ from skidpad.core.errors import BadRunError
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.criteria import NC
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.papers.deeptest.association import associate, combine
-from skidpad.papers.deeptest.diversity import diversify, read_activated
+from skidpad.papers.deeptest.coverage import associate, combine, diversify, read_activated
 from skidpad.stimuli.pictures import SIMPLE, stimuli
 from skidpad.subjects.base import Layer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skidpad.core.errors import BadParametersError, BadRunError
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings as Settings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings as Settings
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad import replication as tables
 from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells
@@ -105,9 +105,9 @@ def test_cells_of_earlier_calls_join_where_they_belong(tmp_path: Path) -> None:
 
 def test_files_need_names_of_their_own(tmp_path: Path) -> None:
     settings = Settings(subject="", drive="rendered?frames=2", weathers=("x/snow", "y/snow.toml"))
-    with pytest.raises(BadParametersError, match="needs weathers whose files have names of their own; got snow, snow"):
+    with pytest.raises(BadParametersError, match="needs weathers with names of their own; got snow, snow"):
         replicate(["a.toml"], settings, tmp_path)
-    with pytest.raises(BadParametersError, match="needs subjects whose files have names of their own; got none"):
+    with pytest.raises(BadParametersError, match="needs subjects with names of their own; got none"):
         replicate([], settings, tmp_path)
     with pytest.raises(BadParametersError, match="--frames is a number of frames, 0 for all; got -5"):
         replicate(["a.toml"], settings, tmp_path, -5)

@@ -10,7 +10,7 @@ from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.highway.rewards import REWARDS
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.page.wording import percent
-from skidpad.papers.duel import paper
+from skidpad.papers.duel import tables
 from skidpad.papers.duel.replication import DuelReplicationSettings, replicate
 from skidpad.runs.folder import Run
 
@@ -36,12 +36,12 @@ def folder(tmp_path_factory):
 
 
 def test_the_papers_rows_average_to_its_averages() -> None:
-    means = np.mean([astuple(row) for row in paper.TABLE_1], axis=0)
-    np.testing.assert_allclose(means, astuple(paper.AVERAGE), atol=0.0101)
-    sem = 100 * np.std([row.front_test for row in paper.TABLE_1], ddof=1) / np.sqrt(10)
-    assert sem == pytest.approx(paper.FRONT_SEM, abs=0.05)
-    sem = 100 * np.std([row.ego_test for row in paper.TABLE_1], ddof=1) / np.sqrt(10)
-    assert sem == pytest.approx(paper.EGO_SEM, abs=0.05)
+    means = np.mean([astuple(row) for row in tables.TABLE_1], axis=0)
+    np.testing.assert_allclose(means, astuple(tables.AVERAGE), atol=0.0101)
+    sem = 100 * np.std([row.front_test for row in tables.TABLE_1], ddof=1) / np.sqrt(10)
+    assert sem == pytest.approx(tables.FRONT_SEM, abs=0.05)
+    sem = 100 * np.std([row.ego_test for row in tables.TABLE_1], ddof=1) / np.sqrt(10)
+    assert sem == pytest.approx(tables.EGO_SEM, abs=0.05)
 
 
 def test_table_1_is_whole(folder) -> None:

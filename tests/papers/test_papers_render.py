@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skidpad.core.settings import jsonable
 from skidpad.papers.deeptest import paper
 from skidpad.papers.scoreboard import (
     Row,
@@ -18,7 +19,6 @@ from skidpad.papers.scoreboard import (
     increase_percent,
     markdown,
     p_text,
-    plain,
     ratio,
     scoreboard_sheet,
 )
@@ -110,6 +110,6 @@ def test_plain_values() -> None:
     class Thing:
         part: tuple[object, ...]
 
-    assert plain(Thing((Thing((1,)), Colour.RED, math.nan, {"a": math.inf}))) == {
+    assert jsonable(Thing((Thing((1,)), Colour.RED, math.nan, {"a": math.inf}))) == {
         "part": [{"part": [1]}, "red", None, {"a": None}],
     }

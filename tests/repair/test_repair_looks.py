@@ -18,9 +18,8 @@ from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs
 from skidpad.stimuli.pictures import stimuli
-from skidpad.subjects.training.data import collect
+from skidpad.subjects.training.data import Lesson, collect
 from skidpad.subjects.training.fitting import TrainingSettings, copied, fit
-from skidpad.subjects.training.lessons import Lesson
 
 SETTINGS = SearchSettings(
     families=("gamma",), unseen=(), weathers=(), ways=("looks",), strengths=(1.0,), pictures=64, referee=False, most_cost=0.05

@@ -20,9 +20,8 @@ from skidpad.repairs.search import Repairs
 from skidpad.repairs.views import Views
 from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.training.data import Change, Labelled, feature_examples, frame_examples, window_examples
+from skidpad.subjects.training.data import Asking, Change, Labelled, Lesson, feature_examples, frame_examples, window_examples
 from skidpad.subjects.training.fitting import TrainingSettings, answers_rad, copied, fit
-from skidpad.subjects.training.lessons import Asking, Lesson
 
 CPU = torch.device("cpu")
 SETTINGS = SearchSettings(

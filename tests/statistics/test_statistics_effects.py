@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skidpad.core.errors import BadParametersError
-from skidpad.statistics.effects import (
+from skidpad.statistics.intervals import mean_error, none_failed, wilson
+from skidpad.statistics.ranks import (
     Magnitude,
     a12,
     cohens_d,
@@ -19,7 +20,6 @@ from skidpad.statistics.effects import (
     jaccard_packed,
     transform_distances,
 )
-from skidpad.statistics.intervals import mean_error, none_failed, wilson
 
 SAMPLES = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=12)
 

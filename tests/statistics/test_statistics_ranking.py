@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError
-from skidpad.statistics.ranks import apfd, by_gain, by_score, farthest_first, ideal_order
+from skidpad.statistics.orders import apfd, by_gain, by_score, farthest_first, ideal_order
 
 
 def plain_apfd(failed, order):

@@ -28,7 +28,7 @@ from skidpad.subjects.introspection import propose
 from skidpad.subjects.loading import load_subject, open_network
 from skidpad.subjects.network_subject import NetworkSubject, answer_columns
 from skidpad.subjects.probe import NeuronUnit
-from skidpad.subjects.training.lessons import steering_answer
+from skidpad.subjects.training.data import steering_answer
 
 FILES = Path(__file__).with_name("tflite_files")
 INPUT = InputSpec(24, 20, layout=Layout.NHWC)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skidpad.core.errors import SkidpadError
-from skidpad.worlds.openx.collections import Collection, content_sha256, fetch
+from skidpad.worlds.openx.documents import Collection, content_sha256, fetch
 
 pytest.importorskip("aiohttp")
 FILES = {"LICENSE": b"MPL", "roads/road.xodr": b"<OpenDRIVE/>", "tests/cut_in.xosc": b"<OpenSCENARIO/>"}

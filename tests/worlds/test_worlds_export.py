@@ -35,8 +35,8 @@ from skidpad.worlds.scenario.scenario import (
     Shape,
     Side,
     Weather,
+    values_of,
 )
-from skidpad.worlds.scenario.tables import values_of
 
 pytest.importorskip("scenariogeneration")
 from lxml import etree  # comes with scenariogeneration

@@ -10,9 +10,8 @@ import pytest
 
 from skidpad.core.errors import BadParametersError
 from skidpad.worlds.conformance import BEND, CHECKS, STRAIGHT, Tolerance
-from skidpad.worlds.metadrive import process as metadrive_process
-from skidpad.worlds.metadrive.process import PYTHON, MetaDriveError, MetaDriveProcess
-from skidpad.worlds.metadrive.world import MetaDriveWorld, lay
+from skidpad.worlds.metadrive import world as metadrive_world
+from skidpad.worlds.metadrive.world import PYTHON, MetaDriveError, MetaDriveProcess, MetaDriveWorld, lay
 from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Conditions,
@@ -113,14 +112,14 @@ for line in sys.stdin:
 def fake(tmp_path, monkeypatch):
     """A server that drives straight on, in place of MetaDrive's."""
     (tmp_path / "server.py").write_text(FAKE)
-    monkeypatch.setattr(metadrive_process, "__file__", str(tmp_path / "metadrive_process.py"))
+    monkeypatch.setattr(metadrive_world, "__file__", str(tmp_path / "world.py"))
     monkeypatch.setenv(PYTHON, sys.executable)
     yield
-    metadrive_process.close_idle()
+    metadrive_world.close_idle()
 
 
 def small_world() -> MetaDriveWorld:
-    from skidpad.core.camera import Camera
+    from skidpad.core.images import Camera
 
     return MetaDriveWorld(Camera(64, 32))
 
@@ -185,7 +184,7 @@ def test_a_simulator_that_fails_is_quoted(fake, angle_rad, words) -> None:
 
 def test_one_that_does_not_answer_is_ended(fake, tmp_path, monkeypatch) -> None:
     (tmp_path / "server.py").write_text("import sys\nfor line in sys.stdin: pass\n")
-    monkeypatch.setattr(metadrive_process, "_BEGIN_S", 0.2)
+    monkeypatch.setattr(metadrive_world, "_BEGIN_S", 0.2)
     with pytest.raises(MetaDriveError, match=r"no answer after 0\.2 s"):
         MetaDriveProcess({"width_px": 64})
 

@@ -9,7 +9,6 @@ import pytest
 from skidpad.core.errors import BadDriveError, UnknownNameError
 from skidpad.drives import Drive, open_drive
 from skidpad.worlds.journey import _KEPT_STRETCHES, STRETCH_FRAMES, RenderedSource, plan_stretch, rendered_drive
-from skidpad.worlds.openx.opendrive import write_drive
 from skidpad.worlds.render.chunks import section_of
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.rendered import Daytime, RenderedSettings
@@ -194,17 +193,3 @@ def test_labels_spread_like_those_of_a_recorded_drive() -> None:
     assert labels.min() < -0.5
     assert labels.max() > 0.5
     assert np.abs(labels).max() < 2.0
-
-
-def test_a_written_drive_opens_again(small: Drive, tmp_path: Path) -> None:
-    folder = tmp_path / "written"
-    told: list[tuple[int, int]] = []
-    assert write_drive(small[:9], folder, lambda done, total, note="": told.append((done, total))) == 9
-    again = open_drive(str(folder))
-    assert again.frame_ids == small.frame_ids[:9]
-    np.testing.assert_array_equal(again.steering_rad, small.steering_rad[:9])
-    np.testing.assert_array_equal(frames_of(again), frames_of(small)[:9])
-    assert again.problems == ()
-    assert told[-1] == (9, 9)
-    with pytest.raises(BadDriveError, match="empty or a new folder"):
-        write_drive(small, folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skidpad.core.camera import Camera
+from skidpad.core.images import Camera
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
@@ -23,8 +23,10 @@ from skidpad.worlds.scenario.scenario import (
     Scenario,
     Shape,
     Surroundings,
+    scenario_from,
+    table_of,
+    values_of,
 )
-from skidpad.worlds.scenario.tables import scenario_from, table_of, values_of
 from skidpad.worlds.scenario.tracks import Track
 
 SECTION = CrossSection(lanes=2)

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary, finalize
 
 from torch import nn
 
-from skidpad.api.results import Finding, Findings, Repaired, Result
-from skidpad.api.transforms import Blur, Brightness, Contrast, DeepTestFog, DeepTestRain, Rotation, Scale, Shear, Transform, Translation
+from skidpad.api.results import Repaired, Result
+from skidpad.api.transforms import Transform
 from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import MEMORY, giving
@@ -47,35 +47,6 @@ if TYPE_CHECKING:
     DriveLike: TypeAlias = "str | Path | Drive"
     StimulusLike: TypeAlias = "str | Transform | Stimulus"
     RunLike: TypeAlias = "str | Path | Run | Result"
-
-__all__ = [
-    "Blur",
-    "Brightness",
-    "Contrast",
-    "DeepTestFog",
-    "DeepTestRain",
-    "Finding",
-    "Findings",
-    "Result",
-    "Rotation",
-    "Scale",
-    "Shear",
-    "Translation",
-    "compare",
-    "drive",
-    "duel",
-    "evaluate",
-    "gate",
-    "limits",
-    "load",
-    "open_drive",
-    "open_run",
-    "repair",
-    "replay",
-    "test",
-    "weather_test",
-    "wrap",
-]
 
 _origins: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 """The files of the subjects that `load` has read, so that a run of theirs names the file."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Device, Json, may_trust
+from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of
 from skidpad.cli.training import Threads
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
@@ -76,7 +76,7 @@ def repair(
     max_mutants: Annotated[int, typer.Option(help="deeptest: render at most this many mutants, drawn at random.")] = 6000,
     from_scratch: Annotated[bool, typer.Option(help="deeptest: start from fresh weights instead of the subject's.")] = False,
     control: Annotated[bool, typer.Option(help="deeptest: retrain a second network as long without the mutants.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = 1,
     json: Json = False,
@@ -171,7 +171,7 @@ def repair(
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return () if text.strip() == "none" else tuple(part.strip() for part in text.split(",") if part.strip())
+    return () if text.strip() == "none" else names_of(text)
 
 
 def _number(text: str) -> float:

@@ -13,12 +13,11 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.core.progress import Progress, silent
 from skidpad.highway import engine
-from skidpad.highway.asking import DriverAnswers, ask, check_fit
 from skidpad.highway.engine import START_EACH_FURTHER, START_FIELDS
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import ACTIONS, HEADING, RUNNING, SPEED, VEHICLES, Action, Outcome, Side
 from skidpad.highway.observation import observe
-from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, random_action
+from skidpad.highway.opponents import AggressiveActions, Driver, DriverAnswers, Idm, RandomActions, ask, check_fit, random_action
 from skidpad.highway.scenario import FrontDriver, Scenario
 
 if TYPE_CHECKING:

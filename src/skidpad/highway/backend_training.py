@@ -13,13 +13,12 @@ import numpy as np
 from skidpad.core.errors import BadParametersError, BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
-from skidpad.highway.asking import ask, check_fit
 from skidpad.highway.backend import Backend
 from skidpad.highway.dense import Vector, best_output, forward, layers_of
 from skidpad.highway.dqn import WRITTEN, draw, remember, update
 from skidpad.highway.layout import ACTIONS, CRASH, RUNNING, TIMEOUT, Action, Outcome, Side
 from skidpad.highway.learning import Curve, Game, Trainee, epsilon_after, new_curve, new_game, new_trainee
-from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, SearchedActions, random_action
+from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, SearchedActions, ask, check_fit, random_action
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.highway.rewards import Reward, begin_episode, driving_reward, pay
 from skidpad.highway.training import Selection, Training, TrainingSettings, Validation

@@ -5,7 +5,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.highway import idm
 from skidpad.highway.layout import (
     ACTIONS,
     CRASH,
@@ -40,7 +39,7 @@ from skidpad.highway.layout import (
 )
 from skidpad.highway.observation import observe
 from skidpad.highway.randomness import START_STREAM, stream_key, uniform
-from skidpad.highway.vehicles import control, decide, move, nearest_lane, speed_index
+from skidpad.highway.vehicles import control, decide, drive_by_idm, move, nearest_lane, speed_index
 
 _DIAGONAL_M = np.sqrt(VEHICLE_LENGTH_M**2 + VEHICLE_WIDTH_M**2)
 _CORNERS = ((-0.5, -0.5), (-0.5, 0.5), (0.5, 0.5), (0.5, -0.5))
@@ -290,7 +289,7 @@ def step(params: Params, state: FloatArray, ego_action: int, front_action: int) 
     for _ in range(params.frames):
         for vehicle in range(params.vehicles):
             if state[vehicle, IS_IDM] != 0.0:
-                idm.drive(params, state, vehicle)
+                drive_by_idm(params, state, vehicle)
             else:
                 control(state, vehicle)
         for vehicle in range(params.vehicles):

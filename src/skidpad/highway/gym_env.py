@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadParametersError, MissingExtraError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.highway import engine
-from skidpad.highway.asking import ask_driver, check_fit
 from skidpad.highway.layout import CRASH, ERROR, RUNNING, TIMEOUT, Action, Outcome, Params, Side
 from skidpad.highway.observation import ObservationSpec
-from skidpad.highway.opponents import Driver, Idm
+from skidpad.highway.opponents import Driver, Idm, ask_driver, check_fit
 from skidpad.highway.rewards import MEMORY_FIELDS, Reward, RewardParams, begin_episode, driving_reward, pay
 from skidpad.highway.scenario import FrontDriver, Scenario
 from skidpad.highway.scenes import PRETRAINING

@@ -10,8 +10,7 @@ from numba import njit
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.highway.asking import ask_driver
-from skidpad.highway.dense import Activations, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of
+from skidpad.highway.dense import Activations, Lens, Matrix, Shape, Vector, activations_for, best_output, forward, layers_of, plain_lens
 from skidpad.highway.dqn import (
     WRITTEN,
     Batch,
@@ -44,9 +43,8 @@ from skidpad.highway.layout import (
     Side,
     action_of,
 )
-from skidpad.highway.lens import Lens, plain_lens
 from skidpad.highway.observation import observe
-from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, RandomActions, aggressive_action, random_action
+from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, RandomActions, aggressive_action, ask_driver, random_action
 from skidpad.highway.policies import LearnedPolicy, Policy
 from skidpad.highway.randomness import LEARNER_STREAM, stream_key, uniform, whole
 from skidpad.highway.rewards import MEMORY_FIELDS, RewardParams, begin_episode, pay

@@ -12,8 +12,8 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
+from skidpad.highway.episodes import Trace
 from skidpad.highway.layout import EGO, FRONT, HEADING, SPEED, VEHICLE_LENGTH_M, VEHICLE_WIDTH_M, X, Y
-from skidpad.highway.tracing import Trace
 
 _X, _Y, _VX, _VY = 0, 1, 2, 3
 _EQUAL_M = 1e-9

@@ -10,8 +10,7 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
-from skidpad.highway.asking import check_fit
-from skidpad.highway.dense import Vector
+from skidpad.highway.dense import Lens, Vector, folded, lens_for, plain_lens, unfolded
 from skidpad.highway.dqn import UPDATES, DqnSettings
 from skidpad.highway.episodes import Episodes
 from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences, scenario_against
@@ -27,8 +26,7 @@ from skidpad.highway.learning import (
     scripted,
     sparring_of,
 )
-from skidpad.highway.lens import Lens, folded, lens_for, plain_lens, unfolded
-from skidpad.highway.opponents import AggressiveActions, Driver, Idm, Opponent, RandomActions, SearchedActions
+from skidpad.highway.opponents import AggressiveActions, Driver, Idm, Opponent, RandomActions, SearchedActions, check_fit
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.highway.rewards import Reward, driving_reward
 from skidpad.highway.scenario import Scenario

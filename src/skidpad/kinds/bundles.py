@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from hashlib import file_digest
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from skidpad import __version__
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.files import write_atomically
+from skidpad.core.settings import jsonable
 from skidpad.kinds.kind import KINDS, campaign_name, kind_of
 from skidpad.page.wording import plain
 from skidpad.subjects.base import Subject
@@ -154,7 +153,7 @@ def export_finding(campaign: Any, run: Run, prefix: str, folder: Path, shrunk: S
             evidence = replace(evidence, files={**evidence.files, test.name: "fails until the subject is mended"})
         found = run.find_row(prefix)["case_id"]
         about = _about(run, row, evidence, found)
-        write_atomically(folder / FINDING, (json.dumps(_plain(about), indent=2, ensure_ascii=False) + "\n").encode())
+        write_atomically(folder / FINDING, (json.dumps(jsonable(about), indent=2, ensure_ascii=False) + "\n").encode())
         evidence = replace(evidence, files={**evidence.files, FINDING: "recipe, answers, hashes, versions, settings"})
         write_atomically(folder / README, _readme(run, case, found, evidence, test).encode())
         files = tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
@@ -200,17 +199,6 @@ def _about(run: Run, row: Mapping[str, Any], evidence: Evidence, found: str) -> 
         "settings": run.config,
         "record": row,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Returns what JSON can hold: bytes as base64, what is no finite number as null."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return b64encode(value).decode("ascii")
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _test_source(case: str, evidence: Evidence, name: str) -> str:

@@ -1,4 +1,4 @@
-"""A tool of the self-driving-car test prioritisation competition of 2026: its gRPC interface over `statistics.roads`.
+"""A tool of the self-driving-car test prioritisation competition of 2026: its gRPC interface over `statistics.orders`.
 
 The interface has four small messages. They are read and written here field by field, so that nothing has to be generated.
 
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.errors import MissingExtraError, SkidpadError
+from skidpad.core.errors import SkidpadError, optional
 from skidpad.core.images import FloatArray
-from skidpad.statistics.roads import rank_roads
+from skidpad.statistics.orders import rank_roads
 
 SERVICE, PORT = "CompetitionTool", 4545
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -141,10 +141,7 @@ class Prioritiser:
 @contextmanager
 def serving(host: str, port: int) -> Iterator[int]:
     """Serves the interface, and gives its port; 0 takes a free one."""
-    try:
-        import grpc  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingExtraError.of("grpcio", "competition", "the competition's interface") from error
+    grpc = optional("grpc", "grpcio", "competition", "the competition's interface")
     tool = Prioritiser()
     handlers = {
         "Name": grpc.unary_unary_rpc_method_handler(tool.name),

@@ -15,11 +15,10 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.drives.summary import scenario_traits
-from skidpad.statistics.ranks import apfd, by_gain, by_score, farthest_first, ideal_order
-from skidpad.statistics.roads import rank_roads
+from skidpad.statistics.orders import apfd, by_gain, by_score, farthest_first, ideal_order, rank_roads
 from skidpad.worlds.render.chunks import road_of
 from skidpad.worlds.scenario.features import lateral_m_s2
-from skidpad.worlds.scenario.tables import scenario_of
+from skidpad.worlds.scenario.scenario import scenario_of
 from skidpad.worlds.world import STEP_S, WORLDS
 
 if TYPE_CHECKING:

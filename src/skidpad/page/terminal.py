@@ -15,6 +15,7 @@ from rich.table import Table
 
 from skidpad.core.errors import InterruptedRunError
 from skidpad.core.progress import Progress as ProgressCallback
+from skidpad.core.settings import jsonable
 
 if TYPE_CHECKING:
     from skidpad.page.model import Page
@@ -159,17 +160,7 @@ def cell(value: object) -> str:
 def print_json(payload: Any) -> None:
     """Prints one JSON object; what is not a finite number becomes null."""
     # JSON spells out the first 32 control characters itself; the others may be spelt the same way
-    OUT.print(harmless(json.dumps(_finite(payload), indent=2, ensure_ascii=False), lines=True), soft_wrap=True, markup=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    OUT.print(harmless(json.dumps(jsonable(payload), indent=2, ensure_ascii=False), lines=True), soft_wrap=True, markup=False)
 
 
 @contextmanager

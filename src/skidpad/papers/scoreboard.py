@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from enum import Enum
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import isfinite, isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
-from skidpad.core.errors import BadRunError
-
-if TYPE_CHECKING:
-    from skidpad.kinds.pictures.styles.settings import TacticSettings
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
-
+from skidpad.core.errors import BadParametersError, BadRunError
+from skidpad.core.files import write_atomically
+from skidpad.core.progress import Progress
+from skidpad.core.settings import jsonable
+from skidpad.runs.folder import Run
 
 Figure: TypeAlias = float | int | str | None
 """A number, a verdict in words, or nothing."""
@@ -76,16 +76,6 @@ def increase_percent(after: float, before: float) -> float:
     return 100.0 * ratio(after - before, before)
 
 
-def check_settings(path: Path, then: DeepRoadSettings | TacticSettings, now: DeepRoadSettings | TacticSettings) -> None:
-    """Refuses to go on with a run under other settings than it was begun with, and names them."""
-    before, after = asdict(then), asdict(now)
-    other = [f"{name} was {before[name]!r} and is {after[name]!r}" for name in after if before.get(name) != after[name]]
-    if other:
-        raise BadRunError(
-            f"{path} holds a run with other settings ({'; '.join(other)}); choose another --out, or repeat the settings of that run"
-        )
-
-
 SMALLEST_P = 2.2e-16
 """What R, and with it the paper, calls the smallest p-value."""
 
@@ -102,6 +92,99 @@ def scoreboard_sheet(title: str, model: str, rows: Sequence[Row]) -> Sheet:
     return Sheet(title, columns, tuple((row.question, row.quantity, row.paper, row.others, row.ours, row.gap, row.note) for row in rows))
 
 
+class Replication(ABC):
+    """A paper's experiments repeated: the scoreboard, the tables behind it, and how they are written."""
+
+    __slots__ = ()
+    paper_name: ClassVar[str]
+    title: ClassVar[str]
+    beside: ClassVar[str]
+    """Whose figures of the paper the scoreboard shows."""
+    traps: ClassVar[tuple[str, ...]]
+    """What is to be minded about the paper's figures."""
+    settings: Any
+
+    @abstractmethod
+    def rows(self) -> tuple[Row, ...]:
+        """Returns the scoreboard."""
+
+    @abstractmethod
+    def behind(self) -> tuple[Sheet, ...]:
+        """Returns the tables behind the scoreboard."""
+
+    @abstractmethod
+    def facts(self) -> tuple[str, ...]:
+        """Returns what was done, in words."""
+
+    def more(self) -> dict[str, object]:
+        """Returns what else its JSON holds, by name."""
+        return {}
+
+    def sheets(self) -> tuple[Sheet, ...]:
+        """Returns the scoreboard, and the tables behind it."""
+        return (scoreboard_sheet("Scoreboard", self.beside, self.rows()), *self.behind())
+
+    def payload(self) -> dict[str, Any]:
+        """Returns everything as plain values for JSON."""
+        sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": jsonable(sheet.rows)} for sheet in self.behind()]
+        head = {"paper": self.paper_name, "settings": jsonable(self.settings), **jsonable(self.more())}
+        return {**head, "rows": jsonable(self.rows()), "sheets": sheets, "traps": list(self.traps)}
+
+    def markdown(self) -> str:
+        """Returns the page for the docs."""
+        return markdown(self.title, self.facts(), self.sheets(), self.traps)
+
+    def write(self, folder: Path, name: str) -> None:
+        """Writes FOLDER/NAME.json and FOLDER/NAME.md."""
+        write_atomically(folder / f"{name}.json", (json.dumps(self.payload(), indent=2, allow_nan=False) + "\n").encode())
+        write_atomically(folder / f"{name}.md", self.markdown().encode())
+
+
+class _Settings(Protocol):
+    """The settings of a campaign, a frozen dataclass."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self: ...
+
+
+def run_at(path: Path, settings: _Settings, start: Callable[[Path], Run], free: Sequence[str] = ()) -> Run:
+    """Opens the run at a path, or starts it; refuses one that was begun under other settings, and names them.
+
+    free: settings that may differ from call to call.
+    """
+    if not (path / "manifest.json").exists():
+        return start(path)
+    run = Run.open(path)
+    before, after = asdict(type(settings).from_config(run.config)), asdict(settings)  # type: ignore[call-overload]
+    other = [f"{name} was {before[name]!r} and is {after[name]!r}" for name in after if name not in free and before[name] != after[name]]
+    if other:
+        raise BadRunError(
+            f"{path} holds a run with other settings ({'; '.join(other)}); choose another --out, or repeat the settings of that run"
+        )
+    return run
+
+
+def stem(file: str) -> str:
+    """Returns the name of a subject's or weather's file, which its cells are called by."""
+    return Path(file).name.removesuffix(".toml").removesuffix(".safetensors")
+
+
+def check_names(**given: Sequence[str]) -> None:
+    """Refuses none, or two of the same name, of what a replication goes through."""
+    for what, names in given.items():
+        if not names or len(set(names)) != len(names):
+            raise BadParametersError(f"a replication needs {what} with names of their own; got {', '.join(names) or 'none'}")
+
+
+def named(progress: Progress, name: str) -> Progress:
+    """Returns a progress whose notes begin with a name."""
+
+    def report(done: int, total: int, note: str = "") -> None:
+        progress(done, total, f"{name}: {note}")
+
+    return report
+
+
 def markdown(title: str, facts: Sequence[str], sheets: Sequence[Sheet], remarks: Sequence[str] = ()) -> str:
     """Writes a page: facts as a list, each sheet as a table, remarks at the end."""
     parts = [f"# {title}", "\n".join(f"- {fact}" for fact in facts)]
@@ -114,14 +197,6 @@ def markdown(title: str, facts: Sequence[str], sheets: Sequence[Sheet], remarks:
     if remarks:
         parts += ["## Traps", "\n".join(f"- {remark}" for remark in remarks)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def payload_of(
-    paper: str, settings: object, rows: Sequence[Row], behind: Sequence[Sheet], traps: Sequence[str], **more: object
-) -> dict[str, Any]:
-    """Returns a replication as plain values for JSON: the scoreboard, the tables behind it, and what else is given by name."""
-    sheets = [{"title": sheet.title, "columns": list(sheet.columns), "rows": plain(sheet.rows)} for sheet in behind]
-    return {"paper": paper, "settings": plain(settings), **plain(more), "rows": plain(rows), "sheets": sheets, "traps": list(traps)}
 
 
 def cell(value: Figure) -> str:
@@ -138,19 +213,6 @@ def p_text(p_value: float) -> str:
     if not isfinite(p_value):
         return "p not defined"
     return "p < 2.2e-16" if p_value < SMALLEST_P else f"p = {p_value:.2g}"
-
-
-def plain(value: Any) -> Any:
-    """Turns frozen dataclasses, enums and mappings into what JSON has; what is not a finite number becomes null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Enum):
-        return value.value
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _line(cells: Sequence[str]) -> str:

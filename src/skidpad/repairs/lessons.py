@@ -13,8 +13,7 @@ from torch import nn
 from skidpad.core.errors import BadParametersError
 from skidpad.repairs.pairs import Pairs
 from skidpad.repairs.views import Views
-from skidpad.subjects.training.data import Labelled
-from skidpad.subjects.training.lessons import Asking, Lesson
+from skidpad.subjects.training.data import Asking, Labelled, Lesson
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, IntArray

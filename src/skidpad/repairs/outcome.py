@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
+from skidpad.core.settings import jsonable
 from skidpad.page.wording import percent
 from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
-from skidpad.repairs.report import finite
 from skidpad.repairs.search import Repairs, chosen, write_network
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description import write_atomically
@@ -131,7 +131,7 @@ class Outcome:
 
     def to_json(self) -> str:
         """Writes the outcome; what is not a finite number becomes null."""
-        return json.dumps(finite(asdict(self) | {"verdict": self.verdict}), indent=2, allow_nan=False)
+        return json.dumps(jsonable(asdict(self) | {"verdict": self.verdict}), indent=2, allow_nan=False)
 
 
 def search(task: Task, out: Path, settings: SearchSettings | None = None, progress: Progress = silent) -> Outcome:
@@ -181,7 +181,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
 
 def written(outcome: Outcome, out: Path) -> None:
     """Writes the figures and the page; the figures last, since they say that the repair is finished."""
-    from skidpad.page.html import write_page  # noqa: PLC0415  templates are for those who write a page
+    from skidpad.page.writing import write_page  # noqa: PLC0415  templates are for those who write a page
     from skidpad.repairs.page import repair_page  # noqa: PLC0415  see above
 
     page = repair_page(outcome)

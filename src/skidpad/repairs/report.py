@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from math import isfinite, nan
+from math import nan
 from typing import Any, Self
 
+from skidpad.core.settings import jsonable
 from skidpad.oracles.error import PredictionError
 from skidpad.repairs.settings import RepairSettings, Split
 
@@ -113,7 +113,7 @@ class RepairReport:
         payload["settings"]["split"] = self.settings.split.value
         for row, improvement in zip(payload["improvements"], self.improvements, strict=True):
             row.update({name: getattr(improvement, name) for name in _CHANGES})
-        return json.dumps(finite(payload), indent=2, allow_nan=False)
+        return json.dumps(jsonable(payload), indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -129,15 +129,6 @@ class RepairReport:
                 "notes": tuple(payload["notes"]),
             }
         )
-
-
-def finite(value: object) -> object:
-    """Returns plain values with None for every number that is not finite, which JSON does not have."""
-    if isinstance(value, Mapping):
-        return {name: finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _number(value: Any) -> Any:

@@ -13,8 +13,7 @@ from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.oracles.doubts import Doubt
 from skidpad.runs.tags import Tag
-from skidpad.statistics.intervals import Interval
-from skidpad.statistics.proportions import Clusters, holm, sign_flip, two_proportions
+from skidpad.statistics.intervals import Clusters, Interval, holm, sign_flip, two_proportions
 
 ALL = "all"
 """The group of all cases."""

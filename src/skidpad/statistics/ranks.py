@@ -1,4 +1,4 @@
-"""Rank tests (Mann-Whitney, Wilcoxon, Spearman), and orders of tests with their APFD.
+"""Rank tests (Mann-Whitney, Wilcoxon, Spearman), effect sizes (A12, Cohen's d) with the words that papers use, and Jaccard distances.
 
 P-values are exact for small samples, ties included, and need no import of scipy.stats, which takes over a second.
 """
@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from math import erfc, nan, sqrt
+from itertools import combinations
+from math import copysign, erfc, inf, isnan, nan, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.core.images import FloatArray, IntArray
 
 EXACT_UP_TO = 50
 """Samples of so many values together, or so many pairs that differ, get the exact distribution."""
@@ -194,82 +195,168 @@ def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray,
     return a[kept], b[kept], f"{dropped} pairs that are not finite left out" if dropped else ""
 
 
-def apfd(failed: BoolArray, order: IntArray, costs: FloatArray | None = None) -> float:
-    """Returns the average percentage of faults detected: near 1 where failures come first, 0.5 by chance, NaN without failures.
+class Magnitude(Enum):
+    """How large an effect is, in words."""
 
-    failed: (N,), which tests fail; each failure counts as a fault of its own. costs: (N,), what each test takes, as seconds; without
-    any, all take the same.
+    NEGLIGIBLE = "negligible"
+    SMALL = "small"
+    MEDIUM = "medium"
+    LARGE = "large"
+    UNDEFINED = "undefined"
 
-    Reference: Elbaum, Malishevsky and Rothermel, Test case prioritization (2002) for APFD; Malishevsky et al., Cost-cognizant test case
-    prioritization (2006), Eq. 1, for costs, with faults of one severity.
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """An effect size with its word; NaN and `undefined`, and `note` says why, where there is none."""
+
+    size: float
+    magnitude: Magnitude
+    n: int
+    m: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionTest:
+    """Whether a figure differs between pictures steered to the positive and to the negative side.
+
+    verdict: `positive > negative`, `positive < negative` or `not significant`, at `alpha`.
     """
-    prices = np.ones(len(failed)) if costs is None else np.asarray(costs, np.float64)
-    if sorted(order.tolist()) != list(range(len(failed))) or prices.shape != failed.shape or bool((prices <= 0).any()):
-        raise BadParametersError(f"an order names each of {len(failed)} tests once, and each has a cost above 0")
-    if not failed.any():
-        return float("nan")
-    spent = prices[order]
-    # what is left to spend when a test has run, and half of its own cost: its failure shows somewhere within it
-    left = spent.sum() - np.cumsum(spent) + spent / 2
-    return float(left[failed[order]].mean() / spent.sum())
+
+    positive: int
+    negative: int
+    test: RankTest
+    effect: Effect
+    alpha: float
+    verdict: str
 
 
-def ideal_order(failed: BoolArray, costs: FloatArray | None = None) -> IntArray:
-    """Returns the best order there is, which knows the verdicts: failures first, of these the cheap ones."""
-    prices = np.ones(len(failed)) if costs is None else np.asarray(costs, np.float64)
-    return np.lexsort((prices, ~failed)).astype(np.int64)
+def a12(first: ArrayLike, second: ArrayLike) -> Effect:
+    """Returns Vargha and Delaney's A12: the chance that a value of the first sample is larger, ties counting half.
 
+    0.5 is no effect; from 0.56, 0.64 and 0.71 on (or as far below 0.5) it is small, medium and large. NaN is left out.
 
-def by_score(scores: FloatArray, costs: FloatArray | None = None) -> IntArray:
-    """Returns the order from the highest score on, for its cost where one is given; NaN comes last, equals stay in their order."""
-    worth = np.where(np.isnan(scores), -np.inf, scores)
-    if costs is not None:
-        low = float(worth[np.isfinite(worth)].min()) if np.isfinite(worth).any() else 0.0
-        worth = (worth - low) / costs
-    return np.argsort(-worth, kind="stable").astype(np.int64)
-
-
-def farthest_first(features: FloatArray) -> IntArray:
-    """Returns the order in which each test is the farthest from all before it, (N, dimensions) scaled alike; the oddest comes first.
-
-    Reference: Gonzalez, Clustering to minimize the maximum intercluster distance (1985).
+    Reference: TACTIC, section 4.2; the adversarial paper, Table I. Bounds: Vargha and Delaney (2000).
     """
-    scaled = standardised(features)
-    count = len(scaled)
-    nearest = np.square(scaled).sum(axis=1)
-    order = np.empty(count, np.int64)
-    for place in range(count):
-        chosen = int(np.argmax(nearest))
-        order[place] = chosen
-        nearest = np.minimum(nearest, np.square(scaled - scaled[chosen]).sum(axis=1))
-        nearest[order[: place + 1]] = -1.0
-    return order
+    a, b = _sample(first), _sample(second)
+    n, m = len(a), len(b)
+    if n == 0 or m == 0:
+        return Effect(nan, Magnitude.UNDEFINED, n, m, "a sample is empty")
+    ranks = midranks(np.concatenate([a, b]))
+    size = float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+    # rounded, because 0.56 - 0.5 is a little more than 0.06, and 0.5 - 0.44 a little less
+    return Effect(size, _word(round(abs(size - 0.5), 12), (0.06, 0.14, 0.21)), n, m)
 
 
-def standardised(features: FloatArray) -> FloatArray:
-    """Returns features of mean 0 and deviation 1; those that never vary, and what is not known, are 0."""
-    known = np.where(np.isfinite(features), features, np.nan)
-    held = ~np.isnan(known).all(axis=0)
-    scaled = np.zeros(known.shape)
-    spread = np.nanstd(known[:, held], axis=0)
-    scaled[:, held] = (known[:, held] - np.nanmean(known[:, held], axis=0)) / np.where(spread > 0, spread, 1.0)
-    return np.nan_to_num(scaled)
+def cohens_d(first: ArrayLike, second: ArrayLike) -> Effect:
+    """Returns Cohen's d: the difference of means (first - second) in pooled standard deviations.
 
+    Below 0.2 it is negligible, from there small, from 0.5 medium, from 0.8 large. Two different constants are infinitely
+    far apart; two equal ones not at all. NaN is left out.
 
-def by_gain(covered: BoolArray) -> IntArray:
-    """Returns the order in which each test covers the most that none before it did, (N, regions); then begins anew with the rest.
-
-    Reference: the additional strategy of Rothermel et al., Prioritizing test cases for regression testing (2001).
+    Reference: DeepTest, Table 5 and Figure 5.
     """
-    count = len(covered)
-    left, seen = np.ones(count, np.bool_), np.zeros(covered.shape[1] if covered.ndim > 1 else 0, np.bool_)
-    order = np.empty(count, np.int64)
-    for place in range(count):
-        gains = np.where(left, (covered & ~seen).sum(axis=1), -1)
-        if gains.max() == 0 and seen.any():
-            seen[:] = False
-            gains = np.where(left, covered.sum(axis=1), -1)
-        chosen = int(np.argmax(gains))
-        order[place], left[chosen] = chosen, False
-        seen |= covered[chosen]
-    return order
+    a, b = _sample(first), _sample(second)
+    n, m = len(a), len(b)
+    if n == 0 or m == 0:
+        return Effect(nan, Magnitude.UNDEFINED, n, m, "a sample is empty")
+    if n + m < 3:
+        return Effect(nan, Magnitude.UNDEFINED, n, m, "two values have no spread")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return Effect(nan, Magnitude.UNDEFINED, n, m, "a value is infinite")
+    distance = float(a.mean() - b.mean())
+    if np.ptp(a) == 0 and np.ptp(b) == 0:
+        if a[0] == b[0]:
+            return Effect(0.0, Magnitude.NEGLIGIBLE, n, m, "both samples are the same constant")
+        return Effect(copysign(inf, distance), Magnitude.LARGE, n, m, "both samples are constant")
+    squares = float(np.square(a - a.mean()).sum() + np.square(b - b.mean()).sum())
+    spread = sqrt(squares / (n + m - 2))
+    size = distance / spread if spread > 0 else copysign(inf, distance)
+    return Effect(size, _word(abs(size), (0.2, 0.5, 0.8)), n, m)
+
+
+def compare_directions(figure: ArrayLike, steering_rad: ArrayLike, alpha: float = 0.05) -> DirectionTest:
+    """Compares a figure of each picture, its activated neurons say, between the two sides that it is steered to.
+
+    figure, steering_rad: (N,). Pictures steered straight (0) or with NaN belong to neither side. The sign is the drive's
+    own: Udacity's positive is left.
+
+    Reference: DeepTest, Table 5 (Wilcoxon's rank-sum test and Cohen's d by steering direction).
+    """
+    values, steering = np.asarray(figure, np.float64), np.asarray(steering_rad, np.float64)
+    positive, negative = values[steering > 0], values[steering < 0]
+    test = mann_whitney(positive, negative)
+    verdict = "not significant"
+    if not isnan(test.p_value) and test.p_value < alpha:
+        verdict = "positive > negative" if test.statistic > test.n * test.m / 2 else "positive < negative"
+    return DirectionTest(test.n, test.m, test, cohens_d(positive, negative), alpha, verdict)
+
+
+def _word(size: float, bounds: tuple[float, float, float]) -> Magnitude:
+    words = (Magnitude.NEGLIGIBLE, Magnitude.SMALL, Magnitude.MEDIUM, Magnitude.LARGE)
+    return words[sum(size >= bound for bound in bounds)]
+
+
+def _sample(values: ArrayLike) -> FloatArray:
+    sample = np.asarray(values, np.float64).reshape(-1)
+    return sample[~np.isnan(sample)]
+
+
+PackedBits = NDArray[np.uint8]
+"""Bits as of `numpy.packbits` along the last axis; the padding is zero."""
+
+_ONES = np.array([value.bit_count() for value in range(256)], np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class PairDistance:
+    """Jaccard distances between what two transforms activate on the same pictures, (pictures,)."""
+
+    first: str
+    second: str
+    distance: FloatArray
+
+    @property
+    def median(self) -> float:
+        """The median over the pictures; NaN without pictures."""
+        return float(np.median(self.distance)) if len(self.distance) else float("nan")
+
+
+def count_bits(packed: PackedBits) -> IntArray:
+    """Returns how many bits are set along the last axis."""
+    # numpy.bitwise_count came with NumPy 2, and a table is as fast
+    return np.asarray(_ONES[packed].sum(axis=-1, dtype=np.int64))
+
+
+def jaccard_packed(first: PackedBits, second: PackedBits) -> FloatArray:
+    """Returns 1 - |A and B| / |A or B| along the last axis; the other axes broadcast. Two empty sets are equal: 0.
+
+    Reference: DeepTest, section 5 (RQ2), Figure 4.1.
+    """
+    if first.shape[-1] != second.shape[-1]:
+        raise BadParametersError(
+            f"sets must have equally many bits, got {first.shape[-1]} and {second.shape[-1]} bytes; compare one subject's"
+        )
+    both = count_bits(first & second)
+    either = count_bits(first | second)
+    return np.asarray(1.0 - np.where(either > 0, both / np.maximum(either, 1), 1.0), np.float64)
+
+
+def transform_distances(names: tuple[str, ...], packed: PackedBits) -> tuple[PairDistance, ...]:
+    """Returns the distances of every pair of transforms; packed: (transforms, pictures, bytes)."""
+    _check_names(names, packed)
+    return tuple(PairDistance(names[i], names[j], jaccard_packed(packed[i], packed[j])) for i, j in combinations(range(len(names)), 2))
+
+
+def cumulative_counts(names: tuple[str, ...], packed: PackedBits) -> IntArray:
+    """Returns how many neurons the first 1, 2, ... transforms activate together on each picture, (transforms, pictures).
+
+    Reference: DeepTest, section 5 (RQ2), Figure 4.2.
+    """
+    _check_names(names, packed)
+    return count_bits(np.bitwise_or.accumulate(packed, axis=0))
+
+
+def _check_names(names: tuple[str, ...], packed: PackedBits) -> None:
+    if packed.ndim != 3 or len(names) != len(packed):
+        raise BadParametersError(f"{len(names)} transforms need bits of shape ({len(names)}, pictures, bytes), got {packed.shape}")

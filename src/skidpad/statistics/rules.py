@@ -16,7 +16,7 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray
-from skidpad.statistics.proportions import Clusters, holm, two_proportions
+from skidpad.statistics.intervals import Clusters, holm, two_proportions
 
 MAX_CONDITIONS, MAX_RULES = 3, 3
 _BEAM = 12

@@ -7,7 +7,7 @@ weather:rain(style=3)               a learned weather, by name or by the path of
 my_module:MyStimulus                a class of your own
 original                            nothing
 
-A new stimulus is a file, a `register` line and a row in `agreement`.
+A new stimulus is a file, a `register` line and a row in `AGREEMENT` (`pictures/torch_kernels.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import FloatArray
+from skidpad.core.images import Camera, Capture, FloatArray
 from skidpad.core.registry import Registry
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import CameraMove, Condition, F, Params, Recipe, Severity, Space, Step, Stimulus, Value, current_name
@@ -31,8 +30,7 @@ TRANSFORMS: Registry[Callable[[], Stimulus]] = Registry(
     "transform",
     "transforms",
     (
-        "skidpad.stimuli.pictures.simple",
-        "skidpad.stimuli.pictures.layered",
+        "skidpad.stimuli.pictures.deeptest",
         *(
             f"skidpad.stimuli.conditions.{name}"
             for name in (

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
+from skidpad.core.images import BoolArray, Camera, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
 from skidpad.worlds.careful import Pedals
 from skidpad.worlds.collision import CAR, Body, Obstacles
@@ -24,8 +23,7 @@ from skidpad.worlds.render.chunks import START_M
 from skidpad.worlds.render.gpu import GpuRayCaster, obstacle
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import Scene, build_scene
-from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario
-from skidpad.worlds.scenario.tables import table_of
+from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario, table_of
 from skidpad.worlds.scenario.tracks import Track
 from skidpad.worlds.vehicle import FRICTION, Bicycle, Driver, VehicleMotion
 from skidpad.worlds.world import STEP_S, WORLDS, EgoState, World

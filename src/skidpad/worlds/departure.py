@@ -15,10 +15,9 @@ import numpy as np
 
 from skidpad.core.images import FloatArray, IntArray
 from skidpad.worlds.render.compiling import compiled
-from skidpad.worlds.scenario.road import NODE_STEP_M, CrossSection, Projection, Road, RoadPoints
+from skidpad.worlds.scenario.road import CrossSection, Projection, Road, RoadPoints, projected
 from skidpad.worlds.vehicle import Driver
 
-_NEWTON_STEPS = 8
 _GAUSS_X, _GAUSS_W = np.polynomial.legendre.leggauss(6)
 _APART_M = 1e6
 """Between one road's distances and the next one's, so that one search finds the node on any of them."""
@@ -78,13 +77,8 @@ class Lanes:
     def project(self, points_m: FloatArray) -> Projection:
         """Projects point k of (N, 2) on road k; `lateral_m` is the distance from the middle of its lane, positive to the left."""
         s_m = self._s_m[_nearest(self._nodes, self._begin[self._which], self._end[self._which], points_m)]
-        for _ in range(_NEWTON_STEPS):
-            along, left, curvature = self._offsets(points_m, s_m)
-            s_m = s_m + np.clip(along / np.maximum(1.0 - curvature * left, 0.1), -NODE_STEP_M, NODE_STEP_M)
-        along, _, _ = self._offsets(points_m, s_m)
-        outside = (s_m <= 0.0) | (s_m >= self._s_m[self._end[self._which]])
-        s_m = np.where(outside, s_m + along, s_m)
-        return Projection(s_m, self._offsets(points_m, s_m)[1] - self.lane_centre_m)
+        found = projected(self.at, points_m, s_m, self._s_m[self._end[self._which]])
+        return replace(found, lateral_m=found.lateral_m - self.lane_centre_m)
 
     def truth_rad(self, driver: Driver, poses: FloatArray, here: Projection | None = None) -> FloatArray:
         """Returns what the driver steers at pose k of (N, 3) on road k, (N,). here: the poses' projection, where it is known."""
@@ -92,12 +86,6 @@ class Lanes:
         stretch = 1.0 - self.at(here.s_m).curvature_per_m * self.lane_centre_m
         aim = self.at(here.s_m + driver.look_ahead_m / np.maximum(stretch, 0.5)).beside(self.lane_centre_m)
         return driver.towards_rad(poses, aim)
-
-    def _offsets(self, points_m: FloatArray, s_m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        here = self.at(s_m)
-        dx, dy = points_m[:, 0] - here.x_m, points_m[:, 1] - here.y_m
-        cos, sin = np.cos(here.heading_rad), np.sin(here.heading_rad)
-        return dx * cos + dy * sin, dy * cos - dx * sin, here.curvature_per_m
 
 
 @compiled

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import CameraMove, Condition, Params, Recipe, shows_past
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
-from skidpad.stimuli.pictures.agreement import AGREEMENT, EXACT
+from skidpad.stimuli.pictures.torch_kernels import AGREEMENT, EXACT
 from skidpad.testing import check_stimulus
 
 MODULES = ("tone", "sensor", "lens", "glass", "mounting", "timing")

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import Condition, Params, Recipe, Severity
 from skidpad.stimuli.conditions.atmosphere import Fog
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
-from skidpad.stimuli.pictures.agreement import AGREEMENT, EXACT
+from skidpad.stimuli.pictures.torch_kernels import AGREEMENT, EXACT
 
 CONDITIONS = {name: made for name in TRANSFORMS.names() if isinstance(made := stimuli((name,))[name], Condition)}
 SEVERITIES = [pytest.param(name, severity, id=severity.name) for name, made in CONDITIONS.items() for severity in made.severities]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from conditions_world import CAMERA, CLEAR_PER_M, caster, rendered, road_mask, true_depth_m
 
-from skidpad.core.camera import Camera, Capture
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import Params
 from skidpad.stimuli.conditions.atmosphere import Fog
-from skidpad.stimuli.conditions.depth import depth_m
+from skidpad.stimuli.conditions.base import depth_m
 from skidpad.stimuli.conditions.light import Dusk
 from skidpad.stimuli.conditions.optics import KOSCHMIEDER
 from skidpad.worlds.render import weather

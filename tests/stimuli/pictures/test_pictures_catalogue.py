@@ -32,7 +32,7 @@ def test_the_grid_is_ninety_recipes_in_a_stable_order():
 
 
 def test_the_order_does_not_hang_on_imports():
-    done = run_python("import skidpad.stimuli.pictures.layered; from skidpad.stimuli.pictures import stimuli; print(*stimuli())")
+    done = run_python("import skidpad.stimuli.pictures.deeptest; from skidpad.stimuli.pictures import stimuli; print(*stimuli())")
     assert done.stdout.split()[:9] == [*DEEPTEST], done.stderr
 
 

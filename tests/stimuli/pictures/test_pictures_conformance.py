@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transforms_pictures import noise, parameters, smooth
 
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
-from skidpad.stimuli.pictures.agreement import AGREEMENT
+from skidpad.stimuli.pictures.torch_kernels import AGREEMENT
 
 NAMES = (*SIMPLE, *COMPOSITE)
 GRID = [pytest.param(name, params, id=f"{name}-{params}") for name, stimulus in stimuli(NAMES).items() for params in stimulus.space.grid]

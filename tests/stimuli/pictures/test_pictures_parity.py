@@ -10,8 +10,8 @@ from transforms_pictures import noise, smooth
 
 from skidpad.core.stimuli import Params
 from skidpad.stimuli.pictures import stimuli
+from skidpad.stimuli.pictures.deeptest import Blur, Brightness, Contrast, Rotation, Scale, Shear, Translation
 from skidpad.stimuli.pictures.kernels import Pivot
-from skidpad.stimuli.pictures.simple import Blur, Brightness, Contrast, Rotation, Scale, Shear, Translation
 from skidpad.stimuli.pictures.torch_kernels import median_network
 
 HEIGHT, WIDTH = 61, 83

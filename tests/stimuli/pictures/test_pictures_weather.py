@@ -11,10 +11,10 @@ from transforms_pictures import noise, smooth
 
 from skidpad.core.images import decode
 from skidpad.core.stimuli import Params
+from skidpad.stimuli.pictures.deeptest import DeepTestFog, DeepTestRain
+from skidpad.stimuli.pictures.kernels import Veil, clouds, distance
 from skidpad.stimuli.pictures.kernels import veil as lay
-from skidpad.stimuli.pictures.layered import DeepTestFog, DeepTestRain
 from skidpad.stimuli.pictures.torch_kernels import veil as lay_on_torch
-from skidpad.stimuli.pictures.veils import Veil, clouds, distance
 
 SIZES = [(240, 320), (480, 640), (160, 320), (66, 200)]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import Choice, Params, Real
 from skidpad.worlds.scenario.constraints import Known, Outside
-from skidpad.worlds.scenario.domain import DOMAINS, Domain, sample
+from skidpad.worlds.scenario.domain import DOMAINS, Domain, Variable, fraction_of, read_fraction, sample
 from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Conditions,
@@ -23,9 +23,11 @@ from skidpad.worlds.scenario.scenario import (
     Side,
     Surroundings,
     Weather,
+    scenario_from,
+    scenario_of,
+    table_of,
+    values_of,
 )
-from skidpad.worlds.scenario.tables import scenario_from, scenario_of, table_of, values_of
-from skidpad.worlds.scenario.variables import Variable, fraction_of, read_fraction
 
 NAMES = ("restricted", "extended")
 

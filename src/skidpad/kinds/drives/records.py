@@ -21,8 +21,7 @@ from skidpad.referee.verdict import Word
 from skidpad.runs.records import CASE_ID_DIGITS, REFEREE
 from skidpad.stimuli.registry import WrittenStimulus
 from skidpad.worlds.scenario.files import NamedScenario
-from skidpad.worlds.scenario.scenario import Scenario
-from skidpad.worlds.scenario.tables import scenario_of, table_of
+from skidpad.worlds.scenario.scenario import Scenario, scenario_of, table_of
 from skidpad.worlds.world import STEP_S
 
 SCHEMA = pa.schema(

@@ -18,8 +18,7 @@ from skidpad.statistics.rules import Cases, Trait
 from skidpad.worlds.careful import drive_carefully
 from skidpad.worlds.render.weather import visibility_m
 from skidpad.worlds.scenario.features import lateral_m_s2
-from skidpad.worlds.scenario.scenario import Pace, RoadKind, Scenario
-from skidpad.worlds.scenario.tables import scenario_of
+from skidpad.worlds.scenario.scenario import Pace, RoadKind, Scenario, scenario_of
 
 if TYPE_CHECKING:
     from skidpad.runs.folder import Run

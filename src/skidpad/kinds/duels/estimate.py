@@ -12,10 +12,10 @@ from skidpad.core.errors import SkidpadError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.core.seeding import child_seed
 from skidpad.highway.engine import START_DRAWS
+from skidpad.highway.episodes import least_gaps_m
 from skidpad.highway.evaluation import evaluate_starts, starts_from
 from skidpad.highway.layout import ACTIONS, Outcome, Side
 from skidpad.highway.opponents import Idm, RandomActions
-from skidpad.highway.tracing import least_gaps_m
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, RANDOM, SLOW, trained_name
 from skidpad.kinds.duels.records import Bout, build_records
 from skidpad.kinds.duels.settings import GIVEN

@@ -13,12 +13,11 @@ import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.files import write_atomically
-from skidpad.highway.episodes import Episodes
+from skidpad.highway.episodes import Episodes, Trace, trace
 from skidpad.highway.evaluation import scenario_against
 from skidpad.highway.layout import CRASH, ERROR, HEADING, SPEED, Side, X, Y
 from skidpad.highway.opponents import ConstantActions, Idm
 from skidpad.highway.scenario import Scenario as Highway
-from skidpad.highway.tracing import Trace, trace
 from skidpad.kinds.bundles import Evidence, Judgement
 from skidpad.kinds.duels.drivers import open_policy
 from skidpad.kinds.duels.film import Film, animation, film_strip, vehicle_name
@@ -31,8 +30,8 @@ from skidpad.page.svg import standalone, write_film
 from skidpad.subjects.base import Subject
 
 if TYPE_CHECKING:
+    from skidpad.highway.episodes import Trace
     from skidpad.highway.scenario import Scenario
-    from skidpad.highway.tracing import Trace
     from skidpad.kinds.duels.campaign import Duel
     from skidpad.kinds.duels.phases import DuelWork
     from skidpad.runs.folder import Run

@@ -14,8 +14,7 @@ from skidpad.kinds.duels.names import OWN, POOL, POPULATION, after_column, popul
 from skidpad.kinds.duels.rounds import LITTLE
 from skidpad.kinds.duels.summary import DuelColumn, can_decide, summarise
 from skidpad.kinds.estimating import figures_of
-from skidpad.statistics.effects import Effect, a12
-from skidpad.statistics.ranks import mann_whitney
+from skidpad.statistics.ranks import Effect, a12, mann_whitney
 
 if TYPE_CHECKING:
     from skidpad.highway.training import Validation

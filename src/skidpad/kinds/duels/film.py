@@ -18,7 +18,7 @@ from skidpad.highway.layout import EGO, FRONT, HEADING, LANE_WIDTH_M, SPEED, VEH
 from skidpad.page.svg import add, drawing, write
 
 if TYPE_CHECKING:
-    from skidpad.highway.tracing import Trace
+    from skidpad.highway.episodes import Trace
 
 
 WIDTH = 960.0

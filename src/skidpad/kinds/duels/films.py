@@ -21,7 +21,7 @@ from skidpad.page.model import FilmCard
 from skidpad.page.wording import plain
 
 if TYPE_CHECKING:
-    from skidpad.highway.tracing import Trace
+    from skidpad.highway.episodes import Trace
     from skidpad.kinds.duels.phases import DuelWork
 
 

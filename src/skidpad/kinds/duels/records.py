@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from skidpad.core.images import IntArray
 from skidpad.highway.avoidability import avoidable_until_s, last_escapes
-from skidpad.highway.episodes import NO_ACTION, Episodes
+from skidpad.highway.episodes import NO_ACTION, Episodes, trace
 from skidpad.highway.layout import ACTIONS, EGO, FRONT, Outcome
 from skidpad.highway.safe_distance import first_break
-from skidpad.highway.tracing import trace
 from skidpad.runs.records import CASE_ID_DIGITS
 
 SCHEMA = pa.schema(

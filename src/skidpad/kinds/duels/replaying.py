@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
+from skidpad.highway.episodes import Trace, trace
 from skidpad.highway.evaluation import evaluate_starts, scenario_against
 from skidpad.highway.layout import Side
 from skidpad.highway.opponents import Idm, RandomActions
-from skidpad.highway.tracing import Trace, trace
 from skidpad.kinds.duels.records import Bout, actions_of, build_records
 from skidpad.kinds.estimating import PHASE
 from skidpad.page.svg import write_film

@@ -12,12 +12,11 @@ import numpy as np
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
-from skidpad.highway.asking import ask_driver
 from skidpad.highway.engine import new_states, place, step_many
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.evaluation import scenario_against
 from skidpad.highway.layout import CRASH, EGO, ERROR, FRONT, HEADING, RUNNING, SPEED, Action, Side, everyone
-from skidpad.highway.opponents import ConstantActions, Driver
+from skidpad.highway.opponents import ConstantActions, Driver, ask_driver
 from skidpad.kinds.duels.records import Bout, actions_of, build_records, letters_of
 from skidpad.kinds.shrinking import Change, Dial, Shrunk, minimise
 

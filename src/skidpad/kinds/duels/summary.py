@@ -33,9 +33,8 @@ from skidpad.kinds.duels.names import (
 )
 from skidpad.kinds.duels.records import BoutCounts
 from skidpad.kinds.duels.settings import GIVEN
-from skidpad.statistics.effects import Effect, a12
 from skidpad.statistics.intervals import Interval, MeanError, mean_error, wilson
-from skidpad.statistics.ranks import RankTest, mann_whitney
+from skidpad.statistics.ranks import Effect, RankTest, a12, mann_whitney
 
 if TYPE_CHECKING:
     from skidpad.kinds.duels.phases import DuelWork

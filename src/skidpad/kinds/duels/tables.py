@@ -17,8 +17,7 @@ from skidpad.page.wording import NOTHING, count, interval, percent
 if TYPE_CHECKING:
     from skidpad.kinds.duels.settings import DuelSettings
     from skidpad.kinds.duels.summary import Crashes, DuelColumn, DuelSummary
-    from skidpad.statistics.effects import Effect
-    from skidpad.statistics.ranks import RankTest
+    from skidpad.statistics.ranks import Effect, RankTest
 
 
 _LEFT_OUT = (

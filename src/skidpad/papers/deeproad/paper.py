@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skidpad.core.errors import BadRunError
+from skidpad.core.settings import jsonable
 from skidpad.kinds.pictures.weather.page import road_warnings
 from skidpad.kinds.pictures.weather.summary import BoundCount, RoadSummary
-from skidpad.papers.scoreboard import plain
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
@@ -122,12 +122,12 @@ class WeatherCell:
             thresholds_deg=tuple(bound.threshold_deg for bound in whole.counts),
             inconsistent=tuple(bound.inconsistent for bound in whole.counts),
             cases=whole.cases,
-            mean_deg=plain(whole.mean_deg),
-            worst_deg=plain(whole.worst_deg),
-            correlation=plain(whole.correlation),
-            rmse_rad=plain(whole.rmse_rad),
-            spread_deg=plain(summary.spread_deg),
-            original_rmse_rad=plain(summary.rmse_rad),
+            mean_deg=jsonable(whole.mean_deg),
+            worst_deg=jsonable(whole.worst_deg),
+            correlation=jsonable(whole.correlation),
+            rmse_rad=jsonable(whole.rmse_rad),
+            spread_deg=jsonable(summary.spread_deg),
+            original_rmse_rad=jsonable(summary.rmse_rad),
             device=campaign.road.device,
             warnings=road_warnings(campaign),
         )

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.pictures.weather.campaign import DeepRoad
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings
 from skidpad.kinds.pictures.weather.page import deeproad_page, road_warnings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.kinds.pictures.weather.summary import summarise_road
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.page.writing import render_page, write_text_whole
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells
-from skidpad.papers.scoreboard import Figure, Row, Sheet, check_settings, markdown, payload_of, scoreboard_sheet
-from skidpad.runs.folder import Run
+from skidpad.papers.scoreboard import (
+    Figure,
+    Replication,
+    Row,
+    Sheet,
+    check_names,
+    named,
+    run_at,
+    stem,
+)
 
 _UNTOLD = "the paper's frames are not told, see the traps"
 
@@ -165,12 +171,14 @@ def _orders(cells: Sequence[WeatherCell]) -> str:
     return "; ".join(f"{weather}: {' < '.join(order)}" for weather, order in _by_weather(cells).items())
 
 
-TITLE = "DeepRoad, replicated"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class RoadReplication:
+class RoadReplication(Replication):
     """The cells that are measured so far."""
+
+    paper_name: ClassVar = paper.PAPER
+    title: ClassVar = "DeepRoad, replicated"
+    beside: ClassVar = "the least to the most of its models"
+    traps: ClassVar = paper.TRAPS
 
     settings: DeepRoadSettings
     cells: tuple[WeatherCell, ...]
@@ -179,10 +187,6 @@ class RoadReplication:
         """Returns the scoreboard."""
         return scoreboard(self.cells)
 
-    def sheets(self) -> tuple[Sheet, ...]:
-        """Returns the scoreboard, and the tables behind it."""
-        return (scoreboard_sheet("Scoreboard", "the least to the most of its models", self.rows()), *self.behind())
-
     def behind(self) -> tuple[Sheet, ...]:
         """Returns Table 2, ours and the paper's, and the ranks."""
         return (table_2(self.cells), paper_table_2(), ranking(self.cells))
@@ -190,6 +194,10 @@ class RoadReplication:
     def brief(self) -> Sheet:
         """Returns Table 2, ours, for a narrow terminal."""
         return brief_table_2(self.cells)
+
+    def more(self) -> dict[str, object]:
+        """Returns the cells."""
+        return {"cells": self.cells}
 
     def facts(self) -> tuple[str, ...]:
         """Returns what was done, in words."""
@@ -203,14 +211,6 @@ class RoadReplication:
             *dict.fromkeys(f"warning: {warning}" for cell in self.cells for warning in cell.warnings),
         )
 
-    def payload(self) -> dict[str, Any]:
-        """Returns everything as plain values for JSON."""
-        return payload_of(paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS, cells=self.cells)
-
-    def markdown(self) -> str:
-        """Returns the page for the docs."""
-        return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
-
 
 def replicate(
     subjects: Sequence[str], settings: DeepRoadSettings, folder: Path, frames: int = 0, progress: Progress = silent
@@ -222,10 +222,8 @@ def replicate(
     """
     if frames < 0:
         raise BadParametersError(f"--frames is a number of frames, 0 for all; got {frames}")
-    names, weathers = ([_stem(file) for file in files] for files in (subjects, settings.weathers))
-    for what, given in (("subjects", names), ("weathers", weathers)):
-        if not given or len(set(given)) != len(given):
-            raise BadParametersError(f"a replication needs {what} whose files have names of their own; got {', '.join(given) or 'none'}")
+    names, weathers = ([stem(file) for file in files] for files in (subjects, settings.weathers))
+    check_names(subjects=names, weathers=weathers)
     drive = open_drive(settings.drive)
     drive = drive[:: max(1, ceil(len(drive) / frames))] if frames else drive
     settings = replace(settings, drive=drive.origin or settings.drive)
@@ -234,11 +232,10 @@ def replicate(
     for weather, file in zip(weathers, settings.weathers, strict=True):
         for name, subject in zip(names, subjects, strict=True):
             path = folder / name / weather
-            told = _told(progress, f"{name} under {weather}")
+            told = named(progress, f"{name} under {weather}")
             cells.append(_measured(replace(settings, subject=subject, weathers=(file,)), path, told))
             answer = RoadReplication(settings, kept_cells(folder, cells))
-            write_atomically(folder / "deeproad.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())
-            write_atomically(folder / "deeproad.md", answer.markdown().encode())
+            answer.write(folder, "deeproad")
     return answer
 
 
@@ -250,27 +247,10 @@ def _measured(settings: DeepRoadSettings, path: Path, progress: Progress) -> Wea
         if not other:
             return replace(kept, warnings=road_warnings(campaign))
         raise BadRunError(f"{path / FILE} was measured with another {' and another '.join(other)}; choose another --out, or remove {path}")
-    if (path / "manifest.json").exists():
-        run = Run.open(path)
-        then = DeepRoadSettings.from_config(run.config)
-        # Where files lie may differ from one machine to the next; what they hold is checked by their hashes.
-        places = {name: getattr(campaign.road, name) for name in ("subject", "drive", "weathers")}
-        check_settings(path, replace(then, **places), campaign.road)
-    else:
-        run = campaign.start(path)
+    # Where files lie may differ from one machine to the next; what they hold is checked by their hashes.
+    run = run_at(path, campaign.road, campaign.start, ("subject", "drive", "weathers"))
     campaign.execute(run, progress)
     write_text_whole(path / "report.html", render_page(deeproad_page(campaign, run)))
     cell = WeatherCell.of(campaign, summarise_road(run, campaign))
     write_atomically(path / FILE, cell.to_json().encode())
     return cell
-
-
-def _told(progress: Progress, name: str) -> Progress:
-    def report(done: int, total: int, note: str = "") -> None:
-        progress(done, total, f"{name}: {note}")
-
-    return report
-
-
-def _stem(file: str) -> str:
-    return Path(file).name.removesuffix(".toml").removesuffix(".safetensors")

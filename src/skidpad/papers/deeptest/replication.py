@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
+from skidpad.core.settings import jsonable
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.papers.deeptest import paper
-from skidpad.papers.deeptest.association import Association, Combination, associate, combine
-from skidpad.papers.deeptest.diversity import Diversity, diversify, read_activated
+from skidpad.papers.deeptest.coverage import Association, Combination, Diversity, associate, combine, diversify, read_activated
 from skidpad.papers.deeptest.erroneous import Erroneous, judge, read_mutants
 from skidpad.papers.deeptest.retraining import ReplicationSettings, Retraining, Runs, measure, retrain
-from skidpad.papers.scoreboard import Figure, Row, Sheet, markdown, p_text, plain, ratio, scoreboard_sheet
+from skidpad.papers.scoreboard import Figure, Replication, Row, Sheet, p_text, ratio
 from skidpad.repairs.retraining import check_repairable
 from skidpad.repairs.settings import RepairSettings
 from skidpad.subjects.loading import load_network
@@ -143,12 +141,14 @@ def _with_rate(violations: int, cases: int) -> str:
     return f"{violations} ({100.0 * ratio(violations, cases):.2g} %)" if cases else str(violations)
 
 
-TITLE = "DeepTest, replicated"
-
-
 @dataclass(frozen=True, slots=True)
-class Replication:
+class DeepTestReplication(Replication):
     """The five answers on one subject and drive; `retraining` is None, and `not_retrained` says why, where it cannot be trained."""
+
+    paper_name: ClassVar = "DeepTest"
+    title: ClassVar = "DeepTest, replicated"
+    beside: ClassVar = paper.MODEL
+    traps: ClassVar = paper.TRAPS
 
     settings: ReplicationSettings
     subject: str
@@ -177,13 +177,6 @@ class Replication:
         answers = (self.association, self.diversity, self.combination, self.erroneous)
         return (accuracy, *(row for answer in answers for row in answer.rows()), *last)
 
-    def sheets(self) -> tuple[Sheet, ...]:
-        """Returns the scoreboard, and the tables behind it."""
-        return (
-            scoreboard_sheet("Scoreboard", paper.MODEL, self.rows()),
-            *self.behind(),
-        )
-
     def behind(self) -> tuple[Sheet, ...]:
         """Returns the tables behind the scoreboard."""
         return (
@@ -207,15 +200,13 @@ class Replication:
 
     def payload(self) -> dict[str, Any]:
         """Returns everything as plain values for JSON."""
-        values: dict[str, Any] = plain(self)
-        return {"paper": "DeepTest", "model": paper.MODEL, "rows": plain(self.rows()), **values, "traps": list(paper.TRAPS)}
-
-    def markdown(self) -> str:
-        """Returns the page for the docs."""
-        return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
+        values: dict[str, Any] = jsonable(self)
+        return {"paper": "DeepTest", "model": paper.MODEL, "rows": jsonable(self.rows()), **values, "traps": list(paper.TRAPS)}
 
 
-def replicate(settings: ReplicationSettings, folder: Path, progress: Callable[[str], Progress] = lambda _name: silent) -> Replication:
+def replicate(
+    settings: ReplicationSettings, folder: Path, progress: Callable[[str], Progress] = lambda _name: silent
+) -> DeepTestReplication:
     """Answers the five questions and writes FOLDER/deeptest.json and FOLDER/deeptest.md; what the folder holds is not computed again.
 
     progress: gives the progress of each stage by its name.
@@ -240,18 +231,17 @@ def replicate(settings: ReplicationSettings, folder: Path, progress: Callable[[s
         )
         retraining = retrain(subject, runs.grid, train_drive, folder, repair, progress("repair"))
     answer = answer_from(runs, settings, retraining, not_retrained)
-    write_atomically(folder / "deeptest.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())
-    write_atomically(folder / "deeptest.md", answer.markdown().encode())
+    answer.write(folder, "deeptest")
     return answer
 
 
-def answer_from(runs: Runs, settings: ReplicationSettings, retraining: Retraining | None, not_retrained: str = "") -> Replication:
+def answer_from(runs: Runs, settings: ReplicationSettings, retraining: Retraining | None, not_retrained: str = "") -> DeepTestReplication:
     """Answers the questions from finished runs; nothing is run again."""
     drive, subject = runs.originals.campaign.drive, runs.originals.campaign.subject
     grid = runs.grid
     # Eq. 3 compares means of pictures with that of originals: of the same frames, or their difference is one of frames.
     mse_tested_rad2 = Originals.of(grid.run, len(grid.campaign.drive)).mse_rad2
-    return Replication(
+    return DeepTestReplication(
         settings=settings,
         subject=subject.description.name,
         drive=drive.name,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
-from skidpad.core.errors import BadParametersError, BadRunError
-from skidpad.core.files import write_atomically
+from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import Progress, silent
 from skidpad.highway.training import Selection
 from skidpad.kinds.duels.campaign import Duel
@@ -16,16 +14,14 @@ from skidpad.kinds.duels.charts import slow_words
 from skidpad.kinds.duels.page import duel_page
 from skidpad.kinds.duels.settings import ROUND_TRAININGS, DuelSettings
 from skidpad.kinds.duels.summary import DuelSummary, summarise
-from skidpad.page.html import render_page, write_text_whole
-from skidpad.papers.duel import paper, tables
-from skidpad.papers.scoreboard import Row, Sheet, markdown, payload_of, scoreboard_sheet
-from skidpad.runs.folder import Run
+from skidpad.page.writing import render_page, write_text_whole
+from skidpad.papers.duel import tables
+from skidpad.papers.scoreboard import Replication, Row, Sheet, run_at
 
 if TYPE_CHECKING:
     from skidpad.kinds.duels.phases import DuelWork
 
 
-TITLE = "Adversarial testing with reinforcement learning, replicated"
 RUN = "run"
 
 
@@ -76,8 +72,13 @@ class DuelReplicationSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DuelReplication:
+class DuelReplication(Replication):
     """The answers to both questions, and the run that they come from."""
+
+    paper_name: ClassVar = tables.PAPER
+    title: ClassVar = "Adversarial testing with reinforcement learning, replicated"
+    beside: ClassVar = tables.PAPER
+    traps: ClassVar = tables.TRAPS
 
     settings: DuelReplicationSettings
     campaign: DuelSettings
@@ -91,10 +92,6 @@ class DuelReplication:
             *(row for reward in self.campaign.rewards for row in tables.exposure_rows(self.summary, reward)),
             *(row for reward in self.campaign.repaired for row in tables.repair_rows(self.summary, self.campaign, reward)),
         )
-
-    def sheets(self) -> tuple[Sheet, ...]:
-        """Returns the scoreboard, and the tables behind it."""
-        return (scoreboard_sheet("Scoreboard", paper.PAPER, self.rows()), *self.behind())
 
     def behind(self) -> tuple[Sheet, ...]:
         """Returns Table I, the paper's and ours for every reward, both repairs, the crossings, and the crashes."""
@@ -115,32 +112,18 @@ class DuelReplication:
             f"seed {s.seed}",
         )
 
-    def payload(self) -> dict[str, Any]:
-        """Returns everything as plain values for JSON."""
-        return payload_of(paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS)
-
-    def markdown(self) -> str:
-        """Returns the page for the docs."""
-        return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
-
 
 def replicate(settings: DuelReplicationSettings, folder: Path, progress: Progress = silent) -> DuelReplication:
     """Runs or resumes the campaign in FOLDER/run and writes FOLDER/duel.json, duel.md and report.html."""
     work = _measured(settings.campaign(), folder / RUN, progress)
     answer = DuelReplication(settings, work.settings, summarise(work))
-    write_atomically(folder / "duel.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())
-    write_atomically(folder / "duel.md", answer.markdown().encode())
+    answer.write(folder, "duel")
     write_text_whole(folder / "report.html", render_page(duel_page(work)))
     return answer
 
 
 def _measured(settings: DuelSettings, path: Path, progress: Progress) -> DuelWork:
     campaign = Duel.load(settings)
-    if (path / "manifest.json").exists():
-        run = Run.open(path)
-        if DuelSettings.from_config(run.config) != settings:
-            raise BadRunError(f"{path} holds a run with other settings; choose another --out, or repeat the settings of that run")
-    else:
-        run = campaign.start(path)
+    run = run_at(path, settings, campaign.start)
     campaign.execute(run, progress)
     return campaign.work(run)

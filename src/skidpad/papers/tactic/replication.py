@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from skidpad.core.errors import BadParametersError, InterruptedRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
-from skidpad.kinds.pictures.styles.campaign import Tactic
+from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings
 from skidpad.kinds.pictures.styles.page import tactic_page
-from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.styles.summary import summarise
-from skidpad.page.html import render_page, write_text_whole
-from skidpad.papers.scoreboard import Row, Sheet, check_settings, markdown, payload_of, scoreboard_sheet
+from skidpad.page.writing import render_page, write_text_whole
+from skidpad.papers.scoreboard import (
+    Replication,
+    Row,
+    Sheet,
+    check_names,
+    named,
+    run_at,
+    stem,
+)
 from skidpad.papers.tactic import paper, tables
-from skidpad.papers.tactic.cells import FILE, SearchCell, cell_warnings, kept_cells
+from skidpad.papers.tactic.tables import FILE, SearchCell, cell_warnings, kept_cells
 from skidpad.runs.folder import Run
 
-TITLE = "TACTIC, replicated"
 SEARCHES = (tables.ES, tables.RC, tables.RS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TacticReplication:
+class TacticReplication(Replication):
     """The cells that have a finished repeat so far."""
+
+    paper_name: ClassVar = paper.PAPER
+    title: ClassVar = "TACTIC, replicated"
+    beside: ClassVar = "its 30 cases"
+    traps: ClassVar = paper.TRAPS
 
     settings: TacticSettings
     cells: tuple[SearchCell, ...]
@@ -37,10 +47,6 @@ class TacticReplication:
     def rows(self) -> tuple[Row, ...]:
         """Returns the scoreboard."""
         return tables.scoreboard(self.cells)
-
-    def sheets(self) -> tuple[Sheet, ...]:
-        """Returns the scoreboard, and the tables behind it."""
-        return (scoreboard_sheet("Scoreboard", "its 30 cases", self.rows()), *self.behind())
 
     def behind(self) -> tuple[Sheet, ...]:
         """Returns the tables, ours and the paper's; those without a row are left out."""
@@ -52,6 +58,10 @@ class TacticReplication:
             tables.tests(self.cells, tables.RS),
         )
         return tuple(sheet for sheet in made if sheet.rows)
+
+    def more(self) -> dict[str, object]:
+        """Returns the cells."""
+        return {"cells": self.cells}
 
     def facts(self) -> tuple[str, ...]:
         """Returns what was done, in words."""
@@ -68,14 +78,6 @@ class TacticReplication:
         ]
         return (*facts, "stopped by the clock; the same command goes on") if self.stopped else tuple(facts)
 
-    def payload(self) -> dict[str, Any]:
-        """Returns everything as plain values for JSON."""
-        return payload_of(paper.PAPER, self.settings, self.rows(), self.behind(), paper.TRAPS, cells=self.cells)
-
-    def markdown(self) -> str:
-        """Returns the page for the docs."""
-        return markdown(TITLE, self.facts(), self.sheets(), paper.TRAPS)
-
 
 class Deadline:
     """Ends the work after so many minutes (0: never); what is kept stays."""
@@ -90,9 +92,10 @@ class Deadline:
 
     def watching(self, progress: Progress, name: str) -> Progress:
         """Returns a progress that ends the work when the time is up."""
+        told = named(progress, name)
 
         def report(done: int, total: int, note: str = "") -> None:
-            progress(done, total, f"{name}: {note}")
+            told(done, total, note)
             if self.is_over:
                 raise InterruptedRunError(f"stopped by the clock during {name}; the same command goes on")
 
@@ -115,25 +118,18 @@ def replicate(
     """
     if not minutes >= 0.0:
         raise BadParametersError(f"--minutes is a number of minutes, 0 for no end; got {minutes:g}")
-    for what, given in (
-        ("subjects", [_stem(file) for file in subjects]),
-        ("weathers", [_stem(file) for file in weathers]),
-        ("criteria", list(criteria)),
-    ):
-        if not given or len(set(given)) != len(given):
-            raise BadParametersError(f"a replication needs {what} with names of their own; got {', '.join(given) or 'none'}")
+    check_names(subjects=[stem(file) for file in subjects], weathers=[stem(file) for file in weathers], criteria=list(criteria))
     clock = Deadline(minutes)
     cells: list[SearchCell] = []
     answer = TacticReplication(settings, ())
     for weather in weathers:
         for subject in subjects:
             for criterion in criteria:
-                path = folder / _stem(subject) / _stem(weather) / criterion
+                path = folder / stem(subject) / stem(weather) / criterion
                 own = replace(settings, subject=subject, weather=weather, criterion=criterion)
                 cells.append(_measured(own, path, clock, progress))
                 answer = TacticReplication(settings, kept_cells(folder, cells), clock.is_over)
-                write_atomically(folder / "tactic.json", (json.dumps(answer.payload(), indent=2, allow_nan=False) + "\n").encode())
-                write_atomically(folder / "tactic.md", answer.markdown().encode())
+                answer.write(folder, "tactic")
                 if clock.is_over:
                     return answer
     return answer
@@ -141,12 +137,14 @@ def replicate(
 
 def _measured(settings: TacticSettings, path: Path, clock: Deadline, progress: Progress) -> SearchCell:
     campaign = Tactic.load(settings)
-    run = _opened(campaign, path)
+    # Where files lie and how many repeats are wanted may differ from call to call; what the files hold is checked by their hashes.
+    free = ("subject", "drive", "weather", "profile_drive", "repeats", "device", "at_once")
+    run = run_at(path, settings, campaign.start, free)
     kept = _kept(campaign, run, path / FILE)
     if kept is not None:
         return kept
     try:
-        campaign.execute(run, clock.watching(progress, f"{_stem(settings.subject)} under {_stem(settings.weather)}, {settings.criterion}"))
+        campaign.execute(run, clock.watching(progress, f"{stem(settings.subject)} under {stem(settings.weather)}, {settings.criterion}"))
     except InterruptedRunError:
         if not clock.is_over:
             raise
@@ -167,18 +165,3 @@ def _kept(campaign: Tactic, run: Run, file: Path) -> SearchCell | None:
     counts = {each.search: len(each.values) for each in cell.searches}
     cell = replace(cell, warnings=cell_warnings(campaign))
     return cell if cell.hashes == campaign.hashes and counts == dict.fromkeys(settings.searches, settings.repeats) else None
-
-
-def _opened(campaign: Tactic, path: Path) -> Run:
-    if not (path / "manifest.json").exists():
-        return campaign.start(path)
-    run = Run.open(path)
-    then = TacticSettings.from_config(run.config)
-    # Where files lie and how many repeats are wanted may differ from call to call; what the files hold is checked by their hashes.
-    free = ("subject", "drive", "weather", "profile_drive", "repeats", "device", "at_once")
-    check_settings(path, replace(then, **{name: getattr(campaign.settings, name) for name in free}), campaign.settings)
-    return run
-
-
-def _stem(file: str) -> str:
-    return Path(file).name.removesuffix(".toml").removesuffix(".safetensors")

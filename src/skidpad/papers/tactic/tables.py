@@ -1,139 +1,161 @@
-"""TACTIC's tables of cells: means over repeats, tests, and the scoreboard of what the paper claims."""
+"""TACTIC's tables, cell by cell: means over repeats, tests, and the scoreboard of what the paper claims.
+
+A cell is a subject under a weather, guided by a criterion; it is kept beside its run, so that the tables grow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import comb, isnan, nan
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import comb, isnan
+from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING, Any, Self
 
-from skidpad.kinds.pictures.styles.summary import ALPHA, FAILED, Compared
+import numpy as np
+
+from skidpad.core.errors import BadRunError
+from skidpad.kinds.pictures.styles.summary import ALPHA, FAILED, Compared, TacticSummary, compared
+from skidpad.kinds.pictures.weather.page import weather_warnings
 from skidpad.papers.scoreboard import Figure, Row, Sheet
 from skidpad.papers.tactic import paper
-from skidpad.papers.tactic.cells import SearchCell
-from skidpad.papers.tactic.paper import METRICS, MODELS, WEATHERS
 
-Pair = tuple[float, float] | None
-"""p-value and A12; None where the paper prints FAILED. NaN where its text cannot be read."""
+if TYPE_CHECKING:
+    from skidpad.core.images import FloatArray
+    from skidpad.kinds.pictures.styles.campaign import Tactic
+
+FILE = "cell.json"
 
 
 @dataclass(frozen=True, slots=True)
-class TestsTable:
-    """One table of tests: 18 rows, the six metrics of each model in turn, each with the five weathers."""
+class Searched:
+    """The finished repeats of one search.
 
-    number: int
-    other: str
+    values: coverage (KMNC, NBC, within 0..1) and errors at each bound, for each repeat over all its conditions. one: the same as
+    means over single conditions. tries, seconds: means over conditions.
+    """
+
+    search: str
+    values: tuple[tuple[float, ...], ...]
+    one: tuple[float, ...]
+    tries: float
+    seconds: float
+
+    @property
+    def sample(self) -> FloatArray:
+        """The values, (repeats, metrics)."""
+        return np.array(self.values, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCell:
+    """The figures of one cell; scenes: of one condition. warnings: what to know before believing the figures."""
+
+    subject: str
+    subject_sha256: str
+    weather: str
+    weather_sha256: str
     criterion: str
-    rows: tuple[tuple[Pair, Pair, Pair, Pair, Pair], ...]
+    drive: str
+    drive_sha256: str
+    scenes: int
+    conditions: int
+    patience: int
+    racing: bool
+    bounds_deg: tuple[float, ...]
+    metrics: tuple[str, ...]
+    searches: tuple[Searched, ...]
+    device: str
+    warnings: tuple[str, ...] = ()
 
-    def of(self, model: str, metric: str, weather: str) -> Pair:
-        """Returns one test."""
-        return self.rows[MODELS.index(model) * len(METRICS) + METRICS.index(metric)][WEATHERS.index(weather)]
+    @classmethod
+    def of(cls, campaign: Tactic, summary: TacticSummary, device: str) -> Self:
+        """Takes the figures of a run that was begun on a device; who puts tables together may have another."""
+        s = campaign.settings
+        scenes = max((each.scenes for repeat in summary.repeats for each in repeat.conditions), default=0)
+        return cls(
+            subject=campaign.subject.description.name,
+            subject_sha256=campaign.subject.sha256,
+            weather=campaign.weather.card.name,
+            weather_sha256=campaign.weather.card.sha256,
+            criterion=s.criterion,
+            drive=campaign.drive.name,
+            drive_sha256=campaign.drive.sha256,
+            scenes=scenes,
+            conditions=s.conditions,
+            patience=s.patience,
+            racing=s.racing,
+            bounds_deg=s.bounds_deg,
+            metrics=summary.metrics,
+            searches=tuple(_searched(summary, search) for search in summary.searches),
+            device=device,
+            warnings=cell_warnings(campaign),
+        )
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """The hashes of subject, drive and weather, as a campaign has them."""
+        return {"subject": self.subject_sha256, "drive": self.drive_sha256, "weather": self.weather_sha256}
+
+    def to_json(self) -> str:
+        """Writes the cell."""
+        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Self:
+        """Reads what `to_json` wrote; `where` names it in errors."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            searches = tuple(
+                Searched(**{**each, "values": tuple(map(tuple, each["values"])), "one": tuple(each["one"])}) for each in values["searches"]
+            )
+            lists = {name: tuple(values.get(name, ())) for name in ("bounds_deg", "metrics", "warnings")}
+            return cls(**{**values, **lists, "searches": searches})
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadRunError(f"{where} is damaged ({error}); remove it and replicate again") from error
+
+    def of_search(self, search: str) -> Searched | None:
+        """Returns the figures of a search; None where it has no finished repeat."""
+        return next((each for each in self.searches if each.search == search), None)
+
+    def compare(self, search: str, other: str) -> tuple[Compared, ...]:
+        """Compares two searches metric by metric; none where one of them is missing."""
+        first, second = self.of_search(search), self.of_search(other)
+        if first is None or second is None:
+            return ()
+        return tuple(compared(name, first.sample[:, place], second.sample[:, place]) for place, name in enumerate(self.metrics))
 
 
-TESTS = {
-    ("random-styles", "kmnc"): TestsTable(
-        8,
-        "random-styles",
-        "kmnc",
-        (
-            ((9e-05, 1.0), (9e-05, 1.0), (0.00085, 0.92), (0.36667, 0.45), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (8e-05, 1.0), (0.22433, 0.395), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (4e-05, 1.0), (8e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.03879, 0.65), (3e-05, 1.0), (5e-05, 1.0), (8e-05, 1.0)),
-            ((9e-05, 1.0), (0.07023, 0.7), (9e-05, 1.0), (0.00021, 0.97), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.10606, 0.33), (8e-05, 1.0), (8e-05, 1.0), (0.01835, 0.78)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((8e-05, 1.0), (7e-05, 1.0), (5e-05, 1.0), (8e-05, 1.0), (8e-05, 1.0)),
-            ((3e-05, 1.0), (0.18406, 0.55), (3e-05, 1.0), (3e-05, 1.0), (0.00746, 0.75)),
-            ((9e-05, 1.0), (0.00363, 0.86), (8e-05, 0.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 0.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.00043, 0.945), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((8e-05, 1.0), (0.00432, 0.85), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            (None, None, (3e-05, 1.0), (6e-05, 1.0), (3e-05, 1.0)),
-            (None, None, (0.03893, 0.65), (0.31317, 0.545), None),
-        ),
-    ),
-    ("random-styles", "nbc"): TestsTable(
-        9,
-        "random-styles",
-        "nbc",
-        (
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (8e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (4e-05, 1.0), (8e-05, 1.0), (9e-05, 1.0)),
-            ((6e-05, 1.0), (0.01742, 0.7), (3e-05, 1.0), (5e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (0.00016, 0.98), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (8e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.00054, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((8e-05, 1.0), (0.0088, 0.815), (5e-05, 1.0), (8e-05, 1.0), (8e-05, 1.0)),
-            ((3e-05, 1.0), (0.18406, 0.55), (3e-05, 1.0), (3e-05, 1.0), (0.00037, 0.9)),
-            ((9e-05, 1.0), (0.00021, 0.97), (0.41023, 0.535), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (0.10614, 0.67), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((8e-05, 1.0), (0.00054, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            (None, None, (3e-05, 1.0), (6e-05, 1.0), (0.00298, 0.8)),
-            (None, None, (0.00298, 0.8), (0.33505, 0.54), None),
-        ),
-    ),
-    ("random-search", "kmnc"): TestsTable(
-        15,
-        "random-search",
-        "kmnc",
-        (
-            ((9e-05, 1.0), (9e-05, 1.0), (0.00455, 0.85), (9e-05, 0.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (7e-05, 1.0), (9e-05, 0.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.13903, 0.605), (4e-05, 1.0), (5e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.07923, 0.7), (9e-05, 1.0), (0.00454, 0.85), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.10606, 0.33), (9e-05, 1.0), (9e-05, 1.0), (0.42505, 0.53)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((8e-05, 1.0), (7e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (8e-05, 1.0)),
-            ((9e-05, 1.0), (0.18406, 0.55), (7e-05, 1.0), (9e-05, 1.0), (0.00746, 0.75)),
-            ((9e-05, 1.0), (0.04808, 0.725), (0.00921, 0.185), (9e-05, 1.0), (0.0001, 0.99)),
-            ((9e-05, 1.0), (0.00256, 0.875), (9e-05, 0.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((0.00029, 0.96), (0.00628, 0.835), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 0.92), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            (None, None, (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            (None, None, (0.03893, 0.65), (0.08403, 0.6), None),
-        ),
-    ),
-    ("random-search", "nbc"): TestsTable(
-        16,
-        "random-search",
-        "nbc",
-        (
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (0.00021, 0.97), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (8e-05, 1.0), (8e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.01742, 0.7), (3e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.14486, 0.645), (9e-05, 1.0), (0.23633, 0.6), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (0.33873, 0.44), (0.43989, 0.525)),
-            ((9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.00012, 0.99), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            ((8e-05, 1.0), (0.00014, 0.98), (7e-05, 1.0), (9e-05, 1.0), (8e-05, 1.0)),
-            ((3e-05, 1.0), (0.18406, 0.55), (4e-05, 1.0), (9e-05, 1.0), (0.00037, 0.9)),
-            ((9e-05, 1.0), (0.00862, 0.82), (0.27252, 0.415), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (9e-05, 1.0), (0.42504, 0.53), (9e-05, 1.0), (9e-05, 1.0)),
-            ((9e-05, 1.0), (0.02459, 0.765), (9e-05, 1.0), (0.00506, 0.845), (0.03201, 0.75)),
-            ((9e-05, 1.0), (0.00018, 0.975), (9e-05, 1.0), (9e-05, 1.0), (9e-05, 1.0)),
-            (None, None, (3e-05, 1.0), (3e-05, 1.0), (0.00298, 0.8)),
-            (None, None, (nan, 0.8), (0.08374, 0.6), None),
-        ),
-    ),
-}
-"""By baseline and guiding criterion."""
+def cell_warnings(campaign: Tactic) -> tuple[str, ...]:
+    """Says what `skidpad weather search` warns of before its figures."""
+    return weather_warnings([campaign.weather.card], campaign.settings.drive, campaign.subject)
+
+
+def _searched(summary: TacticSummary, search: str) -> Searched:
+    conditions = [each.condition for repeat in summary.of(search) for each in repeat.conditions]
+    return Searched(
+        search,
+        tuple(tuple(row) for row in summary.values(search).tolist()),
+        tuple(summary.means_of_one(search).tolist()),
+        float(np.mean([len(each.tries) for each in conditions])),
+        float(np.mean([each.seconds for each in conditions])),
+    )
+
+
+def kept_cells(folder: Path, measured: Sequence[SearchCell]) -> tuple[SearchCell, ...]:
+    """Returns the measured cells and those that earlier calls left in the folder, on the same drive, each once."""
+    found = {_key(cell): cell for cell in measured}
+    drives = {cell.drive_sha256 for cell in measured}
+    for path in sorted(folder.glob(f"*/*/*/{FILE}")):
+        cell = SearchCell.from_json(path.read_text(encoding="utf-8"), str(path))
+        if cell.drive_sha256 in drives and cell.searches:
+            found.setdefault(_key(cell), cell)
+    return tuple(cell for cell in found.values() if cell.searches)
+
+
+def _key(cell: SearchCell) -> tuple[str, ...]:
+    return cell.subject_sha256, cell.weather_sha256, cell.criterion
 
 
 ES, RS, RC = "es", "random-search", "random-styles"
@@ -236,7 +258,7 @@ def paper_shares(other: str) -> tuple[float, float]:
     errors: list[bool] = []
     coverage: list[bool] = []
     for criterion in ("kmnc", "nbc"):
-        table = TESTS[other, criterion]
+        table = paper.TESTS[other, criterion]
         for place, row in enumerate(table.rows):
             metric = paper.METRICS[place % len(paper.METRICS)]
             # where p cannot be read, A12 = 0.8 of ten runs leaves no doubt
@@ -292,5 +314,5 @@ def _printed(cell: SearchCell, other: str, metric: str) -> tuple[Figure, Figure]
     weather = counterpart(cell)
     if weather is None or metric not in paper.METRICS:
         return None, None
-    pair = TESTS[other, cell.criterion].of(_LIKE.get(cell.subject, MODEL), metric, weather)
+    pair = paper.TESTS[other, cell.criterion].of(_LIKE.get(cell.subject, MODEL), metric, weather)
     return (FAILED, FAILED) if pair is None else (None if isnan(pair[0]) else pair[0], pair[1])

@@ -10,12 +10,10 @@ from functools import lru_cache
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
-from skidpad.stimuli.conditions.base import Field
-from skidpad.stimuli.conditions.depth import FAR_M, depth_m, horizon_row
-from skidpad.stimuli.pictures.veils import clouds
+from skidpad.stimuli.conditions.base import FAR_M, Field, depth_m, horizon_row
+from skidpad.stimuli.pictures.kernels import clouds
 
 KOSCHMIEDER = 3.912
 """-ln 0.02: at the visibility, 2 % of the contrast are left (Koschmieder 1924). WMO's meteorological optical range leaves 5 %, and is 0.77

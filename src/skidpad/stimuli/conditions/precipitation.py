@@ -13,14 +13,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
-from skidpad.stimuli.conditions.depth import ground_m, horizon_row
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, ground_m, horizon_row, real, whole
 from skidpad.stimuli.conditions.optics import Sky, display, flattened, greyed, linear, sky_of, three, transmission, veiled
-from skidpad.stimuli.pictures.veils import clouds
+from skidpad.stimuli.pictures.kernels import clouds
 from skidpad.stimuli.registry import TRANSFORMS
 
 _SEED_0 = Params(seed=0)

@@ -1,9 +1,17 @@
-"""The operations on torch frames that transforms are made of, as in `kernels`; the median by a selection network.
+"""The operations on torch frames that transforms are made of, as in `kernels`, and how closely the frames come out as NumPy frames do.
 
-A network has no branches, so one step is a minimum and a maximum over whole images, at the speed of memory.
+The median is a selection network: it has no branches, so one step is a minimum and a maximum over whole images, at the speed of memory.
+
+The transforms of whole numbers agree exactly. Affine ones do not: OpenCV before version 5 interpolates at 1/32 of a pixel,
+torch at the exact place; their rows hold for pictures of a camera, not for white noise. Nor does blur: OpenCV's box filter
+rounds remainders just under a half up where the size is a power of two.
+Conditions without a row are exact: their tables are looked up on the device, or they are painted on the CPU.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal
 
 import cv2
@@ -12,8 +20,7 @@ import torch
 from torch.nn import functional
 
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames
-from skidpad.stimuli.pictures.kernels import inverse, whole_shift
-from skidpad.stimuli.pictures.veils import Field, Veil
+from skidpad.stimuli.pictures.kernels import Field, Veil, inverse, whole_shift
 
 Swap = tuple[int, int, bool, bool]
 """The two places compared, the smaller value going to the first; and whether the first and the second are needed later."""
@@ -213,3 +220,39 @@ def _padded(frames: torch.Tensor, before: int, after: int, mode: Literal["reflec
 
 def _rounded(values: torch.Tensor) -> torch.Tensor:
     return values.round_().clamp_(0.0, 255.0).to(torch.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAgreement:
+    """At most `mean` levels apart on average, and at least `share` of all values within `within` levels."""
+
+    mean: float
+    within: int
+    share: float
+
+    def holds(self, one: NumpyFrames, other: NumpyFrames) -> bool:
+        """Tells whether two batches of the same shape agree."""
+        apart = np.abs(one.astype(np.int16) - other)
+        return apart.size == 0 or bool(apart.mean() <= self.mean and np.mean(apart <= self.within) >= self.share)
+
+
+EXACT = KernelAgreement(mean=0.0, within=0, share=1.0)
+_INTERPOLATED = KernelAgreement(mean=0.5, within=2, share=0.999)
+
+AGREEMENT: Mapping[str, KernelAgreement] = MappingProxyType(
+    {
+        "translation": _INTERPOLATED,
+        "scale": _INTERPOLATED,
+        "shear": _INTERPOLATED,
+        "rotation": _INTERPOLATED,
+        "contrast": KernelAgreement(mean=0.02, within=1, share=1.0),
+        "brightness": EXACT,
+        "blur": KernelAgreement(mean=0.15, within=1, share=1.0),
+        "deeptest-fog": KernelAgreement(mean=0.05, within=1, share=1.0),
+        "deeptest-rain": EXACT,
+        **dict.fromkeys(
+            ("camera-yaw", "camera-pitch", "camera-roll", "camera-height", "camera-lateral"),
+            KernelAgreement(mean=0.5, within=2, share=0.98),
+        ),
+    }
+)

@@ -7,9 +7,8 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
-from skidpad.stimuli.conditions.depth import depth_m, horizon_row
+from skidpad.core.images import BoolArray, Camera, FloatArray, NumpyFrames
+from skidpad.stimuli.conditions.base import depth_m, horizon_row
 
 NEAR_M, FAR_M = 12.0, 45.0
 """What is seen nearer than the first is near, what is seen beyond the second is far; in between counts as neither."""
@@ -67,7 +66,7 @@ def contrast_kept(recorded: NumpyFrames, made: NumpyFrames) -> tuple[float, floa
     """Returns how much of the local contrast is left near and far, (N, height, width, 3) each: 1 is all of it, 0 none.
 
     The slopes of light in the made picture are held against those of the recorded one, so that grain which a weather adds does not
-    count as contrast that it kept. How far away things are is the guess of `stimuli.conditions.depth`. In fog the second is the smaller.
+    count as contrast that it kept. How far away things are is the guess of `stimuli.conditions.base`. In fog the second is the smaller.
     """
     height, width = recorded.shape[1:3]
     camera = Camera.guess(height, width)

@@ -24,8 +24,17 @@ from skidpad.core.seeding import child_rng, child_seed
 from skidpad.subjects.description import Description, write_atomically
 from skidpad.subjects.inputs import HistoryKind, InputSpec
 from skidpad.subjects.network_subject import usable_device
-from skidpad.subjects.training.data import Examples, Labelled, feature_examples, flow_examples, frame_examples, window_examples
-from skidpad.subjects.training.lessons import Asking, Lesson, answers_of
+from skidpad.subjects.training.data import (
+    Asking,
+    Examples,
+    Labelled,
+    Lesson,
+    answers_of,
+    feature_examples,
+    flow_examples,
+    frame_examples,
+    window_examples,
+)
 from skidpad.subjects.windows import TwoStage
 
 

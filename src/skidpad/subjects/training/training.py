@@ -19,6 +19,7 @@ import skidpad
 from skidpad.core.errors import BadDriveError, BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
+from skidpad.core.settings import jsonable
 from skidpad.drives.drive import Drive
 from skidpad.subjects.description import Description, Format, description_hash, discard, write_atomically, write_description
 from skidpad.subjects.inputs import Cameras, InputSpec
@@ -190,14 +191,5 @@ def _write_curve(report: TrainingReport, description: Description, drive: Drive,
             "python": platform.python_version(),
         },
     }
-    text = json.dumps(_without_nan(record), indent=2, allow_nan=False)
+    text = json.dumps(jsonable(record), indent=2, allow_nan=False)
     write_atomically(report.curve_file, (text + "\n").encode())
-
-
-def _without_nan(value: object) -> object:
-    """Replaces NaN, which JSON does not have, by null."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

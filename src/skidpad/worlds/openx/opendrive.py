@@ -1,51 +1,21 @@
-"""Writes a scenario's road as ASAM OpenDRIVE, and a drive as pictures and a csv."""
+"""Writes a scenario's road as ASAM OpenDRIVE."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from math import ceil, radians, sqrt
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from skidpad.core.errors import BadDriveError, MissingExtraError
-from skidpad.core.images import write_image
-from skidpad.core.progress import Progress, silent
-from skidpad.drives.drive import Drive
+from skidpad.core.errors import MissingExtraError
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.scenario.road import CrossSection, Piece, Road, SideLane
 from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, RoadKind, Scenario
 from skidpad.worlds.scenario.tracks import Track
-
-_BATCH = 64
-
-
-def write_drive(drive: Drive, folder: Path, progress: Progress = silent) -> int:
-    """Writes `center/ID.png` and `steering.csv`, which the reader `udacity` opens again; returns how many frames.
-
-    The folder must be empty or not yet there. PNG keeps every pixel. Frames that cannot be read are left out.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadDriveError(f"{str(folder)!r} is in use; name an empty or a new folder to write the drive to")
-    pictures = folder / "center"
-    pictures.mkdir(parents=True)
-    written = 0
-    with (folder / "steering.csv").open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(("frame_id", "steering_angle"))
-        for batch in drive.batches(_BATCH):
-            for frame_id, frame, steering_rad in zip(batch.frame_ids, batch.frames, batch.steering_rad.tolist(), strict=True):
-                write_image(pictures / f"{frame_id}.png", frame)
-                table.writerow((frame_id, repr(steering_rad)))
-            written += len(batch)
-            progress(written, len(drive), "pictures")
-    return written
-
 
 ROAD_ID = 1
 RAMP_GAP_M = 30.0

@@ -35,8 +35,8 @@ from skidpad.worlds.scenario.scenario import (
     Scenario,
     Side,
     Weather,
+    values_of,
 )
-from skidpad.worlds.scenario.tables import values_of
 from skidpad.worlds.vehicle import FRICTION
 
 EGO = "Ego"

@@ -20,8 +20,18 @@ from skidpad.worlds.openx.roads import FileRoad, LanePlace, read_road
 from skidpad.worlds.openx.storyboard import Actor, Rehearsal, led_s_m, shifted, target_speed_m_s, way_of
 from skidpad.worlds.render.chunks import AHEAD_M, START_M, road_of, section_of
 from skidpad.worlds.render.weather import visibility_m
-from skidpad.worlds.scenario.scenario import BadScenarioError, Conditions, Ego, Figure, Pace, Pedestrian, Scenario, Side, Weather
-from skidpad.worlds.scenario.tables import scenario_from
+from skidpad.worlds.scenario.scenario import (
+    BadScenarioError,
+    Conditions,
+    Ego,
+    Figure,
+    Pace,
+    Pedestrian,
+    Scenario,
+    Side,
+    Weather,
+    scenario_from,
+)
 from skidpad.worlds.scenario.tracks import Track
 from skidpad.worlds.world import STEP_S
 

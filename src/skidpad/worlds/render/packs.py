@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import FloatArray
-from skidpad.worlds.render.casting import Stage
+from skidpad.core.images import Camera, FloatArray
 from skidpad.worlds.render.compiling import compiled
 from skidpad.worlds.render.precipitation import Precipitation, drop_maps, flake_tile, streak_tile
+from skidpad.worlds.render.raycast import Stage
 from skidpad.worlds.render.roadtable import Ground
 from skidpad.worlds.render.terrain import COARSE_PER_M, FINE_PER_M
 from skidpad.worlds.render.texture import level_at

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.worlds.render import packs
 from skidpad.worlds.render.cards import lamp_at, moving_cards
-from skidpad.worlds.render.casting import Stage, turn_shadow
 from skidpad.worlds.render.chunks import ramp_of
 from skidpad.worlds.render.compiling import compiled, uncounted
 from skidpad.worlds.render.packs import Pack, stage_at
 from skidpad.worlds.render.precipitation import DROP_STEP_S, DROP_STEPS, TILE, line_at, start_at
+from skidpad.worlds.render.raycast import Stage, turn_shadow
 from skidpad.worlds.render.roadtable import knot_at, shade_at
 from skidpad.worlds.render.strips import CLOSED, light_of, met, place_of, seen_at
 from skidpad.worlds.render.surface import (

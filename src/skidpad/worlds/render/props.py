@@ -21,7 +21,6 @@ GANTRY_CLEAR_M = 5.2
 """How high above the road a gantry's board begins."""
 POST_STEP_M = 25.0
 
-_POST_M = 1.0
 _LOT_M = (14.0, 26.0)
 _BEHIND_M, _BEYOND_M = 40.0, 120.0
 

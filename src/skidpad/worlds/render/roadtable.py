@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from skidpad.core.images import FloatArray
 from skidpad.worlds.render.chunks import ALONG, LAMP, LATERAL, LENGTH, SHADE, WIDTH
 from skidpad.worlds.render.compiling import CHUNK, Scratch, uncounted
-from skidpad.worlds.render.lightmap import COLUMNS, FROM_M, HALF_M, STEP_M
+from skidpad.worlds.render.standing import COLUMNS, FROM_M, HALF_M, STEP_M
 from skidpad.worlds.render.surface import f, short, whole
 from skidpad.worlds.render.texture import Texels
 from skidpad.worlds.scenario.road import Road

@@ -13,9 +13,9 @@ import numpy as np
 
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.worlds.render.backdrop import Sun
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.render.props import Props, place_props
+from skidpad.worlds.render.weather import Sun
 from skidpad.worlds.scenario.road import CrossSection, Road
 from skidpad.worlds.scenario.scenario import BadScenarioError, Boxes, Figure, Kind, Movers, Scenario, Side
 from skidpad.worlds.scenario.tracks import Track

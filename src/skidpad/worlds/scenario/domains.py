@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skidpad.core.stimuli import Choice, Parameter, Real, Whole
-from skidpad.worlds.scenario.domain import DOMAINS, Domain
-from skidpad.worlds.scenario.scenario import RoadKind, Side, Weather
-from skidpad.worlds.scenario.tables import NO, YES
-from skidpad.worlds.scenario.variables import Variable
+from skidpad.worlds.scenario.domain import DOMAINS, Domain, Variable
+from skidpad.worlds.scenario.scenario import NO, YES, RoadKind, Side, Weather
 
 _RADIUS = Variable(Real("road.radius_m", 40.0, 800.0, None), logarithmic=True)
 _SUN = (Real("conditions.sun_azimuth_deg", 0.0, 360.0, None), Real("conditions.sun_elevation_deg", 12.0, 65.0, None))

@@ -4,6 +4,7 @@ The world is flat; x points east, y north, angles turn counter-clockwise, and la
 the left of the direction of travel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -132,6 +133,27 @@ class Projection:
     lateral_m: FloatArray
 
 
+def projected(at: Callable[[FloatArray], RoadPoints], points_m: FloatArray, near_m: FloatArray, length_m: FloatArray | float) -> Projection:
+    """Projects (N, 2) points on centrelines by Newton's method on `(p - c(s)) . t(s) = 0`, from distances near enough, (N,).
+
+    Valid for points nearer to the centreline than its radius of curvature. at: the point of the centreline at a distance.
+    """
+
+    def offsets(s_m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        here = at(s_m)
+        dx, dy = points_m[:, 0] - here.x_m, points_m[:, 1] - here.y_m
+        cos, sin = np.cos(here.heading_rad), np.sin(here.heading_rad)
+        return dx * cos + dy * sin, dy * cos - dx * sin, here.curvature_per_m
+
+    s = near_m
+    for _ in range(_NEWTON_STEPS):
+        along, left, curvature = offsets(s)
+        s = s + np.clip(along / np.maximum(1.0 - curvature * left, 0.1), -NODE_STEP_M, NODE_STEP_M)
+    # Beyond an end the road is straight, so that the last step is the whole way and needs no limit.
+    s = np.where((s <= 0.0) | (s >= length_m), s + offsets(s)[0], s)
+    return Projection(s, offsets(s)[1])
+
+
 @dataclass(frozen=True)
 class Road:
     """A centreline from the origin, heading east at first; it goes on straight beyond both ends."""
@@ -211,26 +233,9 @@ class Road:
         return RoadPoints(x_m, y_m, heading, curvature)
 
     def project(self, points_m: FloatArray) -> Projection:
-        """Returns the exact projection of (N, 2) points: the truth, never what the renderer looks up.
-
-        The nearest node starts Newton's method on `(p - c(s)) . t(s) = 0`; valid for points nearer to the
-        centreline than its radius of curvature.
-        """
+        """Returns the exact projection of (N, 2) points, from the nearest node: the truth, never what the renderer looks up."""
         points = np.asarray(points_m, dtype=np.float64)
-        s = self.node_s_m[self.nearest_node(points)[1]]
-        for _ in range(_NEWTON_STEPS):
-            along, left, curvature = self._offsets(points, s)
-            s = s + np.clip(along / np.maximum(1.0 - curvature * left, 0.1), -NODE_STEP_M, NODE_STEP_M)
-        # Beyond an end the road is straight, so that the last step is the whole way and needs no limit.
-        along, _, curvature = self._offsets(points, s)
-        s = np.where((s <= 0.0) | (s >= self.length_m), s + along, s)
-        return Projection(s, self._offsets(points, s)[1])
-
-    def _offsets(self, points: FloatArray, s_m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        here = self.at(s_m)
-        dx, dy = points[:, 0] - here.x_m, points[:, 1] - here.y_m
-        cos, sin = np.cos(here.heading_rad), np.sin(here.heading_rad)
-        return dx * cos + dy * sin, dy * cos - dx * sin, here.curvature_per_m
+        return projected(self.at, points, self.node_s_m[self.nearest_node(points)[1]], self.length_m)
 
     def crosses_itself(self, clearance_m: float) -> bool:
         """Tells whether two distant parts of the road come nearer to each other than `clearance_m`."""

@@ -9,8 +9,7 @@ from skidpad.worlds.render.chunks import SIDE_LANE_FROM_M, START_M, crosses_itse
 from skidpad.worlds.render.weather import visibility_m
 from skidpad.worlds.scenario.constraints import Known, Only, Outside, constraint
 from skidpad.worlds.scenario.road import CrossSection, SideLane
-from skidpad.worlds.scenario.scenario import Conditions, RoadKind, Scenario, Weather
-from skidpad.worlds.scenario.tables import NO, YES
+from skidpad.worlds.scenario.scenario import NO, YES, Conditions, RoadKind, Scenario, Weather
 
 LATERAL_M_S2 = {Weather.SUNNY: 3.0, Weather.FOG: 3.0, Weather.RAIN: 2.5, Weather.SNOW: 2.0}
 """The lateral acceleration of a calm driver in a bend, on a dry, a wet and a snowy road."""

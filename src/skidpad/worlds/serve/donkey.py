@@ -220,12 +220,14 @@ class DonkeyPilot:
             frame = np.asarray(cv2.resize(frame, self._size_px, interpolation=cv2.INTER_AREA), np.uint8)
         self._send(_telemetry(moment, b64encode(encode(frame, ".jpg", JPEG_QUALITY)).decode("ascii"), hit))
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any] | None) -> None:
+        """Sends a message, or an empty line."""
         if self._socket is None:
             raise DisconnectedError("there is no connection to the client")
         self._socket.settimeout(self._timeout_s)
+        text = "" if message is None else json.dumps(message, separators=(",", ":"))
         try:
-            self._socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            self._socket.sendall(text.encode() + b"\n")
         except OSError as error:
             raise DisconnectedError(f"the connection to the client broke ({error})") from error
 
@@ -259,7 +261,8 @@ class DonkeyPilot:
             except TimeoutError:
                 if monotonic() >= deadline:
                     return False
-                self._nudge()
+                if self._connects:
+                    self._send(None)
                 continue
             except OSError as error:
                 raise DisconnectedError(f"the connection to the client broke ({error})") from error
@@ -267,13 +270,6 @@ class DonkeyPilot:
                 raise DisconnectedError("the client closed the connection")
             self._buffer += data.decode("utf-8", "replace")
             return True
-
-    def _nudge(self) -> None:
-        if self._connects and self._socket is not None:
-            try:
-                self._socket.sendall(b"\n")
-            except OSError as error:
-                raise DisconnectedError(f"the connection to the client broke ({error})") from error
 
 
 def _telemetry(moment: Moment, image: str, hit: str) -> dict[str, Any]:

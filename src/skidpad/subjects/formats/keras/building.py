@@ -13,8 +13,7 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.registry import Registry
 from skidpad.subjects.formats.keras.plan import Plan, Value
-from skidpad.subjects.formats.keras.settings import KerasSettings, layer_settings
-from skidpad.subjects.formats.keras.stored import LayerWeights
+from skidpad.subjects.formats.keras.stored import KerasSettings, LayerWeights, layer_settings
 
 MODELS = frozenset(("Sequential", "Model", "Functional"))
 _MAX_CALLS = 5_000

@@ -23,8 +23,7 @@ from skidpad.subjects.formats.keras.expression import Expression
 from skidpad.subjects.formats.keras.hdf5 import Hdf5File, Node
 from skidpad.subjects.formats.keras.layers.convolutions import maps_of
 from skidpad.subjects.formats.keras.plan import KerasNetwork, Plan, Value
-from skidpad.subjects.formats.keras.settings import KerasSettings, layer_settings
-from skidpad.subjects.formats.keras.stored import LayerWeights, NamedFile, TreeWeights
+from skidpad.subjects.formats.keras.stored import KerasSettings, LayerWeights, NamedFile, TreeWeights, layer_settings
 from skidpad.subjects.formats.recognition import BROKEN, check_archive, reason_of
 from skidpad.subjects.windows import check_shape, described_shape
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.subjects.formats.keras.building import Call, layer, parameter, pointwise
 from skidpad.subjects.formats.keras.plan import Applied, Value
-from skidpad.subjects.formats.keras.settings import KerasSettings, layer_settings
+from skidpad.subjects.formats.keras.stored import KerasSettings, layer_settings
 
 _NAMED: Mapping[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,

@@ -18,7 +18,7 @@ from skidpad.subjects.formats.keras.building import Call, layer, parameter
 from skidpad.subjects.formats.keras.layers.activations import activation
 from skidpad.subjects.formats.keras.layers.dense import LAYER_OF_MODE
 from skidpad.subjects.formats.keras.plan import Applied, Value
-from skidpad.subjects.formats.keras.settings import KerasSettings
+from skidpad.subjects.formats.keras.stored import KerasSettings
 from skidpad.subjects.probe import recurrence
 
 _GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}

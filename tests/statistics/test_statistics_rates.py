@@ -10,8 +10,7 @@ from scipy.stats import binomtest, fisher_exact
 from scipy.stats import t as student
 
 from skidpad.core.errors import BadParametersError
-from skidpad.statistics.intervals import student_mean, wilson
-from skidpad.statistics.proportions import Clusters, holm, sign_flip, two_proportions
+from skidpad.statistics.intervals import Clusters, holm, sign_flip, student_mean, two_proportions, wilson
 
 
 def clusters(*pairs: tuple[int, int]) -> Clusters:

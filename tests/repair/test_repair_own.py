@@ -175,6 +175,9 @@ def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, 
     assert not found.holds_before
     assert "reached" in found.said
     assert "not reached" in replace(found, holds_after=False).said
+    assert found.failing_after.high > found.accepted_share
+    assert "too few to be sure" in found.said
+    assert "too few" not in replace(found, accepted_share=found.failing_after.high).said
 
 
 @pytest.mark.parametrize(

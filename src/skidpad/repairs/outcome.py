@@ -59,7 +59,8 @@ class Reached:
         before, after = (
             f"{percent(each.estimate)} fail, at most {percent(each.high)}" for each in (self.failing_before, self.failing_after)
         )
-        word = "reached" if self.holds_after else "not reached"
+        is_sure = self.failing_after.high <= self.accepted_share
+        word = "not reached" if not self.holds_after else "reached" if is_sure else "reached on these frames, too few to be sure"
         held = "it held before" if self.holds_before else "it did not hold before"
         return f"Aim, {self.aim}: {word} ({after}; accepted is {percent(self.accepted_share)}); {held} ({before})."
 

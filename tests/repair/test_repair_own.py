@@ -24,8 +24,9 @@ from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.repairs import runs
 from skidpad.repairs.lessons import Batch
 from skidpad.repairs.outcome import Outcome
-from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
+from skidpad.repairs.plan import SEEN, Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.runs import ClosedLoop
+from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
@@ -178,6 +179,17 @@ def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, 
     assert found.failing_after.high > found.accepted_share
     assert "too few to be sure" in found.said
     assert "too few" not in replace(found, accepted_share=found.failing_after.high).said
+
+
+def test_what_is_aimed_at_is_not_said_to_be_unseen(garage: Garage, limits_run: Run, tmp_path: Path) -> None:
+    task = task_of(limits_run, garage.subject, hold="contrast-loss.share=0.45", referee=False)
+    repairs = Repairs(task, tmp_path, SearchSettings(unseen=("contrast-loss", "gamma"), weathers=(), referee=False))
+    unseen = {
+        step.stimulus for name, recipes in repairs.judged_recipes.items() if name != SEEN for recipe in recipes for step in recipe.steps
+    }
+    assert "gamma" in unseen
+    assert "contrast-loss" not in unseen
+    assert any("contrast-loss is aimed at" in note for note in repairs.notes)
 
 
 @pytest.mark.parametrize(

@@ -104,11 +104,11 @@ class Outcome:
         """Says in a sentence or two what came of it."""
         if not self.recommended:
             cost = percent(self.settings.most_cost)
-            said = (
+            none = (
                 "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
                 f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged."
             )
-            return said if self.reached is None else f"{said} {self.reached.said}"
+            return none if self.reached is None else f"{none} {self.reached.said}"
         judged = [row for name in (UNSEEN_SET, SEEN) if (row := self.row(name)) is not None and row.cases]
         is_better = not judged or any(row.repaired.estimate < row.before for row in judged)
         unproven = "" if is_better else ": better where it was chosen, no fewer failures where it was judged"

@@ -22,6 +22,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.repairs import runs
+from skidpad.repairs.export import export_mutants
 from skidpad.repairs.lessons import Batch
 from skidpad.repairs.outcome import Outcome
 from skidpad.repairs.plan import SEEN, Candidate, SearchSettings, Task, Trained
@@ -146,6 +147,12 @@ def test_mutants_and_labels_are_exported_as_a_drive(garage: Garage, tmp_path: Pa
     opened = open_drive(f"folder:{tmp_path / 'mutants'}?csv=labels.csv&unit=rad")
     assert len(opened) == len(rows)
     assert np.isfinite(opened.steering_rad).all()
+    held_back = sum(row["kind"] == "finding" and "gamma" in row["recipe"] for row in rows)
+    assert held_back > 0
+    assert "left out" not in answer.output
+    less = export_mutants(run, tmp_path / "less", held_back=("gamma",), pictures=4)
+    assert less.held_back == held_back
+    assert "--unseen none" in less.said
     again = CliRunner().invoke(app, ["repair", str(garage.toml), str(run.path), "--export", str(tmp_path / "mutants")])
     assert isinstance(again.exception, BadParametersError)
 

@@ -127,7 +127,7 @@ def tradeoff_chart(outcome: Outcome) -> Chart:
     for (across, down), labels in names.items():
         leans_left = across > 0.7 * _RIGHT
         aside = {"x": across + (-9.0 if leans_left else 9.0), "text_anchor": "end" if leans_left else "start"}
-        add(root, "text", ", ".join(labels), class_="tick", y=down - 7.0, **aside)  # type: ignore[arg-type] # its attributes
+        add(root, "text", ", ".join(labels), class_="tick", y=down - 7.0, **aside)
     add(root, "text", "failures", class_="name", x=4.0, y=_TOP - 6.0)
     add(root, "text", "clean RMSE (rad)", class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
     caption = "Each mark is a network, on the validation stretch; down and to the left is better. "

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.core.progress import Progress, silent
 from skidpad.highway import engine
 from skidpad.highway.engine import START_EACH_FURTHER, START_FIELDS
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
@@ -173,7 +172,7 @@ def highway_backend(scenario: Scenario | None = None, scene: Scene | None = None
     return HighwayBackend(chosen, scene, is_stock_observed=is_stock_observed)  # type: ignore[arg-type]  # one of the two is there
 
 
-def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbers: IntArray, progress: Progress = silent) -> Episodes:
+def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbers: IntArray) -> Episodes:
     """Plays the episodes numbered (N,) under `seed`; a policy that fails ends its own episode as an error.
 
     Starts are NaN for a scene that places its own traffic: such an episode is played again from its seed and number.
@@ -201,7 +200,6 @@ def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbe
     failures: list[PolicyFailure] = []
     for row in range(count):
         failures += _play_one(backend, ego, front, played, row)
-        progress(row + 1, count, "episodes")
     return replace(played, failures=tuple(failures))
 
 

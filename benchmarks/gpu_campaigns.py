@@ -1,7 +1,9 @@
 """The same campaigns on a device and on the CPU: images a second, how far apart the answers are, and how much of the device is used.
 
 test      `skidpad test`: the grids of all nine transforms, PilotNet, NC; JPEGs of 320 x 240 on disk, a run folder on disk
-weather   `skidpad weather test`: a bundled weather (160 px, 16 filters), and one of the paper's size with random weights
+weather   `skidpad weather test`: a bundled weather (160 px, 16 filters)
+paper     the same with a weather of the paper's size (256 px, 64 filters) under four styles, random weights, detail from the frames;
+          beside it the frames a second at which `skidpad weather search` looks at the same scenes
 drive     `skidpad drive`: scenarios of the built-in world; the answers are compared on the same frames, with the truth at the wheel
 
 images/s is of the whole campaign, from disk to disk, when everything is compiled; `device` is of the same batches with frames that lie
@@ -13,7 +15,7 @@ hashes of pictures that break the relation), writing, and the rest in Python. Wh
 whose lanes do them side by side; the highest floor bounds it.
 
 Run: python benchmarks/gpu_campaigns.py [--device cuda] [--quick] [--frames 2048] [--staged 256] [--compared 32] [--lanes 8]
-     [--only test,weather,drive]
+     [--only test,weather,paper,drive] [--drive udacity:FOLDER]
 """
 
 from __future__ import annotations
@@ -32,15 +34,14 @@ import torch
 
 from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.drives import open_drive
-from skidpad.kinds.drives.campaign import Online
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
 from skidpad.kinds.drives.loop import BATCHES, Wheel
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import GPU_WIDTH
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import lanes
+from skidpad.runs.folder import Run
 from skidpad.runs.records import case_id
 from skidpad.runs.workers.here import Here, default_lanes, pinned
 from skidpad.stimuli.weather.files import WeatherCard, load_weather
@@ -53,6 +54,7 @@ from style_search import random_weather
 from ways.campaign_stages import Stages, staged
 from ways.drives import jpeg_drive
 from ways.roofline import Cost, busy_s, copied_bytes_per_s, cost_of, data_sheet, now
+from ways.style_searching import looked, prepared
 
 SUBJECT = str(pretrained("pilotnet-rendered"))
 STYLES = 4
@@ -63,6 +65,8 @@ class Row:
     """One campaign. device_per_s: images a second of the device alone. largest_rad, mean_rad: distance of answers from the CPU's.
 
     launched_per_s: of the same batches, begun by one thread. stages: of a part of the drive; floors_s: of the whole, which took wall_s.
+    broken_share: of the mutants, which the referee was asked about. again_rad: distance of the answers of a second run; findings: of the
+    first, and findings_apart: those that only one of the two has. search_per_s: frames that a search looks at.
     """
 
     name: str
@@ -79,6 +83,11 @@ class Row:
     stages: Stages | None = None
     floors_s: dict[str, float] = field(default_factory=dict)
     peak_memory_mb: float = 0.0
+    broken_share: float = 0.0
+    again_rad: float = 0.0
+    findings: int = 0
+    findings_apart: int = 0
+    search_per_s: float = 0.0
 
 
 def arguments() -> argparse.Namespace:
@@ -89,7 +98,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--staged", type=int, default=0, help="frames whose stages are measured; 256 at most unless given")
     parser.add_argument("--compared", type=int, default=0, help="frames that the CPU answers too; 32 on a GPU, 4 else")
     parser.add_argument("--lanes", type=int, default=0, help="threads that feed the device; as campaigns choose unless given")
-    parser.add_argument("--only", default="test,weather,drive")
+    parser.add_argument("--only", default="test,weather,paper,drive")
+    parser.add_argument("--drive", default="", help="on disk, instead of rendered frames")
+    parser.add_argument("--subject", default=SUBJECT, help="of `paper`, instead of a bundled network")
+    parser.add_argument("--weather", default="", help="of `paper`, a learned weather beside the random one")
     given = parser.parse_args()
     cuda = given.device.startswith("cuda")
     given.frames = given.frames or (4 if given.quick else 2048 if cuda else 16)
@@ -108,6 +120,12 @@ def executed(campaign: DeepTest, folder: Path, threads: int) -> tuple[float, dic
     seconds = time.perf_counter() - started
     records = run.records("grid", ("case_id", "mutant"))
     return seconds, dict(zip(records["case_id"].to_pylist(), records["mutant"].to_pylist(), strict=True))
+
+
+def found_by(run: Run) -> set[str]:
+    """Returns the cases of a run that are findings."""
+    records = run.records("grid", ("case_id", "violated"))
+    return {case for case, broken in zip(records["case_id"].to_pylist(), records["violated"].to_pylist(), strict=True) if broken}
 
 
 def answered(campaign: DeepTest) -> dict[str, float]:
@@ -150,6 +168,10 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
     # the first of two also finds the memory that so many threads need
     times = [executed(campaign, folder / f"whole-{number}", given.lanes) for number in range(1 if given.quick else 2)]
     seconds, images = min(seconds for seconds, _ in times), len(times[0][1]) + len(campaign.drive)
+    hashed = Run.open(folder / "whole-0").records("grid", ("picture",))["picture"]
+    broken = len(hashed) - hashed.null_count
+    again_rad = max(abs(answer - times[-1][1][case]) for case, answer in times[0][1].items())
+    first, last = (found_by(Run.open(folder / f"whole-{number}")) for number in (0, len(times) - 1))
     peak_mb = torch.cuda.max_memory_allocated(given.device) / 1e6 if cuda else 0.0
     batch = torch.from_numpy(campaign.drive.read(range(min(64 if drives.is_slow else 256, len(campaign.drive)))).clip).to(given.device)
     recipes = (Recipe(), *grid_recipes(campaign.stimuli))
@@ -182,6 +204,10 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
         stages,
         stages.floors_s(images / staged_images, images * device_s / shown, given.lanes or default_lanes()),
         peak_mb,
+        broken / max(images - len(campaign.drive), 1),
+        again_rad,
+        len(first),
+        len(first ^ last),
     )
 
 
@@ -204,15 +230,17 @@ def deeptest(*, quick: bool = False) -> Callable[[str, str], DeepTest]:
     return make
 
 
-def deeproad(card: WeatherCard, weights: dict[str, torch.Tensor], styles: int = 1) -> Callable[[str, str], DeepTest]:
-    choice = StyleChoice.MEAN if card.styles is not None else StyleChoice.RANDOM
+def deeproad(
+    card: WeatherCard, weights: dict[str, torch.Tensor], styles: int = 1, subject: str = SUBJECT
+) -> Callable[[str, str], DeepTest]:
+    choice = StyleChoice.RANDOM if card.styles is None else StyleChoice.MEAN if styles == 1 else StyleChoice.REAL
 
     def make(device: str, drive: str) -> DeepTest:
         road = DeepRoadSettings(
-            subject=SUBJECT, drive=drive, weathers=(card.name,), device=device, subject_device=device, style=choice.value, styles=styles
+            subject=subject, drive=drive, weathers=(card.name,), device=device, subject_device=device, style=choice.value, styles=styles
         )
         looks = WeatherLooks(Weather(card, weights, device), drawn_styles(card, choice, styles, 0))
-        return DeepRoad.of(road, load_subject(SUBJECT, device), open_drive(drive), {card.name: looks})
+        return DeepRoad.of(road, load_subject(subject, device), open_drive(drive), {card.name: looks})
 
     return make
 
@@ -246,9 +274,8 @@ def drive_row(given: argparse.Namespace, folder: Path) -> Row:
 
 def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
     cuda = given.device.startswith("cuda")
-    rendered = open_drive(f"rendered?frames={given.frames}&seed=7&{given.size}")
-    whole = jpeg_drive(rendered, folder / "drive")
-    drives = Drives(whole, f"{whole}?stop={given.staged}", f"{whole}?stop={given.compared}")
+    whole = given.drive or jpeg_drive(open_drive(f"rendered?frames={given.frames}&seed=7&{given.size}"), folder / "drive")
+    drives = Drives(*(f"{whole}?stop={stop}" for stop in (given.frames, given.staged, given.compared)))
     rows: list[Row] = []
 
     def add(row: Row) -> None:
@@ -260,10 +287,17 @@ def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
     if "weather" in given.only:
         card, weights = load_weather(weather_path("rain"))
         add(grid_row("weather test, 160 px", deeproad(card, weights), given, drives, folder / "rain"))
-        if cuda:
-            card, weights = random_weather(64, 256, 4)
-            few = Drives(f"{whole}?stop=512", f"{whole}?stop=128", f"{whole}?stop=2", is_slow=True)
-            add(grid_row(f"weather, 256 px, {STYLES} styles", deeproad(card, weights, STYLES), given, few, folder / "large"))
+    if "paper" in given.only:
+        card, weights = random_weather(64, 256, 4) if cuda else random_weather(4, 64, 1)
+        found = [("weather, 256 px", replace(card, detail=1.0), weights)]
+        if given.weather:
+            found.append((f"weather, {Path(given.weather).name}", *load_weather(Path(given.weather))))
+        few = Drives(drives.whole, f"{whole}?stop={min(128, given.staged)}", f"{whole}?stop=2", is_slow=True)
+        for name, card, weights in found:
+            row = grid_row(f"{name}, {STYLES} styles", deeproad(card, weights, STYLES, given.subject), given, few, folder / card.name)
+            subject = load_subject(given.subject, given.device)
+            row.search_per_s = looked(prepared(card, weights, open_drive(few.whole), subject, given.device, "nbc"), 2)
+            add(row)
     if "drive" in given.only:
         add(drive_row(given, folder))
     return rows
@@ -277,11 +311,14 @@ def line_of(row: Row) -> str:
         return line
     stages, bound = row.stages, max(row.floors_s, key=lambda stage: row.floors_s[stage])
     apart = " ".join(f"{name} {value:.2f}" for name, value in asdict(stages).items())
+    decoded = f"; {row.per_s * STYLES / (STYLES + 1):,.0f} frames/s decoded, the search looks at {row.search_per_s:,.0f}"
+    search = decoded if row.search_per_s else ""
     floors = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in row.floors_s.items())
     return (
         f"{line}\n  in one thread, a part of the drive: {apart} rest_s {stages.rest_s:.2f}\n  the whole: {row.wall_s:.2f} s, and by itself "
         f"{floors}: bound by {bound}, {row.floors_s[bound] / row.wall_s:.2f} of the time; one thread begins {row.launched_per_s:,.0f} "
-        f"images/s; {row.peak_memory_mb:,.0f} MB on the device"
+        f"images/s; {row.peak_memory_mb:,.0f} MB on the device; the referee was asked about {row.broken_share:.2f} of the mutants{search}; "
+        f"a second run: answers within {row.again_rad:.6f} rad, {row.findings_apart} of {row.findings} findings differ"
     )
 
 

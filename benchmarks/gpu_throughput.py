@@ -28,9 +28,8 @@ import torch
 from gpu_campaigns import SUBJECT, deeptest
 from skidpad.drives import open_drive
 from skidpad.kinds.drives import work as drive_work
-from skidpad.kinds.drives.campaign import Online
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
 from skidpad.kinds.drives.loop import BATCHES, Eyes
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.processes import Processes

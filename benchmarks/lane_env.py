@@ -30,8 +30,7 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # highway-env draws with pyga
 
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import as_numpy
+from skidpad.core.images import Camera, as_numpy
 from skidpad.worlds.lane import Lane, LaneBatch
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ import pyarrow.compute as pc
 from skidpad.core.stimuli import grid_recipes
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 from skidpad.stimuli.pictures import stimuli
 from skidpad.ui.app import HOST, bound_socket, make_app, server_of
 from skidpad.ui.library import Library, RunsFolder

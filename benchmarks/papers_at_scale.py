@@ -8,9 +8,9 @@ share     TACTIC: ten repeats of (1+1)-ES, random styles and random search on --
 table     DeepRoad: every network under every weather, every frame, the mean style of real pictures
 
 Scenes that the referee does not keep count neither as errors nor as covered; how many of each condition there were stands in
-FOLDER/refused.json, beside those of random styles. Every network goes through the parts by itself, with a process for each criterion;
-all share the GPU, so that one computes there while another judges on the CPU. When the minutes are over, searches stop as they are, with
-tables of what is finished.
+FOLDER/refused.json, beside those of random styles. Every network goes through the parts by itself, with a process for each criterion and
+each repeat, whose number is its seed; all share the GPU, so that one computes there while another judges on the CPU. When the minutes are
+over, searches stop as they are, with tables of what is finished.
 
 Run: python benchmarks/papers_at_scale.py --drive udacity:FOLDER --weather night --weather wet --weather snow --weather fog --out FOLDER
          --device cuda [--parts networks,whole,share,table] [--minutes 6] [--quick]
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -31,24 +32,23 @@ import numpy as np
 from safetensors.torch import load_file, save_file
 
 from skidpad.drives import open_drive
-from skidpad.kinds.pictures.styles.campaign import condition_file
+from skidpad.kinds.pictures.styles.campaign import TacticSettings, condition_file, phase_name
 from skidpad.kinds.pictures.styles.condition import Condition
-from skidpad.kinds.pictures.styles.settings import TacticSettings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 from skidpad.papers.deeproad import replication as deeproad
 from skidpad.papers.tactic import replication as tactic
-from skidpad.papers.tactic.replication import SearchCell
+from skidpad.papers.tactic.tables import SearchCell, Searched
 from skidpad.runs.folder import Run
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.pretrained import weather_path
 
 NETWORKS = ("dave-orig", "dave-dropout", "chauffeur")
 EPOCHS = {"dave-orig": 30, "dave-dropout": 30, "chauffeur": 8}
-SLOW = {"chauffeur": 3}
+SLOW = {"chauffeur": 2}
 """Networks that get so many times fewer tries: each answer looks at 100 frames."""
 PARTS = ("networks", "whole", "share", "table")
 CRITERIA = {"whole": ("nbc", "kmnc"), "share": ("nbc",)}
-"""What guides the searches of a part, each in a process of its own."""
+"""What guides the searches of a part."""
 
 
 def arguments() -> argparse.Namespace:
@@ -97,7 +97,7 @@ def train(given: argparse.Namespace, name: str) -> None:
     save_file({key: value.half() if value.is_floating_point() else value for key, value in state.items()}, weights)
 
 
-def tactic_settings(given: argparse.Namespace, part: str, name: str = "") -> TacticSettings:
+def tactic_settings(given: argparse.Namespace, part: str, name: str = "", seed: int = 0) -> TacticSettings:
     whole = part == "whole"
     tries = given.tries if whole else given.share_tries
     return TacticSettings(
@@ -107,16 +107,16 @@ def tactic_settings(given: argparse.Namespace, part: str, name: str = "") -> Tac
         frames=(4 if given.quick else 0) if whole else given.scenes,
         conditions=2 if given.quick else 4,
         searches=("es", "random-styles") if whole else ("es", "random-styles", "random-search"),
-        repeats=1 if whole else given.repeats,
         iterations=max(1, tries // SLOW.get(name, 1)),
+        seed=seed,
         device=given.device,
     )
 
 
-def search(given: argparse.Namespace, part: str, name: str, criterion: str) -> None:
+def search(given: argparse.Namespace, part: str, name: str, criterion: str, seed: int) -> None:
     minutes = (given.ends - time.time()) / 60.0 if given.ends else 0.0
     if minutes >= 0.0:
-        own, settings = Path(given.out) / part, tactic_settings(given, part, name)
+        own, settings = Path(given.out) / part / str(seed), tactic_settings(given, part, name, seed)
         tactic.replicate([str(network_file(given, name))], given.weather[:1], [criterion], settings, own, minutes)
 
 
@@ -134,30 +134,29 @@ def table(given: argparse.Namespace, name: str) -> None:
 def refused(given: argparse.Namespace) -> list[dict[str, object]]:
     """Counts, for every condition of every cell, the scenes that the referee does not keep."""
     found: list[dict[str, object]] = []
-    for manifest in sorted(Path(given.out).glob("*/*/*/*/manifest.json")):
+    for manifest in sorted(path for part in CRITERIA for path in (Path(given.out) / part).rglob("manifest.json")):
         run = Run.open(manifest.parent)
         settings = TacticSettings.from_config(run.config)
         subject, _, criterion = manifest.parent.parts[-3:]
         for search_name in settings.searches:
-            counts: list[int] = []
-            for repeat in range(settings.repeats):
-                phase = f"{search_name}-r{repeat:02d}"
-                files = [run.path / "state" / condition_file(phase, number) for number in range(len(run.completed(phase)))]
-                counts += [Condition.from_json(file.read_bytes()).refused for file in files]
+            phase = phase_name(search_name, 0)
+            files = [run.path / "state" / condition_file(phase, number) for number in range(len(run.completed(phase)))]
+            counts = [Condition.from_json(file.read_bytes()).refused for file in files]
             if counts:
-                row = {"part": manifest.parent.parts[-4], "subject": subject, "criterion": criterion, "search": search_name}
+                part, seed = manifest.parent.parts[-5:-3]
+                row = {"part": part, "seed": seed, "subject": subject, "criterion": criterion, "search": search_name}
                 found.append({**row, "conditions": len(counts), "mean_refused": float(np.mean(counts)), "refused": counts})
     return found
 
 
 def alone(given: argparse.Namespace) -> None:
-    part, name, criterion = given.alone.split(":")
+    part, name, criterion, seed = given.alone.split(":")
     if part == "networks":
         train(given, name)
     elif part == "table":
         table(given, name)
     else:
-        search(given, part, name, criterion)
+        search(given, part, name, criterion, int(seed))
 
 
 def chain(given: argparse.Namespace, name: str) -> dict[str, float]:
@@ -166,7 +165,8 @@ def chain(given: argparse.Namespace, name: str) -> dict[str, float]:
     words = [sys.executable, __file__, *sys.argv[1:], "--out", str(given.out), "--ends", str(given.ends), "--alone"]
     for part in given.parts.split(","):
         began = time.perf_counter()
-        started = [subprocess.Popen([*words, f"{part}:{name}:{criterion}"]) for criterion in CRITERIA.get(part, ("",))]
+        jobs = [f"{criterion}:{seed}" for criterion in CRITERIA.get(part, ("",)) for seed in range(given.repeats if part == "share" else 1)]
+        started = [subprocess.Popen([*words, f"{part}:{name}:{job}"]) for job in jobs]
         failed = [process.returncode for process in started if process.wait()]
         seconds[part] = round(time.perf_counter() - began, 1)
         print(f"{name}, {part}: {seconds[part]:.1f} s{f'; FAILED: {failed}' if failed else ''}", flush=True)
@@ -189,10 +189,25 @@ def main() -> None:
     print(json.dumps({"seconds": seconds, "out": str(given.out)}))
 
 
+def joined(repeats: list[Searched]) -> tuple[Searched, ...]:
+    """Puts the repeats of each search together, which had a process each."""
+    found: list[Searched] = []
+    for search_name in dict.fromkeys(each.search for each in repeats if each.values):
+        mine = [each for each in repeats if each.search == search_name and each.values]
+        one = tuple(float(value) for value in np.mean([each.one for each in mine], axis=0))
+        tries, seconds = (float(np.mean([getattr(each, name) for each in mine])) for name in ("tries", "seconds"))
+        found.append(Searched(search_name, tuple(row for each in mine for row in each.values), one, tries, seconds))
+    return tuple(found)
+
+
 def together(given: argparse.Namespace, part: str) -> None:
     """Writes FOLDER/PART/tactic.json and .md of all cells that have a finished repeat, whichever process measured them."""
     folder = Path(given.out) / part
-    cells = [SearchCell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.glob("*/*/*/cell.json"))]
+    cells = [SearchCell.from_json(path.read_text(encoding="utf-8"), str(path)) for path in sorted(folder.rglob("cell.json"))]
+    alike: dict[tuple[str, ...], list[SearchCell]] = {}
+    for cell in cells:
+        alike.setdefault((cell.subject, cell.weather, cell.criterion), []).append(cell)
+    cells = [replace(some[0], searches=joined([each for cell in some for each in cell.searches])) for some in alike.values()]
     answer = tactic.TacticReplication(tactic_settings(given, part), tuple(cells))
     (folder / "tactic.json").write_text(json.dumps(answer.payload(), indent=2) + "\n")
     (folder / "tactic.md").write_text(answer.markdown())

@@ -26,7 +26,7 @@ import numpy as np
 import skidpad as sp
 from skidpad.drives import open_drive
 from skidpad.repairs.families import Families, families
-from skidpad.repairs.outcome import search, written
+from skidpad.repairs.outcome import check_folder, search, written
 from skidpad.repairs.plan import CLEAN, CONTROL, UNSEEN_SET, Candidate, SearchSettings, Task, Way
 from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import referee_of
@@ -78,6 +78,11 @@ def train_one(args: argparse.Namespace, seed: int) -> None:
         first, _ = open_drive(args.drive).split(_DEFAULTS.train_share)
         seen, _ = first.split(1.0 - _DEFAULTS.validation_share)
         train(args.network, seen, out / "net", settings, spec=spec_of(args))
+    subject = load_network(out / "net.toml", args.device)
+    for fold in args.folds.split(","):  # before two processes share a folder
+        if not (out / fold / "repair.json").exists():
+            task, repair = repairs_of(args, subject, fold, args.device)
+            check_folder(task, out / fold, repair)
 
 
 def unseen_of(fold: str) -> tuple[str, ...]:
@@ -119,6 +124,13 @@ def render_one(args: argparse.Namespace, fold: str, name: str) -> None:
         getattr(repairs, name)
     else:
         repairs.judged_set(name, repairs.judged_recipes[name])
+
+
+def control_one(args: argparse.Namespace, seed: int, fold: str) -> None:
+    """Trains the control of one seed and fold, beside the process that repairs: it is done first, since it asks no other network."""
+    subject = load_network(net_folder(args, seed) / "net.toml", args.device)
+    task, settings = repairs_of(args, subject, fold, args.device)
+    Repairs(task, net_folder(args, seed) / fold, settings).train(Candidate(CONTROL, max(settings.strengths), settings.seed))
 
 
 def repair_one(args: argparse.Namespace, seed: int, fold: str) -> None:
@@ -228,12 +240,12 @@ def _row(name: str, values: list[list[float]]) -> str:
 
 
 def changed(first: FloatArray, after: FloatArray) -> tuple[float, float, float]:
-    """Returns by what share the mean changed, with the ratio estimator's interval: Student's t of the seeds' residuals."""
+    """Returns by what share the mean changed, with the ratio estimator's interval: Student's t of the seeds' residuals, cut at -100 %."""
     if not first.mean():
         return nan, nan, nan
     ratio = after.mean() / first.mean()
     half = student_mean(after - ratio * first).high / first.mean()  # the residuals' mean is 0
-    return ratio - 1.0, ratio - half - 1.0, ratio + half - 1.0
+    return ratio - 1.0, max(ratio - half, 0.0) - 1.0, ratio + half - 1.0
 
 
 def main() -> None:
@@ -255,11 +267,18 @@ def main() -> None:
     parser.add_argument("--unseen-only", action="store_true", help="judge no families that were trained on")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--part", default="", help="train/SEED, render/FOLD/SET, repair/SEED/FOLD or gather: one part of the work")
+    parser.add_argument(
+        "--part", default="", help="train/SEED, render/FOLD/SET, repair/SEED/FOLD, control/SEED/FOLD or gather: one part of the work"
+    )
     args = parser.parse_args()
     kind, *words = args.part.split("/")
-    parts = {"train": lambda seed: train_one(args, int(seed)), "render": lambda fold, name: render_one(args, fold, name)}
-    parts |= {"repair": lambda seed, fold: repair_one(args, int(seed), fold), "gather": lambda: gathered(args)}
+    parts = {
+        "train": lambda seed: train_one(args, int(seed)),
+        "render": lambda fold, name: render_one(args, fold, name),
+        "repair": lambda seed, fold: repair_one(args, int(seed), fold),
+        "control": lambda seed, fold: control_one(args, int(seed), fold),
+        "gather": lambda: gathered(args),
+    }
     if kind:
         begun = time.monotonic()
         parts[kind](*words)
@@ -268,7 +287,7 @@ def main() -> None:
     seeds, folds = args.seeds.split(","), args.folds.split(",")
     rounds = [
         [*(f"train/{seed}" for seed in seeds), *(f"render/{fold}/{name}" for fold in folds for name in sets_of(args, fold))],
-        [f"repair/{seed}/{fold}" for seed in seeds for fold in folds],
+        [f"{part}/{seed}/{fold}" for part in ("repair", "control") for seed in seeds for fold in folds],
         ["gather"],
     ]
     Path(args.out).mkdir(parents=True, exist_ok=True)

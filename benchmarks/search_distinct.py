@@ -26,11 +26,10 @@ from skidpad.core.stimuli import Recipe
 from skidpad.highway.engine import START_DRAWS, START_EGO_LANE, START_FRONT_LANE
 from skidpad.highway.evaluation import starts_from
 from skidpad.highway.layout import ACTIONS, Action
-from skidpad.kinds.drives.campaign import Online, domain_lasting
+from skidpad.kinds.drives.campaign import Online, OnlineSettings, domain_lasting
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case, build_records
 from skidpad.kinds.drives.search import cell_at, fitness_of
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.duels.drivers import KeptShards
 from skidpad.kinds.duels.estimate import DuelSimulation, nearness

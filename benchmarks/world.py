@@ -23,8 +23,7 @@ from statistics import harmonic_mean, mean, median
 
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import IntArray
+from skidpad.core.images import Camera, IntArray
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.scenario.scenario import RoadKind

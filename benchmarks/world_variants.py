@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numba import cuda
 
-from skidpad.core.camera import Camera
+from skidpad.core.images import Camera
 from skidpad.worlds.render import gpu as gpu_kernels
 from skidpad.worlds.render.gpu import GpuRayCaster
 from skidpad.worlds.render.scene import build_scene

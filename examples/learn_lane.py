@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skidpad.core.camera import Camera
+from skidpad.core.images import Camera
 from skidpad.worlds.lane_env import ENV_ID
 
 LANE = {"scenarios": 16, "seconds": 10.0, "camera": Camera(72, 36)}

@@ -14,7 +14,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 _EVERY_S = 0.2
 _STATE_EVERY_S = 0.02
-_WORKERS = (b"skidpad.runs.workers.process_main", b"ray::RayWorker")
+_WORKERS = (b"skidpad.runs.workers.processes", b"ray::RayWorker")
 
 
 @dataclass(frozen=True, slots=True)

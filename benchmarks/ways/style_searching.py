@@ -14,10 +14,9 @@ from skidpad.core.images import NumpyFrames
 from skidpad.coverage.profile import profile_of
 from skidpad.coverage.tracker import CoverageState
 from skidpad.drives.drive import Drive
-from skidpad.kinds.pictures.styles.campaign import Tactic
+from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings
 from skidpad.kinds.pictures.styles.condition import FoundStyle, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal
-from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.search.evolution import Styles
 from skidpad.search.protocol import SearchTask
 from skidpad.stimuli.weather.files import WeatherCard

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from skidpad.core.camera import Camera
+from skidpad.core.images import Camera
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import Scene, build_scene
 from skidpad.worlds.scenario.scenario import (

@@ -15,17 +15,17 @@ import pyarrow as pa
 from making.markdown import page, table
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.drives import records as online_records
-from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+from skidpad.kinds.drives.campaign import OnlineSettings
+from skidpad.kinds.drives.compare.campaign import OfflineVsOnlineSettings
 from skidpad.kinds.drives.served import campaign as served_campaign
 from skidpad.kinds.drives.served.campaign import ServedSettings
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels import records as duel_records
 from skidpad.kinds.duels.settings import DuelSettings
-from skidpad.kinds.limits import records as limits_records
-from skidpad.kinds.limits.settings import LimitsSettings
+from skidpad.kinds.limits import probes as limits_records
+from skidpad.kinds.limits.campaign import LimitsSettings
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.styles.settings import TacticSettings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.kinds.pictures.styles.campaign import TacticSettings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 from skidpad.runs import folder, records
 from skidpad.subjects.description import Box, Description, Output
 from skidpad.subjects.inputs import Crop, History, InputSpec, Range

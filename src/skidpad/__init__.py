@@ -11,18 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from skidpad.api import (
-        Blur,
-        Brightness,
-        Contrast,
-        DeepTestFog,
-        DeepTestRain,
-        Finding,
-        Findings,
-        Result,
-        Rotation,
-        Scale,
-        Shear,
-        Translation,
         compare,
         drive,
         duel,
@@ -38,6 +26,8 @@ if TYPE_CHECKING:
         weather_test,
         wrap,
     )
+    from skidpad.api.results import Finding, Findings, Result
+    from skidpad.api.transforms import Blur, Brightness, Contrast, DeepTestFog, DeepTestRain, Rotation, Scale, Shear, Translation
     from skidpad.core.errors import SkidpadError
     from skidpad.core.trust import trusting
     from skidpad.drives.opening import drive_from_arrays
@@ -153,76 +143,69 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "AnswersAlike": "skidpad.oracles.relations",
-    "Banding": "skidpad.stimuli.conditions.sensor",
-    "BitDepth": "skidpad.stimuli.conditions.tone",
-    "BlackLevel": "skidpad.stimuli.conditions.tone",
-    "BrokenPixels": "skidpad.stimuli.conditions.sensor",
-    "CameraHeight": "skidpad.stimuli.conditions.mounting",
-    "CameraLateral": "skidpad.stimuli.conditions.mounting",
-    "CameraPitch": "skidpad.stimuli.conditions.mounting",
-    "CameraRoll": "skidpad.stimuli.conditions.mounting",
-    "CameraYaw": "skidpad.stimuli.conditions.mounting",
-    "CastShadows": "skidpad.stimuli.conditions.shadows",
-    "ChromaticAberration": "skidpad.stimuli.conditions.lens",
-    "ColourTemperature": "skidpad.stimuli.conditions.tone",
-    "Condensation": "skidpad.stimuli.conditions.glass",
-    "ContrastLoss": "skidpad.stimuli.conditions.tone",
-    "Crack": "skidpad.stimuli.conditions.soiling",
-    "DeadRows": "skidpad.stimuli.conditions.sensor",
-    "DecidesAlike": "skidpad.oracles.relations",
-    "Defocus": "skidpad.stimuli.conditions.lens",
-    "DoubleImage": "skidpad.stimuli.conditions.lens",
-    "DroppedFrames": "skidpad.stimuli.conditions.timing",
-    "Dusk": "skidpad.stimuli.conditions.light",
-    "Dust": "skidpad.stimuli.conditions.atmosphere",
-    "DynamicRange": "skidpad.stimuli.conditions.tone",
-    "Exposure": "skidpad.stimuli.conditions.tone",
-    "Fog": "skidpad.stimuli.conditions.atmosphere",
-    "Frost": "skidpad.stimuli.conditions.glass",
-    "FrozenFrames": "skidpad.stimuli.conditions.timing",
-    "Gamma": "skidpad.stimuli.conditions.tone",
-    "Haze": "skidpad.stimuli.conditions.atmosphere",
-    "Headlights": "skidpad.stimuli.conditions.light",
-    "Insects": "skidpad.stimuli.conditions.soiling",
-    "Jpeg": "skidpad.stimuli.conditions.sensor",
-    "LateFrames": "skidpad.stimuli.conditions.timing",
-    "LensDirt": "skidpad.stimuli.conditions.soiling",
-    "LensDrops": "skidpad.stimuli.conditions.glass",
-    "LensFlare": "skidpad.stimuli.conditions.lens",
-    "LowSun": "skidpad.stimuli.conditions.light",
-    "MotionBlur": "skidpad.stimuli.conditions.lens",
-    "Overcast": "skidpad.stimuli.conditions.shadows",
-    "RadialDistortion": "skidpad.stimuli.conditions.lens",
-    "Rain": "skidpad.stimuli.conditions.precipitation",
-    "ResolutionLoss": "skidpad.stimuli.conditions.sensor",
-    "Saturation": "skidpad.stimuli.conditions.sensor",
-    "Scratches": "skidpad.stimuli.conditions.soiling",
-    "SensorNoise": "skidpad.stimuli.conditions.sensor",
-    "Sharpening": "skidpad.stimuli.conditions.sensor",
-    "SkidpadError": "skidpad.core.errors",
-    "Smoke": "skidpad.stimuli.conditions.atmosphere",
-    "Snow": "skidpad.stimuli.conditions.precipitation",
-    "Spray": "skidpad.stimuli.conditions.atmosphere",
-    "SteersAlike": "skidpad.oracles.relations",
-    "SteersRight": "skidpad.oracles.relations",
-    "StreetLamps": "skidpad.stimuli.conditions.light",
-    "Tint": "skidpad.stimuli.conditions.tone",
-    "Vignetting": "skidpad.stimuli.conditions.lens",
-    "WetRoad": "skidpad.stimuli.conditions.precipitation",
-    "WindscreenReflection": "skidpad.stimuli.conditions.glass",
-    "Wiper": "skidpad.stimuli.conditions.glass",
-    "drive_from_arrays": "skidpad.drives.opening",
-    "trusting": "skidpad.core.trust",
+    "skidpad.api.results": ("Finding", "Findings", "Result"),
+    "skidpad.api.transforms": (
+        "Blur",
+        "Brightness",
+        "Contrast",
+        "DeepTestFog",
+        "DeepTestRain",
+        "Rotation",
+        "Scale",
+        "Shear",
+        "Translation",
+    ),
+    "skidpad.core.errors": ("SkidpadError",),
+    "skidpad.core.trust": ("trusting",),
+    "skidpad.drives.opening": ("drive_from_arrays",),
+    "skidpad.oracles.relations": ("AnswersAlike", "DecidesAlike", "SteersAlike", "SteersRight"),
+    "skidpad.stimuli.conditions.atmosphere": ("Dust", "Fog", "Haze", "Smoke", "Spray"),
+    "skidpad.stimuli.conditions.glass": ("Condensation", "Frost", "LensDrops", "WindscreenReflection", "Wiper"),
+    "skidpad.stimuli.conditions.lens": (
+        "ChromaticAberration",
+        "Defocus",
+        "DoubleImage",
+        "LensFlare",
+        "MotionBlur",
+        "RadialDistortion",
+        "Vignetting",
+    ),
+    "skidpad.stimuli.conditions.light": ("Dusk", "Headlights", "LowSun", "StreetLamps"),
+    "skidpad.stimuli.conditions.mounting": ("CameraHeight", "CameraLateral", "CameraPitch", "CameraRoll", "CameraYaw"),
+    "skidpad.stimuli.conditions.precipitation": ("Rain", "Snow", "WetRoad"),
+    "skidpad.stimuli.conditions.sensor": (
+        "Banding",
+        "BrokenPixels",
+        "DeadRows",
+        "Jpeg",
+        "ResolutionLoss",
+        "Saturation",
+        "SensorNoise",
+        "Sharpening",
+    ),
+    "skidpad.stimuli.conditions.shadows": ("CastShadows", "Overcast"),
+    "skidpad.stimuli.conditions.soiling": ("Crack", "Insects", "LensDirt", "Scratches"),
+    "skidpad.stimuli.conditions.timing": ("DroppedFrames", "FrozenFrames", "LateFrames"),
+    "skidpad.stimuli.conditions.tone": (
+        "BitDepth",
+        "BlackLevel",
+        "ColourTemperature",
+        "ContrastLoss",
+        "DynamicRange",
+        "Exposure",
+        "Gamma",
+        "Tint",
+    ),
 }
-"""The modules of the names that are not in `skidpad.api`."""
+"""The names that are not in `skidpad.api`, by their module."""
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         found = _version()
     elif name in __all__:
-        found = getattr(import_module(_ELSEWHERE.get(name, "skidpad.api")), name)
+        module = next((each for each, names in _ELSEWHERE.items() if name in names), "skidpad.api")
+        found = getattr(import_module(module), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found

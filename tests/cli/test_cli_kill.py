@@ -17,7 +17,7 @@ MOTHER = """
 import os, sys
 from skidpad.cli.main import main
 import skidpad.kinds.pictures.campaign, skidpad.kinds.pictures.page
-import skidpad.page.html, skidpad.runs.folder
+import skidpad.page.writing, skidpad.runs.folder
 import skidpad.drives, skidpad.subjects.description
 from skidpad.stimuli.pictures import TRANSFORMS
 TRANSFORMS.names()

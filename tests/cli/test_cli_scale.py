@@ -40,7 +40,7 @@ def test_a_page_without_room_costs_no_finding(
 
     out = tmp_path / "a run"
     with monkeypatch.context() as patch:
-        patch.setattr("skidpad.page.html.write_atomically", full)
+        patch.setattr("skidpad.page.writing.write_atomically", full)
         done = skidpad("test", subject, drive_text, "--out", out, *FEW)
     assert done.code == 2
     assert "No space left on device); free some space; all findings are kept, and the page is written by: skidpad report '" in done.err

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skidpad.core.toml import dumps
+from skidpad.core.settings import write_toml as dumps
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 plain = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), texts)

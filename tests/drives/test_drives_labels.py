@@ -16,7 +16,7 @@ from skidpad.core.images import write_image
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives import Drive, ProblemKind, inspect_drive, open_drive
 from skidpad.drives.drive import LabelConvention
-from skidpad.page.arrows import outline
+from skidpad.page.pictures import outline
 
 SIMULATOR = LabelConvention(AngleUnit.SCALED_25, -1, Axle.ROAD_WHEEL, 14.8)
 FOLDER = "csv=angles.csv&id=frame&steering=angle&unit=deg"

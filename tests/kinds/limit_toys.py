@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.camera import Capture
+from skidpad.core.images import Capture
 from skidpad.core.stimuli import Params, Real, Severity, Space, Stimulus
 from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive
 from skidpad.drives.opening import drive_from_arrays
-from skidpad.kinds.limits.campaign import Limits
+from skidpad.kinds.limits.campaign import Limits, LimitsSettings
 from skidpad.kinds.limits.probes import Judge
 from skidpad.kinds.limits.rows import all_rows
-from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.subjects.description import Description, Format, Output
 from skidpad.subjects.inputs import Colour, InputSpec, Range
 

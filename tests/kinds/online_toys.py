@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from skidpad.kinds.drives.campaign import Online
-from skidpad.kinds.drives.settings import OnlineSettings
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
 from skidpad.stimuli.registry import conditions_of
 from skidpad.subjects.description import pretrained
 from skidpad.subjects.loading import load_subject

@@ -11,8 +11,7 @@ from torch import nn
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
 from skidpad.drives.opening import drive_from_arrays
-from skidpad.kinds.pictures.styles.campaign import Tactic
-from skidpad.kinds.pictures.styles.settings import TacticSettings
+from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings
 from skidpad.stimuli.weather.blocks import start
 from skidpad.stimuli.weather.files import WeatherCard
 from skidpad.stimuli.weather.munit import Munit

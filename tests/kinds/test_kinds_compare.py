@@ -10,9 +10,8 @@ from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import AngleUnit
 from skidpad.drives.opening import drive_from_arrays
-from skidpad.kinds.drives.compare.campaign import OFFLINE, OfflineVsOnline
+from skidpad.kinds.drives.compare.campaign import OFFLINE, OfflineVsOnline, OfflineVsOnlineSettings
 from skidpad.kinds.drives.compare.page import tone_of, verdict
-from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.compare.summary import Comparison, ScenarioResult, best_part, match, summarise
 from skidpad.kinds.drives.records import Case, unpack
 from skidpad.page.model import Tone

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.shards import Meter, mapped_parts
-from skidpad.runs.records import no_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import SCHEMA, ShardResult
 from skidpad.runs.workers.protocol import Heard
 
 
@@ -69,7 +68,7 @@ def test_shards_are_whole_in_any_order_and_the_meter_ends_full(sizes: list[int],
 
     def whole(index: int, parts: Sequence[Any]) -> ShardResult:
         wholes[index] = list(parts)
-        return ShardResult("toy", index, no_records())
+        return ShardResult("toy", index, SCHEMA.empty_table())
 
     meter = Meter(lambda done, total, _="": told.append((done, total)), 2 * sum(sizes))
     shards = mapped_parts(crew, "toy", None, cut, whole, meter, weight=lambda _: 2.0)
@@ -87,7 +86,7 @@ def test_items_of_shards_that_are_done_or_to_come_are_not_kept() -> None:
         alive.update(made)
         return made
 
-    shards = mapped_parts(crew, "toy", None, cut, lambda index, _: ShardResult("toy", index, no_records()))
+    shards = mapped_parts(crew, "toy", None, cut, lambda index, _: ShardResult("toy", index, SCHEMA.empty_table()))
     assert len(list(shards(range(200)))) == 200
     assert 5 <= crew.most_alive <= 40, "a thousand items were cut"
 

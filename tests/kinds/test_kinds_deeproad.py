@@ -18,9 +18,8 @@ from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.weather import campaign as deeproad
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles, open_weathers
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles, open_weathers
 from skidpad.kinds.pictures.weather.page import deeproad_page, style_words, verdict
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
 from skidpad.kinds.pictures.weather.summary import BoundCount, RoadSummary, WeatherConditions, check_comparable, ranked, summarise_road
 from skidpad.runs.folder import Run
 from skidpad.runs.replay import DEFAULT_TOLERANCE, PictureMatch, ReplayOutcome

@@ -16,14 +16,13 @@ from skidpad.kinds.drives.records import SCHEMA
 from skidpad.kinds.gating import check_gate
 from skidpad.kinds.pictures.page import deeptest_page
 from skidpad.oracles.doubts import DoubtKind
-from skidpad.page.markdown import page_markdown
 from skidpad.page.model import Tone
+from skidpad.page.writing import page_markdown
 from skidpad.runs.findings import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import Limits
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 
 LABEL = 0.2 * np.sin(np.linspace(0.0, 20.0, 40))
 

@@ -179,6 +179,7 @@ def test_the_oracle_is_tested_but_nobody_trains_against_it(repaired) -> None:
     ("changes", "message"),
     [
         ({"crash_cost": (1.0, 1.0)}, "each once"),
+        ({"rounds": 0, "crash_cost": (1.0, 3.0)}, "belongs to a repair in rounds"),
         ({"adversaries_at_once": 4}, "at most 3"),
         ({"rounds": 0, "env": "merge", "adversaries_at_once": 2}, "built-in highway only"),
     ],

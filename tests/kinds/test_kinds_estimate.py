@@ -7,10 +7,9 @@ import pytest
 from online_toys import DEMO, demo
 
 from skidpad.core.errors import SkidpadError
-from skidpad.kinds.drives.campaign import Online, drive_estimate
+from skidpad.kinds.drives.campaign import Online, OnlineSettings, drive_estimate
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.page import online_figures, online_page
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.estimating import PHASE, FailureEstimate, criticality_of, figures_of, verdict_of
 from skidpad.kinds.gating import check_gate
 from skidpad.runs.folder import Run

@@ -22,16 +22,13 @@ from skidpad.core.stimuli import Recipe
 from skidpad.coverage.profile import Profile
 from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.drives.campaign import Online
-from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
-from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
+from skidpad.kinds.drives.compare.campaign import OfflineVsOnline, OfflineVsOnlineSettings
 from skidpad.kinds.drives.records import Case
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.campaign import Duel
 from skidpad.kinds.kind import Campaign, kind_of
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, drawn_styles
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
+from skidpad.page.writing import render_page, write_text_whole
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Workers

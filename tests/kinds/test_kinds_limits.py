@@ -19,15 +19,14 @@ from skidpad.core.errors import BadDriveError, BadParametersError, InterruptedRu
 from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.work import ClosedLoopRunner
-from skidpad.kinds.limits.curve import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.kinds.limits.holding import read_hold
 from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
 from skidpad.kinds.limits.page import limits_figures, limits_page, note_of
 from skidpad.kinds.limits.probes import FrameSample
 from skidpad.kinds.limits.replaying import replay_case
-from skidpad.kinds.limits.rows import all_rows, row_named, rows_of
+from skidpad.kinds.limits.rows import LimitCurve, LimitPoint, Standing, all_rows, frontier, row_named, rows_of
 from skidpad.kinds.limits.summary import Found, Limit
-from skidpad.page.html import render_page
+from skidpad.page.writing import render_page
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here
 from skidpad.statistics.intervals import Interval, share_over_stretches

@@ -12,10 +12,10 @@ from online_toys import LONGER, ROADS, Moody, demo, online, series, tampered
 from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import AngleUnit
+from skidpad.kinds.drives.campaign import OnlineSettings
 from skidpad.kinds.drives.loop import AFTER_S, BATCH, Eyes, Wheel, ride
 from skidpad.kinds.drives.records import SCHEMA, Case, unpack
 from skidpad.kinds.drives.replaying import OnlineReplay, frames_at, replay_drive
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.summary import DriveVerdict, _case, summarise
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import VersionChange

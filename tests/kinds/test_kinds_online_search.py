@@ -6,11 +6,10 @@ import pytest
 from online_toys import DEMO, demo
 
 from skidpad.core.errors import SkidpadError
-from skidpad.kinds.drives.campaign import Online
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
 from skidpad.kinds.drives.page import online_page
 from skidpad.kinds.drives.records import scenario_json
 from skidpad.kinds.drives.search import Reach, cell_of, cells, fitness_of, reach_of
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.summary import CaseVerdict, OnlineSummary, summarise
 from skidpad.runs.folder import Run
 from skidpad.statistics.intervals import wilson

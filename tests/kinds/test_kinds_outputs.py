@@ -18,7 +18,7 @@ from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.page import deeptest_page, relation_sentence
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
-from skidpad.page.html import render_page
+from skidpad.page.writing import render_page
 from skidpad.runs.folder import Run
 from skidpad.subjects.description import Output
 

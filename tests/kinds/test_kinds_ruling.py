@@ -12,16 +12,15 @@ from typer.testing import CliRunner
 from skidpad.cli.main import app
 from skidpad.core.errors import SkidpadError
 from skidpad.core.stimuli import Params, Real, Recipe, Space
-from skidpad.kinds.drives.campaign import Online
+from skidpad.kinds.drives.campaign import Online, OnlineSettings
 from skidpad.kinds.drives.loop import Course, Wheel
 from skidpad.kinds.drives.page import online_page
 from skidpad.kinds.drives.records import Case, build_records
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.summary import drive_cases
 from skidpad.kinds.kind import KINDS
 from skidpad.kinds.pictures.summary import picture_cases
 from skidpad.kinds.ruling import MAX_CASES, judged_rows, recipe_traits
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.statistics.rules import Cases, Trait, learn_rules
 from skidpad.stimuli.registry import conditions_of
 from skidpad.worlds.scenario.domain import DOMAINS, sample

@@ -17,7 +17,7 @@ from skidpad.kinds.drives.records import unpack
 from skidpad.kinds.drives.served.campaign import SERVED_SCHEMA, Served, ServedSettings, replay_served, serve_drive
 from skidpad.kinds.exhibits import Motion, exhibit_of
 from skidpad.kinds.kind import KINDS, load_campaign
-from skidpad.page.html import render_page
+from skidpad.page.writing import render_page
 from skidpad.runs.findings import run_doubts
 from skidpad.runs.folder import Run
 from skidpad.worlds.scenario.files import write_scenario

@@ -11,16 +11,16 @@ from skidpad.core.errors import BadParametersError, SkidpadError, UnknownNameErr
 from skidpad.core.settings import Count, Mark, OneOf, Within, check, plain, read
 from skidpad.highway.observation import ObservationSpec
 from skidpad.highway.scenario import Scenario
-from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+from skidpad.kinds.drives.campaign import OnlineSettings
+from skidpad.kinds.drives.compare.campaign import OfflineVsOnlineSettings
 from skidpad.kinds.drives.served.campaign import ServedSettings
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.kind import KINDS as REGISTERED
 from skidpad.kinds.kind import CampaignSettings
-from skidpad.kinds.limits.settings import LimitsSettings
+from skidpad.kinds.limits.campaign import LimitsSettings
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.styles.settings import TacticSettings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.kinds.pictures.styles.campaign import TacticSettings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 from skidpad.repairs.settings import RepairSettings
 from skidpad.stimuli.weather.settings import LossWeights, Sizes, WeatherSettings
 

@@ -1,9 +1,11 @@
 """Settings that no campaign can live to see the end of are one sentence, before anything is loaded or reserved."""
 
+import tomllib
+
 import pytest
 
-from skidpad.core import toml
 from skidpad.core.errors import BadSubjectError, SkidpadError
+from skidpad.core.settings import read_toml
 from skidpad.kinds.kind import MOST, load_campaign
 from skidpad.subjects.description import parse_description
 
@@ -44,5 +46,5 @@ def test_a_box_is_not_waited_for_without_end(setting: str) -> None:
 def test_a_description_without_end_is_one_sentence(text: str) -> None:
     with pytest.raises(BadSubjectError, match="is not TOML"):
         parse_description(text)
-    with pytest.raises(toml.tomllib.TOMLDecodeError):
-        toml.loads(text)
+    with pytest.raises(tomllib.TOMLDecodeError):
+        read_toml(text)

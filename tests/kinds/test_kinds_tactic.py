@@ -16,9 +16,8 @@ from skidpad.core.errors import BadRunError, InterruptedRunError, SkidpadError, 
 from skidpad.kinds.gating import check_gate
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.styles.applying import recipe_of, replay_scene, reproduction, style_of
-from skidpad.kinds.pictures.styles.campaign import Tactic, covered_by, phase_name
+from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings, covered_by, phase_name
 from skidpad.kinds.pictures.styles.fitness import file_and_class, filter_of
-from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.styles.summary import compared, conditions_of, errors_at, load_condition, summarise
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL, Limits

@@ -12,8 +12,7 @@ from skidpad.core.errors import MissingExtraError, SkidpadError
 from skidpad.kinds.tracking import identity_of, metrics_of, parameters_of, track
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import SCHEMA, no_rows
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import SCHEMA, ShardResult, no_rows
 
 CONFIG = {
     "campaign": "deeptest",

@@ -12,8 +12,7 @@ from skidpad.kinds.pictures.page import showcase
 from skidpad.runs.findings import worst_finding
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 
 ORIGINAL_DEG = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 30.0])
 """Labels are 0; five times the mean square is within 23.8 degrees, which the last frame breaks as it is."""

@@ -15,9 +15,8 @@ from skidpad.kinds.shards import crew_for, mapped
 from skidpad.kinds.shrinking import Change, Shrunk
 from skidpad.page.model import Headline, Page, Table, Tone, run_page
 from skidpad.runs.folder import Run
-from skidpad.runs.records import REQUIRED
+from skidpad.runs.records import REQUIRED, ShardResult
 from skidpad.runs.replay import Replayed, Reproduction
-from skidpad.runs.segments import ShardResult
 
 SCHEMA = pa.schema([*REQUIRED, pa.field("number", pa.int64(), nullable=False)])
 PER_SHARD = 4

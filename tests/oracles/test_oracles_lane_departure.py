@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError
-from skidpad.oracles.agreement import Agreement
-from skidpad.oracles.lane_departure import ACCEPTABLE_MDCL, CAP_M, departure_step, mdcl
+from skidpad.oracles.lane_departure import ACCEPTABLE_MDCL, CAP_M, Agreement, departure_step, mdcl
 
 series = st.lists(st.floats(-10.0, 10.0), min_size=1, max_size=50)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import frame
 
-from skidpad.page.arrows import (
+from skidpad.page.pictures import (
     LABEL_RGB,
     MAX_LEAN_DEG,
     MUTANT_RGB,

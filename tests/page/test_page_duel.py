@@ -24,10 +24,10 @@ from skidpad.kinds.duels.settings import DuelSettings
 from skidpad.kinds.duels.summary import summarise
 from skidpad.kinds.duels.tables import duel_tables
 from skidpad.page.charts import Curve, curves
-from skidpad.page.html import render_page
 from skidpad.page.model import Tone
 from skidpad.page.svg import standalone
 from skidpad.page.wording import percent
+from skidpad.page.writing import render_page
 
 EVIL = "\"'><script>alert(1)</script>&\u202e"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from skidpad.page.gate import gate_junit, gate_markdown
+from skidpad.kinds.gating import gate_junit, gate_markdown
 from skidpad.runs.gate import GateChange, GroupRate, Outcome, Verdict
 from skidpad.statistics.intervals import wilson
 

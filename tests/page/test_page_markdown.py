@@ -3,9 +3,9 @@ from math import inf, nan
 
 from report_samples import bare, model, pair, rate
 
-from skidpad.page.markdown import page_json, page_markdown
 from skidpad.page.model import Headline
 from skidpad.page.pictures import cards
+from skidpad.page.writing import page_json, page_markdown
 
 
 def test_markdown_has_verdict_figures_rates_worst_findings_settings_and_commands() -> None:

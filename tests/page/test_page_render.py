@@ -11,9 +11,9 @@ from report_samples import PageReader, bare, frame, gain, model, pair, rate
 from skidpad.core.errors import SkidpadError
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.page.charts import Curve, DeviationHistogram
-from skidpad.page.html import render_page, write_page
 from skidpad.page.model import Headline
 from skidpad.page.terminal import show_page
+from skidpad.page.writing import render_page, write_page
 
 EVIL = "\"'><script>alert(1)</script></style></svg><img src=x onerror=alert(2)>&amp;\u202e\x00\ud800{{ 7*7 }}{% raw %}雪"
 

@@ -6,7 +6,7 @@ import numpy as np
 from report_samples import PageReader, model, pair, rate
 
 from skidpad.kinds.pictures.page import PAIRS
-from skidpad.page.html import render_page, write_page
+from skidpad.page.writing import render_page, write_page
 
 MAX_BYTES = 10 << 20
 

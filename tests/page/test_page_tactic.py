@@ -17,9 +17,9 @@ from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.page import PAIRS, RANDOM, SCENES, filter_words, notes, tactic_page, tactic_warnings, tone, verdict
 from skidpad.kinds.pictures.styles.summary import summarise
-from skidpad.page.html import render_page
 from skidpad.page.model import Tone
 from skidpad.page.wording import percent
+from skidpad.page.writing import render_page
 from skidpad.runs.folder import Run
 
 

@@ -18,8 +18,8 @@ from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.page import deeptest_page, showcase, warnings_of
 from skidpad.kinds.pictures.summary import Untested, summarise, untested_frames
 from skidpad.kinds.pictures.weather.page import weather_warnings
-from skidpad.page.html import render_page
 from skidpad.page.model import Page, commands_of, tags_of, tags_payload, with_tags
+from skidpad.page.writing import render_page
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.pretrained import weather_path

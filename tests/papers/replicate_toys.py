@@ -14,8 +14,7 @@ from skidpad.core.images import encode
 from skidpad.core.stimuli import Recipe
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 from skidpad.subjects.inputs import Colour, InputSpec, Range
 from skidpad.subjects.training.training import save_subject
 from skidpad.subjects.zoo import Architecture

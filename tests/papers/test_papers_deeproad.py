@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skidpad.core.errors import BadParametersError, BadRunError
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings as Settings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings as Settings
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad import replication as tables
 from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells

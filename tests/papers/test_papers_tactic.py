@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 from tactic_toys import toy_campaign, toy_drive
 
 from skidpad.core.errors import BadParametersError, BadRunError
-from skidpad.kinds.pictures.styles.settings import TacticSettings
+from skidpad.kinds.pictures.styles.campaign import TacticSettings
 from skidpad.papers.tactic import paper, replication, tables
 from skidpad.papers.tactic.tables import SearchCell, Searched, kept_cells
 

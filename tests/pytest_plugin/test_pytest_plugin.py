@@ -318,9 +318,10 @@ def test_the_folder_of_pictures_can_be_chosen_and_old_pictures_go(tester: pytest
 
 
 def test_outside_of_pytest_the_assertions_work_as_well(tester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    from skidpad.pytest_plugin import assert_steers_alike, current
+    from skidpad import pytest_plugin
+    from skidpad.pytest_plugin import assert_steers_alike
 
-    monkeypatch.setattr(current, "_RUNNING", [])
+    monkeypatch.setattr(pytest_plugin, "_RUNNING", [])
     monkeypatch.syspath_prepend(tester.path)
     toys = import_module("plugin_toys")
     with pytest.raises(AssertionError, match=r"25 of 50 mutants(.|\n)*picture: runs/pytest/no-test/worst.png"):

@@ -10,7 +10,7 @@ import torch
 from skidpad.core.images import NumpyFrames
 from skidpad.core.structure import EDGES_PX, grey_levels
 from skidpad.drives.opening import open_drive
-from skidpad.referee.quick import QuickReferee, _resizing
+from skidpad.referee.network import QuickReferee, _resizing
 from skidpad.referee.verdict import judge
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

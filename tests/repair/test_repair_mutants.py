@@ -19,8 +19,7 @@ from skidpad.repairs.mutants import campaign_of, choose_cases, gather
 from skidpad.repairs.settings import RepairSettings
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.preprocess import Preprocessor
 

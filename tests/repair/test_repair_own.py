@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,10 @@ from typer.testing import CliRunner
 
 import skidpad as sp
 from skidpad.cli.main import app
-from skidpad.core.errors import BadParametersError, BadRunError, UnknownNameError
+from skidpad.core.errors import BadDriveError, BadParametersError, BadRunError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.opening import open_drive
+from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.repairs import runs
 from skidpad.repairs.lessons import Batch
 from skidpad.repairs.outcome import Outcome
@@ -78,6 +79,36 @@ def test_a_loss_of_ones_own_is_asked(garage: Garage, tmp_path: Path) -> None:
 
     sp.repair(garage.subject, open_drive(garage.train_text), out=tmp_path / "out", loss=loss, **SMALL)
     assert asked
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"step": lambda module, batch: module(batch.inputs)[:, 0] - batch.labels_rad}, "your step must return one number.*shape"),
+        ({"step": lambda *_: None}, "your step must return one number.*None"),
+        ({"loss": lambda *_: torch.zeros(())}, "your loss must return one number.*does not depend"),
+        ({"loss": nn.MSELoss(reduction="none")}, "your loss must return one number.*shape"),
+        ({"loss": nn.MSELoss(), "step": lambda *_: None}, "not both"),
+    ],
+)
+def test_a_loss_or_step_that_cannot_teach_is_a_sentence(garage: Garage, tmp_path: Path, own: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadParametersError, match=words):
+        sp.repair(garage.subject, open_drive(garage.train_text), out=tmp_path / "out", **own, **SMALL)
+
+
+def test_what_cannot_be_repaired_or_set_is_a_sentence(garage: Garage, tmp_path: Path) -> None:
+    with pytest.raises(sp.SkidpadError, match="wrap a module"):
+        sp.repair(lambda frames: frames, garage.train_drive, out=tmp_path / "out")  # type: ignore[arg-type] # what a user might try
+    with pytest.raises(UnknownNameError, match="epochs"):
+        sp.repair(garage.subject, garage.train_drive, out=tmp_path / "out", epoch=3)
+
+
+def test_a_drive_whose_end_has_no_labels_is_a_sentence(garage: Garage, tmp_path: Path) -> None:
+    whole = garage.train_drive
+    labels_rad = np.where(np.arange(len(whole)) < 0.6 * len(whole), whole.steering_rad, np.nan)
+    drive = drive_from_arrays(whole.read(range(len(whole))).frames, labels_rad)
+    with pytest.raises(BadDriveError, match="0 frames with a label to judge on"):
+        sp.repair(garage.subject, drive, out=tmp_path / "out", **SMALL)
 
 
 def test_a_network_with_memory_is_repaired(tmp_path: Path, garage: Garage) -> None:
@@ -190,6 +221,9 @@ def test_the_command_says_whether_the_limit_is_reached_and_drives(
     assert "not reached" in told["verdict"]
     assert "not reached" in (out / "report.html").read_text()
     assert ("No repair helped" in told["verdict"]) is not helps
+    mended = sp.repair(garage.toml, limits_run, out=out, hold="contrast-loss.share=0.45", referee=False)
+    assert mended.outcome.reached is not None
+    assert mended.outcome.reached.said in told["verdict"]
     if not helps:
         return
     loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)

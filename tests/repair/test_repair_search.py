@@ -20,7 +20,7 @@ from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import Outcome, check_folder, judged_rows, search, written
 from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
-from skidpad.repairs.search import chosen
+from skidpad.repairs.search import Repairs, chosen
 from skidpad.repairs.source import task_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.loading import load_subject
@@ -251,13 +251,20 @@ def test_a_network_that_learns_nothing_is_said_to(task: Task, tmp_path: Path) ->
     assert not (tmp_path / "out" / "recommended.toml").exists()
 
 
-@pytest.mark.parametrize(("factor", "word"), [(180 / np.pi, "unit=deg"), (np.pi / 180, "unit=rad")])
+@pytest.mark.parametrize(("factor", "word"), [(180 / np.pi, "unit=deg"), (np.pi / 180, "unit=rad"), (-1.0, "sign=-1")])
 def test_labels_in_a_wrong_unit_are_a_sentence(task: Task, tmp_path: Path, factor: float, word: str) -> None:
     whole = task.drive
     frames = whole.read(range(len(whole))).frames
     drive = drive_from_arrays(frames, whole.steering_rad * factor)
     with pytest.raises(BadDriveError, match=word):
         search(replace(task, drive=drive), tmp_path / "out", QUICK)
+
+
+def test_labels_that_the_answers_hardly_follow_are_noted(task: Task, tmp_path: Path) -> None:
+    whole = task.drive
+    frames, shuffled = whole.read(range(len(whole))).frames, np.random.default_rng(0).permutation(whole.steering_rad)
+    assert "hardly follow the labels" in Repairs(replace(task, drive=drive_from_arrays(frames, shuffled)), tmp_path, QUICK).notes[0]
+    assert Repairs(task, tmp_path, QUICK).notes == []
 
 
 def test_labels_that_are_all_the_same_are_a_sentence(task: Task, tmp_path: Path) -> None:

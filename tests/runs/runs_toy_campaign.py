@@ -14,8 +14,7 @@ from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 
 NEURONS = 4096
 SHARDS = {"guided": 40, "mutants": 40}

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from runs_toy_campaign import campaign, make, shard
 
-from skidpad.core import toml
 from skidpad.core.errors import BadRunError, WorkersError
 from skidpad.core.files import is_held
+from skidpad.core.settings import read_toml
 from skidpad.kinds.shards import run_shards
 from skidpad.runs.folder import Run
+from skidpad.runs.records import Segment, ShardResult
 from skidpad.runs.remote import MARK, Mirror
-from skidpad.runs.segments import Segment, ShardResult
 from skidpad.runs.tags import Tag, Tags
 
 SHARDS = {"mutants": 3, "guided": 2}
@@ -213,7 +213,7 @@ def test_settings_nested_without_end_are_one_sentence(run: Run, text: str) -> No
 
 def test_settings_as_deep_as_any_are_read() -> None:
     text = 'a = "' + "x.y." * 10 + '"\nb.c.d = [[1.5, 2.5], [' + ", ".join(["0.1"] * 100) + "]]\n"
-    assert toml.loads(text)["b"]["c"]["d"][0] == [1.5, 2.5]
+    assert read_toml(text)["b"]["c"]["d"][0] == [1.5, 2.5]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from runs_toy_campaign import MANIFEST, NEURONS, SHARDS, campaign, make, merged,
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.drives.drive import Problem, ProblemKind
 from skidpad.runs.folder import Run
-from skidpad.runs.records import worst_first
-from skidpad.runs.segments import Segment, ShardResult
+from skidpad.runs.records import Segment, ShardResult, worst_first
 
 
 @pytest.fixture

@@ -12,8 +12,19 @@ from runs_toy_campaign import shard
 
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Problem, ProblemKind
-from skidpad.runs.records import SCHEMA, Record, build_records, case_id, findings_of, holds_pictures, no_records, storable, worst_first
-from skidpad.runs.segments import Segment, ShardResult, encode_segment
+from skidpad.runs.records import (
+    SCHEMA,
+    Record,
+    Segment,
+    ShardResult,
+    build_records,
+    case_id,
+    encode_segment,
+    findings_of,
+    holds_pictures,
+    storable,
+    worst_first,
+)
 
 BLUR = Recipe.of("blur", Params(kind="median", size_px=3))
 HOSTILE = [
@@ -110,12 +121,12 @@ def test_worst_first_equals_sorting_by_hand(excess, limit):
 def test_findings_are_the_violated_rows():
     built = table(list("abcd"), [Recipe()] * 4, [0.5, math.inf, math.nan, 1.5])
     assert findings_of(built)["frame_id"].to_pylist() == ["b", "d"]
-    assert findings_of(no_records()).num_rows == 0
+    assert findings_of(SCHEMA.empty_table()).num_rows == 0
 
 
 @pytest.mark.parametrize("index", [0, 999_999, 1_000_000])
 def test_a_segment_is_found_by_its_name_alone(tmp_path, index):
-    segment = Segment.of(ShardResult("a-1", index, no_records()), b"data", tmp_path)
+    segment = Segment.of(ShardResult("a-1", index, SCHEMA.empty_table()), b"data", tmp_path)
     assert Segment.from_path(segment.path) == segment
     assert Segment.from_path(segment.path.with_name(segment.path.name.replace("1-", "1-0"))) is None  # no other name for the same shard
 
@@ -134,12 +145,12 @@ def test_hostile_names_survive_a_segment(tmp_path):
 @given(st.binary(max_size=3000), st.lists(st.sampled_from(ProblemKind), max_size=4))
 def test_a_segment_gives_back_coverage_and_problems(tmp_path_factory, coverage, kinds):
     problems = tuple(Problem(kind, "f", "d") for kind in kinds)
-    result = ShardResult("guided", 3, no_records(), {"KMNC": coverage}, problems)
+    result = ShardResult("guided", 3, SCHEMA.empty_table(), {"KMNC": coverage}, problems)
     segment = written(tmp_path_factory.mktemp("segment"), result)
     assert (segment.phase, segment.index) == ("guided", 3)
     assert segment.coverage() == {"KMNC": coverage}
     assert segment.problems() == problems
-    assert segment.records().equals(no_records())
+    assert segment.records().equals(SCHEMA.empty_table())
 
 
 def test_equal_shards_give_equal_bytes_however_they_are_chunked():
@@ -172,7 +183,7 @@ def test_a_record_is_a_typed_row():
 
 @pytest.mark.parametrize("phase", ["grid", "es-r00", "my_module:MySearch", "my.module:MySearch-r01"])
 def test_the_name_of_a_segment_gives_its_phase_back(phase, tmp_path):
-    segment = Segment.of(ShardResult(phase, 7, no_records()), b"", tmp_path)
+    segment = Segment.of(ShardResult(phase, 7, SCHEMA.empty_table()), b"", tmp_path)
     assert ":" not in segment.path.name
     assert Segment.from_path(segment.path) == segment
 
@@ -180,9 +191,9 @@ def test_the_name_of_a_segment_gives_its_phase_back(phase, tmp_path):
 @pytest.mark.parametrize("phase", ["", "Mutants", "../x", "1st", "a b", "é"])
 def test_phases_that_cannot_be_file_names_are_refused(phase):
     with pytest.raises(ValueError, match="a phase is"):
-        ShardResult(phase, 0, no_records())
+        ShardResult(phase, 0, SCHEMA.empty_table())
 
 
 def test_a_shard_needs_an_index():
     with pytest.raises(ValueError, match="0 or more; got -1"):
-        ShardResult("mutants", -1, no_records())
+        ShardResult("mutants", -1, SCHEMA.empty_table())

@@ -12,7 +12,7 @@ import pytest
 
 from skidpad.core.images import pixel_hash
 from skidpad.core.stimuli import Params, Recipe
-from skidpad.runs.manifest import FORMAT, RUNTIMES, Manifest, Processor, VersionChange, current_versions
+from skidpad.runs.manifest import FORMAT, RUNTIMES, Manifest, Processor, VersionChange, current_versions, manifest_content
 from skidpad.runs.records import Record, case_id
 from skidpad.runs.replay import PictureMatch, ReplayOutcome, replay
 
@@ -147,7 +147,7 @@ def test_a_manifest_names_the_processor_and_an_older_one_has_none():
     assert here["processor"]["model"]
     assert here["processor"]["instructions"]
     del here["processor"]
-    older = Manifest.from_json(json.dumps(here), "run")
+    older = Manifest.from_content(here, "run")
     assert [(change.part, change.then) for change in older.changes()] == [("processor", "unknown")]
 
 
@@ -171,7 +171,7 @@ def test_a_runtime_counts_only_for_runs_that_it_made(monkeypatch):
 
 
 def test_a_manifest_comes_back_from_its_json():
-    assert Manifest.from_json(MANIFEST.to_json(), "run") == MANIFEST
+    assert Manifest.from_content(manifest_content(MANIFEST.to_json(), "run"), "run") == MANIFEST
     assert json.loads(MANIFEST.to_json())["skidpad_run"] == FORMAT
     assert set(MANIFEST.versions) - set(RUNTIMES) == {"skidpad", "python", "numpy", "opencv", "pyarrow", "torch"}
     assert all(MANIFEST.versions.values())

@@ -9,8 +9,7 @@ from runs_toy_campaign import MANIFEST, make, shard
 
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.runs.folder import Run
-from skidpad.runs.records import REQUIRED, SCHEMA, check_columns, check_schema, no_rows, schema_from_json, schema_to_json
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import REQUIRED, SCHEMA, ShardResult, check_columns, check_schema, no_rows, schema_from_json, schema_to_json
 
 DUELS = pa.schema(
     [

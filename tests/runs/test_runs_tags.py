@@ -18,8 +18,7 @@ from skidpad.core.files import is_held
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 from skidpad.runs.tags import Entries, Journal, Tag, TaggedRates, Tags, tagged_rates
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from skidpad import api
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadSubjectError, SkidpadError
-from skidpad.core.images import encode
+from skidpad.core.images import Camera, Capture, encode
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, ProblemKind, capture_of

@@ -13,7 +13,7 @@ import pytest
 from ui_runs import FRAMES, make_drive, make_picture_run, picture_records
 
 from skidpad.core.images import write_image
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.runs.tags import Tag, Tags
 from skidpad.ui.app import HOST, bound_socket, make_app, server_of
 from skidpad.ui.library import Library, RunsFolder

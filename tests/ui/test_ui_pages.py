@@ -21,12 +21,11 @@ from skidpad.kinds.duels.records import SCHEMA as DUELS
 from skidpad.kinds.exhibits import PictureSide, Sight, columns_of, exhibit_of
 from skidpad.kinds.gating import judged_cases
 from skidpad.kinds.kind import KINDS
-from skidpad.kinds.limits.records import SCHEMA as LIMITS
+from skidpad.kinds.limits.probes import SCHEMA as LIMITS
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.wording import interval, percent
 from skidpad.runs.folder import Run
-from skidpad.runs.records import SCHEMA, build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import SCHEMA, ShardResult, build_records
 from skidpad.runs.tags import Tag, Tags
 from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.pictures import stimuli

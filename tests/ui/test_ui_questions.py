@@ -14,9 +14,8 @@ from ui_runs import MARKUP, make_odd_run, make_picture_run
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
-from skidpad.ui.asking import UNTAGGED, Question, Show, View
 from skidpad.ui.library import Library, RunsFolder
-from skidpad.ui.reading import RecordReader
+from skidpad.ui.reading import UNTAGGED, Question, RecordReader, Show, View
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 COLUMNS = ("case_id", "frame_index", "stimulus", "label", "original", "mutant", "excess", "violated", "active_neurons", "picture")

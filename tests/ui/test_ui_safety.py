@@ -10,9 +10,10 @@ from ui_runs import ADDRESS, MARKUP, ODD_SCHEMA, Server, make_picture_run, manif
 from skidpad.core.errors import BadRunError
 from skidpad.kinds.pictures.exhibit import PairExhibit
 from skidpad.runs.folder import Run
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.runs.tags import Tags
-from skidpad.ui.safety import FOREIGN_POLICY, MAX_BODY_BYTES, POLICY
+from skidpad.ui.app import MAX_BODY_BYTES, POLICY
+from skidpad.ui.run_pages import FOREIGN_POLICY
 
 
 @pytest.fixture(scope="module")

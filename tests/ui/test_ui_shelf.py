@@ -12,8 +12,8 @@ import pytest
 from ui_runs import MARKUP, Server, make_drive, make_odd_run, make_picture_run, serve
 
 from skidpad.core.errors import SkidpadError, UnknownNameError
+from skidpad.runs.manifest import MAX_SEGMENT_BYTES
 from skidpad.runs.records import SCHEMA
-from skidpad.runs.segments import MAX_SEGMENT_BYTES
 from skidpad.ui import rows
 from skidpad.ui.library import RunsFolder
 

@@ -10,10 +10,10 @@ from ui_runs import Server, serve
 from skidpad.kinds.bundles import export_finding
 from skidpad.kinds.exhibits import PictureSide
 from skidpad.kinds.kind import kind_of, load_campaign
-from skidpad.kinds.pictures.styles.settings import TacticSettings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+from skidpad.kinds.pictures.styles.campaign import TacticSettings
+from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
 from skidpad.kinds.shrinking import shrink_finding
-from skidpad.page.html import render_page
+from skidpad.page.writing import render_page
 from skidpad.runs.folder import Run
 from skidpad.runs.tags import Tag, Tags
 from skidpad.stimuli.weather.pretrained import weather_path

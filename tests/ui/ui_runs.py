@@ -15,8 +15,7 @@ from skidpad.core.images import write_image
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import build_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult, build_records
 from skidpad.ui.app import make_app
 from skidpad.ui.library import Library, RunsFolder
 from skidpad.ui.study import Study

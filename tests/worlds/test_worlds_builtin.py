@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera
 from skidpad.worlds.builtin import BuiltInWorld, sim, steps_of
 from skidpad.worlds.collision import touches
 from skidpad.worlds.render.scene import build_scene

@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worlds_scenes import caster, crowded, plain, pose_at
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera
 
 
 @given(st.floats(3.0, 80.0), st.floats(-0.6, 0.6), st.floats(-3.0, 3.0))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.conformance import CHECKS, NonconformingError, Tolerance, check_world
 from skidpad.worlds.scenario.scenario import BadScenarioError

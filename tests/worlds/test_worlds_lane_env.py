@@ -17,8 +17,8 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_for_stable_baselines
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.lane import DEPARTED_M, LOST, MAX_STEERING_RAD

@@ -119,7 +119,7 @@ def fake(tmp_path, monkeypatch):
 
 
 def small_world() -> MetaDriveWorld:
-    from skidpad.core.camera import Camera
+    from skidpad.core.images import Camera
 
     return MetaDriveWorld(Camera(64, 32))
 

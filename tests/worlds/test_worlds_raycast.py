@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from worlds_scenes import BARE, CAMERA, CLEAR, FOG, LIT, NIGHT, RAIN, SNOW, caster, crowded, frame_of, plain, pose_at, without
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera
 from skidpad.worlds.render.raycast import RayCaster, render_side_by_side
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.render.weather import KOSCHMIEDER, look_of, visibility_m

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from fake_clients import HANG_UP, FakeDonkey, FakeDrivePy, fake_drive_py, framed, steer
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import SkidpadError
+from skidpad.core.images import Camera
 from skidpad.worlds.conformance import check_world
 from skidpad.worlds.serve import donkey, udacity
 from skidpad.worlds.serve.donkey import ENDED, DonkeyPilot

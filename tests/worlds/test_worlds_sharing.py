@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds_scenes import CAMERA, CLEAR, RAIN, caster, crowded, pose_at
 
-from skidpad.core.camera import Camera
+from skidpad.core.images import Camera
 from skidpad.worlds.render.raycast import render_side_by_side, share
 from skidpad.worlds.scenario.scenario import Conditions
 

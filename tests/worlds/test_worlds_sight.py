@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skidpad.core.camera import Camera
+from skidpad.core.images import Camera
 from skidpad.core.stimuli import Choice
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import Scene, build_scene

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import decode
+from skidpad.core.images import Camera, decode
 from skidpad.worlds.render.weather_sets import MARK, RENDERED_WEATHERS, render_set, rendered_weather, write_set
 from skidpad.worlds.scenario.domain import Domain, sample
 from skidpad.worlds.scenario.scenario import Weather

@@ -5,8 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import FloatArray
+from skidpad.core.images import Camera, FloatArray
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import Scene, build_scene
 from skidpad.worlds.scenario.scenario import (

@@ -8,15 +8,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
 from torch import nn
 
-from skidpad.api.results import Finding, Findings, Repaired, Result
-from skidpad.api.transforms import Blur, Brightness, Contrast, DeepTestFog, DeepTestRain, Rotation, Scale, Shear, Transform, Translation
-from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, SkidpadError
+from skidpad.api.results import Repaired, Result
+from skidpad.api.transforms import Transform
+from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import MEMORY, giving
 from skidpad.core.stimuli import Stimulus
@@ -46,35 +47,6 @@ if TYPE_CHECKING:
     DriveLike: TypeAlias = "str | Path | Drive"
     StimulusLike: TypeAlias = "str | Transform | Stimulus"
     RunLike: TypeAlias = "str | Path | Run | Result"
-
-__all__ = [
-    "Blur",
-    "Brightness",
-    "Contrast",
-    "DeepTestFog",
-    "DeepTestRain",
-    "Finding",
-    "Findings",
-    "Result",
-    "Rotation",
-    "Scale",
-    "Shear",
-    "Translation",
-    "compare",
-    "drive",
-    "duel",
-    "evaluate",
-    "gate",
-    "limits",
-    "load",
-    "open_drive",
-    "open_run",
-    "repair",
-    "replay",
-    "test",
-    "weather_test",
-    "wrap",
-]
 
 _origins: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 """The files of the subjects that `load` has read, so that a run of theirs names the file."""
@@ -223,23 +195,31 @@ def repair(
     """Finds the repair that helps most at the least cost, and judges it where no training looked; as `skidpad repair`.
 
     source: a run of `test` or `limits`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own, of
-    answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. settings: see
+    answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. hold: the limit to
+    reach, as "fog.visibility_m=100", with a run of `limits`; `outcome.reached` says whether it holds. settings: see
     `skidpad.repairs.plan.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
     """
     from skidpad.repairs.outcome import search, written  # noqa: PLC0415  most programs repair nothing
     from skidpad.repairs.plan import SearchSettings, Task  # noqa: PLC0415  see above
-    from skidpad.repairs.source import referee_of, task_of  # noqa: PLC0415  see above
+    from skidpad.repairs.runs import repair_run  # noqa: PLC0415  see above
+    from skidpad.repairs.source import referee_of  # noqa: PLC0415  see above
 
     asked = load(subject) if isinstance(subject, str | Path) else subject
     if not isinstance(asked, NetworkSubject):
-        raise BadSubjectError(f"{asked.description.name!r} is no torch network, so it cannot be trained here; export its mutants instead")
+        raise BadSubjectError(
+            f"{asked!r} is no torch network, so it cannot be trained here; wrap a module with `skidpad.wrap`, or export the mutants"
+        )
+    known = [each.name for each in fields(SearchSettings)]
+    for name in settings:
+        if name not in known:
+            raise UnknownNameError.among("setting of a repair", name, known)
     chosen = SearchSettings(**{"device": str(asked.network.device), **settings})
     if isinstance(source, Drive):
         judge = referee_of(chosen.device) if chosen.referee else None
         task = Task(subject=asked, drive=source, relation=SteersAlike(), judge=judge, loss=loss, step=step)
+        outcome = search(task, Path(out), chosen, progress)
     else:
-        task = task_of(open_run(source).run, asked, hold=hold, referee=chosen.referee, device=chosen.device, loss=loss, step=step)
-    outcome = search(task, Path(out), chosen, progress)
+        outcome = repair_run(asked, open_run(source).run, Path(out), chosen, hold=hold, loss=loss, step=step, progress=progress)
     written(outcome, Path(out))
     return Repaired(outcome, Path(out), asked)
 

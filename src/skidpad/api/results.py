@@ -16,10 +16,9 @@ from skidpad.core.registry import giving
 from skidpad.kinds.exhibits import Motion, PictureSide, Sight, exhibit_of
 from skidpad.kinds.gating import judged_cases
 from skidpad.kinds.kind import Campaign, kind_of, load_campaign
-from skidpad.page.arrows import pair_picture
-from skidpad.page.html import write_page
-from skidpad.page.pictures import embed
+from skidpad.page.pictures import embed, pair_picture
 from skidpad.page.wording import counted, percent, plain
+from skidpad.page.writing import write_page
 from skidpad.runs.findings import run_doubts, worst_finding
 from skidpad.runs.folder import Run
 from skidpad.runs.gate import ALL

@@ -1,4 +1,4 @@
-"""skidpad drive and compare: a network at the wheel, through scenarios in a closed loop, and the same scenarios offline."""
+"""skidpad drive, compare and serve: a network at the wheel in a closed loop, the same scenarios offline, and programs that drive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,24 @@ from typing import Annotated, Self
 
 import typer
 
-from skidpad.cli.runs import Device, Json, RefereeOption, Workers, check_estimate, may_trust, next_free, run_campaign
-from skidpad.page.terminal import warn
+from skidpad.cli.runs import (
+    Device,
+    Json,
+    Out,
+    RefereeOption,
+    Seed,
+    Subject,
+    Workers,
+    check_estimate,
+    may_trust,
+    names_of,
+    next_free,
+    run_campaign,
+)
+from skidpad.page.terminal import tell, warn
 
 SECONDS = 20.0
+COMPETITION = "sdc-competition"
 
 Domain = Annotated[str, typer.Option(help="The domain model that scenarios are drawn from: restricted or extended.")]
 Scenarios = Annotated[int, typer.Option(help="How many scenarios to draw.")]
@@ -28,8 +42,6 @@ Stimuli = Annotated[
 ]
 Repeats = Annotated[int, typer.Option(help="How often to repeat each drive; if verdicts differ, it is FLAKY.")]
 Seconds = Annotated[float | None, typer.Option(help=f"Length of each drive in seconds; default {SECONDS:g}, or what a scenario file says.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
-Out = Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")]
 
 
 @dataclass(frozen=True)
@@ -60,11 +72,12 @@ def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     app.command()(may_trust(drive))
     app.command()(may_trust(compare))
+    app.command()(may_trust(serve))
 
 
 def drive(
     context: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
+    subject: Subject,
     world: Annotated[str, typer.Option(help="Where to drive: built-in, or an adapter's name.")] = "built-in",
     domain: Domain = "restricted",
     scenarios: Scenarios = 50,
@@ -99,13 +112,13 @@ def drive(
     json: Json = False,
 ) -> None:
     """Let a network steer through scenarios and measure how far it strays from its lane (online testing)."""
-    from skidpad.kinds.drives.settings import OnlineSettings
+    from skidpad.kinds.drives.campaign import OnlineSettings
     from skidpad.search.protocol import SEARCHES
     from skidpad.subjects.description import subject_path
     from skidpad.worlds.world import WORLDS
 
     check_estimate(context, estimate=estimate, budget=budget)
-    searches = tuple(part.strip() for part in search.split(",") if part.strip())
+    searches = names_of(search)
     WORLDS.allow([world])
     SEARCHES.allow(searches)
     roads = Roads.of(scenario, stimulus, seconds)
@@ -143,7 +156,7 @@ def warn_of_rendering(device: str, world: str) -> None:
 
 
 def compare(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")],
+    subject: Subject,
     drive: Annotated[
         str, typer.Option(help="A recorded drive with labels, to compare simulated drives with (RQ0); without it that is left out.")
     ] = "",
@@ -167,15 +180,15 @@ def compare(
     ] = 0.7,
     width: Annotated[int, typer.Option(help="Scenarios to drive side by side; changes only the speed. 0: 16, on a GPU 128.")] = 0,
     referee: RefereeOption = "on",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Test a network offline and online on the same scenarios: do the two agree, and how often is offline testing wrong?"""
     from skidpad.drives import open_drive
-    from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+    from skidpad.kinds.drives.compare.campaign import OfflineVsOnlineSettings
     from skidpad.stimuli.registry import allow_typed
     from skidpad.subjects.description import subject_path
     from skidpad.worlds.world import WORLDS
@@ -202,3 +215,76 @@ def compare(
     )
     warn_of_rendering(device, world)
     run_campaign(settings, out or next_free(Path("runs"), f"compare-{Path(settings.subject).stem}"), json, workers)
+
+
+def serve(
+    simulator: Annotated[
+        str, typer.Option("--as", metavar="udacity|donkey|sdc-competition", help="Simulator or competition tool to act as.")
+    ],
+    port: Annotated[int, typer.Option(help="Port of the connection with the client; 0 is the usual one: 4567, 9091 or 4545.")] = 0,
+    host: Annotated[str, typer.Option(help="Address of the connection. By default only programs on this machine take part.")] = "127.0.0.1",
+    connect: Annotated[bool, typer.Option(help="Donkey: connect to a client that listens, as gym-donkeycar 1.0 from PyPI does.")] = False,
+    name: Annotated[str, typer.Option(help="What the report calls the client.")] = "",
+    domain: Domain = "restricted",
+    scenarios: Scenarios = 10,
+    scenario: ScenarioFiles = None,
+    stimulus: Stimuli = None,
+    repeats: Repeats = 1,
+    seconds: Seconds = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that the client may take to answer a frame.")] = 15.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the client.")] = 300.0,
+    realtime: Annotated[
+        bool, typer.Option(help="At most 20 frames a second, for clients that drive by the clock, as donkeycar does.")
+    ] = False,
+    seed: Seed = 0,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Act as the Udacity or Donkey simulator for an unmodified client and judge how it drives, or as a tool of the SDC competition."""
+    from skidpad.core.errors import SkidpadError, UnknownNameError
+    from skidpad.kinds.drives.served.campaign import ServedSettings
+    from skidpad.worlds.serve.simulators import SIMULATORS
+
+    if simulator == COMPETITION:
+        _prioritise(host, port)
+        return
+    if simulator not in SIMULATORS:
+        raise UnknownNameError.among("simulator", simulator, SIMULATORS)
+    if connect and simulator != "donkey":
+        raise SkidpadError("--connect is for Donkey clients; a drive.py is always connected to")
+    roads = Roads.of(scenario, stimulus, seconds)
+    settings = ServedSettings(
+        simulator=simulator,
+        name=name,
+        host=host,
+        port=port,
+        connects=connect,
+        domain=domain,
+        scenarios=scenarios,
+        files=roads.files,
+        stimuli=roads.stimuli,
+        repeats=repeats,
+        seconds=roads.seconds,
+        timeout_s=timeout,
+        wait_s=wait,
+        realtime=realtime,
+        seed=seed,
+    )
+    played = SIMULATORS[simulator]
+    where = f"{host}:{port or played.port}"
+    if simulator == "udacity" or connect:
+        tell(f"Playing the {simulator} simulator for {played.client} at {where}; start it now, or once the run has begun.")
+    else:
+        tell(f"Playing the {simulator} simulator at {where}; start {played.client} once the run has begun.")
+    run_campaign(settings, out or next_free(Path("runs"), f"serve-{simulator}"), json)
+
+
+def _prioritise(host: str, port: int) -> None:
+    """Orders tests for whoever asks, until it is interrupted."""
+    from threading import Event
+
+    from skidpad.kinds.competition import PORT, serving
+
+    with serving(host, port or PORT) as bound:
+        tell(f"Ordering tests of the self-driving-car test prioritisation competition at {host}:{bound}; end it with Ctrl-C.")
+        Event().wait()

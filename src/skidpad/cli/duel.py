@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Json, Workers, check_estimate, next_free, open_with_campaign, run_campaign
+from skidpad.cli.runs import Json, Out, Seed, Workers, check_estimate, names_of, next_free, open_with_campaign, run_campaign
 from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import trusting
 from skidpad.page.terminal import say
@@ -54,8 +54,6 @@ Front = Annotated[
     list[str] | None,
     typer.Option(help="Adversary to test against: a .safetensors file written by skidpad, or module:function. Repeatable."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the run; default: the next free one under runs/.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -110,28 +108,9 @@ def duel(
         return
     check_estimate(context, estimate=estimate, budget=budget)
     if estimate:
-        _run(
-            {
-                "ego": _absolute(ego),
-                "fronts": [_absolute(name) for name in front or []],
-                "env": env,
-                "scenario": _absolute(scenario, ".toml"),
-                "rewards": [],
-                "repairs": 0,
-                "is_tested": False,
-                "estimate": method,
-                "against": _names(against),
-                "stop_below": stop_below,
-                "within": within,
-                "budget": budget,
-                "seed": seed,
-                **_budgets(env, train_episodes, None),
-            },
-            out,
-            "duel-estimate",
-            json,
-            workers,
-        )
+        wanted = {"estimate": method, "against": names_of(against), "stop_below": stop_below, "within": within, "budget": budget}
+        settings = _met(ego, front, env, scenario, seed) | {"is_tested": False, **wanted}
+        _run(settings | _budgets(env, train_episodes, None), out, "duel-estimate", json, workers)
         return
     if front or against:
         raise SkidpadError("--front and --against belong to --estimate; `skidpad duel test` and `skidpad duel repair` take --front as well")
@@ -139,26 +118,16 @@ def duel(
     count = (0 if is_function else 1) if repairs is None else repairs
     if is_function and repairs is None and not json:
         say("note: the ego is a function, which cannot be retrained; it will only be tested")
-    _run(
-        {
-            "ego": _absolute(ego),
-            "env": env,
-            "scenario": _absolute(scenario, ".toml"),
-            "rewards": _names(rewards),
-            "w_col": _weights(w_col),
-            "repairs": count,
-            "rounds": rounds,
-            "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
-            "adversaries_at_once": adversaries_at_once,
-            "test_runs": test_runs,
-            "seed": seed,
-            **_budgets(env, train_episodes, test_episodes),
-        },
-        out,
-        "duel",
-        json,
-        workers,
-    )
+    settings = _met(ego, None, env, scenario, seed) | {
+        "rewards": names_of(rewards),
+        "w_col": _weights(w_col),
+        "repairs": count,
+        "rounds": rounds,
+        "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
+        "adversaries_at_once": adversaries_at_once,
+        "test_runs": test_runs,
+    }
+    _run(settings | _budgets(env, train_episodes, test_episodes), out, "duel", json, workers)
 
 
 def train(
@@ -176,17 +145,12 @@ def train(
     json: Json = False,
 ) -> None:
     """Train egos against IDM and adversaries against the best ego; writes the policies into RUN/policies."""
-    settings = {
-        "ego": _absolute(ego),
-        "env": env,
-        "scenario": _absolute(scenario, ".toml"),
-        "rewards": _names(rewards),
+    settings = _met(ego, None, env, scenario, seed) | {
+        "rewards": names_of(rewards),
         "egos": egos,
         "adversaries": adversaries,
         "adversaries_at_once": adversaries_at_once,
-        "repairs": 0,
         "is_tested": False,
-        "seed": seed,
     }
     _run(settings | _budgets(env, train_episodes, None), out, "duel-train", json, workers)
 
@@ -205,17 +169,7 @@ def run_test(
     json: Json = False,
 ) -> None:
     """Test an ego against IDM, a random front vehicle, a search for crashes, and the adversaries you name."""
-    settings = {
-        "ego": _absolute(ego),
-        "fronts": [_absolute(name) for name in front or []],
-        "env": env,
-        "scenario": _absolute(scenario, ".toml"),
-        "rewards": [],
-        "repairs": 0,
-        "adversaries_at_once": adversaries_at_once,
-        "test_runs": test_runs,
-        "seed": seed,
-    }
+    settings = _met(ego, front, env, scenario, seed) | {"adversaries_at_once": adversaries_at_once, "test_runs": test_runs}
     _run(settings | _budgets(env, None, test_episodes), out, "duel-test", json, workers)
 
 
@@ -245,21 +199,22 @@ def repair(
             "a repair needs an adversary; give one with --front FILE, such as those that `skidpad duel train` writes, or train some "
             "with --rounds"
         )
-    settings = {
-        "ego": _absolute(ego),
-        "fronts": [_absolute(name) for name in front or []],
-        "env": env,
-        "scenario": _absolute(scenario, ".toml"),
-        "rewards": [],
+    settings = _met(ego, front, env, scenario, seed) | {
         "repairs": repairs,
         "rounds": rounds,
         "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
         "adversaries_at_once": adversaries_at_once,
         "w_col": _weights(w_col),
         "test_runs": test_runs,
-        "seed": seed,
     }
     _run(settings | _budgets(env, train_episodes, test_episodes), out, "duel-repair", json, workers)
+
+
+def _met(ego: str, front: list[str] | None, env: str, scenario: str, seed: int) -> dict[str, Any]:
+    """Returns the settings that say who meets whom and where, with nothing trained and nobody repaired."""
+    fronts = [_absolute(name) for name in front or []]
+    where = {"env": env, "scenario": _absolute(scenario, ".toml"), "seed": seed}
+    return {"ego": _absolute(ego), "fronts": fronts, **where, "rewards": [], "repairs": 0}
 
 
 def _run(settings: dict[str, Any], out: Path | None, name: str, json: bool, workers: str) -> None:
@@ -307,12 +262,8 @@ def _absolute(target: str, suffix: str = ".safetensors") -> str:
     return str(Path(target).absolute()) if target and (Path(target).suffix == suffix or Path(target).is_file()) else target
 
 
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _weights(text: str, option: str = "--w-col", example: str = "-1,-0.5,-0.1") -> list[float]:
     try:
-        return [float(part) for part in _names(text)]
+        return [float(part) for part in names_of(text)]
     except ValueError as error:
         raise SkidpadError(f"{option} takes numbers, e.g. {example}; got {text!r}") from error

@@ -1,12 +1,13 @@
-"""skidpad replay, shrink, export, rules, rank and track: what can be done with the findings of a run."""
+"""What is done with findings: replay, shrink, export, rules, rank, track, and the local page over a folder of runs."""
 
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.runs import Device, Finding, Json, RunPath, case_named, may_trust, open_with_campaign
-from skidpad.core.errors import SkidpadError
+from skidpad.cli.runs import Device, Finding, Json, RunPath, Subject, case_named, may_trust, open_with_campaign
+from skidpad.core.errors import MissingExtraError, SkidpadError
 from skidpad.page.terminal import print_json, progress_bar, say, table, warn
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
     for command in (replay, shrink, export, rules, rank, track):
         app.command()(may_trust(command))
+    app.command()(ui)
 
 
 def replay(
@@ -142,7 +144,7 @@ def rules(run: RunPath, json: Json = False) -> None:
 
 
 def rank(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
+    subject: Subject,
     tests: Annotated[str, typer.Argument(metavar="DRIVE|RUN", help="A drive, whose frames are ranked, or the folder of a `drive` run.")],
     by: Annotated[
         str,
@@ -216,3 +218,44 @@ def track(
         print_json(asdict(tracked))
     else:
         say(f"run {tracked.run_id} of experiment {tracked.experiment!r} at {tracked.uri}, {tracked.metrics} metrics")
+
+
+_NEEDED = ("duckdb", "fastapi", "uvicorn")
+
+
+def ui(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="A folder of runs, or one run.")] = Path("runs"),
+    study: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="REAL SYNTHESISED", help="Ask how realistic scenes are: a folder of real and one of synthesised pictures."),
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option(help="Where the answers of --study are kept; RUNS/study-answers.jsonl by default.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="The port on 127.0.0.1; 0 takes any that is free.")] = 8321,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Show a folder of runs as a page in the browser: look at findings, filter, compare, tag; only for this machine."""
+    from importlib.util import find_spec
+
+    for package in _NEEDED:
+        if find_spec(package) is None:
+            raise MissingExtraError.of(package, "ui", "the page")
+
+    from skidpad.ui.app import HOST, bound_socket, make_app, server_of
+    from skidpad.ui.library import Library, RunsFolder
+    from skidpad.ui.study import Study
+
+    folder = RunsFolder(runs)
+    questionnaire = Study.of(*study, answers or folder.root / "study-answers.jsonl") if study is not None else None
+    with bound_socket(port) as taken, closing(Library(folder)) as library:
+        address = f"http://{HOST}:{taken.getsockname()[1]}"
+        server = server_of(make_app(library, questionnaire))
+        say(f"runs of {folder.root}: {address}")
+        if questionnaire is not None:
+            say(f"questionnaire of {len(questionnaire.pairs)} pairs: {address}/study; its tally: {address}/study/tally")
+        say("Ctrl-C ends the page")
+        if open_browser:
+            typer.launch(address)
+        with suppress(KeyboardInterrupt):  # that is how a page ends
+            server.run([taken])

@@ -56,8 +56,7 @@ def gate(
     json: Json = False,
 ) -> None:
     """Check a run against limits and a baseline; exits with 1 and prints one line for each limit that is broken."""
-    from skidpad.kinds.gating import check_gate
-    from skidpad.page.gate import MOST_TOLD, finding_words
+    from skidpad.kinds.gating import MOST_TOLD, check_gate, finding_words
     from skidpad.runs.folder import Run
     from skidpad.runs.gate import Limits
 
@@ -82,7 +81,7 @@ def gate(
     if junit is not None:
         _write(junit, _junit(verdict, opened, other, told))
     if markdown is not None:
-        from skidpad.page.gate import gate_markdown
+        from skidpad.kinds.gating import gate_markdown
 
         summary = gate_markdown(verdict, str(opened.path), "" if other is None else str(other.path), told)
         if is_printed:
@@ -114,7 +113,7 @@ def _rates(texts: list[str]) -> dict[str, float]:
 
 
 def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
-    from skidpad.page.gate import new_words
+    from skidpad.kinds.gating import new_words
 
     for doubt in verdict.doubts:
         say(f"doubt: {doubt.said}")
@@ -183,7 +182,7 @@ def _payload(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, st
 
 
 def _junit(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> str:
-    from skidpad.page.gate import gate_junit
+    from skidpad.kinds.gating import gate_junit
 
     properties = {f"{name} sha256": value for name, value in run.manifest.hashes.items()}
     if baseline is not None:
@@ -193,6 +192,6 @@ def _junit(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]
 
 
 def _write(path: Path, text: str) -> None:
-    from skidpad.page.html import write_text_whole
+    from skidpad.page.writing import write_text_whole
 
     write_text_whole(path, text)

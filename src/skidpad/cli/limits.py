@@ -1,11 +1,25 @@
-"""skidpad limits: how far a network holds; skidpad odd: the same as a statement of its operational design domain."""
+"""skidpad limits and odd: how far a network holds; and skidpad demo, which tests the bundled network and finds its limits."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from skidpad.cli.runs import Device, Json, RunPath, Workers, may_trust, next_free, open_with_campaign, run_campaign
+from skidpad.cli.runs import (
+    Device,
+    Drive,
+    Json,
+    JudgedOutput,
+    Out,
+    RunPath,
+    Seed,
+    Subject,
+    Workers,
+    may_trust,
+    next_free,
+    open_with_campaign,
+    run_campaign,
+)
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import say, tell, warn
 
@@ -20,8 +34,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def limits(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
+    subject: Subject,
+    drive: Drive,
     conditions: Annotated[
         str,
         typer.Option(
@@ -32,7 +46,7 @@ def limits(
     within_deg: Annotated[
         float | None, typer.Option(help="A frame fails if its steering moves by this many degrees or more; default 10.")
     ] = None,
-    output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
+    output: JudgedOutput = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; steers-alike by default.")] = "",
     within: Annotated[float | None, typer.Option(help="Tolerance of a relation other than steers-alike.")] = None,
     frames: Annotated[int, typer.Option(help="How many frames to show, evenly spaced over the drive; 0 is all.")] = 500,
@@ -48,15 +62,15 @@ def limits(
     scenarios: Annotated[int, typer.Option(help="How many scenarios to drive under each severity, with --online.")] = 6,
     seconds: Annotated[float, typer.Option(help="How long each of these drives lasts.")] = 10.0,
     referee: Annotated[str, typer.Option(help="on: leave out pictures that are no longer the same scene; off: count them.")] = "on",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Find how far a network holds: for each condition the severity that it holds to and the one that it fails from, in units."""
     from skidpad.drives import drive_warnings, open_drive
-    from skidpad.kinds.limits.settings import LimitsSettings
+    from skidpad.kinds.limits.campaign import LimitsSettings
     from skidpad.oracles.relations import RELATIONS, SteersAlike
     from skidpad.stimuli.registry import allow_typed, split_texts
     from skidpad.subjects.description import subject_path
@@ -109,10 +123,53 @@ def odd(
 
 def _write(run: Path, path: Path) -> None:
     from skidpad.kinds.limits.odd import statement
-    from skidpad.page.html import write_text_whole
+    from skidpad.page.writing import write_text_whole
 
     if path.suffix not in _SUFFIXES:
         raise SkidpadError(f"a statement is written as {', '.join(_SUFFIXES)}; got {str(path)!r}")
     opened, campaign = open_with_campaign(run, seen=True)
     write_text_whole(path, statement(campaign, opened, path.suffix))
     opened.publish(path)
+
+
+DEMO_FRAMES = 40
+"""Of every tenth frame of a drive; with 330 mutants a frame, about half a minute on two cores."""
+
+DEMO_WITHIN_DEG = 20.0
+"""DeepRoad's second bound, far enough that a person sees it: ten degrees of a steering wheel are hard to tell on a straight road."""
+
+DEMO_CONDITIONS = ("fog", "rain", "dusk", "low-sun", "exposure", "motion-blur", "lens-dirt", "wiper", "camera-pitch", "camera-yaw")
+"""What the limits are looked for of: weather, light, exposure, glass and mounting."""
+
+
+def demo(
+    out: Out = None,
+    frames: Annotated[int, typer.Option(help="How many frames to render and test.")] = DEMO_FRAMES,
+    seed: Seed = 0,
+    workers: Workers = "",
+) -> None:
+    """Test the bundled network on a rendered drive: findings, its limits, reports; no download, no GPU."""
+    from skidpad.kinds.limits.campaign import LimitsSettings
+    from skidpad.kinds.pictures.settings import DeepTestSettings
+    from skidpad.subjects.description import pretrained
+
+    drive = f"rendered?frames={10 * frames}&seed={1000 + seed}&wander_m=0&step=10"
+    subject = pretrained("pilotnet-rendered")
+    say(f"subject: PilotNet, trained on other rendered roads ({subject.name})")
+    say(f"drive:   {frames} frames of a road it has never seen ({drive})")
+    folder = out or next_free(Path("runs"), "demo")
+    # its error on the originals is half a degree, so five times its square (Eq. 2) would call everything a fault
+    settings = DeepTestSettings(
+        subject=str(subject),
+        drive=drive,
+        searches=("grid", "greedy"),
+        relation="steers-right",
+        tolerance=DEMO_WITHIN_DEG,
+        seeds=10,
+        seed=seed,
+    )
+    run_campaign(settings, folder, json=False, workers=workers)
+    say("")
+    say("limits: how far it holds")
+    limits = LimitsSettings(subject=str(subject), drive=drive, conditions=DEMO_CONDITIONS, relation="steers-right", seed=seed)
+    run_campaign(limits, folder.with_name(f"{folder.name}-limits"), json=False, workers=workers)

@@ -6,7 +6,6 @@ import typer
 
 from skidpad import __version__
 from skidpad.cli import (
-    demo,
     drive,
     duel,
     findings,
@@ -17,10 +16,8 @@ from skidpad.cli import (
     repair,
     replicate,
     scenarios,
-    serve,
     subjects,
     training,
-    ui,
     weather,
 )
 from skidpad.cli import runs as campaigns
@@ -35,20 +32,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(limits.demo)  # the first that a newcomer sees
 for module in (
-    demo,
     training,
     subjects,
     campaigns,
     limits,
     drive,
-    serve,
     scenarios,
     duel,
     weather,
     findings,
     gate,
-    ui,
     repair,
     referee,
     replicate,

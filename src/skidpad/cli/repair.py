@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Device, Json, may_trust
+from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of
 from skidpad.cli.training import Threads
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
@@ -76,7 +76,7 @@ def repair(
     max_mutants: Annotated[int, typer.Option(help="deeptest: render at most this many mutants, drawn at random.")] = 6000,
     from_scratch: Annotated[bool, typer.Option(help="deeptest: start from fresh weights instead of the subject's.")] = False,
     control: Annotated[bool, typer.Option(help="deeptest: retrain a second network as long without the mutants.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = 1,
     json: Json = False,
@@ -127,6 +127,7 @@ def repair(
     from skidpad.repairs.families import families as every_family
     from skidpad.repairs.outcome import written as write_outcome
     from skidpad.repairs.plan import SearchSettings
+    from skidpad.repairs.retraining import check_trainable
     from skidpad.repairs.runs import ClosedLoop, repair_run
     from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_network
@@ -151,6 +152,7 @@ def repair(
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type] # each of its field's type
     )
     network = load_network(subject_path(subject), device)
+    check_trainable(network)
     loop = ClosedLoop(closed_loop, tuple(stimulus or ()), domain) if closed_loop else None
     with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
         outcome = repair_run(network, opened, out, settings, hold=hold, source=source, loop=loop, progress=progress)
@@ -169,7 +171,7 @@ def repair(
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return () if text.strip() == "none" else tuple(part.strip() for part in text.split(",") if part.strip())
+    return () if text.strip() == "none" else names_of(text)
 
 
 def _number(text: str) -> float:

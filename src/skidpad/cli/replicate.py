@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.runs import Device, Json, may_trust
+from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of
 from skidpad.page.terminal import OUT, print_json, progress_bar, say, table, tell
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def deeptest(
     max_mutants: Annotated[int, typer.Option(help="RQ5 trains and tests on at most this many mutants, drawn at random.")] = 6000,
     epochs: Annotated[int | None, typer.Option(help="Epochs of RQ5's retraining; 10 by default.")] = None,
     control: Annotated[bool, typer.Option(help="RQ5 also retrains a second network for as many steps without the mutants.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -82,7 +82,7 @@ def duel(
         int, typer.Option(help="Also repair the ego against everybody, in so many rounds, to compare with the paper's repair.")
     ] = 0,
     quick: Annotated[bool, typer.Option(help="Two trainings of 300 episodes, three tests of 200: to see how it works.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Make Table I of adversarial testing with reinforcement learning, for every reward, with figures that the paper leaves out."""
@@ -118,13 +118,13 @@ def offline_online(
     matched: Annotated[int, typer.Option(help="Restricted scenarios to match with the recorded drive.")] = 100,
     seconds: Annotated[float, typer.Option(help="How long each drive lasts.")] = 20.0,
     unit: Annotated[str, typer.Option(help="Unit of errors: rad, the numbers in Udacity's file; or scaled25, degrees / 25.")] = "rad",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
     """Answer RQ0 and RQ1 of the comparison of offline and online testing, for each subject given."""
     from skidpad.drives import open_drive
-    from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+    from skidpad.kinds.drives.compare.campaign import OfflineVsOnlineSettings
     from skidpad.papers.offline_online import PAPER, replicate
     from skidpad.subjects.description import subject_path
 
@@ -156,14 +156,14 @@ def deeproad(
     frames: Annotated[int, typer.Option(help="At most this many frames, every second, third and so on; 0 is all.")] = 0,
     thresholds: Annotated[str, typer.Option(help="Error bounds in degrees, ascending.")] = "10,20,30,40",
     style: Annotated[str, typer.Option(help="Style of MUNIT weathers: mean, real or random.")] = "mean",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
     """Make DeepRoad's Table 2: inconsistent behaviours of every subject under every weather, next to the paper's."""
     from skidpad.cli.weather import degrees_of
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
     from skidpad.papers.deeproad.paper import PAPER
     from skidpad.papers.deeproad.replication import replicate
     from skidpad.stimuli.weather.pretrained import weather_path
@@ -207,14 +207,14 @@ def tactic(
     racing: Annotated[bool, typer.Option(help="Drop tries that can hardly win before they have seen all scenes.")] = True,
     profile_drive: Annotated[str, typer.Option(help="Training drive for the bounds of the neurons; the drive itself by default.")] = "",
     minutes: Annotated[float, typer.Option(help="Stop after so many minutes, with tables of what is finished; 0 is never.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
     """Make TACTIC's Tables 5 to 16: critical conditions of every subject under every weather, with p and A12, next to the paper's."""
     from skidpad.cli.weather import weather_file
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.styles.settings import TacticSettings
+    from skidpad.kinds.pictures.styles.campaign import TacticSettings
     from skidpad.papers.tactic.paper import PAPER
     from skidpad.papers.tactic.replication import replicate
     from skidpad.subjects.description import subject_path
@@ -225,7 +225,7 @@ def tactic(
         weather="",
         conditions=conditions,
         frames=frames,
-        searches=tuple(part.strip() for part in search.split(",") if part.strip()),
+        searches=names_of(search),
         repeats=repeats,
         patience=patience,
         racing=racing,

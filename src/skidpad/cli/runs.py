@@ -17,7 +17,7 @@ from skidpad.page.terminal import print_json, progress_bar, say, tell, warn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skidpad.kinds.kind import Campaign, Settings
+    from skidpad.kinds.kind import Campaign, CampaignSettings
     from skidpad.page.model import Page
     from skidpad.runs.folder import Run
     from skidpad.runs.workers.protocol import Workers as CampaignWorkers
@@ -77,6 +77,14 @@ RefereeOption = Annotated[
         "--referee", help="on: findings whose picture no longer shows the same scene are set apart. off: all count, as in the papers."
     ),
 ]
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo` for the bundled network.")]
+Drive = Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")]
+JudgedOutput = Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")]
+StimulusOn = Annotated[
+    str, typer.Option(help="For networks that see several frames: change all of them (window), or only the newest (last-frame).")
+]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 Finding = Annotated[str, typer.Argument(metavar="FINDING", help="A case id, enough of its first digits, or `worst`.")]
 
@@ -90,8 +98,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run_test(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
+    subject: Subject,
+    drive: Drive,
     stimulus: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,7 +112,7 @@ def run_test(
     search: Annotated[
         str, typer.Option(help="Comma-separated: grid (each stimulus at each of its strengths), greedy (coverage-guided pairs), random.")
     ] = "grid",
-    output: Annotated[str, typer.Option(help="Which of the network's outputs to judge, by the name in its description.")] = "steering",
+    output: JudgedOutput = "steering",
     relation: Annotated[str, typer.Option(help="See `skidpad list relations`; by default one that suits output and drive.")] = "",
     lambda_: Annotated[
         float | None,
@@ -121,9 +129,7 @@ def run_test(
     profile_drive: Annotated[
         str, typer.Option(help="Drive that the network was trained on: kmnc, nbc and snac learn from it what is usual for each neuron.")
     ] = "",
-    stimulus_on: Annotated[
-        str, typer.Option(help="For networks that see several frames: change all of them (window), or only the newest (last-frame).")
-    ] = "window",
+    stimulus_on: StimulusOn = "window",
     seeds: Annotated[int, typer.Option(help="How many frames greedy and random start from, evenly spaced; 0 is all.")] = 100,
     max_failed_tries: Annotated[
         int, typer.Option(help="How many tries without new coverage greedy makes on a frame before it gives up (maxFailedTries).")
@@ -133,10 +139,10 @@ def run_test(
         str, typer.Option(help="What to try if no --stimulus is named: conditions (in physical units), or deeptest (its Table 4).")
     ] = "conditions",
     referee: RefereeOption = "on",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Test a network on a drive under conditions or transformations, judged by a metamorphic relation (DeepTest)."""
@@ -154,19 +160,19 @@ def run_test(
     chosen, value = _relation(relation, {"lambda": lambda_, "within-deg": within_deg, "within": within, "threshold": threshold})
     stimuli = split_texts(stimulus or ())
     allow_typed(stimuli)
-    SEARCHES.allow(_names(search))
-    CRITERIA.allow(_names(criteria))
+    SEARCHES.allow(names_of(search))
+    CRITERIA.allow(names_of(criteria))
     RELATIONS.allow([relation])
     settings = DeepTestSettings(
         subject=str(subject_path(subject)),
         drive=opened.origin or drive,
         transforms=stimuli,
-        searches=_names(search),
+        searches=names_of(search),
         output=output,
         relation=chosen,
         tolerance=None if threshold is not None else value,
         threshold=0.5 if threshold is None else threshold,
-        criteria=_names(criteria),
+        criteria=names_of(criteria),
         profile_drive=profile_drive and open_drive(profile_drive).origin,
         stimulus_on=stimulus_on,
         seeds=seeds,
@@ -183,15 +189,15 @@ def run_test(
 def run_file(
     campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A TOML file of settings, e.g. config.toml of any run.")],
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Run a campaign that a TOML file describes; unknown keys are errors, and the resolved settings are saved in the run."""
-    from skidpad.core import toml
+    from skidpad.core.settings import read_toml
     from skidpad.kinds.kind import load_campaign
 
     try:
-        config = toml.loads(campaign.read_text(encoding="utf-8"))
+        config = read_toml(campaign.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SkidpadError(f"cannot read the campaign {campaign}: {error}; it is a TOML file such as config.toml in a run") from error
     chosen = _workers(workers, config)
@@ -223,7 +229,7 @@ def report(
 ) -> None:
     """Write the page of a run: HTML that needs no other file, Markdown or JSON."""
     from skidpad.kinds.kind import kind_of
-    from skidpad.page.html import write_page
+    from skidpad.page.writing import write_page
     from skidpad.runs.tags import Tags
 
     opened = _open(run)
@@ -242,7 +248,7 @@ def report(
         say(f"report: {path}")
 
 
-def run_campaign(settings: "Settings", out: Path, json: bool, workers: str = "") -> None:
+def run_campaign(settings: "CampaignSettings", out: Path, json: bool, workers: str = "") -> None:
     """Starts a run in `out`, executes it, reports; for the commands of any kind of campaign."""
     from skidpad.kinds.kind import load_campaign
 
@@ -283,7 +289,7 @@ def _workers(text: str, config: "Mapping[str, Any]") -> "CampaignWorkers | None"
 
 def _execute(campaign: "Campaign", run: "Run", json: bool, workers: "CampaignWorkers | None") -> None:
     from skidpad.kinds.kind import kind_of
-    from skidpad.page.html import UnwrittenError, write_page
+    from skidpad.page.writing import UnwrittenError, write_page
 
     tell(f"run: {run.place}")
     with progress_bar("testing") as progress:
@@ -378,5 +384,6 @@ def _relation(relation: str, options: "Mapping[str, float | None]") -> tuple[str
     return chosen, next(iter(given.values()), None)
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names_of(text: str) -> tuple[str, ...]:
+    """Returns the parts of a text that are separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.runs import Json
+from skidpad.cli.runs import Json, Seed
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import print_json, say, table, warn
 
@@ -31,12 +31,11 @@ def draw(
     count: Annotated[int, typer.Option(help="How many scenarios to draw.")] = 10,
     first: Annotated[int, typer.Option(help="Number of the first scenario; scenario k depends only on the seed and k.")] = 0,
     seconds: Annotated[float, typer.Option(help="Length of each scenario in seconds; 0 uses the domain's.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Draw scenarios that obey every constraint of a domain, and write them as files to read, change and drive."""
-    from skidpad.kinds.drives.campaign import domain_lasting
-    from skidpad.kinds.drives.settings import check_seconds
+    from skidpad.kinds.drives.campaign import check_seconds, domain_lasting
     from skidpad.worlds.scenario.domain import sample
     from skidpad.worlds.scenario.files import SUFFIXES, NamedScenario, write_scenario, write_scenarios
 

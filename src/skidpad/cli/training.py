@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from skidpad.cli.runs import Device, Json, may_trust
+from skidpad.cli.runs import Device, Json, Seed, may_trust
 from skidpad.cli.subjects import frame_warnings
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import facts, print_json, progress_bar, say, table, warn
@@ -42,7 +42,7 @@ def train(
     validation: Annotated[float, typer.Option(help="Share held out for validation, the last by time.")] = 0.15,
     mirror: Annotated[bool, typer.Option(help="Also train on mirrored frames.")] = True,
     resume: Annotated[bool, typer.Option(help="Continue from the checkpoint beside OUT.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = 1,
     json: Json = False,

@@ -10,7 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skidpad.cli import weather_realism
-from skidpad.cli.runs import Device, Json, RefereeOption, Workers, may_trust, next_free, run_campaign
+from skidpad.cli.runs import (
+    Device,
+    Drive,
+    Json,
+    Out,
+    RefereeOption,
+    Seed,
+    StimulusOn,
+    Subject,
+    Workers,
+    may_trust,
+    names_of,
+    next_free,
+    run_campaign,
+)
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.page.terminal import print_json, say, table
@@ -19,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skidpad.kinds.pictures.weather.summary import BoundCount, Ranked
-
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,8 +47,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def run_test(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
+    subject: Subject,
+    drive: Drive,
     weather: Annotated[
         list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or a bundled one (rain, night); may be repeated.")
     ],
@@ -50,9 +62,7 @@ def run_test(
         int | None, typer.Option(help="How many styles to draw, from N(0, 1) unless --style is given. Default: only the mean style.")
     ] = None,
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
-    stimulus_on: Annotated[
-        str, typer.Option(help="For networks that see several frames: change all of them (window), or only the newest (last-frame).")
-    ] = "window",
+    stimulus_on: StimulusOn = "window",
     subject_device: Annotated[
         str, typer.Option(help="Where the subject runs; default: as --device, or the CPU if it cannot run there.")
     ] = "",
@@ -60,12 +70,12 @@ def run_test(
     referee: RefereeOption = "on",
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Test a network under learned weathers: every frame translated, steering compared with that on the frame as it is (DeepRoad)."""
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings
     from skidpad.stimuli.weather.pretrained import weather_path
     from skidpad.subjects.description import subject_path
 
@@ -92,8 +102,7 @@ def rank(
     json: Json = False,
 ) -> None:
     """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first."""
-    from skidpad.kinds.pictures.weather.campaign import DeepRoad
-    from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
+    from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings
     from skidpad.kinds.pictures.weather.summary import check_comparable, ranked, summarise_road
     from skidpad.runs.folder import Run
 
@@ -152,8 +161,8 @@ def _share(bound: BoundCount) -> str:
 
 
 def search(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description, e.g. model.toml, or `demo`.")],
-    drive: Annotated[str, typer.Argument(metavar="DRIVE", help="A folder, READER:FOLDER, or `rendered`; ?to=0.6 takes the first 60 %.")],
+    subject: Subject,
+    drive: Drive,
     weather: Annotated[
         str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night).")
     ],
@@ -175,19 +184,19 @@ def search(
     ] = "off",
     output: Annotated[str, typer.Option(help="Which of the network's outputs to judge; it must be an angle.")] = "steering",
     referee: RefereeOption = "on",
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     workers: Workers = "",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; by default the next free one under runs/.")] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Search a learned weather for the conditions under which a network errs most (TACTIC)."""
     from skidpad.drives import open_drive
-    from skidpad.kinds.pictures.styles.settings import TacticSettings
+    from skidpad.kinds.pictures.styles.campaign import TacticSettings
     from skidpad.search.protocol import SEARCHES
     from skidpad.subjects.description import subject_path
 
-    searches = tuple(part.strip() for part in search.split(",") if part.strip())
+    searches = names_of(search)
     SEARCHES.allow(searches)
     settings = TacticSettings(
         subject=str(subject_path(subject)),

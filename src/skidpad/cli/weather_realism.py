@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Device, Json
+from skidpad.cli.runs import Device, Json, Seed, names_of
 from skidpad.core.errors import SkidpadError
 from skidpad.page.terminal import print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.weather.realism import Realism, RealismLine
     from skidpad.stimuli.weather.classifier import ClassifierCard
-
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 
 
 def add_to(weathers: typer.Typer) -> None:
@@ -92,7 +90,7 @@ def realism(
         classifier=str(classifier_path(classifier)),
         weathers=tuple(weather or ()),
         real=tuple(real or ()),
-        transforms=tuple(part.strip() for part in transforms.split(",") if part.strip()),
+        transforms=names_of(transforms),
         frames=frames,
         clips=clips,
         styles=styles,
@@ -122,7 +120,7 @@ def render(
     json: Json = False,
 ) -> None:
     """Render pictures of a weather of the built-in world, to learn it from where no recorded set exists."""
-    from skidpad.core.camera import Camera
+    from skidpad.core.images import Camera
     from skidpad.worlds.render.weather_sets import rendered_weather, write_set
 
     command = shlex.join(["skidpad", *sys.argv[1:]])

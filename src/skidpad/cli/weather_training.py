@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skidpad.cli.runs import Device, Json
+from skidpad.cli.runs import Device, Json, Seed
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import ERR, facts, print_json, progress_bar, say, tell, warn
 
@@ -67,7 +67,7 @@ def train(
         bool | None, typer.Option(help="Say that the target pictures were rendered; by default what their folder says.")
     ] = None,
     limit: Annotated[int, typer.Option(help="Most pictures to read of each set, evenly spaced; they are kept in memory.")] = 4000,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
     json: Json = False,
 ) -> None:
@@ -245,7 +245,7 @@ def _road_row(training: Training) -> RoadRow:
 
 def _write_page(out: Path, lesson: Lesson, training: Training, command: str, roads: Sequence[RoadRow], *, finished: bool) -> None:
     from skidpad.kinds.pictures.weather.training_page import TrainingView, training_page
-    from skidpad.page.html import render_page, write_text_whole
+    from skidpad.page.writing import render_page, write_text_whole
 
     name = _page(out).stem
     write_text_whole(_page(out), render_page(training_page(TrainingView(name, lesson, training, command, tuple(roads), finished))))

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Self
+from importlib import import_module
+from typing import Any, Self
 
 
 class SkidpadError(Exception):
@@ -79,6 +80,14 @@ class MissingExtraError(SkidpadError):
     def of(cls, package: str, extra: str, purpose: str) -> Self:
         """Names the extra that brings `package`."""
         return cls(f"{purpose} needs the package {package!r}; install it with: pip install 'skidpad[{extra}]'")
+
+
+def optional(module: str, package: str, extra: str, purpose: str) -> Any:
+    """Imports a module of an optional package, or names the extra that brings it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError.of(package, extra, purpose) from error
 
 
 class InterruptedRunError(SkidpadError):

@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses read from plain values (TOML, JSON) and written back; their annotations hold types and ranges.
+"""Settings: frozen dataclasses read from plain values (TOML, JSON) and written back; their annotations hold types and ranges. And TOML.
 
 Why not a library: cattrs 26.2 (1 MB with attrs, 25 ms to import) takes "no" for true; pydantic 2.14 (9 MB with its core, 21 ms) takes it
 for false and ignores unknown keys unless told otherwise; msgspec 0.22 (0.6 MB, 10 ms) cannot refuse unknown keys of a dataclass. None
@@ -7,8 +7,11 @@ suggests the key that was meant, so each needs a layer for its messages that is 
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -275,3 +278,84 @@ def _scalar(kind: type, value: object) -> object:
     if not isfinite(number) or (kind is int and not (number.is_integer() and abs(number) <= 2**53)):
         return None
     return kind(number)
+
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_MAX_DEPTH = 32
+_LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]+[ \t]*\.[ \t]*){{{_MAX_DEPTH}}}", re.ASCII)
+"""A key of so many parts, over which the parser broods for a time that grows with their square."""
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """Reads TOML; what is nested deeper than any settings are is a TOMLDecodeError too, and not the end of the interpreter's stack."""
+    too_deep = f"it is nested more than {_MAX_DEPTH} deep"
+    if _LONG_KEY.search(text):
+        raise tomllib.TOMLDecodeError(too_deep)
+    try:
+        table = tomllib.loads(text)
+    except RecursionError as error:
+        raise tomllib.TOMLDecodeError(too_deep) from error
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:  # a number of too many digits
+        raise tomllib.TOMLDecodeError(str(error)) from error
+    waiting: list[tuple[object, int]] = [(table, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if inner and depth >= _MAX_DEPTH:
+            raise tomllib.TOMLDecodeError(too_deep)
+        waiting += [(each, depth + 1) for each in inner]
+    return table
+
+
+def write_toml(table: Mapping[str, object]) -> str:
+    """Writes a table so that `read_toml` gives it back; plain values come before tables, else in the order given.
+
+    The writer is our own: the hash of a description is that of its text, and tomli-w lays lists out otherwise, so every hash of a stored
+    run that has a list would change.
+    """
+    return "\n".join(_toml_lines(table, ())).strip() + "\n"
+
+
+def _toml_lines(table: Mapping[str, object], path: tuple[str, ...]) -> list[str]:
+    lines = [f"{_toml_key(name)} = {_toml_value(value, '.'.join((*path, name)))}" for name, value in table.items() if not _is_table(value)]
+    for name, value in table.items():
+        inner = (*path, name)
+        heading = ".".join(map(_toml_key, inner))
+        if isinstance(value, Mapping):
+            lines += ["", f"[{heading}]", *_toml_lines(value, inner)]
+        elif _is_table(value) and isinstance(value, Sequence):
+            for row in value:
+                lines += ["", f"[[{heading}]]", *_toml_lines(row, inner)]
+    return lines
+
+
+def _is_table(value: object) -> bool:
+    rows = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0 and all(isinstance(row, Mapping) for row in value)
+    return isinstance(value, Mapping) or rows
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml_text(name)
+
+
+def _toml_value(value: object, where: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _toml_text(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_key(name)} = {_toml_value(item, f'{where}.{name}')}" for name, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return "[" + ", ".join(_toml_value(item, where) for item in value) + "]"
+    raise TypeError(f"{where} must be a plain value (text, number, truth value, list or table); got {value!r}")
+
+
+def _toml_text(text: str) -> str:
+    # JSON's escapes are TOML's; only DEL is allowed in the one and not in the other
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -8,9 +8,8 @@ from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import FloatArray, Frames
+from skidpad.core.images import Camera, Capture, FloatArray, Frames
 
 Value = float | int | str
 F = TypeVar("F", bound=Frames)

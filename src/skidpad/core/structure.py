@@ -160,7 +160,7 @@ def edges_kept(
         own = torch.from_numpy(own_cars).to(device)
         places = _median_alike(straight, now, own)
         gap = _median_alike(flipped, now, own | own.flip(-1)) - places
-    was, is_now = (_symmetry(grey) for grey in greys)
+        was, is_now = (np.asarray(_symmetry(grey).double().cpu().numpy(), np.float64) for grey in there)
     likeness = np.asarray(found.amin(dim=0).double().cpu().numpy(), np.float64)
     # where hardly a block has edges, nothing is told
     nothing = torch.isnan(gap)
@@ -205,11 +205,11 @@ def grey_levels(frames: NumpyFrames) -> NDArray[np.float32]:
     return np.stack([cv2.transform(frame, np.full((1, 3), 1 / 3)) for frame in small]).astype(np.float32)
 
 
-def _symmetry(grey: NDArray[np.float32]) -> FloatArray:
+def _symmetry(grey: torch.Tensor) -> torch.Tensor:
     """Returns the correlation of the left halves with the mirrored right ones, rows' own light left out, (N,)."""
-    own = grey.reshape(len(grey), EDGES_PX // 2, 2, EDGES_PX // 2, 2).mean(axis=(2, 4))
-    own -= own.mean(axis=2, keepdims=True)
+    own = averaged(grey, 2)
+    own = own - own.mean(dim=2, keepdim=True)
     half = own.shape[2] // 2
-    left, right = own[:, :, :half].reshape(len(own), -1), own[:, :, : half - 1 : -1].reshape(len(own), -1)
-    size = np.sqrt((left * left).sum(axis=1) * (right * right).sum(axis=1))
-    return np.asarray((left * right).sum(axis=1) / np.maximum(size, 1.0), np.float64)
+    left, right = own[:, :, :half], own[:, :, half:].flip(-1)
+    size = (left.square().sum(dim=(1, 2)) * right.square().sum(dim=(1, 2))).sqrt()
+    return (left * right).sum(dim=(1, 2)) / size.clamp(min=1.0)

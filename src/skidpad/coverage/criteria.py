@@ -151,11 +151,6 @@ class NC:
         return neurons
 
 
-def _check_margin(name: str, margin_std: float) -> None:
-    if not 0 <= margin_std < float("inf"):
-        raise BadParametersError(f"criterion {name!r} takes margin_std of at least 0, got {margin_std!r}; the papers use 0, 0.5 or 1")
-
-
 @CRITERIA.register("nbc")
 @dataclass(frozen=True, slots=True)
 class NBC:
@@ -173,7 +168,10 @@ class NBC:
     needs_profile: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_margin(self.name, self.margin_std)
+        if not 0 <= self.margin_std < float("inf"):
+            raise BadParametersError(
+                f"criterion {self.name!r} takes margin_std of at least 0, got {self.margin_std!r}; the papers use 0, 0.5 or 1"
+            )
 
     def regions(self, values: torch.Tensor, layers: tuple[Layer, ...], profile: Profile | None, /) -> torch.Tensor:
         """Returns 0 below the range, 1 above it, else -1; (N, neurons) int8."""
@@ -186,26 +184,20 @@ class NBC:
         return clean.gt_(high).mul_(2).add_(below).sub_(1).to(torch.int8)
 
     def reachable(self, neurons: int, profile: Profile | None, /) -> int:
-        """Returns two for every neuron that the profile knows."""
-        return 2 * required(profile, self.name, neurons).observed
+        """Returns the regions of every neuron that the profile knows."""
+        return self.sections * required(profile, self.name, neurons).observed
 
 
 @CRITERIA.register("snac")
 @dataclass(frozen=True, slots=True)
-class SNAC:
+class SNAC(NBC):
     """Strong neuron activation coverage: one region a neuron, strictly above the profile's high.
 
     Reference: DeepGauge; the upper half of TACTIC's NBC, section 3.2.1.
     """
 
-    margin_std: float = 0.0
-
     name: ClassVar[str] = "snac"
     sections: ClassVar[int] = 1
-    needs_profile: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_margin(self.name, self.margin_std)
 
     def regions(self, values: torch.Tensor, layers: tuple[Layer, ...], profile: Profile | None, /) -> torch.Tensor:
         """Returns 0 above the range, else -1; (N, neurons) int8."""
@@ -213,10 +205,6 @@ class SNAC:
         check_values(values, neurons)
         _, high = required(profile, self.name, neurons).bounds(self.margin_std)
         return finite_or_nan(values).gt_(high).sub_(1).to(torch.int8)
-
-    def reachable(self, neurons: int, profile: Profile | None, /) -> int:
-        """Returns one for every neuron that the profile knows."""
-        return required(profile, self.name, neurons).observed
 
 
 @CRITERIA.register("kmnc")

@@ -10,9 +10,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from skidpad.core.camera import LATE_S, Camera, Capture
 from skidpad.core.errors import BadDriveError
-from skidpad.core.images import BoolArray, FloatArray, IntArray, NumpyFrames
+from skidpad.core.images import LATE_S, BoolArray, Camera, Capture, FloatArray, IntArray, NumpyFrames
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
 from skidpad.drives.frames import (
     FRAMES_PER_TASK,

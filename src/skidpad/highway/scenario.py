@@ -9,9 +9,8 @@ from typing import Annotated, Self
 
 import numpy as np
 
-from skidpad.core import toml
 from skidpad.core.errors import BadParametersError
-from skidpad.core.settings import Count, Positive, Within, check, plain, read
+from skidpad.core.settings import Count, Positive, Within, check, plain, read, read_toml, write_toml
 from skidpad.highway.layout import MAX_FRONTS, Params
 from skidpad.highway.observation import ObservationSpec
 
@@ -135,13 +134,13 @@ class Scenario:
 
     def to_toml(self) -> str:
         """Writes the scenario as TOML."""
-        return toml.dumps(self.to_table())
+        return write_toml(self.to_table())
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
         """Reads TOML."""
         try:
-            return cls.from_table(toml.loads(text))
+            return cls.from_table(read_toml(text))
         except tomllib.TOMLDecodeError as error:
             raise BadParametersError(f"the scenario is not valid TOML: {error}") from error
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.errors import MissingExtraError, SkidpadError
+from skidpad.core.errors import SkidpadError, optional
 from skidpad.core.images import FloatArray
 from skidpad.statistics.orders import rank_roads
 
@@ -141,10 +141,7 @@ class Prioritiser:
 @contextmanager
 def serving(host: str, port: int) -> Iterator[int]:
     """Serves the interface, and gives its port; 0 takes a free one."""
-    try:
-        import grpc  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingExtraError.of("grpcio", "competition", "the competition's interface") from error
+    grpc = optional("grpc", "grpcio", "competition", "the competition's interface")
     tool = Prioritiser()
     handlers = {
         "Name": grpc.unary_unary_rpc_method_handler(tool.name),

@@ -18,7 +18,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.kinds.shards import one_by_one, run_shards
 from skidpad.page.model import Fact, Headline
 from skidpad.page.wording import NOTHING, count, counted
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.statistics.rare import Batch, Estimate, Estimator, Goal, Method, estimator
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from skidpad.core.errors import BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import Registry
 from skidpad.core.settings import OneOf, check, plain, read
+from skidpad.runs.workers.protocol import Performer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,26 +30,13 @@ if TYPE_CHECKING:
     from skidpad.runs.gate import Outcome
     from skidpad.runs.manifest import Manifest
     from skidpad.runs.replay import Replayed
-    from skidpad.runs.workers.protocol import Work, Workers
+    from skidpad.runs.workers.protocol import Workers
     from skidpad.statistics.rules import Cases
     from skidpad.subjects.base import Subject
 
 
-class Settings(Protocol):
-    """The settings of one campaign; `from_config` of its kind reads back what `to_config` wrote."""
-
-    def to_config(self) -> Mapping[str, Any]:
-        """Writes plain values for `config.toml`, with `campaign`, the name of the kind, among them."""
-        ...
-
-
-class Campaign(Protocol):
-    """A job with everything loaded: it makes a run, and computes what a run lacks."""
-
-    @property
-    def hashes(self) -> Mapping[str, str]:
-        """The hash of each thing that the results hang on, by name; they stand in the manifest."""
-        ...
+class Campaign(Performer, Protocol):
+    """A job with everything loaded: it makes a run, and computes what a run lacks; what its hashes tell stands in the manifest."""
 
     def start(self, out: Path) -> Run:
         """Makes the run folder."""
@@ -59,14 +47,6 @@ class Campaign(Protocol):
 
         workers: who computes, which changes nothing about the records; this process where nobody is named.
         """
-        ...
-
-    def step(self, name: str, given: Any, /) -> Work:
-        """Returns the work of one step of `execute`, for a worker that has loaded the campaign (see `workers.protocol`)."""
-        ...
-
-    def item_name(self, step: str, item: Any, /) -> str:
-        """Names an item of a step for people."""
         ...
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import accumulate
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from skidpad.core.errors import (
     BadRunError,
@@ -25,14 +25,12 @@ from skidpad.core.errors import (
 from skidpad.core.progress import Progress, silent
 from skidpad.kinds.kind import load_campaign
 from skidpad.runs.folder import DISK_FULL, Run
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.runs.workers.dispatching import unheard
 from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import Crew, Performer, Workers
 
 if TYPE_CHECKING:
-    from skidpad.core.progress import Progress
-    from skidpad.runs.folder import Run
     from skidpad.runs.workers.protocol import Heard
 
 Shards: TypeAlias = Callable[[Sequence[int]], Iterator[ShardResult]]
@@ -152,14 +150,6 @@ _CUTS_KEPT = 4
 """Items are asked for one after the other, so that a cut is made anew only for one that is tried again."""
 
 
-class JoinParts(Protocol):
-    """Puts the parts of one shard together, in their order."""
-
-    def __call__(self, index: int, parts: Sequence[Any], /) -> ShardResult:
-        """Returns the shard."""
-        ...
-
-
 _RAY = "ray"
 
 
@@ -246,13 +236,13 @@ def mapped_parts(
     step: str,
     given: Any,
     cut: Callable[[int], Sequence[Any]],
-    whole: JoinParts,
+    whole: Callable[[int, Sequence[Any]], ShardResult],
     meter: Meter | None = None,
     weight: Callable[[Any], float] = lambda _: 1.0,
 ) -> Shards:
     """Computes shards in parts, so that even a few of them keep all workers busy.
 
-    cut: names the items of a shard. whole: makes the shard of their results. weight: of an item in the meter.
+    cut: names the items of a shard. whole: makes the shard of their results, in their order. weight: of an item in the meter.
     """
 
     def shards(indices: Sequence[int]) -> Iterator[ShardResult]:

@@ -102,18 +102,18 @@ def moved_words(expected: float, moved: float, unit: str = DEGREES) -> str:
 
 def difference(original: float, mutant: float, unit: str = DEGREES) -> str:
     """Words how far the mutant's answer lies from the original's."""
-    gap = abs(mutant - original)
-    if not isfinite(gap):
-        return NO_ANSWER
-    return f"{gap:.1f}° apart" if unit == DEGREES else f"{with_unit(gap, unit)} apart"
+    return _gap(mutant - original, "apart", unit)
 
 
 def from_human(mutant: float, label: float, unit: str = DEGREES) -> str:
     """Words how far the mutant's answer lies from the recorded one."""
-    gap = abs(mutant - label)
+    return _gap(mutant - label, "from the human", unit)
+
+
+def _gap(gap: float, of: str, unit: str) -> str:
     if not isfinite(gap):
         return NO_ANSWER
-    return f"{gap:.1f}° from the human" if unit == DEGREES else f"{with_unit(gap, unit)} from the human"
+    return f"{abs(gap):.1f}° {of}" if unit == DEGREES else f"{with_unit(abs(gap), unit)} {of}"
 
 
 def how_far(original: float, mutant: float, label: float, unit: str, scale: ErrorScale) -> str:

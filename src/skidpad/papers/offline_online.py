@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from skidpad.core.progress import Progress, silent
-from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
+from skidpad.kinds.drives.compare.campaign import OfflineVsOnline, OfflineVsOnlineSettings
 from skidpad.kinds.drives.compare.page import comparison_page, verdict
-from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
 from skidpad.kinds.drives.compare.summary import Comparison, summarise
-from skidpad.oracles.agreement import Agreement
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.oracles.lane_departure import Agreement
+from skidpad.page.writing import render_page, write_text_whole
 from skidpad.papers.scoreboard import (
     Figure,
     Replication,

@@ -20,17 +20,16 @@ from skidpad.core.stimuli import Condition, Params, Recipe, Stimulus
 from skidpad.drives.drive import Drive, Problem, capture_of
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.bundles import FINDING, DrawnScene, judge_bundle, loaded
-from skidpad.kinds.limits.campaign import Limits, default_judge, resolved
-from skidpad.kinds.limits.curve import Standing
+from skidpad.kinds.limits.campaign import Limits, LimitsSettings, default_judge, resolved
 from skidpad.kinds.limits.holding import tested
 from skidpad.kinds.limits.probes import show
-from skidpad.kinds.limits.settings import LimitsSettings
+from skidpad.kinds.limits.rows import Standing
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.oracles.doubts import Doubt, doubts_of
 from skidpad.oracles.relations import Answers, AnswersAlike, DecidesAlike, Relation, SteersAlike
-from skidpad.page.arrows import pair_picture
+from skidpad.page.pictures import pair_picture
 from skidpad.page.wording import answer, difference, percent
-from skidpad.pytest_plugin.current import current
+from skidpad.pytest_plugin import current
 from skidpad.runs.workers.here import open_lanes
 from skidpad.statistics.intervals import wilson
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli

@@ -12,7 +12,7 @@ import pytest
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.trust import trusting
-from skidpad.pytest_plugin.current import DEFAULT_FOLDER, CurrentTest, begin, end, folder_of
+from skidpad.pytest_plugin import DEFAULT_FOLDER, CurrentTest, begin, end, folder_of
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive

@@ -59,7 +59,7 @@ _DARK = 40.0
 
 _LEAST_BORDER = 0.004
 """Share of the picture that an even-coloured corner must have to be a border."""
-_PART, _MOST_JUDGES = 32, 8
+_PART, _MOST_JUDGES = 16, 12
 """Pictures that one thread judges at a time beside a GPU, and how many threads there are; more wait for each other's turn."""
 _MIRRORED = 0.1
 """How much more a half is like the mirrored other half than it was; asked where it is its very mirror."""

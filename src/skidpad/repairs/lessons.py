@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from skidpad.core.errors import BadParametersError
 from skidpad.repairs.pairs import Pairs
 from skidpad.repairs.views import Views
 from skidpad.subjects.training.data import Asking, Labelled, Lesson
@@ -122,7 +123,7 @@ class RepairLesson(Lesson):
     def loss(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
         """Returns the loss of a batch: each clean picture counts 1, each mutant its diet's weights."""
         if self._step is not None:
-            return self._step(asking.module, self._batch(asking, chosen, mirrored))
+            return _one_number(self._step(asking.module, self._batch(asking, chosen, mirrored)), "step")
         is_mutant = chosen >= self._clean
         weights = torch.where(is_mutant, self._diet.labels, 1.0)
         if self._diet.asks_first and self._first is not None:
@@ -135,7 +136,7 @@ class RepairLesson(Lesson):
                 moved = asking.labels(chosen[is_mutant], flipped) - asking.labels(partner, flipped)
                 target = asking.answers(partner, flipped) + moved
             share = self._diet.consistency * float(is_mutant.sum()) / len(chosen)
-            total = total + share * self._loss(answers[is_mutant], target)
+            total = total + share * _one_number(self._loss(answers[is_mutant], target), "loss")
         return total
 
     def _as_first(
@@ -158,7 +159,7 @@ class RepairLesson(Lesson):
         # a loss of a user's own is asked as it is: it need not be a square, so that pictures are weighed by leaving them out alone
         if self._loss is nn.functional.mse_loss:
             return self._loss(answers[counted] * scale, labels[counted] * scale) * (float(counted.sum()) / len(weights))
-        return self._loss(answers[counted], labels[counted]) * (float(counted.sum()) / len(weights))
+        return _one_number(self._loss(answers[counted], labels[counted]), "loss") * (float(counted.sum()) / len(weights))
 
     def _batch(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> Batch:
         is_mutant = chosen >= self._clean
@@ -172,6 +173,16 @@ class RepairLesson(Lesson):
         clean, stressed = self._validation.errors_rad(answers_rad)
         clean_first, stressed_first = self._validation.errors_rad(first_rad)
         return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
+
+
+def _one_number(found: object, what: str) -> torch.Tensor:
+    """Refuses what a user's own function returns where it cannot be made smaller."""
+    if isinstance(found, torch.Tensor) and found.ndim == 0 and found.requires_grad:
+        return found
+    said = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else f"{found!r}"
+    if isinstance(found, torch.Tensor) and found.ndim == 0:
+        said = "one that does not depend on the network's answers"
+    raise BadParametersError(f"your {what} must return one number, a tensor of shape () made of the network's answers; got {said}")
 
 
 def _named(given: object) -> str:

@@ -181,7 +181,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
 
 def written(outcome: Outcome, out: Path) -> None:
     """Writes the figures and the page; the figures last, since they say that the repair is finished."""
-    from skidpad.page.html import write_page  # noqa: PLC0415  templates are for those who write a page
+    from skidpad.page.writing import write_page  # noqa: PLC0415  templates are for those who write a page
     from skidpad.repairs.page import repair_page  # noqa: PLC0415  see above
 
     page = repair_page(outcome)

@@ -33,6 +33,9 @@ _LOWEST, _HIGHEST = 1 / 15, 15.0
 _FOLLOWS = 0.8
 """Correlation from which on a network is taken to answer what the labels say, in whatever unit."""
 
+_HARDLY = 0.3
+"""Correlation below which a network hardly answers what the labels say."""
+
 _MOST_RAD = 12.0
 """Steering wheels turn by less than two rounds to each side."""
 
@@ -161,6 +164,10 @@ class Task:
     step: OwnStep | None = None
     pool: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.loss is not None and self.step is not None:
+            raise BadParametersError("a training step returns its own loss; give a repair `loss` or `step`, not both")
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -211,8 +218,8 @@ class Rate:
 CLEAN, SEEN, UNSEEN_SET = "clean", "seen families", "unseen families"
 
 
-def check_labels(subject: NetworkSubject, drive: Drive) -> None:
-    """Refuses labels that are hardly in the network's unit."""
+def check_labels(subject: NetworkSubject, drive: Drive) -> tuple[str, ...]:
+    """Refuses labels that are hardly in the network's unit or sign; returns what else is odd about them."""
     known = np.flatnonzero(np.isfinite(drive.steering_rad))
     places = known[np.linspace(0, len(known) - 1, min(64, len(known))).round().astype(np.int64)]
     lead = subject.lead
@@ -226,8 +233,13 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> None:
             f"every label of the frames to train on is {labels[0]:g} rad, so that there is nothing to learn; check the drive"
         )
     ratio = wide / max(said, 1e-9)
-    follows = said > 0.0 and float(np.corrcoef(labels, answers)[0, 1]) > _FOLLOWS
-    if float(np.quantile(np.abs(labels), 0.9)) > _MOST_RAD or (follows and not _LOWEST <= ratio <= _HIGHEST):
+    follows = float(np.corrcoef(labels, answers)[0, 1]) if said > 0.0 else 0.0
+    if follows < -_FOLLOWS:
+        raise BadDriveError(
+            f"the labels of {drive.name!r} turn the other way than the answers of {subject.description.name!r} (correlation "
+            f"{follows:.2f}); positive is left: open the drive with ?sign=-1, or describe the output with scale = -1.0"
+        )
+    if float(np.quantile(np.abs(labels), 0.9)) > _MOST_RAD or (follows > _FOLLOWS and not _LOWEST <= ratio <= _HIGHEST):
         way_out = (
             "degrees read as radians are 57 times too large: open the drive with ?unit=deg"
             if ratio > 1.0
@@ -237,6 +249,11 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> None:
             f"the labels of {drive.name!r} vary {ratio:.3g} times as much as the answers of {subject.description.name!r}, so that they are "
             f"hardly in its unit; {way_out}"
         )
+    odd = (
+        f"on unchanged frames the answers hardly follow the labels (correlation {follows:.2f}), so that there is little to repair; check "
+        "the unit and the sign of both with `skidpad evaluate`"
+    )
+    return (odd,) if follows < _HARDLY else ()
 
 
 def _steering(subject: NetworkSubject) -> int:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from safetensors.torch import load_file
+
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import MEMORY, giving
 from skidpad.kinds.drives.summary import DriveVerdict, summarise
 from skidpad.kinds.kind import load_campaign
 from skidpad.repairs.outcome import RECOMMENDED, Driven, Outcome, search
-from skidpad.repairs.retraining import check_trainable
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
-from skidpad.subjects.loading import load_subject
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.training.fitting import copied
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from skidpad.repairs.lessons import Loss, OwnStep
     from skidpad.repairs.plan import SearchSettings
-    from skidpad.subjects.network_subject import NetworkSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +43,26 @@ def repair_run(
     hold: str = "",
     source: str = "",
     loop: ClosedLoop | None = None,
+    loss: Loss | None = None,
+    step: OwnStep | None = None,
     progress: Progress = silent,
 ) -> Outcome:
     """Repairs the network of a run; the outcome is not written yet."""
-    check_trainable(subject)
-    task = task_of(run, subject, hold=hold, source=source, referee=settings.referee, device=settings.device)
+    task = task_of(run, subject, hold=hold, source=source, referee=settings.referee, device=settings.device, loss=loss, step=step)
     outcome = search(task, out, settings, progress)
-    after = load_subject(out / f"{RECOMMENDED}.toml", settings.device) if outcome.recommended else subject
     if loop is not None and outcome.recommended:
         outcome = replace(outcome, driven=driven(subject, out, settings, loop, progress))
     if task.aim is not None:
         _, judged = task.drive.split(settings.train_share)
+        after = _recommended(subject, out) if outcome.recommended else subject
         outcome = replace(outcome, reached=reached(run, task.aim, subject, after, judged))
     return outcome
+
+
+def _recommended(subject: NetworkSubject, out: Path) -> NetworkSubject:
+    module = copied(subject.module)
+    module.load_state_dict(load_file(out / f"{RECOMMENDED}.safetensors"))
+    return NetworkSubject.of_module(module.eval(), subject.description, device=str(subject.network.device))
 
 
 def driven(subject: NetworkSubject, out: Path, settings: SearchSettings, loop: ClosedLoop, progress: Progress) -> tuple[Driven, ...]:

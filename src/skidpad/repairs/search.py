@@ -85,7 +85,6 @@ class Repairs:
             **stimuli(f"weather:{name}" for name in settings.weathers),
             LOOK: RandomLook(),
         }
-        self.notes: list[str] = []
         self._start_answers: dict[str, FloatArray] = {}
         drive = task.drive
         if not drive.has_labels:
@@ -94,9 +93,12 @@ class Repairs:
         self.train_drive, self.validation_drive = first.split(1.0 - settings.validation_share)
         lead = self.spec.history.frames - 1
         for part, name in ((self.train_drive, "train on"), (self.validation_drive, "validate on"), (self.judged_drive, "judge on")):
-            if int(np.isfinite(part.steering_rad).sum()) < max(4, self.run_frames if lead else 0):
-                raise BadDriveError(f"{drive.name!r} leaves {len(part)} frames to {name}, which is too few; use a longer drive")
-        check_labels(task.subject, self.train_drive)
+            known, least = int(np.isfinite(part.steering_rad).sum()), max(4, self.run_frames if lead else 0)
+            if known < least:
+                raise BadDriveError(
+                    f"{drive.name!r} leaves {known} frames with a label to {name}, and a repair needs {least} there; use a longer drive"
+                )
+        self.notes = list(check_labels(task.subject, self.train_drive))
 
     @property
     def spec(self) -> Any:

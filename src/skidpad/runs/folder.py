@@ -4,7 +4,7 @@ config.toml     the resolved settings
 schema.json     the columns of the records, which each kind of campaign chooses
 manifest.json   versions, machine, seed, hashes (of the two files above as well), command line; written last, so a folder with it is
                 a whole run
-segments/       one file a shard (see `segments`); the name carries the hash of the content
+segments/       one file a shard (see `records`); the name carries the hash of the content
 state/          small files, summaries and the mark of a finished run
 """
 
@@ -24,27 +24,40 @@ import pyarrow.compute as pc
 from skidpad.core.errors import BadRunError, UnknownNameError
 from skidpad.core.files import exclusive, in_use, is_held, read_plain, remove_temporary, sync_folder, write_atomically
 from skidpad.drives.drive import Problem
-from skidpad.runs.manifest import Config, Integrity, Manifest, hashes_of, manifest_content, read_config, write_config
+from skidpad.runs.manifest import (
+    CONFIG,
+    MANIFEST,
+    SCHEMA_FILE,
+    Config,
+    Integrity,
+    Manifest,
+    hashes_of,
+    read_config,
+    read_run,
+    refuse_used,
+    write_config,
+)
 from skidpad.runs.records import (
     CASE_ID_DIGITS,
     SCHEMA,
     Record,
+    Segment,
+    ShardResult,
     check_columns,
     check_schema,
+    encode_segment,
     findings_of,
     holds_pictures,
     no_rows,
-    schema_from_json,
     schema_to_json,
     with_referee,
     worst_first,
 )
 from skidpad.runs.remote import MARK, Mirror
-from skidpad.runs.segments import Segment, ShardResult, check_run, encode_segment, incomplete, refuse_used
 
 State = TypeVar("State")
 
-_CONFIG, _SCHEMA, _MANIFEST, _SEGMENTS, _STATE = "config.toml", "schema.json", "manifest.json", "segments", "state"
+_SEGMENTS, _STATE = "segments", "state"
 _FINISHED = "finished.json"
 _DAMAGED_SUFFIX = ".damaged"
 _MAX_STATE_BYTES = 1 << 30
@@ -93,15 +106,15 @@ class Run:
             raise BadRunError(f"cannot make the run folder {path}: {error.strerror}; choose another --out") from error
         refuse_used(path)
         columns = schema_to_json(schema).encode()
-        manifest = replace(manifest, files=hashes_of({_CONFIG: settings, _SCHEMA: columns}))
+        manifest = replace(manifest, files=hashes_of({CONFIG: settings, SCHEMA_FILE: columns}))
         run = cls(path, read_config(settings, str(path)), manifest, schema, mirror)
         with exclusive(path):
             refuse_used(path)  # another writer may have been faster
-            run._write(path / _CONFIG, settings)
-            run._write(path / _SCHEMA, columns)
+            run._write(path / CONFIG, settings)
+            run._write(path / SCHEMA_FILE, columns)
             (path / _SEGMENTS).mkdir(exist_ok=True)
             (path / _STATE).mkdir(exist_ok=True)
-            run._write(path / _MANIFEST, manifest.to_json().encode())
+            run._write(path / MANIFEST, manifest.to_json().encode())
         sync_folder(path.parent)
         return run
 
@@ -117,19 +130,9 @@ class Run:
             path = mirror.folder
         if not path.is_dir():
             raise BadRunError(f"no run folder at {path}; `skidpad test SUBJECT DRIVE --out {shlex.quote(str(path))}` makes one")
-        try:
-            check_run(path)
-            content = manifest_content(read_plain(path / _MANIFEST).decode("utf-8", "replace"), str(path))
-            manifest = Manifest.from_content(content, str(path))
-            files = {name: read_plain(path / name) for name in (_CONFIG, _SCHEMA)}
-            config = read_config(files[_CONFIG], str(path))
-            schema = schema_from_json(files[_SCHEMA].decode("utf-8", "replace"), str(path))
-        except FileNotFoundError as error:
-            raise incomplete(path, Path(error.filename).name) from error
-        except OSError as error:
-            raise BadRunError(f"cannot read the run {path}: {error.strerror}; check its permissions") from error
+        config, manifest, schema, integrity = read_run(path)
         run = cls(path, config, manifest, schema, mirror)
-        run.integrity = Integrity.of(content, files)
+        run.integrity = integrity
         run.refresh()
         if run._bad and set_aside:
             # a writer may be at work, or the folder be read-only: the segments then stay where they are and are not read

@@ -1,8 +1,10 @@
-"""The resolved settings of a campaign, as the TOML file in its run folder."""
+"""What makes a folder a run: the settings of its campaign, the manifest of what made it, and nothing else in the places that are read."""
 
 import json
 import os
 import platform
+import shlex
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,11 +16,14 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import cv2
+import pyarrow as pa
 
 from skidpad import __version__
-from skidpad.core import toml
 from skidpad.core.errors import BadRunError
-from skidpad.core.settings import plain
+from skidpad.core.files import LOCK_FILE, MAX_SMALL_BYTES, check_plain, read_plain
+from skidpad.core.settings import plain, read_toml, write_toml
+from skidpad.runs.records import Segment, schema_from_json
+from skidpad.runs.remote import MARK
 
 Plain: TypeAlias = "str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
 Config: TypeAlias = Mapping[str, Plain]
@@ -27,7 +32,7 @@ Config: TypeAlias = Mapping[str, Plain]
 def write_config(config: Config) -> bytes:
     """Writes plain values as TOML; what is None is left out, as TOML has no word for it."""
     try:
-        return toml.dumps(plain(config)).encode("utf-8")
+        return write_toml(plain(config)).encode("utf-8")
     except UnicodeEncodeError as error:
         raise BadRunError(f"the settings hold text that is not Unicode ({error.object!r}); rename that file or folder") from error
 
@@ -35,12 +40,12 @@ def write_config(config: Config) -> bytes:
 def read_config(data: bytes, where: str) -> Config:
     """Reads what `write_config` wrote; `where` names the folder in errors."""
     try:
-        return toml.loads(data.decode("utf-8"))
+        return read_toml(data.decode("utf-8"))
     except ValueError as error:
         raise BadRunError(f"the settings of {where} are damaged ({error}); restore config.toml from a copy") from error
 
 
-MANIFEST = "manifest.json"
+CONFIG, SCHEMA_FILE, MANIFEST = "config.toml", "schema.json", "manifest.json"
 CHECK, FILES = "check", "files"
 
 
@@ -218,11 +223,6 @@ class Manifest:
         return {name: value for name, value in json.loads(self.to_json()).items() if name != "subject"}
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> Self:
-        """Reads what `to_json` wrote; `where` names the folder in errors."""
-        return cls.from_content(manifest_content(text, where), where)
-
-    @classmethod
     def from_content(cls, content: Mapping[str, Any], where: str) -> Self:
         """Reads what `manifest_content` found."""
         if content["skidpad_run"] != FORMAT:
@@ -300,3 +300,75 @@ def _installed(package: str) -> str:
     except PackageNotFoundError:
         # a package may be installed under another name, as onnxruntime-gpu is
         return str(getattr(sys.modules.get(package), "__version__", ""))
+
+
+MAX_SEGMENT_BYTES = 1 << 30
+MAX_SEGMENTS = 50_000
+"""For the page, which looks at them before every answer."""
+_FOLDERS = ("segments", "state")
+
+
+def is_run(folder: Path) -> bool:
+    """Tells whether a folder has a manifest, be it one that is refused later."""
+    return os.path.lexists(folder / MANIFEST)
+
+
+def check_run(folder: Path, max_segments: int | None = None) -> None:
+    """Refuses a run folder with links, devices, pipes or huge files in the places that are read; nothing is opened."""
+    for name in (MANIFEST, CONFIG, SCHEMA_FILE):
+        check_plain(folder / name, MAX_SMALL_BYTES)
+    for name in _FOLDERS:
+        path = folder / name
+        if os.path.lexists(path) and not stat.S_ISDIR(path.lstat().st_mode):
+            raise BadRunError(f"{path} is not a folder, or a link to one; a run that was made by skidpad has neither")
+    for number, path in enumerate(sorted((folder / "segments").glob("*.parquet"))):
+        if max_segments is not None and number >= max_segments:
+            raise BadRunError(f"it has more than {max_segments} segments, too many for the page; `skidpad report` reads it")
+        check_plain(path, MAX_SEGMENT_BYTES)
+
+
+def read_run(folder: Path) -> tuple[Config, Manifest, pa.Schema, Integrity]:
+    """Reads what a run folder says of itself: the settings, the manifest, the columns of the records, and whether they were changed."""
+    try:
+        check_run(folder)
+        content = manifest_content(read_plain(folder / MANIFEST).decode("utf-8", "replace"), str(folder))
+        manifest = Manifest.from_content(content, str(folder))
+        files = {name: read_plain(folder / name) for name in (CONFIG, SCHEMA_FILE)}
+        config = read_config(files[CONFIG], str(folder))
+        schema = schema_from_json(files[SCHEMA_FILE].decode("utf-8", "replace"), str(folder))
+    except FileNotFoundError as error:
+        raise incomplete(folder, Path(error.filename).name) from error
+    except OSError as error:
+        raise BadRunError(f"cannot read the run {folder}: {error.strerror}; check its permissions") from error
+    return config, manifest, schema, Integrity.of(content, files)
+
+
+def refuse_used(path: Path) -> None:
+    """Refuses a folder for a new run with anything in it, except what an interrupted start of one left."""
+    names = {entry.name for entry in path.iterdir()}
+    if LOCK_FILE in names and MANIFEST not in names and not _shards_in(path):
+        return  # a `create` that was stopped before its last step; nothing was computed yet
+    if MANIFEST not in names and _shards_in(path):
+        raise incomplete(path, MANIFEST)
+    if names - {LOCK_FILE, MARK}:
+        raise BadRunError(
+            f"the folder {path} is not empty; go on with that run (skidpad resume {shlex.quote(str(path))}) or choose another --out"
+        )
+
+
+def _shards_in(path: Path) -> int:
+    return sum(Segment.from_path(each) is not None for each in (path / "segments").glob("*.parquet"))
+
+
+def incomplete(path: Path, lacking: str) -> BadRunError:
+    """Returns the error of a folder that lacks a file which every run has."""
+    kept = _shards_in(path)
+    if kept:
+        shards = "1 shard" if kept == 1 else f"{kept} shards"
+        return BadRunError(
+            f"the run {path} has lost its {lacking}, but holds {shards} of findings; restore {lacking} from a copy, "
+            "or run the campaign again into another folder"
+        )
+    half_made = (path / LOCK_FILE).exists() and not (path / MANIFEST).exists()
+    way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
+    return BadRunError(f"{path} is not a skidpad run: it has no {lacking}; {way_out}")

@@ -1,19 +1,32 @@
-"""The columns of a run's records: each kind of campaign has its own, and three that all share."""
+"""The records of a run: their columns, of which each kind of campaign has its own and all share three, and the files that hold them.
+
+A file, a segment, is one shard: records, coverage and problems together, named by the hash of its content. It is Parquet, with coverage and
+problems as text in its key-value metadata, so that any Parquet reader opens it and one rename commits all three.
+"""
 
 from __future__ import annotations
 
+import binascii
 import json
+import os
+import re
+import sys
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from hashlib import blake2b
+from dataclasses import MISSING, dataclass, field, fields
+from hashlib import blake2b, file_digest, sha256
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from skidpad.core.errors import BadRunError, UnknownNameError
+from skidpad.core.files import open_plain
 from skidpad.core.images import BoolArray, FloatArray, IntArray
 from skidpad.core.stimuli import Recipe
+from skidpad.drives.drive import Problem, ProblemKind
 
 REQUIRED = pa.schema(
     [
@@ -25,10 +38,8 @@ REQUIRED = pa.schema(
 """What every record has. case_id: hexadecimal digits that name the case in any run. excess: how many times the tolerated error
 was reached, NaN where the case cannot be judged. violated: whether the record is a finding."""
 
-_TYPES = {
-    str(kind): kind
-    for kind in (pa.string(), pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.binary(), pa.list_(pa.float64()))
-}
+_STORED = (pa.string(), pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.binary(), pa.list_(pa.float64()))
+_TYPES = {str(kind): kind for kind in _STORED}
 
 
 def check_schema(schema: pa.Schema) -> None:
@@ -80,7 +91,7 @@ def with_referee(records: pa.Table) -> pa.Table:
 def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> None:
     """Refuses names that no column has."""
     for name in columns or ():
-        if name not in schema.names and name not in _REFEREE:
+        if name not in schema.names and all(name != column.name for column in REFEREE):
             raise UnknownNameError.among("record column", name, schema.names)
 
 
@@ -90,8 +101,6 @@ ORIGINALS = "originals"
 REFEREE = (pa.field("referee", pa.string()), pa.field("reason", pa.string()))
 """What the referee said of a mutant that broke its relation: kept, refused or unclear, and why; null where it was not asked, as in runs
 of former versions, which lack the columns. What it did not keep is not judged: no finding, and without an excess."""
-
-_REFEREE = frozenset(column.name for column in REFEREE)
 
 SCHEMA = pa.schema(
     [
@@ -212,20 +221,13 @@ def build_records(
         "excess": np.asarray(excess, np.float64),
         "violated": np.asarray(violated, np.bool_),
         "active_neurons": np.asarray(active_neurons, np.int32),
-        "picture": [None] * rows if picture is None else list(picture),
-        "activated": [None] * rows if activated is None else list(activated),
-        "referee": [None] * rows if referee is None else list(referee),
-        "reason": [None] * rows if reason is None else list(reason),
     }
+    optional = {"picture": picture, "activated": activated, "referee": referee, "reason": reason}
+    columns |= {name: [None] * rows if values is None else list(values) for name, values in optional.items()}
     for name, column in columns.items():
         if len(column) != rows:
             raise ValueError(f"column {name!r} has {len(column)} rows; frame_ids has {rows}, and every column needs as many")
     return pa.table(columns, schema=SCHEMA)
-
-
-def no_records() -> pa.Table:
-    """Returns the table without rows."""
-    return SCHEMA.empty_table()
 
 
 def findings_of(records: pa.Table) -> pa.Table:
@@ -238,3 +240,161 @@ def worst_first(records: pa.Table, limit: int | None = None) -> pa.Table:
     # NumPy puts NaN last and sorts stably, so one command gives one order.
     order = np.argsort(-records["excess"].to_numpy(), kind="stable")
     return records.take(pa.array(order if limit is None else order[:limit]))
+
+
+_NAME = re.compile(
+    r"(?P<phase>[a-z][a-z0-9-]*|[A-Za-z_][\w.]*\+\w[\w-]*)-(?P<index>\d{6}|[1-9]\d{6,})-(?P<digest>[0-9a-f]{16})\.parquet", re.ASCII
+)
+_PHASE = re.compile(r"[a-z][a-z0-9-]*|[A-Za-z_][\w.]*:\w[\w-]*", re.ASCII)
+"""A word, or `module:Name` of code that is not ours, whose colon is a plus in names of files."""
+_DIGEST_DIGITS = 16
+_ALL_DIFFERENT = frozenset({"case_id", "picture"})
+"""Texts that hardly ever repeat, so that a dictionary of them would only cost."""
+_FEW_ROWS = 1 << 20
+_MAX_UNPACKED_BYTES = 4 << 30
+"""A few bytes of Parquet may say that they unfold to any number of rows and bytes. Beyond a million rows, each takes a byte of the
+file at least, as its case id does; and what one shard unfolds to fits into memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """What one shard of a phase brought; the same shard gives the same result whenever and wherever it is computed.
+
+    records: a table with the columns of the run. coverage: packed coverage states by name.
+    """
+
+    phase: str
+    index: int
+    records: pa.Table
+    coverage: Mapping[str, bytes] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _PHASE.fullmatch(self.phase):
+            raise ValueError(f"a phase is lower-case letters, digits and hyphens, a letter first, or module:Name; got {self.phase!r}")
+        if self.index < 0:
+            raise ValueError(f"a shard's index must be 0 or more; got {self.index}")
+
+
+def encode_segment(result: ShardResult) -> bytes:
+    """Writes a shard as the bytes of a Parquet file: equal results give equal bytes."""
+    sink = pa.BufferOutputStream()
+    problems = [[problem.kind.name, storable(problem.frame_id), storable(problem.detail)] for problem in result.problems]
+    schema = result.records.schema
+    texts = [column.name for column in schema if pa.types.is_string(column.type) and column.name not in _ALL_DIFFERENT]
+    # Parquet's own copy of the Arrow schema would say nothing that the columns do not.
+    with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=texts, store_schema=False) as writer:
+        writer.write_table(result.records.combine_chunks())
+        writer.add_key_value_metadata(
+            {
+                "skidpad.shard": f"{result.phase} {result.index}",
+                "skidpad.coverage": json.dumps({name: _pack(data) for name, data in sorted(result.coverage.items())}),
+                "skidpad.problems": json.dumps(problems),
+            }
+        )
+    return bytes(sink.getvalue())
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A shard's file; a long run has tens of thousands, so the folder that they share is kept, not the path of each."""
+
+    phase: str
+    index: int
+    digest: str
+    folder: str
+
+    @classmethod
+    def of(cls, result: ShardResult, data: bytes, folder: Path) -> Self:
+        """Names the file of a shard, given its bytes."""
+        return cls(sys.intern(result.phase), result.index, sha256(data).hexdigest()[:_DIGEST_DIGITS], sys.intern(str(folder)))
+
+    @classmethod
+    def from_path(cls, path: Path) -> Self | None:
+        """Reads the name; None where it is not one of ours."""
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            return None
+        return cls(sys.intern(match["phase"].replace("+", ":")), int(match["index"]), match["digest"], sys.intern(str(path.parent)))
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return Path(self.folder, f"{self.phase.replace(':', '+')}-{self.index:06d}-{self.digest}.parquet")
+
+    def is_whole(self) -> bool:
+        """Tells whether the content still has the hash that the name carries."""
+        try:
+            with os.fdopen(open_plain(self.path), "rb") as file:
+                return file_digest(file, "sha256").hexdigest()[:_DIGEST_DIGITS] == self.digest
+        except (OSError, BadRunError):
+            return False
+
+    def records(self, columns: Sequence[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
+        """Reads the records, or some columns of them; schema: what the columns of the whole file must be."""
+        # No threads: Arrow's reader threads sometimes abort the process at its very end, and exit codes are read.
+        with self._open() as file:
+            found = file.schema_arrow.remove_metadata()
+            if schema is not None and not found.equals(schema):
+                raise self._foreign(f"its columns are {', '.join(found.names)}, and those of the run {', '.join(schema.names)}")
+            try:
+                table = file.read(columns=None if columns is None else list(columns), use_threads=False)
+            except (pa.ArrowException, OSError) as error:
+                raise self._damaged(error) from error
+        table = table.replace_schema_metadata(None)
+        return table if columns is None else table.select(list(columns))
+
+    def coverage(self) -> dict[str, bytes]:
+        """Reads the packed coverage states by name."""
+        try:
+            return {name: _unpack(packed) for name, packed in self._metadata("skidpad.coverage").items()}
+        except _UNREADABLE as error:
+            raise self._foreign(f"its coverage cannot be read ({error!r})") from error
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Reads the broken frames of the shard."""
+        try:
+            return tuple(Problem(ProblemKind[kind], str(frame), str(detail)) for kind, frame, detail in self._metadata("skidpad.problems"))
+        except _UNREADABLE as error:
+            raise self._foreign(f"its list of broken frames cannot be read ({error!r})") from error
+
+    def _metadata(self, key: str) -> Any:
+        with self._open() as file:
+            return json.loads(file.metadata.metadata[key.encode()])
+
+    def _open(self) -> pq.ParquetFile:
+        try:
+            file = pq.ParquetFile(self.path, pre_buffer=False)
+            size = self.path.stat().st_size
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+        metadata = file.metadata
+        unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        if metadata.num_rows > max(size, _FEW_ROWS) or unpacked > _MAX_UNPACKED_BYTES:
+            raise self._foreign(f"its {size} bytes say that they hold {metadata.num_rows} records of {unpacked} bytes")
+        shard = (metadata.metadata or {}).get(b"skidpad.shard", b"").decode(errors="replace")
+        if shard != f"{self.phase} {self.index}":
+            raise self._foreign(f"it holds {f'shard {shard!r}' if shard else 'no shard'}")
+        return file
+
+    def _foreign(self, why: str) -> BadRunError:
+        """Returns the error of a file whose hash is right and whose content is not one that skidpad has put there."""
+        return BadRunError(f"the segment {self.path} was not written for this run: {why}; remove it and `skidpad resume` its run")
+
+    def _damaged(self, error: Exception) -> BadRunError:
+        return BadRunError(f"the segment {self.path} was damaged after it was checked ({error}); open the run again to set it aside")
+
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, binascii.Error, pa.ArrowException, OSError)
+"""What a segment raises whose metadata is not ours."""
+
+
+def _pack(data: bytes) -> list[int | str]:
+    return [len(data), b64encode(pa.compress(data, codec="zstd", asbytes=True)).decode("ascii")]
+
+
+def _unpack(packed: list[Any]) -> bytes:
+    size, text = packed
+    if not 0 <= size <= _MAX_UNPACKED_BYTES:
+        raise ValueError(f"{size} bytes of coverage")
+    return bytes(pa.decompress(b64decode(text), decompressed_size=size, codec="zstd", asbytes=True))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.errors import MissingExtraError
+from skidpad.core.errors import optional
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.search.evolution import Styles
@@ -110,21 +110,19 @@ class CmaEs(Generations):
 
     def __init__(self, task: SearchTask[Any]) -> None:
         super().__init__(task)
-        try:
-            from cmaes import CMA  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtraError.of("cmaes", "search", "the search cma-es") from error
         # One number alone has no covariance; a second that nothing hangs on gives it one.
-        self._size = max(task.space.dimensions, 2)
-        self._optimizer: Any = CMA(mean=np.zeros(self._size), sigma=1.0, seed=self.seed)
+        self._library = self._made(optional("cmaes", "cmaes", "search", "the search cma-es"), max(task.space.dimensions, 2))
+
+    def _made(self, cmaes: Any, size: int) -> Any:
+        return cmaes.CMA(mean=np.zeros(size), sigma=1.0, seed=self.seed)
 
     def _draw(self) -> list[FloatArray]:
-        self._points = [np.asarray(self._optimizer.ask()) for _ in range(self._optimizer.population_size)]
+        self._points = [np.asarray(self._library.ask(), np.float64) for _ in range(self._library.population_size)]
         return [point[: self.task.space.dimensions] for point in self._points]
 
     def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
         # the library minimises
-        self._optimizer.tell([(point, -self.value(fitness)) for point, fitness in zip(self._points, told, strict=True)])
+        self._library.tell([(point, -self.value(fitness)) for point, fitness in zip(self._points, told, strict=True)])
 
 
 @searches("map-elites", Styles)
@@ -140,16 +138,12 @@ class StyleElites(Generations):
 
     def __init__(self, task: SearchTask[Any]) -> None:
         super().__init__(task)
-        try:
-            from ribs.archives import GridArchive  # noqa: PLC0415 - an extra
-            from ribs.emitters import GaussianEmitter  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtraError.of("ribs", "search", "the search map-elites") from error
-        self._archive: Any = GridArchive(
+        archives, emitters = (optional(f"ribs.{part}", "ribs", "search", "the search map-elites") for part in ("archives", "emitters"))
+        self._archive: Any = archives.GridArchive(
             solution_dim=task.space.dimensions, dims=self.CELLS, ranges=[(0.0, 1.0), (0.0, 1.0)], seed=self.seed, dtype=np.float64
         )
         first = [task.space.draw(child_rng(task.seed, self.name, number)) for number in range(self.BATCH)]
-        self._emitter: Any = GaussianEmitter(
+        self._emitter: Any = emitters.GaussianEmitter(
             self._archive, sigma=self.STEP, initial_solutions=np.stack(first), batch_size=self.BATCH, seed=self.seed
         )
 
@@ -168,33 +162,17 @@ class StyleElites(Generations):
 
 
 @searches("cma-es", Cube)
-class SeparableCma(Generations):
+class SeparableCma(CmaEs):
     """CMA-ES with a diagonal covariance: climbs to one failure quickly where many variables hardly hang together.
 
     Reference: Ros and Hansen (2008), A simple modification in CMA-ES achieving linear time and space complexity.
     """
 
-    name = "cma-es"
+    UNTRIED = Generations.UNTRIED
 
-    def __init__(self, task: SearchTask[Any]) -> None:
-        super().__init__(task)
-        try:
-            from cmaes import SepCMA  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtraError.of("cmaes", "search", "the search cma-es") from error
-        # One number alone has no covariance; a second that nothing hangs on gives it one.
-        self._size = max(task.space.dimensions, 2)
-        bounds = np.tile([0.0, 1.0], (self._size, 1))
-        middle = np.full(self._size, 0.5)
-        self._library: Any = SepCMA(mean=middle, sigma=FIRST_STEP, bounds=bounds, seed=self.seed, population_size=POPULATION)
-
-    def _draw(self) -> list[FloatArray]:
-        self._points = [np.asarray(self._library.ask(), np.float64) for _ in range(self._library.population_size)]
-        return [point[: self.task.space.dimensions] for point in self._points]
-
-    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
-        # The library minimises.
-        self._library.tell([(point, -self.value(fitness)) for point, fitness in zip(self._points, told, strict=True)])
+    def _made(self, cmaes: Any, size: int) -> Any:
+        bounds, middle = np.tile([0.0, 1.0], (size, 1)), np.full(size, 0.5)
+        return cmaes.SepCMA(mean=middle, sigma=FIRST_STEP, bounds=bounds, seed=self.seed, population_size=POPULATION)
 
 
 @searches("cma-me", Cube)
@@ -209,19 +187,16 @@ class CmaMapElites(Generations):
 
     def __init__(self, task: SearchTask[Any]) -> None:
         super().__init__(task)
-        try:
-            from ribs.archives import GridArchive  # noqa: PLC0415 - an extra
-            from ribs.emitters import EvolutionStrategyEmitter  # noqa: PLC0415 - likewise
-            from ribs.schedulers import Scheduler  # noqa: PLC0415 - likewise
-        except ImportError as error:
-            raise MissingExtraError.of("ribs", "search", "the search cma-me") from error
+        ribs = {part: optional(f"ribs.{part}", "ribs", "search", "the search cma-me") for part in ("archives", "emitters", "schedulers")}
         size = max(task.space.dimensions, 2)
         self._cells: dict[str, int] = {}
         # No bounds: it would draw again until every number lies within, and of dozens one is always outside. `ask` clips them.
         # Cells are names here: the archive has a row of places, given to names in the order in which they come up.
-        archive = GridArchive(solution_dim=size, dims=[_CELLS], ranges=[(0.0, float(_CELLS))], seed=self.seed, dtype=np.float64)
+        archive = ribs["archives"].GridArchive(
+            solution_dim=size, dims=[_CELLS], ranges=[(0.0, float(_CELLS))], seed=self.seed, dtype=np.float64
+        )
         emitters = [
-            EvolutionStrategyEmitter(
+            ribs["emitters"].EvolutionStrategyEmitter(
                 archive,
                 x0=np.full(size, 0.5),
                 sigma0=FIRST_STEP,
@@ -231,7 +206,7 @@ class CmaMapElites(Generations):
             )
             for number in range(self.EMITTERS)
         ]
-        self._library: Any = Scheduler(archive, emitters)
+        self._library: Any = ribs["schedulers"].Scheduler(archive, emitters)
 
     def _draw(self) -> list[FloatArray]:
         return [point[: self.task.space.dimensions] for point in np.asarray(self._library.ask(), np.float64)]

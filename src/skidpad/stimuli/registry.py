@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import FloatArray
+from skidpad.core.images import Camera, Capture, FloatArray
 from skidpad.core.registry import Registry
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import CameraMove, Condition, F, Params, Recipe, Severity, Space, Step, Stimulus, Value, current_name

@@ -15,9 +15,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
-from skidpad.core import files, toml
+from skidpad.core import files
 from skidpad.core.errors import BadSubjectError, UnknownNameError
-from skidpad.core.settings import Mark, Text, plain, read
+from skidpad.core.settings import Mark, Text, plain, read, read_toml, write_toml
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle, Unit
 from skidpad.subjects.inputs import InputSpec
 
@@ -261,7 +261,7 @@ def write_description(path: Path, description: Description) -> None:
 def parse_description(text: str, where: str = "description", default_name: str = "subject") -> Description:
     """Reads a description from TOML text; `where` names it in errors."""
     try:
-        data = toml.loads(text)
+        data = read_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise BadSubjectError(f"{where} is not TOML: {error}") from error
     except RecursionError as error:
@@ -332,7 +332,7 @@ def format_description(description: Description) -> str:
     if not description.lambdas:
         del table["lambdas"]
     spec, outputs = table.pop("input"), table.pop("outputs")
-    return toml.dumps({**table, "input": spec, "outputs": outputs})
+    return write_toml({**table, "input": spec, "outputs": outputs})
 
 
 def description_hash(description: Description) -> str:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from skidpad.core import toml
 from skidpad.core.errors import BadSubjectError
-from skidpad.core.settings import plain
+from skidpad.core.settings import plain, write_toml
 from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.subjects.description import STEERING, Bins, Decode, Description, Format, Output
 from skidpad.subjects.formats.exported import read_exported
@@ -171,17 +170,17 @@ class Proposal:
         described = self.description
         head: dict[str, object] = {"file": described.file, "format": described.format.value}
         head |= {key: value for key, value in (("architecture", described.architecture), ("weights", described.weights)) if value}
-        lines = [*(f"# {note}" for note in self.notes), *([""] if self.notes else []), *toml.dumps(head).splitlines()]
+        lines = [*(f"# {note}" for note in self.notes), *([""] if self.notes else []), *write_toml(head).splitlines()]
         if self.lambdas:
             lines += ["", "[lambdas]  # say what each of these layers does to x; the file has it as code, which is never run"]
-            lines += [f"# {toml.dumps({layer: 'x / 127.5 - 1'}).strip()}" for layer in self.lambdas]
+            lines += [f"# {write_toml({layer: 'x / 127.5 - 1'}).strip()}" for layer in self.lambdas]
         lines += ["", "[input]", *self._input_lines()]
         for output in described.outputs:
             unit = {"unit": output.unit.value} if output.unit is not None else {}
-            lines += ["", "[[outputs]]", *toml.dumps({"name": output.name}).splitlines()]
+            lines += ["", "[[outputs]]", *write_toml({"name": output.name}).splitlines()]
             if output.decode is Decode.BINS:
                 lines += [f'decode = "{output.decode.value}"', f"bins = {_inline(plain(output.bins))}  # guess: low and high"]
-            lines += toml.dumps(unit).splitlines()
+            lines += write_toml(unit).splitlines()
             lines[-1] += (
                 "  # guess: look at what the training called its target, in what unit, of which wheel"
                 if output is described.outputs[0]

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from skidpad.core.camera import Camera, Capture
-from skidpad.core.images import FloatArray, Frames, IntArray, NumpyFrames, as_numpy
+from skidpad.core.images import Camera, Capture, FloatArray, Frames, IntArray, NumpyFrames, as_numpy
 from skidpad.core.stimuli import Condition, Params, Recipe, Space, Stimulus
 from skidpad.coverage.criteria import Criterion
 from skidpad.coverage.profile import Profile

@@ -15,7 +15,7 @@ from time import monotonic
 from skidpad.core.errors import SkidpadError, UnknownNameError
 from skidpad.kinds.exhibits import Motion, PictureSide
 from skidpad.page.wording import NOTHING, count, drive_words, plain
-from skidpad.runs.segments import is_run
+from skidpad.runs.manifest import is_run
 from skidpad.ui.rows import FAILURES, Database
 from skidpad.ui.run_view import FoundRun, RunView
 from skidpad.ui.views import RunLine, date_words, rate_words, tagged_words

@@ -1,21 +1,189 @@
-"""Questions about one run's table, answered: pages of rows, rates with tags, and the words worth choosing among."""
+"""Questions about one run's table, answered: pages of rows, rates with tags, and the words worth choosing among.
+
+A question becomes SQL whose every value is bound, and whose every name is one that this package made up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isnan
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlencode
 
-from skidpad.kinds.exhibits import Column, Form
+from skidpad.core.errors import BadParametersError, UnknownNameError
+from skidpad.kinds.exhibits import Column, Form, column_named
 from skidpad.page.wording import plain
 from skidpad.runs.tags import Tag, TaggedRates
-from skidpad.ui.asking import MAX_PAGE, PAGE_ROWS, Question, Show, sql_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skidpad.ui.rows import Database
+
+PAGE_ROWS = 50
+MAX_PAGE = 1_000_000
+MAX_TEXT = 200
+UNTAGGED = "untagged"
+_FILTER = "is."
+
+
+class Show(Enum):
+    """Which records count."""
+
+    FINDINGS = "findings"
+    ALL = "all"
+
+
+class View(Enum):
+    """How the rows are laid out."""
+
+    PICTURES = "pictures"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which rows of a run, in which order.
+
+    text: what some column of words holds. equals: columns by name, with the word they must be. over: the smallest excess, None for any.
+    tag: a tag's words, `untagged`, or "" for any. phase: "" for any.
+    """
+
+    show: Show = Show.FINDINGS
+    view: View = View.TABLE
+    text: str = ""
+    tag: str = ""
+    phase: str = ""
+    equals: tuple[tuple[str, str], ...] = ()
+    over: float | None = None
+    sort: str = "excess"
+    descending: bool = True
+    page: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Reads the parameters of an address; unknown ones are left alone, wrong ones are errors."""
+        sort = given.get("sort", "-excess")
+        tag = given.get("tag", "")
+        if tag not in {"", UNTAGGED}:
+            Tag.of(tag)
+        return cls(
+            show=_choice(Show, given.get("show", Show.FINDINGS.value), "kind of rows"),
+            view=_choice(View, given.get("view", View.TABLE.value), "view"),
+            text=given.get("q", "").strip()[:MAX_TEXT],
+            tag=tag,
+            phase=given.get("phase", ""),
+            equals=tuple(
+                sorted((name.removeprefix(_FILTER), value) for name, value in given.items() if name.startswith(_FILTER) and value)
+            ),
+            over=_number(given.get("over", "")),
+            sort=sort.removeprefix("-"),
+            descending=sort.startswith("-"),
+            page=_page(given.get("page", "0")),
+        )
+
+    def parameters(self, **changed: Any) -> str:
+        """Writes the question as the parameters of an address, without what is usual anyway."""
+        asked = replace(self, **changed)
+        written = {
+            "show": "" if asked.show is Show.FINDINGS else asked.show.value,
+            "view": "" if asked.view is View.TABLE else asked.view.value,
+            "q": asked.text,
+            "tag": asked.tag,
+            "phase": asked.phase,
+            "over": "" if asked.over is None else f"{asked.over:g}",
+            "sort": "" if (asked.sort, asked.descending) == ("excess", True) else f"{'-' if asked.descending else ''}{asked.sort}",
+            "page": str(asked.page) if asked.page else "",
+            **{_FILTER + name: value for name, value in asked.equals},
+        }
+        return urlencode({name: value for name, value in written.items() if value})
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some rows are left out on purpose."""
+        return bool(self.text or self.tag or self.phase or self.equals or self.over is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A condition and an order with their bound values."""
+
+    where: str
+    order: str
+    values: tuple[Any, ...]
+
+
+def sql_of(question: Question, columns: Sequence[Column], unjudged: Sequence[str]) -> Sql:
+    """Writes a question over the page's own table, whose columns are c0, c1, ... in the order of the schema."""
+    all_columns = tuple(columns)
+    conditions: list[str] = []
+    values: list[Any] = []
+    if question.show is Show.FINDINGS:
+        conditions.append(f"c{_place(all_columns, 'violated')}")
+    if unjudged and question.phase not in unjudged:  # unless it is asked for by name
+        conditions.append(f"phase NOT IN ({', '.join('?' * len(unjudged))})")
+        values += unjudged
+    if question.text:
+        conditions.append("contains(words, lower(?))")  # lower as the table's words are, whatever the letter
+        values.append(question.text)
+    if question.tag:
+        conditions.append("tag IS NULL" if question.tag == UNTAGGED else "tag = ?")
+        values += [] if question.tag == UNTAGGED else [question.tag]
+    if question.phase:
+        conditions.append("phase = ?")
+        values.append(question.phase)
+    for name, value in question.equals:
+        column = column_named(all_columns, name)
+        conditions.append(f"CAST(c{column.place} AS VARCHAR) = ?")
+        values.append(value)
+    if question.over is not None:
+        conditions.append(f"c{_place(all_columns, 'excess')} >= ?")
+        values.append(question.over)
+    return Sql(" AND ".join(conditions) or "true", _order(question, all_columns), tuple(values))
+
+
+def _order(question: Question, columns: tuple[Column, ...]) -> str:
+    way = "DESC" if question.descending else "ASC"
+    if question.sort == "tag":
+        first = [f"tag {way} NULLS LAST"]
+    else:
+        column = column_named(columns, question.sort)
+        # What cannot be judged stands last whichever way the rest is turned.
+        not_a_number = [f"isnan(c{column.place})"] if column.form is Form.REAL else []
+        first = [*not_a_number, f"c{column.place} {way} NULLS LAST"]
+    return ", ".join([*first, "phase", "shard", "place"])
+
+
+def _place(columns: tuple[Column, ...], name: str) -> int:
+    return column_named(columns, name).place
+
+
+def _choice(kind: Any, text: str, noun: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise UnknownNameError.among(noun, text, [row.value for row in kind]) from None
+
+
+def _number(text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise BadParametersError(f"the smallest excess is a number, as 1.5; got {text[:40]!r}")
+    return value
+
+
+def _page(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        raise BadParametersError(f"a page is a whole number from 0; got {text[:40]!r}")
+    return min(int(text), MAX_PAGE)
+
 
 MAX_CHOICES = 40
 MAX_NUMBERED = 999
@@ -78,7 +246,7 @@ class RecordReader:
 
     def rates(self) -> TaggedRates:
         """Counts judged cases, findings and their tags."""
-        return TaggedRates(*self._ask(f"SELECT {self._counts()} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0])
+        return TaggedRates(*self.database.ask(f"SELECT {self._counts()} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0])
 
     def rates_by(self, names: Sequence[str]) -> tuple[ColumnsRate, ...]:
         """Counts the same for the largest groups of equal values of some columns, the highest rate first."""
@@ -86,7 +254,7 @@ class RecordReader:
         if not columns:
             return ()
         keys = ", ".join(f"c{column.place}" for column in columns)
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT {keys}, {self._counts()} FROM {self.source} WHERE {self._judged()} GROUP BY {keys} "
             f"ORDER BY count(*) DESC, {keys} LIMIT ?",
             (*self.unjudged, MAX_GROUPS),
@@ -101,7 +269,7 @@ class RecordReader:
     def page(self, question: Question, rows: int = PAGE_ROWS) -> RowsPage:
         """Answers a question with one page of rows."""
         sql = sql_of(question, self.columns, self.unjudged)
-        total = self._ask(f"SELECT count(*) FROM {self.source} WHERE {sql.where}", sql.values)[0][0]
+        total = self.database.ask(f"SELECT count(*) FROM {self.source} WHERE {sql.where}", sql.values)[0][0]
         first = question.page * rows
         return RowsPage(self._lines(question, first, rows) if total > first else (), total)
 
@@ -116,7 +284,7 @@ class RecordReader:
     def failing(self) -> list[str]:
         """Returns the case ids of all findings, worst first."""
         case, excess, violated = (self._c(name) for name in ("case_id", "excess", "violated"))
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT {case} FROM {self.source} WHERE {self._judged()} AND {violated} ORDER BY isnan({excess}), {excess} DESC, {case}",
             self.unjudged,
         )
@@ -126,7 +294,7 @@ class RecordReader:
         """Counts the findings whose original is farther from its label than the rule allows, or has no finite answer."""
         original, label = (self._c(name) for name in ("original", "label"))
         broken = f"NOT isfinite({original}) OR power({original} - {label}, 2) > ?"
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT count(*) FROM {self.source} WHERE {self._judged()} AND {self._c('violated')} AND ({broken})",
             (*self.unjudged, bound_rad2),
         )
@@ -135,7 +303,7 @@ class RecordReader:
     def numbered(self, name: str) -> Mapping[str, int]:
         """Numbers the values of a column from 1 by where they first stand among the judged rows; nothing where there are too many."""
         key = self._c(name)
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT {key} FROM {self.source} WHERE {self._judged()} GROUP BY 1 ORDER BY min(phase), min(shard), min(place) LIMIT ?",
             (*self.unjudged, MAX_NUMBERED + 1),
         )
@@ -169,7 +337,7 @@ class RecordReader:
 
     def whereabouts(self, case_id: str) -> tuple[str, int, int] | None:
         """Returns phase, shard and place of a case, of a finding first where it was met more than once; None where it is unknown."""
-        rows = self._ask(
+        rows = self.database.ask(
             f"SELECT phase, shard, place FROM {self.source} WHERE {self._c('case_id')} = ? "
             f"ORDER BY {self._c('violated')} DESC, phase, shard, place LIMIT 1",
             (case_id,),
@@ -185,7 +353,7 @@ class RecordReader:
     def _rows_of(self, source: str, values: Sequence[Any], first: int) -> tuple[Line, ...]:
         shown = [column for column in self.columns if column.form is not Form.HIDDEN]
         wanted = ", ".join(f"c{column.place}" for column in shown)
-        rows = self._ask(f"SELECT {wanted}, phase, tag FROM {source}", values)
+        rows = self.database.ask(f"SELECT {wanted}, phase, tag FROM {source}", values)
         names = [column.name for column in shown]
         return tuple(Line(first + index, dict(zip(names, row, strict=False)), row[-2], row[-1] or "") for index, row in enumerate(rows))
 
@@ -194,13 +362,13 @@ class RecordReader:
         if not texts:
             return
         sizes = ", ".join(f"approx_count_distinct(c{column.place}), max(length(c{column.place}))" for column in texts)
-        rows, *found = self._ask(f"SELECT count(*), {sizes} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0]
+        rows, *found = self.database.ask(f"SELECT count(*), {sizes} FROM {self.source} WHERE {self._judged()}", self.unjudged)[0]
         for place, column in enumerate(texts):
             distinct, letters = found[2 * place] or 0, found[2 * place + 1] or 0
             if not 1 < distinct <= min(MAX_CHOICES, rows / _ROWS_A_WORD) or letters > _CHOICE_LETTERS:
                 continue
             key = f"c{column.place}"
-            words = self._ask(
+            words = self.database.ask(
                 f"SELECT {key}, count(*) FILTER ({self._c('violated')}), count(*) FROM {self.source} WHERE {self._judged()} "
                 f"GROUP BY {key} ORDER BY 2 DESC, 3 DESC, 1 LIMIT ?",
                 (*self.unjudged, MAX_CHOICES),
@@ -219,9 +387,6 @@ class RecordReader:
 
     def _c(self, name: str) -> str:
         return f"c{next(column.place for column in self.columns if column.name == name)}"
-
-    def _ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self.database.ask(sql, values)
 
 
 def _is_a_name(column: str) -> bool:

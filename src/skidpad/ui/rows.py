@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from skidpad.core.errors import BadRunError
 from skidpad.kinds.exhibits import Column, Form
-from skidpad.runs.segments import Segment
+from skidpad.runs.records import Segment
 from skidpad.runs.tags import Tag, TaggedRates
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from skidpad.page.pictures import ALREADY
 from skidpad.page.wording import plain
 from skidpad.runs.findings import run_doubts
 from skidpad.runs.tags import Tag
-from skidpad.ui.asking import PAGE_ROWS, UNTAGGED, Question, Show, View
-from skidpad.ui.safety import FOREIGN_POLICY
+from skidpad.ui.reading import PAGE_ROWS, UNTAGGED, Question, Show, View
 from skidpad.ui.views import fact_rows, page, pair_view, rate_words, setting_rows
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 CARDS = 24
 WORST_FILMS = 4
 _FRESH = {"cache-control": "private, max-age=300"}
+FOREIGN_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; sandbox"
+"""For files in a run's folder, e.g. its report and its films: they may show themselves and do nothing."""
 
 
 def run_routes(library: Library) -> APIRouter:

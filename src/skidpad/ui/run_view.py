@@ -17,7 +17,7 @@ from skidpad.core.images import encode
 from skidpad.kinds.exhibits import Exhibit, Motion, PictureSide, Row, columns_of, exhibit_of
 from skidpad.page.wording import plain
 from skidpad.runs.folder import Run
-from skidpad.runs.segments import MAX_SEGMENTS, check_run
+from skidpad.runs.manifest import MAX_SEGMENTS, check_run
 from skidpad.runs.tags import Tag, TaggedRates, Tags
 from skidpad.ui.reading import Choices, ColumnsRate, Line, RecordReader
 from skidpad.ui.rows import FAILURES, Database, Rows, count_directly, mean_square
@@ -240,7 +240,7 @@ class RunView:
     def _page(self) -> str:
         """Makes the page from what the run remembers; a run may come from a stranger, so nothing is fetched and no subject is loaded."""
         from skidpad.kinds.kind import kind_of, load_campaign  # noqa: PLC0415  nobody needs it before a report is asked for
-        from skidpad.page.html import render_page  # noqa: PLC0415  see above
+        from skidpad.page.writing import render_page  # noqa: PLC0415  see above
 
         config, manifest = self.run.config, self.run.manifest
         if "://" in json.dumps(config, default=str) or (config.get("subject") and not manifest.subject):

@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.responses import HTMLResponse, Response
 
 from skidpad import __version__
@@ -19,6 +19,7 @@ from skidpad.oracles.error import ErrorScale
 from skidpad.page.pictures import Overlay, overlay
 from skidpad.page.svg import Axis, add, drawing, write
 from skidpad.page.wording import DEGREES, NOTHING, answer, count, counted, how_far, interval, moved_words, percent, plain
+from skidpad.page.writing import templates
 from skidpad.runs.tags import Tag
 
 if TYPE_CHECKING:
@@ -56,13 +57,7 @@ def static_file(name: str) -> Response | None:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("skidpad.ui", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates("skidpad.ui")
     environment.filters |= {"count": count, "counted": counted, "percent": percent}
     return environment
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames
+from skidpad.core.images import BoolArray, Camera, FloatArray, Frames, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive
 from skidpad.worlds.careful import Pedals
 from skidpad.worlds.collision import CAR, Body, Obstacles

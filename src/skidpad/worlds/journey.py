@@ -11,8 +11,7 @@ from threading import Lock
 
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import Camera, FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.drive import Drive
 from skidpad.drives.frames import Names

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import BoolArray, FloatArray
+from skidpad.core.images import BoolArray, Camera, FloatArray
 from skidpad.core.seeding import child_rng
 from skidpad.worlds.builtin import steps_of
 from skidpad.worlds.collision import Obstacles

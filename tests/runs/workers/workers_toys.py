@@ -14,8 +14,7 @@ from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.kinds.shards import run_shards, workers_of
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import no_records
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import SCHEMA, ShardResult
 
 MANIFEST = Manifest({"skidpad": "0"}, "toy", "cpu", 7, {}, ("toy",), "2020-01-01T00:00:00+00:00")
 SHARDS = 6
@@ -64,7 +63,7 @@ class Toy:
         (self.folder / f"begun-{item}-{os.getpid()}").touch()
         while item >= given and not (self.folder / "go").exists():
             time.sleep(0.01)
-        return ShardResult("toy", item, no_records(), {"number": bytes([item])})
+        return ShardResult("toy", item, SCHEMA.empty_table(), {"number": bytes([item])})
 
 
 def load(folder, hashes=None):

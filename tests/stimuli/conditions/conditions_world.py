@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from skidpad.core.camera import Camera
+from skidpad.core.images import Camera
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.render.weather import KOSCHMIEDER, Look

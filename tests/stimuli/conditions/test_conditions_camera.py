@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import CameraMove, Condition, Params, Recipe, shows_past
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
 from skidpad.stimuli.pictures.torch_kernels import AGREEMENT, EXACT

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import Condition, Params, Recipe, Severity
 from skidpad.stimuli.conditions.atmosphere import Fog
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli

@@ -5,8 +5,7 @@ import pytest
 from test_conditions_conformance import capture, scene
 
 import skidpad as sp
-from skidpad.core.camera import Camera, Capture
-from skidpad.core.images import decode
+from skidpad.core.images import Camera, Capture, decode
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.stimuli.conditions.light import sun_lx
 from skidpad.stimuli.conditions.optics import sky_of

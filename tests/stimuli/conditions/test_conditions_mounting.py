@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from skidpad.core.camera import Camera, Capture
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import Params
 from skidpad.stimuli.conditions.mounting import CameraHeight, CameraLateral, CameraPitch, CameraRoll, CameraYaw, Shift, road_homography
 from skidpad.worlds.builtin import BuiltInWorld

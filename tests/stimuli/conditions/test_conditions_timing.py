@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import Params, Recipe, Step
 from skidpad.drives.drive import Drive, Problem, ProblemKind, capture_of
 from skidpad.kinds.drives.loop import past_steps, ride, seen

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conditions_world import CAMERA, CLEAR_PER_M, caster, rendered, road_mask, true_depth_m
 
-from skidpad.core.camera import Camera, Capture
+from skidpad.core.images import Camera, Capture
 from skidpad.core.stimuli import Params
 from skidpad.stimuli.conditions.atmosphere import Fog
 from skidpad.stimuli.conditions.base import depth_m

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import Camera, NumpyFrames
 from skidpad.stimuli.conditions.base import depth_m
 from skidpad.stimuli.weather.clips import contrast_kept, flicker
 

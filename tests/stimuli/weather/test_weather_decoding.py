@@ -1,5 +1,7 @@
 """The rewritten networks against the plain ones, and each rewriting against its definition."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -88,10 +90,11 @@ def test_batches_do_not_show() -> None:
     assert int((decoder.decode(prepared, norms).int() - whole.int()).abs().max()) <= 1
 
 
-def test_a_batch_is_filled_up_for_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("detail", [0.0, 1.0])
+def test_a_batch_is_filled_up_for_compiled_code(monkeypatch: pytest.MonkeyPatch, detail: float) -> None:
     from skidpad.stimuli.weather import decoding
 
-    card, weights = toy_card(), toy_weights()
+    card, weights = replace(toy_card(), detail=detail), toy_weights()
     plain, filled = FoldedDecoder(card, model_of(card, weights)), FoldedDecoder(card, model_of(card, weights), compiled=True)
     seen: list[int] = []
 
@@ -104,11 +107,11 @@ def test_a_batch_is_filled_up_for_compiled_code(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(decoding, "compiled", watched)
     filled.batch_size = 2
-    prepared = plain.prepare(Weather(card, weights).encode(pictures(3)))
+    prepared = Weather(card, weights).prepare(pictures(3))
     norms = plain.norms(torch.randn((3, 3), generator=torch.Generator().manual_seed(1)))
-    made = filled.decode(prepared, norms)
+    made = filled.decode(prepared, norms, (24, 32))
     assert set(seen) == {2}
-    assert int((made.int() - plain.decode(prepared, norms).int()).abs().max()) <= 1
+    assert int((made.int() - plain.decode(prepared, norms, (24, 32)).int()).abs().max()) <= 1
 
 
 def test_wrong_styles_are_refused() -> None:

@@ -7,15 +7,17 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from weather_toys import toy_card, toy_weights
 
 from skidpad.core.errors import BadDriveError, InterruptedRunError, SkidpadError
 from skidpad.core.images import encode
 from skidpad.stimuli.weather.files import load_weather
-from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
+from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn, style_rows, with_axes_of
 from skidpad.stimuli.weather.samples import STYLES, Sample, sample_steps
 from skidpad.stimuli.weather.scenes import load_scenes
 from skidpad.stimuli.weather.settings import Method, Sizes, WeatherSettings
 from skidpad.stimuli.weather.training import Training
+from skidpad.stimuli.weather.translation import Weather
 
 TINY = WeatherSettings(
     sizes=Sizes(filters=4, blocks=1, style=3, hidden=8, scales=1), size_px=32, crop_px=32, steps=3, batch_size=2, learning_rate=1e-3
@@ -170,3 +172,30 @@ def test_pictures_that_were_enlarged_are_warned_of(lesson: Lesson) -> None:
 def test_the_same_pictures_twice_are_refused(lesson: Lesson, tmp_path: Path) -> None:
     with pytest.raises(BadDriveError, match="hold the same pictures"):
         learn(replace(lesson, target=lesson.source), TINY, tmp_path / "night")
+
+
+def test_styles_of_real_pictures_become_the_axes_of_the_space(lesson: Lesson, tmp_path: Path) -> None:
+    card, weights = toy_card(), toy_weights()
+    last = max(name for name in weights if name.startswith("target.style.") and weights[name].ndim == 2)
+    weights[last] *= 4000.0  # styles far beyond N(0, 1)
+    before, after = Weather(card, weights), Weather(card, with_axes_of(weights, style_rows(Weather(card, weights), lesson.target)))
+    old, new = style_rows(before, lesson.target), style_rows(after, lesson.target)
+    assert old.std(0).max() > 5.0
+    torch.testing.assert_close(new.mean(0), torch.zeros(3), atol=1e-3, rtol=0.0)
+    torch.testing.assert_close(new.std(0)[0], torch.tensor(1.0), atol=1e-3, rtol=0.0)
+    assert new.std(0).max() < 1.001
+    together = torch.cov(new.T)
+    torch.testing.assert_close(together, together.diag().diag(), atol=1e-3, rtol=0.0)
+    frames = lesson.source.pictures[0][None].numpy()
+    for style, renamed in zip(old[:3], new[:3], strict=True):
+        drawn = before.translate(frames, style).astype(int)
+        np.testing.assert_allclose(after.translate(frames, renamed).astype(int), drawn, atol=1)
+        assert np.abs(after.translate(frames, style).astype(int) - drawn).max() > 1
+    _, raw = learn(lesson, replace(TINY, real_styles=0.5), tmp_path / "night")
+    kept = load_weather(tmp_path / "night")[1]
+    changed = {name for name, tensor in kept.items() if not torch.equal(tensor, raw.kept_weights()[name].half())}
+    assert changed == {
+        f"target.{part}.{kind}"
+        for part in ("decoder.norms.0", last.split(".", 1)[1].removesuffix(".weight"))
+        for kind in ("weight", "bias")
+    }

@@ -1,4 +1,4 @@
-"""The closed-loop campaign: its scenarios, drawn from a domain model or read from files, and how likely one fails."""
+"""The closed-loop campaign: its settings, its scenarios, drawn from a domain model or read from files, and how likely one fails."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import BoolArray, FloatArray
 from skidpad.core.progress import Progress, silent
+from skidpad.core.settings import Count, Natural, OneOf, Within
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.kinds import kind as kinds
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, scenario_json
 from skidpad.kinds.drives.search import ScenarioSearch
-from skidpad.kinds.drives.settings import OnlineSettings
 from skidpad.kinds.drives.work import ClosedLoopRunner, DrivePhase, Drives
 from skidpad.kinds.estimating import PHASE, FailureEstimate
-from skidpad.kinds.kind import check_unchanged, start_run, subject_of
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse, check_unchanged, start_run, subject_of
 from skidpad.kinds.shards import crew_for
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
@@ -40,8 +40,57 @@ if TYPE_CHECKING:
 
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Subject
-    from skidpad.worlds.scenario.domain import Domain
-    from skidpad.worlds.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlineSettings(CampaignSettings):
+    """One campaign of closed-loop drives.
+
+    subject: path of a description. world: a row of WORLDS. domain, scenarios: so many are drawn from this domain model, unless `files`
+    names scenario files. stimuli: what sits in front of the camera, each a condition of its own (see `stimuli.registry`); without any,
+    nothing does. repeats: of every case. seconds: how long each drive lasts (0: as long as its scenario says). width: scenarios side
+    by side, a matter of speed alone (0: 16, on a GPU 128). searches: searches over scenarios; each looks for scenarios of the domain in
+    which the subject fails and tries `scenarios` of them, instead of those that are drawn; it learns after every `width` (0: 8).
+    estimate: a method of `statistics.rare`, which tells how likely a failure is in the domain, from at most `scenarios` drives; stop_below,
+    within: when it may stop earlier (see `rare.Goal`); "" for no estimate.
+    """
+
+    campaign: ClassVar = "online"
+
+    subject: str
+    world: str = "built-in"
+    domain: str = "restricted"
+    scenarios: Count = 50
+    files: tuple[str, ...] = ()
+    stimuli: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    estimate: Annotated[str, OneOf("method of estimating", ("", *(method.value for method in Method)))] = ""
+    stop_below: Annotated[float, Within(least=0)] = 0.0
+    within: Annotated[float, Within(least=0)] = 0.3
+    repeats: Count = 1
+    seconds: Annotated[float, Within(least=0)] = 20.0
+    width: Natural = 0
+    referee: RefereeName = RefereeUse.ON.value
+    seed: int = 0
+    device: str = "cpu"
+
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
+        if self.searches and (self.files or self.stimuli or self.repeats > 1):
+            raise SkidpadError("a search makes its own scenarios and drives each once; leave out scenario files, stimuli and repeats")
+        if self.estimate and (self.searches or self.files or self.stimuli or self.repeats > 1):
+            raise SkidpadError("an estimate draws its own scenarios and drives each once; leave out searches, files, stimuli and repeats")
+        if len(set(self.searches)) != len(self.searches):
+            raise SkidpadError(f"each search is named once; got {', '.join(self.searches)}")
+        if self.seconds:
+            check_seconds(self.seconds)
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuses drives shorter or longer than a scenario can be."""
+    if not 1.0 <= seconds <= 120.0:
+        raise SkidpadError(f"a drive lasts 1 to 120 s; got {seconds:g} s")
+
 
 BATCH = 32
 """Drives that an estimator asks for at once, where nobody says; plain Monte Carlo is looked at after so many."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.camera import LATE_S, Camera, Capture
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, as_numpy
+from skidpad.core.images import LATE_S, BoolArray, Camera, Capture, FloatArray, Frames, IntArray, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.lane_departure import CAP_M

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil, degrees, isfinite, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
-from skidpad.core.stimuli import Parameter, Real, Recipe, Stimulus, Value
+from skidpad.core.stimuli import Parameter, Real, Recipe, Value
 from skidpad.kinds.drives.loop import BATCH, Wheel, past_steps, seen
 from skidpad.kinds.drives.records import Case, unpack
 from skidpad.kinds.pictures.shrinking import Ladder, changed, dials_of, ladder, recipe_changes
@@ -33,8 +33,14 @@ from skidpad.worlds.world import STEP_S, WORLDS
 if TYPE_CHECKING:
     from skidpad.kinds.drives.campaign import Online
     from skidpad.kinds.drives.compare.campaign import OfflineVsOnline
+    from skidpad.kinds.drives.filmstrip import ShownStage
     from skidpad.kinds.drives.work import ClosedLoopRunner
     from skidpad.runs.folder import Run
+
+    ReplayStage: TypeAlias = ClosedLoopRunner | ShownStage
+    """What it takes to show a recorded drive again: a world, and the stimuli that recipes name; the second never loads the subject."""
+    DriveCampaign: TypeAlias = Online | OfflineVsOnline
+    """A campaign whose findings are closed-loop drives."""
 
 _COMPARED = (
     *("steps", "max_lateral_m", "mdcl", "departed_at_s", "collided_at_s", "mae_rad", "problem", "violated"),
@@ -45,20 +51,6 @@ _COMPARED = (
 BOUND_M, BOUND_RAD = 0.02, 0.02
 """How far a drive on another processor may lie from the one of the run at any frame. 26 extended scenarios of 10 s with the bundled
 network, under AVX2 and SSE4.1 instead of AVX-512: at most 0.004 m and 0.0055 rad, and every drive ended at the same frame."""
-
-
-class ReplayStage(Protocol):
-    """What it takes to show a recorded drive again; `ClosedLoopRunner` has it, and so has one who never loads the subject."""
-
-    @property
-    def world(self) -> str:
-        """A row of WORLDS."""
-        ...
-
-    @property
-    def stimuli(self) -> Mapping[str, Stimulus]:
-        """What recipes name."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +102,7 @@ def replay_drive(runner: ClosedLoopRunner, run: Run, prefix: str) -> OnlineRepla
 _SHOWN = ("steps", "mdcl", "max_lateral_m", "departed_at_s", "collided_at_s", "mae_rad", "violated", "problem")
 
 
-def replay_finding(campaign: Online | OfflineVsOnline, run: Run, finding: str, picture: Path | None = None) -> Replayed:
+def replay_finding(campaign: DriveCampaign, run: Run, finding: str, picture: Path | None = None) -> Replayed:
     """Makes a recorded drive again and compares everything; draws it where asked."""
     return replayed(campaign.runner, replay_drive(campaign.runner, run, finding), picture)
 
@@ -192,15 +184,6 @@ def _same(stored: object, now: object) -> bool:
 _DURATION = Real("duration_s", 1.0, 120.0, 1.0)
 _DOMAIN = "extended"
 _ENTITIES = ("vehicles", "pedestrians")
-
-
-class DriveCampaign(Protocol):
-    """A campaign whose findings are closed-loop drives."""
-
-    @property
-    def runner(self) -> ClosedLoopRunner:
-        """What makes the drives."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

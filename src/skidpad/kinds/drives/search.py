@@ -21,7 +21,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.kinds.drives.loop import BATCH, Wheel
 from skidpad.kinds.drives.records import Case, build_records, refused
 from skidpad.kinds.shards import one_by_one, run_shards
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.search.protocol import SEARCHES, Fitness, Search, SearchTask
 from skidpad.search.vectors import Cube
 from skidpad.worlds.scenario.scenario import RoadKind, Weather, table_of

@@ -12,7 +12,7 @@ from skidpad.core.stimuli import Stimulus
 from skidpad.kinds.drives.loop import BATCH, Course, Wheel, ride
 from skidpad.kinds.drives.records import Case, build_records, refused
 from skidpad.kinds.shards import Meter, mapped_parts, run_shards
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.runs.workers.protocol import in_order
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.worlds.builtin import wants_gpu, world_on

@@ -11,7 +11,7 @@ from skidpad.core.progress import Progress
 from skidpad.kinds.duels.drivers import trained_name
 from skidpad.kinds.duels.records import BoutCounts
 from skidpad.kinds.duels.settings import GIVEN, RISK_AVERSION, DuelSettings
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 
 if TYPE_CHECKING:
     from skidpad.kinds.duels.drivers import Kept

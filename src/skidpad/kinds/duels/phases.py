@@ -36,7 +36,7 @@ from skidpad.kinds.duels.records import SCHEMA, Bout, BoutCounts, build_records
 from skidpad.kinds.duels.rounds import TRAINING_WEIGHT, Rounds
 from skidpad.kinds.duels.settings import GIVEN, DuelSettings
 from skidpad.runs.folder import Run
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 
 if TYPE_CHECKING:
     from skidpad.highway.training import Training

@@ -28,7 +28,7 @@ from skidpad.kinds.duels.names import (
     round_phase,
 )
 from skidpad.kinds.duels.records import SCHEMA
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 
 if TYPE_CHECKING:
     from skidpad.highway.opponents import Opponent

@@ -23,6 +23,10 @@ ROUND_TRAININGS = 4
 """A round retrains the ego for as many episodes as so many other trainings have, since it meets so many opponents."""
 
 
+CRASH_COST = 5.0
+"""What a crash costs an ego that is repaired in rounds, where a slow step costs at most 0.1."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuelSettings(CampaignSettings):
     """One campaign of duels.
@@ -71,7 +75,7 @@ class DuelSettings(CampaignSettings):
     pool_rewards: tuple[str, ...] = ("released", "sound", "paper")
     after_rewards: tuple[str, ...] = ("released", "sound")
     round_episodes: Count = 8000
-    crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (5.0,)
+    crash_cost: Annotated[tuple[Positive, ...], Mark.ONE_OR_MORE] = (CRASH_COST,)
     adversaries_at_once: Annotated[int, Within(least=1, most=MAX_FRONTS)] = 1
     estimate: Annotated[str, OneOf("method of estimating", ("", *(method.value for method in Method)))] = ""
     against: tuple[str, ...] = ()
@@ -86,6 +90,8 @@ class DuelSettings(CampaignSettings):
             raise SkidpadError("a duel needs an ego; pass one with --ego, or train at least one with --egos")
         if not self.crash_cost or len(set(self.crash_cost)) != len(self.crash_cost):
             raise SkidpadError(f"--crash-cost takes one or more costs, each once, e.g. 10 or 1,3,10; got {list(self.crash_cost)}")
+        if not self.rounds and self.crash_cost != (CRASH_COST,):
+            raise SkidpadError(f"--crash-cost belongs to a repair in rounds; add --rounds 1, or leave it out; got {list(self.crash_cost)}")
         if not self.w_col:
             raise SkidpadError("w_col takes at least one weight, e.g. -1 (the paper's) or -0.1; got none")
         if self.estimate and (self.env or self.rewards or self.repairs or self.is_tested or self.adversaries_at_once > 1):

@@ -1,4 +1,4 @@
-"""The search for limits as a job: severities in rounds, each placed by what the rounds before it found."""
+"""The search for limits as a job, and its settings: severities in rounds, each placed by what the rounds before it found."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError
 from skidpad.core.progress import Progress, silent
+from skidpad.core.settings import Count, Natural, OneOf, Positive, Within
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds.drives.campaign import scenarios_of
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives
-from skidpad.kinds.kind import asks_referee, check_unchanged, drive_of, start_run, subject_of
-from skidpad.kinds.limits.probes import DRIVES, PROBES, FrameSample, Judge, Probe, ProbePart, ProbeWork
-from skidpad.kinds.limits.records import SCHEMA, drive_records
+from skidpad.kinds.kind import CampaignSettings, asks_referee, check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.limits.probes import DRIVES, PROBES, SCHEMA, FrameSample, Judge, Probe, ProbePart, ProbeWork, drive_records
 from skidpad.kinds.limits.rows import LimitRow, row_named, rows_of
-from skidpad.kinds.limits.settings import LimitsSettings
 from skidpad.kinds.limits.summary import Found, online_phase, pair_phase, round_phase
 from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
-from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.kinds.pictures.settings import NOTES, DeepTestSettings
 from skidpad.kinds.shards import crew_for, mapped, mapped_parts, run_shards
 from skidpad.oracles.relations import LabelMse, SteersAlike
 from skidpad.referee.verdict import judge
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import ORIGINALS
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ORIGINALS, ShardResult
 from skidpad.stimuli.registry import ORIGINAL, model_hashes
 
 if TYPE_CHECKING:
@@ -44,6 +42,50 @@ if TYPE_CHECKING:
     from skidpad.oracles.relations import Relation
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Subject
+
+REFEREE = ("on", "off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSettings(CampaignSettings):
+    """One search for limits.
+
+    subject: path of a description. drive: text for `open_drive`. conditions: names of conditions or of their severities; empty means
+    all. output, relation, tolerance, threshold: as in `skidpad test`, by default `steers-alike`. accepted_share: of frames that may
+    fail where a network still holds. frames: how many of the drive are shown, evenly spaced (0: all). stretch_frames: neighbouring
+    frames that are drawn together by the bootstrap (0: those of two seconds). steps: into how many steps the way from harmless to
+    worst is cut; limits are found to one of them. pairs: two severities each, as "fog,dusk". online: whether the built-in world is
+    driven too; scenarios, domain, seconds: what is driven there. referee: whether changed pictures that are another scene are left out.
+    """
+
+    campaign: ClassVar = "limits"
+    notes: ClassVar = NOTES
+
+    subject: str
+    drive: str
+    conditions: tuple[str, ...] = ()
+    output: str = "steering"
+    relation: str = ""
+    tolerance: Positive | None = None
+    threshold: float = 0.5
+    accepted_share: Annotated[float, Within(above=0, below=1)] = 0.05
+    frames: Natural = 500
+    stretch_frames: Natural = 0
+    steps: Annotated[int, Within(least=4, most=1024)] = 32
+    pairs: tuple[str, ...] = ()
+    online: bool = False
+    scenarios: Count = 6
+    domain: str = "restricted"
+    seconds: Annotated[float, Within(least=1, most=120)] = 10.0
+    referee: Annotated[str, OneOf("setting of the referee", REFEREE)] = "on"
+    seed: int = 0
+    device: str = "cpu"
+
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
+        if self.steps % 4:
+            raise SkidpadError(f"steps is a multiple of 4, since the search begins at the quarters of the way; got {self.steps}")
+
 
 _CHECKED = 8
 """Frames that are looked at before anything begins: do they show anything, and a road?"""

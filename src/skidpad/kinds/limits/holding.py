@@ -24,7 +24,7 @@ from skidpad.stimuli.registry import stimuli
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe
     from skidpad.kinds.limits.campaign import Limits
-    from skidpad.kinds.limits.curve import LimitPoint
+    from skidpad.kinds.limits.rows import LimitPoint
     from skidpad.runs.folder import Run
 
 _NEAR = 0.5

@@ -12,10 +12,9 @@ from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.limits.page import definitions, fails_words, holds_words, note_of, short_words, tolerance_words
 from skidpad.kinds.limits.rows import LimitRow, all_rows, with_unit
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload
-from skidpad.page.html import render_page
-from skidpad.page.markdown import page_markdown
 from skidpad.page.model import Fact, Headline, Page, Table, Tone, run_warnings
 from skidpad.page.wording import counted, drive_words, percent, plain
+from skidpad.page.writing import page_markdown, render_page
 from skidpad.stimuli.registry import stimuli
 
 if TYPE_CHECKING:

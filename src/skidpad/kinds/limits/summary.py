@@ -12,8 +12,8 @@ import numpy as np
 
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import CameraMove, Recipe
-from skidpad.kinds.limits.curve import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.kinds.limits.probes import KEPT, Probe
+from skidpad.kinds.limits.rows import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.runs.records import ORIGINALS
 from skidpad.statistics.intervals import Interval, none_failed, share_over_stretches
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skidpad.core.images import IntArray
-    from skidpad.kinds.limits.campaign import Limits
+    from skidpad.kinds.limits.campaign import Limits, LimitsSettings
     from skidpad.kinds.limits.rows import LimitRow
-    from skidpad.kinds.limits.settings import LimitsSettings
     from skidpad.runs.folder import Run
 
 _PROBE = ("severity", "position", "other_position")

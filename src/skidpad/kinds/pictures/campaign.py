@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.core.images import FloatArray, Frames, NumpyFrames, as_numpy
+from skidpad.core.images import Camera, FloatArray, Frames, NumpyFrames, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe, Stimulus, grid_recipes
 from skidpad.coverage.criteria import CRITERIA, neurons_of
@@ -36,6 +35,7 @@ from skidpad.kinds.pictures.judging import (
     check_relation,
     default_relation,
     default_tolerance,
+    frame_again,
     relation_of,
     uploaded,
 )
@@ -214,9 +214,7 @@ class DeepTest:
 
     def answer(self, frame_index: int, recipe: Recipe) -> float:
         """Asks the subject about one frame under a recipe, with the frames before it that it looks back at."""
-        batch = self.drive.read([frame_index], lead=self.subject.lead)
-        if not len(batch):
-            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        batch = frame_again(self.drive, frame_index, self.subject.lead)
         return float(self.look(batch.clip, recipe, self.times_s(batch.indices))[1].answers[0, self.judged.column])
 
     def times_s(self, indices: IntArray) -> FloatArray:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skidpad.core.errors import BadRunError, SkidpadError
+from skidpad.core.errors import SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy, decode, write_image
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import side_of
 from skidpad.kinds.bundles import Evidence, Judgement, loaded
-from skidpad.kinds.pictures.judging import JudgedOutput, Originals, captured
+from skidpad.kinds.pictures.judging import JudgedOutput, Originals, captured, frame_again
 from skidpad.kinds.pictures.settings import StimulusOn
 from skidpad.oracles.error import scale_of, times_tolerated
 from skidpad.oracles.relations import RELATIONS, Answers, fails_unchanged
-from skidpad.page.arrows import pair_picture
+from skidpad.page.pictures import pair_picture
 from skidpad.page.wording import answer
 from skidpad.runs.records import Record
 from skidpad.runs.replay import Replayed, ReplayResult, replay
@@ -29,9 +29,6 @@ from skidpad.runs.workers.here import pinned
 from skidpad.stimuli.pictures import stimuli
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from skidpad.core.images import NumpyFrames
     from skidpad.kinds.pictures.campaign import DeepTest
     from skidpad.kinds.pictures.shrinking import PictureCampaign
     from skidpad.oracles.relations import Relation
@@ -192,9 +189,7 @@ class PictureExporter:
     def _clips(self, record: Record) -> tuple[NumpyFrames, NumpyFrames]:
         """Returns the frames that the subject looks at, (lead + 1, height, width, 3), as they are and as the recipe leaves them."""
         lead = self.campaign.subject.lead
-        batch = self.campaign.drive.read([record.frame_index], lead=lead)
-        if not len(batch):
-            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        batch = frame_again(self.campaign.drive, record.frame_index, lead)
         times_s = self.campaign.drive.times_at(batch.indices, lead)
         changed = as_numpy(self.campaign.mutate(batch.clip, record.recipe, times_s))
         if self.run.config.get("stimulus_on") == StimulusOn.LAST_FRAME.value:

@@ -171,8 +171,11 @@ class DeepRoadExhibit(PairExhibit):
     @cached_property
     def stimuli(self) -> Mapping[str, Stimulus]:
         """The weathers that the config names."""
-        from skidpad.kinds.pictures.weather.campaign import open_weathers  # noqa: PLC0415  see above
-        from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice  # noqa: PLC0415  torch is for the first picture only
+        from skidpad.kinds.pictures.weather.campaign import (  # noqa: PLC0415  torch is for the first picture only
+            DeepRoadSettings,
+            StyleChoice,
+            open_weathers,
+        )
 
         road = DeepRoadSettings.from_config(self.config)
         return dict(open_weathers(road.weathers, "cpu", StyleChoice(road.style), road.styles, road.seed))

@@ -16,8 +16,7 @@ from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.kinds.pictures.judging import CaseTable, Originals, judged, may_stand
 from skidpad.oracles.relations import Answers
-from skidpad.runs.records import ORIGINALS
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ORIGINALS, ShardResult
 from skidpad.runs.workers.here import patiently
 from skidpad.search.pairs import pairs_task, stack_order
 from skidpad.search.protocol import SEARCHES, Fitness, asked_of, kept

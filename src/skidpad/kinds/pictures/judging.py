@@ -13,16 +13,15 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from skidpad.core.camera import Capture
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.core.images import BoolArray, FloatArray, Frames, IntArray, NumpyFrames, pixel_hash
+from skidpad.core.images import BoolArray, Capture, FloatArray, Frames, IntArray, NumpyFrames, pixel_hash
 from skidpad.core.stimuli import Recipe
 from skidpad.core.units import PlainUnit
 from skidpad.drives.drive import capture_at
 from skidpad.kinds.kind import MOST
 from skidpad.oracles.relations import RELATIONS, Answers, AnswersAlike, DecidesAlike, LabelMse, Relation, SteersAlike, SteersRight, violated
 from skidpad.referee.verdict import Reason, Verdicts, Word
-from skidpad.runs.records import ORIGINALS, build_records, no_records
+from skidpad.runs.records import ORIGINALS, SCHEMA, build_records
 from skidpad.subjects.description import STEERING
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     "Asks the referee about mutants, given their places in the batch."
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
-    from skidpad.oracles.relations import Relation
     from skidpad.runs.folder import Run
     from skidpad.subjects.description import Description, Output
 
@@ -136,6 +134,14 @@ class Originals:
     def answers(self, indices: IntArray, mutant: FloatArray) -> Answers:
         """Puts the mutants' answers beside those on their originals."""
         return Answers(self.answer[indices], mutant, self.label[indices])
+
+
+def frame_again(drive: Drive, index: int, lead: int = 0) -> FrameBatch:
+    """Reads a frame of a record, with the `lead` frames before it; refuses a run whose drive has lost it."""
+    batch = drive.read([index], lead=lead)
+    if not len(batch):
+        raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+    return batch
 
 
 def captured(drive: Drive, times_s: FloatArray | None, lead: int = 0) -> Capture | None:
@@ -327,7 +333,7 @@ class CaseTable:
     def table(self) -> pa.Table:
         """Builds the records."""
         if not self._cases:
-            return no_records()
+            return SCHEMA.empty_table()
         return build_records(
             frame_index=np.concatenate(self._indices),
             frame_ids=self._frame_ids,

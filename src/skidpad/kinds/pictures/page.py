@@ -20,10 +20,9 @@ from skidpad.kinds.pictures.summary import EPSILON_RAD2, Summary, Untested, summ
 from skidpad.oracles.doubts import DoubtKind, doubts_of
 from skidpad.oracles.error import scale_of
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike, SteersRight, fails_unchanged
-from skidpad.page.arrows import MAX_LEAN_DEG
 from skidpad.page.charts import DeviationHistogram
 from skidpad.page.model import Headline, Page, Tone, doubt_words, run_page
-from skidpad.page.pictures import PairCard, PicturePair, cards, drawn
+from skidpad.page.pictures import MAX_LEAN_DEG, PairCard, PicturePair, cards, drawn
 from skidpad.page.wording import DEGREES, angles_sentence, count, counted, drive_with, interval, percent, plain, with_unit
 from skidpad.runs.findings import caused_first, label_relation
 from skidpad.runs.records import Record

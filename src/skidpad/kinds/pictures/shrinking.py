@@ -7,15 +7,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from skidpad.core.errors import BadRunError
-from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, pixel_hash
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pixel_hash
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Choice, Parameter, Params, Real, Recipe, Step, Stimulus, Value, Whole
-from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.judging import Originals, frame_again
 from skidpad.kinds.shrinking import LEFT_OUT, Change, Dial, Minimum, Shrunk, minimise
 from skidpad.oracles.relations import Answers, Relation
 from skidpad.referee.verdict import Word
@@ -23,10 +22,12 @@ from skidpad.runs.records import Record, case_id
 from skidpad.runs.workers.here import pinned
 
 if TYPE_CHECKING:
-    from skidpad.drives.drive import Drive
-    from skidpad.kinds.pictures.judging import JudgedOutput, Words
+    from skidpad.kinds.pictures.campaign import DeepTest
+    from skidpad.kinds.pictures.styles.shrinking import StyleCampaign
     from skidpad.runs.folder import Run
-    from skidpad.subjects.base import Observation, Subject
+
+    PictureCampaign: TypeAlias = DeepTest | StyleCampaign
+    """A campaign over the frames of a drive, whose records have the columns of `runs.records` and whose stimuli are recipes."""
 
 
 WIDTH = 16
@@ -38,51 +39,6 @@ _RESOLUTION = 200
 
 Accepts = Callable[[NumpyFrames, NumpyFrames], BoolArray]
 """Takes frames as they were and as they became, (N, height, width, 3) each, and tells which may count, (N,)."""
-
-
-@runtime_checkable
-class PictureCampaign(Protocol):
-    """A campaign over the frames of a drive, whose records have the columns of `runs.records` and whose stimuli are recipes."""
-
-    @property
-    def subject(self) -> Subject:
-        """The network under test."""
-        ...
-
-    @property
-    def drive(self) -> Drive:
-        """Where the frames are from."""
-        ...
-
-    @property
-    def stimuli(self) -> Mapping[str, Stimulus]:
-        """What the steps of recipes name."""
-        ...
-
-    @property
-    def judged(self) -> JudgedOutput:
-        """The output that is judged."""
-        ...
-
-    def relation(self, originals: Originals) -> Relation:
-        """Returns the relation that judges answers."""
-        ...
-
-    def mutate(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray | None = None) -> Frames:
-        """Applies a recipe."""
-        ...
-
-    def look(self, clip: Frames, recipe: Recipe, times_s: FloatArray | None = None) -> tuple[Frames, Observation]:
-        """Shows the subject a clip under a recipe."""
-        ...
-
-    def held_against(self, answers: Answers, clip: Frames, recipe: Recipe, times_s: FloatArray) -> Answers:
-        """Returns what the answers to mutants are held against."""
-        ...
-
-    def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:
-        """Returns the referee for mutants of frames under a recipe; None where it is not asked."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +161,7 @@ class _Frame:
 
     @classmethod
     def of(cls, campaign: PictureCampaign, run: Run, record: Record, accepts: Accepts | None) -> _Frame:
-        batch = campaign.drive.read([record.frame_index], lead=campaign.subject.lead)
-        if not len(batch):
-            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        batch = frame_again(campaign.drive, record.frame_index, campaign.subject.lead)
         relation = campaign.relation(Originals.of(run, len(campaign.drive)))
         original = campaign.look(batch.clip, Recipe())[1].answers[0, campaign.judged.column]
         # a moved camera has moved the label of the record

@@ -20,8 +20,7 @@ from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
 from skidpad.kinds.pictures.judging import CaseTable, Judged, Originals, captured, judged
-from skidpad.runs.records import ORIGINALS
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ORIGINALS, ShardResult
 from skidpad.runs.workers.here import cores
 from skidpad.subjects.base import Observation
 

@@ -12,11 +12,10 @@ from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
 from skidpad.drives.opening import open_drive
-from skidpad.kinds.pictures.weather.campaign import DeepRoad
+from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings
 from skidpad.kinds.pictures.weather.page import deeproad_page, road_warnings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings
 from skidpad.kinds.pictures.weather.summary import summarise_road
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.page.writing import render_page, write_text_whole
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells
 from skidpad.papers.scoreboard import (

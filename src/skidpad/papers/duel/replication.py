@@ -14,7 +14,7 @@ from skidpad.kinds.duels.charts import slow_words
 from skidpad.kinds.duels.page import duel_page
 from skidpad.kinds.duels.settings import ROUND_TRAININGS, DuelSettings
 from skidpad.kinds.duels.summary import DuelSummary, summarise
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.page.writing import render_page, write_text_whole
 from skidpad.papers.duel import tables
 from skidpad.papers.scoreboard import Replication, Row, Sheet, run_at
 

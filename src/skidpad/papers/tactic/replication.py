@@ -11,11 +11,10 @@ from typing import ClassVar
 from skidpad.core.errors import BadParametersError, InterruptedRunError
 from skidpad.core.files import write_atomically
 from skidpad.core.progress import Progress, silent
-from skidpad.kinds.pictures.styles.campaign import Tactic
+from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings
 from skidpad.kinds.pictures.styles.page import tactic_page
-from skidpad.kinds.pictures.styles.settings import TacticSettings
 from skidpad.kinds.pictures.styles.summary import summarise
-from skidpad.page.html import render_page, write_text_whole
+from skidpad.page.writing import render_page, write_text_whole
 from skidpad.papers.scoreboard import (
     Replication,
     Row,

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from skidpad.core.errors import InterruptedRunError, LostDriveError
 from skidpad.core.progress import Progress
+from skidpad.runs.workers.protocol import in_order
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skidpad.core.progress import Progress
     from skidpad.runs.workers.protocol import Heard, Performer, Reload, Work
 
 VARIABLES: Mapping[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -145,17 +145,8 @@ class WorkLanes:
 
     def map(self, work: Callable[[S], T], items: Sequence[S]) -> Generator[T, None, None]:
         """Yields `work(item)` in the order of the items."""
-        early: dict[int, T] = {}
-        coming = self.as_they_come(work, items)
-        place = 0
-        try:
-            for number, result in coming:
-                early[number] = result
-                while place in early:
-                    yield early.pop(place)
-                    place += 1
-        finally:
-            coming.close()
+        with closing(self.as_they_come(work, items)) as coming:
+            yield from in_order(coming)
 
 
 @contextmanager

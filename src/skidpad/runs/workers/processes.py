@@ -1,4 +1,8 @@
-"""Local processes: each loads the campaign once, computes on one core, and ends with the driver."""
+"""Local processes: each loads the campaign once, computes on one core, and ends with the driver.
+
+A worker is this module as a program, `python -m skidpad.runs.workers.processes FD`: it reads messages from the driver's socket. It is
+started by itself rather than through `multiprocessing`, which would import the driver's main program again.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,40 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from skidpad.core.trust import granted
-from skidpad.runs.workers.dispatching import Begin, Died, Done, Event, Failed, PoolCrew, Prepare, Ready, Shared, Told, WorkerTask, unheard
-from skidpad.runs.workers.here import VARIABLES, pinned
+from skidpad.core.trust import granted, hand_over
+from skidpad.runs.workers.dispatching import (
+    Begin,
+    Died,
+    Done,
+    Event,
+    Failed,
+    PoolCrew,
+    Prepare,
+    Ready,
+    Shared,
+    Told,
+    WorkerTask,
+    told,
+    unheard,
+)
+from skidpad.runs.workers.here import VARIABLES, Bench, pin_process, pinned
 
 if TYPE_CHECKING:
+    from skidpad.core.progress import Progress
     from skidpad.runs.workers.protocol import Crew, Performer, Reload
 
-
 _END_S = 5.0
+_TOLD_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +96,7 @@ class _ProcessPool:
         ours, theirs = socket.socketpair()
         with theirs:
             popen = subprocess.Popen(  # noqa: S603  this very program
-                [sys.executable, "-m", "skidpad.runs.workers.process_main", str(theirs.fileno())],
+                [sys.executable, "-m", "skidpad.runs.workers.processes", str(theirs.fileno())],
                 env={**os.environ, **VARIABLES, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -169,3 +191,70 @@ def _event(number: int, kind: str, task: int | None, content: Any) -> Event:
     if kind == "told":
         return Told(number, task, content[0], content[1])
     return Done(number, task, content)
+
+
+def main() -> None:
+    """Serves a driver as a worker, until it goes away."""
+    connection = Connection(int(sys.argv[1]))
+    begin = pickle.loads(connection.recv_bytes())  # noqa: S301  the driver's own words, through its own socket
+    sys.path[:] = [*begin.path]
+    os.chdir(begin.folder)
+    hand_over(begin.trusted)
+    messages: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, messages), daemon=True).start()
+    send_lock = threading.Lock()
+
+    def send(kind: str, task: int | None, content: Any) -> None:
+        data = pickle.dumps((kind, task, content), protocol=5)
+        with send_lock:
+            connection.send_bytes(data)
+
+    try:
+        bench = Bench(begin.reload())
+        pin_process()
+    except Exception as error:  # noqa: BLE001  whatever it is, the driver says it
+        send("failed", None, told(error))
+        return
+    send("ready", None, None)
+    while True:
+        _serve(pickle.loads(messages.get()), bench, send)  # noqa: S301  see above
+
+
+def _serve(message: Prepare | WorkerTask, bench: Bench, send: Any) -> None:
+    if isinstance(message, Prepare):
+        try:
+            bench.prepare(message.number, message.step, message.given.load())
+        except Exception as error:  # noqa: BLE001  see above
+            send("failed", None, told(error))
+        return
+    try:
+        result = bench.perform(message.item, _progress(message.number, send))
+        send("done", message.number, result)
+    except Exception as error:  # noqa: BLE001  see above
+        send("failed", message.number, told(error))
+
+
+def _listen(connection: Connection, messages: SimpleQueue[bytes]) -> None:
+    """Takes messages in while work is at hand, and so learns at once that the driver is gone."""
+    while True:
+        try:
+            messages.put(connection.recv_bytes())
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+def _progress(task: int, send: Any) -> Progress:
+    last = 0.0
+
+    def report(done: int, total: int, note: str = "") -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _TOLD_EVERY_S:
+            last = now
+            send("told", task, (done / total if total else 0.0, note))
+
+    return report
+
+
+if __name__ == "__main__":
+    main()

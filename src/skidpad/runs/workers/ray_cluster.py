@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skidpad import __version__
-from skidpad.core.errors import MissingExtraError, SkidpadError, WorkersError
+from skidpad.core.errors import SkidpadError, WorkersError, optional
 from skidpad.core.progress import silent
 from skidpad.core.trust import granted, hand_over
 from skidpad.runs.workers.dispatching import Died, Done, Event, Failed, PoolCrew, Ready, told, unheard
@@ -284,11 +284,7 @@ class RayWorker:
 
 
 def _ray() -> Any:
-    try:
-        import ray  # noqa: PLC0415  an extra
-    except ImportError as error:
-        raise MissingExtraError.of("ray", "ray", "a Ray cluster") from error
-    return ray
+    return optional("ray", "ray", "ray", "a Ray cluster")
 
 
 def _begin(ray: Any, address: str, options: Mapping[str, Any]) -> None:

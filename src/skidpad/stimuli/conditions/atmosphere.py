@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, depth_m, ground_m, real, whole
 from skidpad.stimuli.conditions.optics import CLEAR_M, banks, extinction_per_m, sky_of, transmission, veiled

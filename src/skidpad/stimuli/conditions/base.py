@@ -15,9 +15,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import Camera, Capture, NumpyFrames
 from skidpad.core.stimuli import Choice, F, Parameter, Params, Real, Severity, Space, Value, Whole
 from skidpad.stimuli.pictures.kernels import kernels_of, over_numbered
 

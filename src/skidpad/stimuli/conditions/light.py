@@ -8,8 +8,7 @@ from typing import ClassVar, Self
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, depth_m, ground_m, real
 from skidpad.stimuli.conditions.optics import Sky, display, flattened, grainy, greyed, linear, sky_of

@@ -19,8 +19,7 @@ from typing import ClassVar, cast
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera, Capture
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import Camera, Capture, FloatArray, NumpyFrames
 from skidpad.core.stimuli import F, Params, Severity
 from skidpad.core.units import LOOK_AHEAD_M, STEERING_RATIO, WHEELBASE_M
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real

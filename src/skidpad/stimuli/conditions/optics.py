@@ -10,8 +10,7 @@ from functools import lru_cache
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.stimuli.conditions.base import FAR_M, Field, depth_m, horizon_row
 from skidpad.stimuli.pictures.kernels import clouds

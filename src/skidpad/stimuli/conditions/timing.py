@@ -11,9 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from skidpad.core.camera import Camera, Capture
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import FloatArray
+from skidpad.core.images import Camera, Capture, FloatArray
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import F, Params, Severity
 from skidpad.stimuli.conditions.base import Paint, PhysicalCondition, real

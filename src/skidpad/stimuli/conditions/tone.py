@@ -7,8 +7,7 @@ from typing import ClassVar, cast
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera, Capture
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import Camera, Capture, FloatArray, NumpyFrames
 from skidpad.core.stimuli import F, Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
 from skidpad.stimuli.pictures.kernels import kernels_of

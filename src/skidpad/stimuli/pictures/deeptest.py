@@ -19,8 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import HORIZON
-from skidpad.core.images import NumpyFrames
+from skidpad.core.images import HORIZON, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Choice, F, Params, Real, Space, Whole
 from skidpad.stimuli.pictures.kernels import Field, Pivot, Veil, about, clouds, distance, kernels_of

@@ -19,8 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import HORIZON
-from skidpad.core.images import FloatArray, Frames, NumpyFrames
+from skidpad.core.images import HORIZON, FloatArray, Frames, NumpyFrames
 from skidpad.core.seeding import child_rng
 
 Field = NDArray[np.float32]

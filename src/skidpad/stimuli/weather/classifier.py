@@ -21,11 +21,11 @@ from safetensors.torch import save
 from torch import nn
 from torch.nn import functional
 
-from skidpad.core import toml
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import BoolArray, Frames, NumpyFrames, decode, encode
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
+from skidpad.core.settings import read_toml, write_toml
 from skidpad.stimuli.weather.files import BadWeatherError, read_card, read_weights, write_pair
 from skidpad.stimuli.weather.scenes import Scenes, as_signed, load_scenes
 
@@ -116,13 +116,13 @@ class ClassifierCard:
 
     def to_toml(self) -> str:
         """Writes the card."""
-        return toml.dumps({"format": _FORMAT, **asdict(self)})
+        return write_toml({"format": _FORMAT, **asdict(self)})
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> Self:
         """Reads what `to_toml` wrote; `where` names it in errors."""
         try:
-            table: dict[str, Any] = toml.loads(text)
+            table: dict[str, Any] = read_toml(text)
             if table.pop("format", None) != _FORMAT:
                 raise BadWeatherError(f"{where} is no weather classifier of this version; learn it again with `skidpad weather classifier`")
             sets = tuple(LearnedSet(**row) for row in table.pop("sets"))

@@ -7,8 +7,7 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
+from skidpad.core.images import BoolArray, Camera, FloatArray, NumpyFrames
 from skidpad.stimuli.conditions.base import depth_m, horizon_row
 
 NEAR_M, FAR_M = 12.0, 45.0

@@ -25,7 +25,7 @@ import torch
 from torch.nn import functional
 
 from skidpad.stimuli.weather.blocks import compiled
-from skidpad.stimuli.weather.detail import Detail
+from skidpad.stimuli.weather.detail import Detail, drawn
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.scenes import as_signed
@@ -187,11 +187,12 @@ class FoldedDecoder:
             missing = self.batch_size - count
             norms = norms.expand(count, *norms.shape[1:]).contiguous()
             if missing:
-                prepared = Prepared(filled(prepared.content, missing), filled(prepared.first, missing), prepared.frames)
+                frames = None if prepared.frames is None else filled(prepared.frames, missing)
+                prepared = Prepared(filled(prepared.content, missing), filled(prepared.first, missing), frames)
                 norms = filled(norms, missing)
         blocks = pixels(self._blocks(prepared, norms))
         if self.detail is not None and prepared.frames is not None:
-            return self._detailed(self._step(_signed)(blocks, self._last_bias)[:count], prepared.frames, size)
+            return self._detailed(self.detail, self._step(_signed)(blocks, self._last_bias), prepared.frames, size)[:count]
         if size is None or size == (2 * blocks.shape[1], 2 * blocks.shape[2]):
             return self._step(_painted)(blocks, self._last_bias)[:count]
         # Where nothing shrinks, a filter against aliasing is none, and torch is faster without it.
@@ -199,13 +200,15 @@ class FoldedDecoder:
         larger = functional.interpolate(maps_of(self._step(_signed)(blocks, self._last_bias)), size, mode="bilinear", antialias=shrinks)
         return self._step(_levels)(pixels(larger))[:count]
 
-    def _detailed(self, made: torch.Tensor, frames: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
+    def _detailed(self, detail: Detail, signed: torch.Tensor, frames: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
         """Returns pictures with the detail of the frames that they were made of, at `size` or the working size."""
-        recorded = as_signed(frames)
-        wanted = size or (int(made.shape[1]), int(made.shape[2]))
+        recorded, made = self._step(as_signed)(frames), maps_of(signed)
+        wanted = size or (int(made.shape[2]), int(made.shape[3]))
         if tuple(recorded.shape[2:]) != wanted:
             recorded = functional.interpolate(recorded, wanted, mode="bilinear", antialias=True)
-        return _levels(pixels(self.detail(maps_of(made), recorded)))  # type: ignore[misc] # asked by who has it
+        # torch's filter against aliasing is its own kernel, compiled or not; all the rest is one pass
+        small, changed = detail.reduced(recorded, made), detail.reduced(made, made)
+        return self._step(_detailed_levels)(small, changed, made, recorded, detail.share)
 
     def _blocks(self, prepared: Prepared, norms: torch.Tensor) -> torch.Tensor:
         """Returns colours of 2x2 blocks before tanh, (N, 16, height / 2, width / 2)."""
@@ -382,6 +385,10 @@ def _signed(values: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 def _levels(signed: torch.Tensor) -> torch.Tensor:
     return ((signed + 1.0) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8).contiguous()
+
+
+def _detailed_levels(small: torch.Tensor, changed: torch.Tensor, made: torch.Tensor, recorded: torch.Tensor, share: float) -> torch.Tensor:
+    return _levels(pixels(drawn(small, changed, made, recorded, share)))
 
 
 def _painted(values: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -45,19 +45,31 @@ class Detail:
 
         made: translations at the size of the networks. recorded: the frames that they were made of, at any size. Both within -1..1.
         """
-        height, width = (max(1, round(side * _CELLS / self.size_px)) for side in made.shape[2:])
-        size = (int(recorded.shape[2]), int(recorded.shape[3]))
-        frame, changed = recorded.float(), made.float()
-        small, wanted = (functional.interpolate(each, (height, width), mode="bilinear", antialias=True) for each in (frame, changed))
-        mean, mean_wanted = _mean(small), _mean(wanted)
-        variance = (_mean(small.square()) - mean.square()).clamp(min=0.0)
-        slope = ((_mean(small * wanted) - mean * mean_wanted) / (variance + _FLOOR)).clamp(min=0.0)
-        lines = _mean(torch.cat([slope, mean_wanted - slope * mean], 1))
-        slopes, levels = functional.interpolate(lines, size, mode="bilinear").chunk(2, 1)
-        drawn = torch.addcmul(levels, slopes, frame).clamp(-1.0, 1.0)
-        if self.share == 1.0:
-            return drawn
-        return torch.lerp(functional.interpolate(changed, size, mode="bilinear"), drawn, self.share)
+        small, wanted = self.reduced(recorded.float(), made), self.reduced(made.float(), made)
+        return drawn(small, wanted, made, recorded, self.share)
+
+    def reduced(self, pictures: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+        """Returns pictures on the grid of cells of a translation, (N, 3, rows, columns)."""
+        size = [max(1, round(side * _CELLS / self.size_px)) for side in made.shape[2:]]
+        return functional.interpolate(pictures, size, mode="bilinear", antialias=True)
+
+
+def drawn(small: torch.Tensor, wanted: torch.Tensor, made: torch.Tensor, recorded: torch.Tensor, share: float) -> torch.Tensor:
+    """Fits the lines on the grid and applies them to the frames; compiled, it is one pass over the pictures.
+
+    small, wanted: frames and translations on the grid of cells.
+    """
+    frame = recorded.float()
+    size = (int(frame.shape[2]), int(frame.shape[3]))
+    mean, mean_wanted = _mean(small), _mean(wanted)
+    variance = (_mean(small.square()) - mean.square()).clamp(min=0.0)
+    slope = ((_mean(small * wanted) - mean * mean_wanted) / (variance + _FLOOR)).clamp(min=0.0)
+    lines = _mean(torch.cat([slope, mean_wanted - slope * mean], 1))
+    slopes, levels = functional.interpolate(lines, size, mode="bilinear").chunk(2, 1)
+    found = torch.addcmul(levels, slopes, frame).clamp(-1.0, 1.0)
+    if share == 1.0:
+        return found
+    return torch.lerp(functional.interpolate(made.float(), size, mode="bilinear"), found, share)
 
 
 def _mean(maps: torch.Tensor) -> torch.Tensor:

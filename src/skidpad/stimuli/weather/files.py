@@ -14,9 +14,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from skidpad.core import toml
 from skidpad.core.errors import BadParametersError, SkidpadError
 from skidpad.core.files import write_atomically
+from skidpad.core.settings import read_toml, write_toml
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.settings import Method, Sizes
 from skidpad.stimuli.weather.unit import Unit
@@ -94,13 +94,13 @@ class WeatherCard:
             del table["styles"]
         else:
             table["styles"] = {"mean": list(self.styles.mean), "deviation": list(self.styles.deviation)}
-        return toml.dumps({**table, _CHECKSUM: _checksum(table)})
+        return write_toml({**table, _CHECKSUM: _checksum(table)})
 
     @classmethod
     def from_toml(cls, text: str, where: str) -> Self:
         """Reads what `to_toml` wrote; `where` names it in errors. A card of an earlier version has no checksum of itself."""
         try:
-            table = toml.loads(text)
+            table = read_toml(text)
             if table.get("format") != _FORMAT:
                 raise BadWeatherError(f"{where} is no weather of this version; learn it again with `skidpad weather train`")
             wanted = table.get(_CHECKSUM, "")

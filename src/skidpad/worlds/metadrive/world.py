@@ -26,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, SkidpadError
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
+from skidpad.core.images import BoolArray, Camera, FloatArray, NumpyFrames
 from skidpad.core.units import STEERING_RATIO
 from skidpad.worlds.departure import Lanes
 from skidpad.worlds.render.chunks import MIN_RADIUS_M, START_M, length_of, section_of

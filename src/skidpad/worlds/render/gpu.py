@@ -16,9 +16,8 @@ from warnings import catch_warnings, filterwarnings
 import numba.cuda
 import numpy as np
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, MissingExtraError
-from skidpad.core.images import FloatArray, IntArray
+from skidpad.core.images import Camera, FloatArray, IntArray
 from skidpad.worlds.render.cards import SEEN, STANDING, depth_of, see_card
 from skidpad.worlds.render.packs import Pack, pack, stage_at
 from skidpad.worlds.render.pixels import begin_frame, overlaps, paint_pixel

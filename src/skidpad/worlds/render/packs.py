@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import FloatArray
+from skidpad.core.images import Camera, FloatArray
 from skidpad.worlds.render.compiling import compiled
 from skidpad.worlds.render.precipitation import Precipitation, drop_maps, flake_tile, streak_tile
 from skidpad.worlds.render.raycast import Stage

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import Camera, FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.worlds.render.compiling import CHUNK, Scratch, compiled, uncounted
 from skidpad.worlds.render.strips import BLUE, GREEN, PITCH, RED, WEIGHT

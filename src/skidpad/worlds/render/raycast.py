@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import Camera, FloatArray, NumpyFrames
 from skidpad.worlds.render import cards as c
 from skidpad.worlds.render.cards import moving_cards, see_cards
 from skidpad.worlds.render.compiling import CHUNK, Scratch, compiled, uncounted

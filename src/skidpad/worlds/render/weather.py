@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skidpad.core.camera import Camera
-from skidpad.core.images import FloatArray
+from skidpad.core.images import Camera, FloatArray
 from skidpad.core.seeding import child_rng
 from skidpad.worlds.render.texture import noise_levels, sample_many
 from skidpad.worlds.scenario.scenario import Conditions, Ego, Weather

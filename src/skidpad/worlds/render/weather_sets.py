@@ -12,12 +12,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from skidpad.core import toml
-from skidpad.core.camera import Camera
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.core.images import NumpyFrames, encode
+from skidpad.core.images import Camera, NumpyFrames, encode
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
+from skidpad.core.settings import write_toml
 from skidpad.core.stimuli import Choice, Real, Whole
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
@@ -106,7 +105,7 @@ def write_set(
         "supersample": supersample,
         "command": command,
     }
-    (folder / MARK).write_text(toml.dumps(mark), encoding="utf-8")
+    (folder / MARK).write_text(write_toml(mark), encoding="utf-8")
     written = 0
     for number, picture in enumerate(render_set(weather, count, camera, seed, supersample)):
         data = encode(picture, ".jpg", quality)

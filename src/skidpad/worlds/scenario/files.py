@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skidpad.core import toml
 from skidpad.core.errors import UnknownNameError
 from skidpad.core.files import write_atomically
+from skidpad.core.settings import read_toml, write_toml
 from skidpad.worlds.scenario.domain import DOMAINS, Domain
 from skidpad.worlds.scenario.domains import STANDARDS
 from skidpad.worlds.scenario.scenario import BadScenarioError, Pace, Scenario, scenario_of, table_of
@@ -184,13 +184,13 @@ def _text(path: Path) -> str:
 
 def _format(table: dict[str, object], suffix: str) -> str:
     _check_suffix(suffix)
-    return toml.dumps(table) if suffix == ".toml" else json.dumps(table, indent=2, allow_nan=False) + "\n"
+    return write_toml(table) if suffix == ".toml" else json.dumps(table, indent=2, allow_nan=False) + "\n"
 
 
 def _parse(text: str, suffix: str, where: str) -> dict[str, object]:
     _check_suffix(suffix)
     try:
-        table = toml.loads(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        table = read_toml(text) if suffix == ".toml" else json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise BadScenarioError(f"{where} is not {suffix[1:].upper()}: {error}") from error
     if not isinstance(table, dict):

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from math import isfinite, radians
 from typing import Protocol
 
-from skidpad.core.camera import Camera
 from skidpad.core.errors import SkidpadError, WorkersError
-from skidpad.core.images import FloatArray, NumpyFrames
+from skidpad.core.images import Camera, FloatArray, NumpyFrames
 from skidpad.core.units import STEERING_RATIO
 from skidpad.worlds.builtin import BuiltInWorld
 from skidpad.worlds.collision import Body

@@ -10,23 +10,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
+from skidpad.core.settings import Count, Natural, OneOf, Positive
 from skidpad.core.stimuli import Stimulus
+from skidpad.core.units import AngleUnit
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds import kind as kinds
-from skidpad.kinds.drives.campaign import scenarios_of
-from skidpad.kinds.drives.compare.settings import OfflineVsOnlineSettings
+from skidpad.kinds.drives.campaign import check_seconds, scenarios_of
 from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import SCHEMA, Case, scenario_json
 from skidpad.kinds.drives.work import ClosedLoopRunner, DrivePhase
-from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse, check_unchanged, drive_of, start_run, subject_of
 from skidpad.kinds.shards import crew_for
+from skidpad.oracles.lane_departure import ACCEPTABLE_MAE, ACCEPTABLE_MDCL
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
@@ -36,6 +38,51 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Subject
+
+EPSILON = 0.1
+"""How far the steering of a comparable pair may be apart on average; offline and online testing, section III-B."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineVsOnlineSettings(CampaignSettings):
+    """One comparison of a subject's results offline and online.
+
+    drive: text for `open_drive`, a recorded drive with labels for RQ0; "" leaves RQ0 out. matched: scenarios of the restricted domain
+    that are matched with it. scenarios: of `domain`, for RQ1. stimulus: what sits in front of the camera in RQ1 (see
+    `stimuli.registry`). epsilon, mae_limit: in `unit`, which is `rad` for the numbers that
+    Udacity's file holds (the paper computes with those), or `scaled25` for the degrees that the paper reads them as. mdcl_limit: of the
+    normalised distance.
+
+    Reference: offline and online testing, sections III-B and III-C.
+    """
+
+    campaign: ClassVar = "compare"
+
+    subject: str
+    drive: str = ""
+    world: str = "built-in"
+    domain: str = "extended"
+    scenarios: Count = 50
+    matched: Count = 100
+    stimulus: str = "original"
+    seconds: float = 20.0
+    unit: Annotated[str, OneOf("unit of angles", AngleUnit)] = AngleUnit.RAD.value
+    epsilon: Positive = EPSILON
+    mae_limit: Positive = ACCEPTABLE_MAE
+    mdcl_limit: Positive = ACCEPTABLE_MDCL
+    width: Natural = 0
+    referee: RefereeName = RefereeUse.ON.value
+    seed: int = 0
+    device: str = "cpu"
+
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
+        check_seconds(self.seconds)
+
+    @property
+    def unit_rad(self) -> float:
+        """How many radians of the steering wheel one of the unit is."""
+        return AngleUnit(self.unit).rad
 
 
 MATCHED, OFFLINE, ONLINE = "matched", "offline", "online"

@@ -18,8 +18,7 @@ from skidpad.core.units import AngleUnit
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds.drives.compare.campaign import MATCHED, OFFLINE, ONLINE, OfflineVsOnline
 from skidpad.kinds.drives.records import unpack
-from skidpad.oracles.agreement import Agreement
-from skidpad.oracles.lane_departure import mdcl
+from skidpad.oracles.lane_departure import Agreement, mdcl
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.statistics.ranks import spearman
 

@@ -20,18 +20,17 @@ from skidpad.core.images import FloatArray, as_numpy
 from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import Count, OneOf, Within
 from skidpad.core.stimuli import Stimulus
-from skidpad.kinds.drives.campaign import scenarios_of
+from skidpad.kinds.drives.campaign import check_seconds, scenarios_of
 from skidpad.kinds.drives.filmstrip import ShownStage
 from skidpad.kinds.drives.loop import AFTER_S, Course, Wheel, seen
 from skidpad.kinds.drives.page import online_page
 from skidpad.kinds.drives.records import SCHEMA, Case, build_records, cases_of, pack, scenario_json, unpack
 from skidpad.kinds.drives.replaying import OnlineReplay, replayed
-from skidpad.kinds.drives.settings import check_seconds
 from skidpad.kinds.kind import CampaignSettings, check_unchanged, start_run
 from skidpad.kinds.shards import one_by_one, resumable, run_shards
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.wording import counted
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import ShardResult
 from skidpad.stimuli.registry import WrittenStimulus, conditions_of, model_hashes
 from skidpad.worlds.builtin import BuiltInWorld, steps_of
 from skidpad.worlds.scenario.files import NamedScenario, SkippedScenario

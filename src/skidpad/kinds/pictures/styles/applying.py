@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from skidpad.core.errors import BadRunError
 from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, as_numpy, pixel_hash
 from skidpad.core.stimuli import Params, Recipe
+from skidpad.kinds.pictures.judging import frame_again
 from skidpad.kinds.pictures.styles.evaluation import Glance
 from skidpad.oracles.relations import Answers, SteersAlike
 from skidpad.referee.verdict import Reason, Word
@@ -28,7 +28,6 @@ from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from skidpad.core.images import NumpyFrames
     from skidpad.coverage.tracker import CoverageTracker
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.styles.campaign import Tactic
@@ -180,9 +179,7 @@ def replay_scene(campaign: Tactic, run: Run, prefix: str) -> ReplayResult:
         return picture(campaign.drive, campaign.weather, record.frame_index, recipe)
 
     def predict(_frame_id: str, recipe: Recipe) -> float:
-        batch = campaign.drive.read([record.frame_index], lead=campaign.subject.lead)
-        if not len(batch):
-            raise BadRunError(f"the frame can no longer be read: {batch.problems[0]}; put the drive back as it was")
+        batch = frame_again(campaign.drive, record.frame_index, campaign.subject.lead)
         clip = as_numpy(campaign.weather.translate(batch.clip, style_of(recipe))) if recipe.steps else batch.clip
         return float(campaign.subject.predict(clip)[0, campaign.column])
 

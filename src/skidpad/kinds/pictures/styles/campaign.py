@@ -14,35 +14,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from skidpad.core.errors import BadSubjectError, SkidpadError
+from skidpad.core.errors import SkidpadError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_seed
+from skidpad.core.settings import Count, Natural, OneOf, Positive, Within
 from skidpad.coverage.criteria import CRITERIA
 from skidpad.coverage.profile import Profile, profile_of
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.opening import open_drive
 from skidpad.kinds import kind as kinds
-from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse, check_unchanged, drive_of, start_run
 from skidpad.kinds.pictures.guided import merged_coverage
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.styles.applying import apply, hashes, recipe_of, records_of
 from skidpad.kinds.pictures.styles.condition import Condition, find
 from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, ShowAll
-from skidpad.kinds.pictures.styles.fitness import filter_of
+from skidpad.kinds.pictures.styles.fitness import FitnessWeights, filter_of
 from skidpad.kinds.pictures.styles.scenes import SceneSet, block_scenes, read_scenes
-from skidpad.kinds.pictures.styles.settings import GUIDES, TacticSettings
-from skidpad.kinds.pictures.weather.campaign import one_camera
+from skidpad.kinds.pictures.weather.campaign import one_camera, subject_beside
 from skidpad.kinds.shards import crew_for, one_by_one, run_shards
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
-from skidpad.runs.records import SCHEMA
-from skidpad.runs.segments import ShardResult
+from skidpad.runs.records import SCHEMA, ShardResult
 from skidpad.runs.workers.here import patiently
 from skidpad.runs.workers.protocol import in_order
-from skidpad.search.evolution import Styles
-from skidpad.search.protocol import SearchTask
+from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, Styles
+from skidpad.search.protocol import SearchTask, check_search
 from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.files import BadWeatherError, load_weather
 from skidpad.stimuli.weather.settings import Method
@@ -53,6 +52,71 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.styles.evaluation import Glance
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Subject
+
+BOUNDS_DEG = (10.0, 20.0, 30.0, 40.0)
+"""TACTIC, section 4.1, after DeepRoad."""
+
+GUIDES = ("kmnc", "nbc")
+"""TACTIC, section 3.2.1; both are reported whichever guides."""
+
+CONDITIONS = 4
+"""TACTIC, section 3.3: a fifth adds no coverage to speak of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TacticSettings(CampaignSettings):
+    """One campaign.
+
+    subject: path of a description. drive: text for `open_drive`. weather: file of a weather learned by MUNIT. criterion: what guides.
+    frames: scenes, evenly spaced over the drive (0: all). searches: searches over styles, each repeated `repeats` times. patience:
+    tries without anything better that end a search; iterations: tries that end it in any case (0: none). racing: drop tries that
+    cannot win before they have seen all scenes; risk: how willingly (0: only where it is certain). at_once: tries that are looked at
+    together, a matter of speed alone (0: as many as fill a batch). profile_drive: gives the neurons' bounds; the drive itself where
+    empty. validity: file of a filter of scenes; off where empty. output: which of the subject's outputs is judged; an angle.
+    """
+
+    campaign: ClassVar = "tactic"
+
+    subject: str
+    drive: str
+    weather: str
+    criterion: Annotated[str, OneOf("criterion that can guide the search", GUIDES)] = "nbc"
+    conditions: Count = CONDITIONS
+    frames: Natural = 0
+    searches: tuple[str, ...] = ("es",)
+    repeats: Count = 1
+    patience: Count = PATIENCE
+    iterations: Natural = 0
+    racing: bool = True
+    risk: Annotated[float, Within(least=0, below=0.5)] = 0.001
+    at_once: Natural = 0
+    bounds_deg: tuple[Positive, ...] = BOUNDS_DEG
+    coverage_weight: float = 1.0
+    divergence_weight: float = 1.0
+    style_limit: Annotated[float, Within(least=0)] = STYLE_LIMIT
+    profile_drive: str = ""
+    validity: str = ""
+    output: str = "steering"
+    referee: RefereeName = RefereeUse.ON.value
+    seed: int = 0
+    device: str = "cpu"
+
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
+        if not self.searches or len(set(self.searches)) != len(self.searches):
+            raise SkidpadError(f"name at least one search, each once; got {', '.join(self.searches) or 'none'}")
+        for name in self.searches:
+            check_search(name, Styles)
+        if not self.bounds_deg or list(self.bounds_deg) != sorted(set(self.bounds_deg)):
+            raise SkidpadError(
+                f"error bounds are degrees above 0, the smallest first; got {', '.join(map(str, self.bounds_deg)) or 'none'}"
+            )
+        _ = self.weights
+
+    @property
+    def weights(self) -> FitnessWeights:
+        """w_c and w_d."""
+        return FitnessWeights(self.coverage_weight, self.divergence_weight)
 
 
 COVERED = "conditions"
@@ -91,7 +155,7 @@ class Tactic:
         card, weights = load_weather(Path(settings.weather))
         if card.method is not Method.MUNIT:
             raise BadWeatherError(f"the weather {card.name!r} was learned by {card.method.value}, which knows no styles; use one by munit")
-        subject = _load_subject(settings, seen)
+        subject, _ = subject_beside(settings.device, settings.subject, seen)
         judged = JudgedOutput.of(subject.description, settings.output)
         if not judged.output.is_angle:
             raise SkidpadError(f"critical conditions are judged by how far an angle moves, and the output {judged.name!r} is not an angle")
@@ -274,16 +338,6 @@ def phase_name(search: str, repeat: int) -> str:
 def condition_file(phase: str, number: int) -> str:
     """Returns the name of the state that holds a condition."""
     return f"condition-{phase.replace(':', '+')}-{number:02d}.json"
-
-
-def _load_subject(settings: TacticSettings, seen: Manifest | None) -> Subject:
-    """Loads the subject where the weather runs; one that cannot run there (a format without a GPU) on the CPU."""
-    try:
-        return subject_of(seen, settings.subject, settings.device)
-    except BadSubjectError:
-        if settings.device == "cpu":
-            raise
-        return subject_of(seen, settings.subject, "cpu")
 
 
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> Tactic:

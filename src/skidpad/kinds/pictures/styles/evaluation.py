@@ -16,11 +16,21 @@ import numpy as np
 import torch
 
 from skidpad.core.images import FloatArray, as_numpy
-from skidpad.kinds.pictures.styles.fitness import LARGEST_DIVERGENCE_RAD, FitnessWeights, Tally, diversity, fitness, sighting
+from skidpad.kinds.pictures.styles.fitness import (
+    LARGEST_DIVERGENCE_RAD,
+    Apart,
+    FitnessWeights,
+    Sighting,
+    Tally,
+    diversity,
+    fitness,
+    likely_bound,
+    sighting,
+    sound_bound,
+)
 from skidpad.kinds.pictures.styles.scenes import block_scenes
-from skidpad.referee.quick import QuickReferee
+from skidpad.referee.network import QuickReferee
 from skidpad.referee.verdict import Reason, judge
-from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
 from skidpad.subjects.base import DeviceObservation
 from skidpad.subjects.network_subject import NetworkSubject
 

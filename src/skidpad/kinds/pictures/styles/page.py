@@ -17,8 +17,7 @@ from skidpad.drives.drive import Problem
 from skidpad.drives.opening import LostDrive
 from skidpad.kinds import kind as kinds
 from skidpad.kinds.pictures.styles.applying import picture, recipe_of
-from skidpad.kinds.pictures.styles.campaign import phase_name
-from skidpad.kinds.pictures.styles.settings import GUIDES
+from skidpad.kinds.pictures.styles.campaign import GUIDES, phase_name
 from skidpad.kinds.pictures.styles.summary import FAILED, Compared, ConditionSummary, Repeat, TacticSummary, summarise
 from skidpad.kinds.pictures.weather.page import weather_warnings
 from skidpad.page.charts import Curve, bar_chart, curve_chart
@@ -30,9 +29,7 @@ from skidpad.search.evolution import Styles
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
-    from skidpad.kinds.pictures.styles.campaign import Tactic
-    from skidpad.kinds.pictures.styles.settings import TacticSettings
-    from skidpad.kinds.pictures.styles.summary import TacticSummary
+    from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings
     from skidpad.runs.folder import Run
 
 

@@ -19,16 +19,16 @@ from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.shrinking import Accepts, shrink_recipe
 from skidpad.kinds.pictures.styles.applying import picture as rendered
 from skidpad.kinds.pictures.styles.applying import replay_scene, reproduction
+from skidpad.kinds.pictures.styles.campaign import GUIDES
 from skidpad.kinds.pictures.styles.fitness import filter_of
 from skidpad.kinds.pictures.styles.page import tactic_warnings
 from skidpad.kinds.pictures.styles.scenes import at_working_size
-from skidpad.kinds.pictures.styles.settings import GUIDES
 from skidpad.kinds.pictures.styles.summary import ConditionSummary, summarise
 from skidpad.kinds.shrinking import Shrunk
 from skidpad.oracles.error import times_tolerated
 from skidpad.oracles.relations import Answers, SteersAlike
-from skidpad.page.arrows import pair_picture
 from skidpad.page.model import values_of
+from skidpad.page.pictures import pair_picture
 from skidpad.referee.verdict import judge
 from skidpad.runs.replay import Replayed
 from skidpad.stimuli.weather.translation import WeatherStimulus

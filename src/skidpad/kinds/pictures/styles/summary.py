@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skidpad.core.errors import BadRunError
-from skidpad.kinds.pictures.styles.campaign import COVERED, condition_file, covered_by, phase_name
+from skidpad.kinds.pictures.styles.campaign import COVERED, GUIDES, condition_file, covered_by, phase_name
 from skidpad.kinds.pictures.styles.condition import Condition
-from skidpad.kinds.pictures.styles.settings import GUIDES
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.statistics.ranks import Alternative, a12, mann_whitney
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -14,13 +15,13 @@ import torch
 from skidpad.core.errors import BadSubjectError, SkidpadError
 from skidpad.core.images import FloatArray, Frames, as_numpy
 from skidpad.core.seeding import child_rng
+from skidpad.core.settings import Count, Natural, OneOf, Positive
 from skidpad.core.stimuli import Params, Recipe, Stimulus
 from skidpad.coverage.tracker import CoverageTracker
-from skidpad.kinds.kind import drive_of, start_run, subject_of
+from skidpad.kinds.kind import CampaignSettings, RefereeName, RefereeUse, drive_of, start_run, subject_of
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import JudgedOutput
-from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.weather.settings import DeepRoadSettings, StyleChoice
+from skidpad.kinds.pictures.settings import NOTES, DeepTestSettings, StimulusOn, StimulusOnName
 from skidpad.kinds.pictures.work import default_shard_frames
 from skidpad.oracles.relations import SteersAlike
 from skidpad.runs.folder import Run
@@ -34,11 +35,61 @@ from skidpad.subjects.base import Observation
 from skidpad.subjects.network_subject import usable_device
 
 if TYPE_CHECKING:
-    from skidpad.core.stimuli import Recipe
     from skidpad.coverage.profile import Profile
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.campaign import Look
     from skidpad.subjects.base import Subject
+
+THRESHOLDS_DEG = (10.0, 20.0, 30.0, 40.0)
+"""DeepRoad's error bounds (Table 2)."""
+
+
+class StyleChoice(Enum):
+    """Where the styles of a MUNIT weather come from: what real pictures have on average, their spread, or N(0, 1) as MUNIT draws."""
+
+    MEAN = "mean"
+    REAL = "real"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepRoadSettings(CampaignSettings):
+    """One DeepRoad campaign.
+
+    subject: path of a description. drive: text for `open_drive`. weathers: paths of learned weathers. thresholds_deg: error
+    bounds, ascending; the first one tells what a finding is. style, styles: which styles, and how many, each MUNIT weather is
+    tried under; UNIT has one look. output: an angle among the subject's outputs. stimulus_on: for subjects with memory, see
+    `StimulusOn`. shard_frames: the unit of resuming (0: what suits device and subject). device: where weathers run;
+    subject_device: where the subject does (empty: the same, or the CPU for one that cannot).
+    """
+
+    campaign: ClassVar = "deeproad"
+    notes: ClassVar = NOTES
+
+    subject: str
+    drive: str
+    weathers: tuple[str, ...]
+    thresholds_deg: tuple[Positive, ...] = THRESHOLDS_DEG
+    style: Annotated[str, OneOf("choice of styles", StyleChoice)] = StyleChoice.MEAN.value
+    styles: Count = 1
+    output: str = "steering"
+    stimulus_on: StimulusOnName = StimulusOn.WINDOW.value
+    shard_frames: Natural = 0
+    referee: RefereeName = RefereeUse.ON.value
+    seed: int = 0
+    device: str = "cpu"
+    subject_device: str = ""
+
+    def check_together(self) -> None:
+        """Refuses settings that do not go together."""
+        if not self.weathers:
+            raise SkidpadError("a test under weather needs a weather; give one with --weather FILE, as `skidpad weather train` writes it")
+        bounds = self.thresholds_deg
+        if not bounds or list(bounds) != sorted(set(bounds)):
+            words = ", ".join(f"{bound:g}" for bound in bounds) or "none"
+            raise SkidpadError(f"thresholds are degrees above 0, ascending and each once, as 10,20,30,40; got {words}")
+        if self.style == StyleChoice.MEAN.value and self.styles > 1:
+            raise SkidpadError(f"the mean style is one style; got styles = {self.styles}: leave it out, or choose --style real or random")
 
 
 F = TypeVar("F", bound=Frames)
@@ -130,7 +181,8 @@ class DeepRoad(DeepTest):
     def load_road(cls, road: DeepRoadSettings, seen: Manifest | None = None) -> DeepRoad:
         """Loads weathers and subject and opens the drive, so that a wrong one ends the work at once."""
         weathers = open_weathers(road.weathers, road.device, StyleChoice(road.style), road.styles, road.seed)
-        subject, subject_device = _load_subject(road, seen)
+        chosen = road.subject_device
+        subject, device = (subject_of(seen, road.subject, chosen), chosen) if chosen else subject_beside(road.device, road.subject, seen)
         drive = one_camera(drive_of(seen, road.drive))
         if not JudgedOutput.of(subject.description, road.output).output.is_angle:
             angles = ", ".join(output.name for output in subject.description.outputs if output.is_angle) or "none"
@@ -138,7 +190,7 @@ class DeepRoad(DeepTest):
                 f"a test under weather compares angles, and the output {road.output!r} is no angle; choose --output among: {angles}"
             )
         shard_frames = road.shard_frames or default_shard_frames(subject.lead, road.device, drive)
-        return cls.of(replace(road, shard_frames=shard_frames, subject_device=subject_device), subject, drive, weathers)
+        return cls.of(replace(road, shard_frames=shard_frames, subject_device=device), subject, drive, weathers)
 
     @classmethod
     def of(cls, road: DeepRoadSettings, subject: Subject, drive: Drive, weathers: Mapping[str, WeatherLooks]) -> DeepRoad:
@@ -209,16 +261,14 @@ class DeepRoad(DeepTest):
         return as_numpy(frames) if self.road.subject_device == "cpu" else frames
 
 
-def _load_subject(road: DeepRoadSettings, seen: Manifest | None) -> tuple[Subject, str]:
-    """Loads the subject where the weathers run; one that cannot run there (a format without a GPU) on the CPU."""
-    if road.subject_device:
-        return subject_of(seen, road.subject, road.subject_device), road.subject_device
+def subject_beside(weather_device: str, path: str, seen: Manifest | None) -> tuple[Subject, str]:
+    """Loads the subject where the weathers run, and says where it is; one that cannot run there (a format without a GPU) on the CPU."""
     try:
-        return subject_of(seen, road.subject, road.device), road.device
+        return subject_of(seen, path, weather_device), weather_device
     except BadSubjectError:
-        if road.device == "cpu":
+        if weather_device == "cpu":
             raise
-        return subject_of(seen, road.subject, "cpu"), "cpu"
+        return subject_of(seen, path, "cpu"), "cpu"
 
 
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepRoad:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError
-from skidpad.search.racing import Apart, Sighting, likely_bound, sound_bound
+from skidpad.kinds.pictures.styles.fitness import Apart, Sighting, likely_bound, sound_bound
 
 
 def seen(regions: np.ndarray, divergence: np.ndarray, count: int, sections: int) -> Sighting:

@@ -107,7 +107,7 @@ def _from_file(path: Path) -> ScenarioSet:
 
 
 def _from_openscenario(path: Path) -> ScenarioSet:
-    from skidpad.worlds.openx.reading import NotPlayable, read_openscenario  # noqa: PLC0415 - it reads scenarios with this module's types
+    from skidpad.worlds.openx.reading import read_openscenario  # noqa: PLC0415 - it reads scenarios with this module's types
 
     if not path.is_file():
         raise BadScenarioError(f"cannot read the scenario {str(path)!r}: there is no such file")
@@ -115,7 +115,7 @@ def _from_openscenario(path: Path) -> ScenarioSet:
     skipped: list[SkippedScenario] = []
     warnings: list[str] = []
     for each in read_openscenario(path):
-        if isinstance(each, NotPlayable):
+        if isinstance(each, SkippedScenario):
             skipped.append(SkippedScenario(each.name, f"{path}: {each.reason}"))
             continue
         try:

@@ -13,12 +13,12 @@ import numpy as np
 from skidpad.core.errors import BadParametersError, BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
-from skidpad.highway.backend import Backend
+from skidpad.highway.backend import Backend, asked
 from skidpad.highway.dense import Vector, best_output, forward, layers_of
 from skidpad.highway.dqn import WRITTEN, draw, remember, update
 from skidpad.highway.layout import ACTIONS, CRASH, RUNNING, TIMEOUT, Action, Outcome, Side
 from skidpad.highway.learning import Game, Trainee, epsilon_after, new_curve, new_game, new_trainee
-from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, SearchedActions, ask, check_fit, random_action
+from skidpad.highway.opponents import Driver, Idm, SearchedActions, check_fit
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts
 from skidpad.highway.rewards import Reward, begin_episode, driving_reward, pay
 from skidpad.highway.training import Selection, Training, TrainingSettings, Validation, begun_policy
@@ -101,11 +101,7 @@ class _Lesson:
         other = Side(self.game.side).other
         if isinstance(self.opponent, Idm):
             return int(Action.IDLE)
-        if isinstance(self.opponent, AggressiveActions):
-            raise BadParametersError("the aggressive driver works only on the built-in highway; leave it out in a scene of highway-env")
-        if isinstance(self.opponent, RandomActions):
-            return int(random_action(seed, episode, int(other), step))
-        answers = ask(self.opponent, self.backend.observe(other)[None])
+        answers = asked(self.opponent, self.backend, other, seed, episode, step)
         if answers.complaints:
             raise BadSubjectError(f"training stopped in episode {episode}: {answers.complaints[0].message}")
         return int(answers.actions[0])

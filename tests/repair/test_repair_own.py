@@ -22,10 +22,12 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.repairs import runs
+from skidpad.repairs.export import export_mutants
 from skidpad.repairs.lessons import Batch
 from skidpad.repairs.outcome import Outcome
-from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
+from skidpad.repairs.plan import SEEN, Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.runs import ClosedLoop
+from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
 from skidpad.stimuli.pictures import stimuli
@@ -145,6 +147,12 @@ def test_mutants_and_labels_are_exported_as_a_drive(garage: Garage, tmp_path: Pa
     opened = open_drive(f"folder:{tmp_path / 'mutants'}?csv=labels.csv&unit=rad")
     assert len(opened) == len(rows)
     assert np.isfinite(opened.steering_rad).all()
+    held_back = sum(row["kind"] == "finding" and "gamma" in row["recipe"] for row in rows)
+    assert held_back > 0
+    assert "left out" not in answer.output
+    less = export_mutants(run, tmp_path / "less", held_back=("gamma",), pictures=4)
+    assert less.held_back == held_back
+    assert "--unseen none" in less.said
     again = CliRunner().invoke(app, ["repair", str(garage.toml), str(run.path), "--export", str(tmp_path / "mutants")])
     assert isinstance(again.exception, BadParametersError)
 
@@ -175,6 +183,20 @@ def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, 
     assert not found.holds_before
     assert "reached" in found.said
     assert "not reached" in replace(found, holds_after=False).said
+    assert found.failing_after.high > found.accepted_share
+    assert "too few to be sure" in found.said
+    assert "too few" not in replace(found, accepted_share=found.failing_after.high).said
+
+
+def test_what_is_aimed_at_is_not_said_to_be_unseen(garage: Garage, limits_run: Run, tmp_path: Path) -> None:
+    task = task_of(limits_run, garage.subject, hold="contrast-loss.share=0.45", referee=False)
+    repairs = Repairs(task, tmp_path, SearchSettings(unseen=("contrast-loss", "gamma"), weathers=(), referee=False))
+    unseen = {
+        step.stimulus for name, recipes in repairs.judged_recipes.items() if name != SEEN for recipe in recipes for step in recipe.steps
+    }
+    assert "gamma" in unseen
+    assert "contrast-loss" not in unseen
+    assert any("contrast-loss is aimed at" in note for note in repairs.notes)
 
 
 @pytest.mark.parametrize(

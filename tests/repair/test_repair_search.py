@@ -18,6 +18,7 @@ from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import Outcome, check_folder, judged_rows, search, written
+from skidpad.repairs.page import tradeoff_chart
 from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen
@@ -168,6 +169,19 @@ def test_everything_is_kept_and_the_recommended_one_can_be_tested(task: Task, ou
     assert again.sha256 != task.subject.sha256
     assert (out / "recommended.safetensors").read_bytes() == (out / "candidates" / f"{found.recommended}.safetensors").read_bytes()
     assert not list((out / "work").glob("*.checkpoint.pt"))
+
+
+def test_networks_at_one_place_share_a_text_in_the_chart() -> None:
+    before, control, mix, looks = (
+        trained("before", 0.1, 0.5),
+        trained("control", 0.1, 0.5),
+        trained("mix", 0.1, 0.5),
+        trained("looks", 0.09, 0.2),
+    )
+    found = Outcome("toy", "", "drive", "", QUICK, (), (), (1, 1, 1), before, (control, mix, looks), looks.candidate.name, (), ())
+    drawn = tradeoff_chart(found).svg
+    assert ">before, control x1, mix x1<" in drawn
+    assert ">looks x1<" in drawn
 
 
 def kill_at(words: str) -> Callable[..., None]:

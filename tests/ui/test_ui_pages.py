@@ -48,7 +48,7 @@ def server(tmp_path: Path, drive: str) -> Iterator[Server]:
 
 
 def worst(server: Server, name: str) -> str:
-    return server.library.view(server.key(name)).reader().failing()[0]
+    return server.failing(server.key(name))[0]
 
 
 def test_every_kind_of_campaign_has_an_exhibit() -> None:
@@ -167,7 +167,7 @@ def records(server: Server, name: str) -> list[dict[str, Any]]:
 
 def test_tags_are_kept_shown_and_counted(server: Server) -> None:
     key = server.key("first")
-    cases = server.library.view(key).reader().failing()
+    cases = server.failing(key)
     for case, tag in zip(cases, ("real fault", "real fault", "false alarm", "unclear"), strict=False):
         assert server.post(f"/runs/{key}/cases/{case}/tag", content=f"tag={tag}", headers={"x-skidpad": "script"}).status_code == 204
     assert list(Tags.of(server.root / "first").current().values()) == [Tag.REAL_FAULT, Tag.REAL_FAULT, Tag.FALSE_ALARM, Tag.UNCLEAR]
@@ -373,7 +373,7 @@ def test_under_label_mse_squares_are_said_and_originals_that_break_it_are_marked
         assert "1 whose original already breaks it" in page
         assert "In doubt: On unchanged frames the network steers worse than one that always answers the mean label" in page
         assert "3.0× tolerance (9.0× in squares)" in page
-        cases = server.library.view(key).reader().failing()
+        cases = server.failing(key)
         marks = ["the original already breaks it" in server.get(f"/runs/{key}/cases/{case}").text for case in cases]
         assert marks == [True] + [False] * 7
 

@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def tag(server: Server) -> str:
     key = server.key("run")
-    return f"/runs/{key}/cases/{server.library.view(key).reader().failing()[0]}/tag"
+    return f"/runs/{key}/cases/{server.failing(key)[0]}/tag"
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8321", "evil.example:8321", "[::1]:8321", "0.0.0.0:8321", ""])
@@ -104,7 +104,7 @@ def test_every_answer_forbids_what_comes_from_outside(server: Server, address: s
 
 def test_pages_have_no_inline_script_or_style(server: Server) -> None:
     key = server.key("run")
-    case = server.library.view(key).reader().failing()[0]
+    case = server.failing(key)[0]
     for address in ("/", f"/runs/{key}", f"/runs/{key}/cases/{case}?at=0", f"/compare?run={key}"):
         text = server.get(address).text
         assert "<style" not in text
@@ -261,7 +261,7 @@ ODD = (
 )
 def test_odd_numbers_and_ids_in_an_address_are_answered_with_a_page(server: Server, address: str) -> None:
     key = server.key("run")
-    case = server.library.view(key).reader().failing()[0]
+    case = server.failing(key)[0]
     for odd in ODD:
         answer = server.get(address.format(key=key, case=case, odd=odd))
         assert answer.status_code < 500, (odd[:40], answer.status_code)

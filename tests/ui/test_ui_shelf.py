@@ -208,7 +208,7 @@ def test_a_run_cannot_name_a_program_that_looking_at_it_starts(tmp_path: Path) -
     make_picture_run(tmp_path / "runs" / "trap", make_drive(tmp_path / "drive"), rows=4, subject=str(description))
     with serve(tmp_path / "runs") as server:
         key = server.key("trap")
-        line = server.library.view(key).reader().failing()[0]
+        line = server.failing(key)[0]
         for rest in ("", f"/cases/{line}", f"/cases/{line}/original.jpg", f"/cases/{line}/mutant.jpg", "/status"):
             assert server.get(f"/runs/{key}{rest}").status_code == 200
         assert not trap.exists()

@@ -18,6 +18,7 @@ from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ShardResult, build_records
 from skidpad.ui.app import make_app
 from skidpad.ui.library import Library, RunsFolder
+from skidpad.ui.reading import Question
 from skidpad.ui.study import Study
 
 ADDRESS = "http://127.0.0.1:8321"
@@ -52,6 +53,10 @@ class Server:
 
     def key(self, name: str) -> str:
         return next(found.key for found in self.library.folder.scan() if found.name == name)
+
+    def failing(self, key: str) -> list[str]:
+        """The case ids of a run's findings, worst first."""
+        return list(dict.fromkeys(line.case_id for line in self.library.view(key).reader().page(Question(), 10_000).lines))
 
     def get(self, address: str, **options: Any) -> httpx.Response:
         return self.ask("GET", address, **options)

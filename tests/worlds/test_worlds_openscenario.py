@@ -13,10 +13,10 @@ import pytest
 from skidpad.worlds.careful import drive_carefully
 from skidpad.worlds.openx.conditions import MOST, varied
 from skidpad.worlds.openx.documents import MAX_BYTES, Parameters, read_document
-from skidpad.worlds.openx.reading import NotPlayable, ReadScenario, read_openscenario
+from skidpad.worlds.openx.reading import ReadScenario, read_openscenario
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.scenario.domain import DOMAINS, sample
-from skidpad.worlds.scenario.files import read_scenario, read_scenarios, write_scenario
+from skidpad.worlds.scenario.files import SkippedScenario, read_scenario, read_scenarios, write_scenario
 from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Ego,
@@ -43,7 +43,7 @@ def read(path: Path) -> ReadScenario:
 
 def reason(path: Path) -> str:
     (found,) = read_openscenario(path)
-    assert isinstance(found, NotPlayable), found
+    assert isinstance(found, SkippedScenario), found
     return found.reason
 
 
@@ -197,7 +197,7 @@ def test_variations_play_each_value_with_each_and_obey_the_constraints(tmp_path:
     assert [each.name for each in found] == [f"many-{number:03d}" for number in range(1, 7)]
     speeds = [round(each.scenario.ego.speed_m_s * 3.6) for each in found if isinstance(each, ReadScenario)]
     assert speeds == [30, 30, 50, 50]
-    assert [each.reason for each in found if isinstance(each, NotPlayable)] == ["its own constraints forbid the value of Speed_kph"] * 2
+    assert [each.reason for each in found if isinstance(each, SkippedScenario)] == ["its own constraints forbid the value of Speed_kph"] * 2
 
 
 def test_of_very_many_variations_some_are_read_evenly_spread(tmp_path: Path) -> None:

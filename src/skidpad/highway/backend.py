@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.core.progress import Progress, silent
 from skidpad.highway import engine
 from skidpad.highway.engine import START_EACH_FURTHER, START_FIELDS
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
@@ -102,26 +101,17 @@ class EngineBackend:
     """The compiled engine behind the interface."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
+        self.scenario = scenario
+        self.start: Start | None = None
+        """How the episode began."""
         self._params = scenario.compiled()
         self._state = engine.new_state(self._params.vehicles)
         self._code = RUNNING
-        self._start: Start | None = None
-
-    @property
-    def scenario(self) -> Scenario:
-        """What is played."""
-        return self._scenario
 
     @property
     def state(self) -> FloatArray:
         """A copy of the state, (vehicles, FIELDS)."""
         return self._state.copy()
-
-    @property
-    def start(self) -> Start | None:
-        """How the episode began."""
-        return self._start
 
     @property
     def outcome(self) -> Outcome | None:
@@ -130,23 +120,23 @@ class EngineBackend:
 
     def reset(self, seed: int, episode: int) -> None:
         """Begins episode `episode` under `seed`."""
-        self.place(Start.drawn(self._scenario, seed, episode))
+        self.place(Start.drawn(self.scenario, seed, episode))
 
     def place(self, start: Start) -> None:
         """Begins an episode from a start that was kept."""
-        self._start = start
+        self.start = start
         engine.place(self._params, start.to_array(), self._state)
         self._code = RUNNING
 
     def step(self, ego_action: int, front_action: int) -> Outcome | None:
         """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
-        check_actions(self._scenario.fronts, ego_action, front_action)
+        check_actions(self.scenario.fronts, ego_action, front_action)
         self._code = engine.step(self._params, self._state, int(ego_action), int(front_action))
         return self.outcome
 
     def observe(self, side: int) -> NDArray[np.float32]:
         """Returns what one vehicle sees, of shape (size,)."""
-        seen = np.empty(self._scenario.observation.size, np.float32)
+        seen = np.empty(self.scenario.observation.size, np.float32)
         observe(self._params, self._state, int(side), seen)
         return seen
 
@@ -173,7 +163,7 @@ def highway_backend(scenario: Scenario | None = None, scene: Scene | None = None
     return HighwayBackend(chosen, scene, is_stock_observed=is_stock_observed)  # type: ignore[arg-type]  # one of the two is there
 
 
-def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbers: IntArray, progress: Progress = silent) -> Episodes:
+def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbers: IntArray) -> Episodes:
     """Plays the episodes numbered (N,) under `seed`; a policy that fails ends its own episode as an error.
 
     Starts are NaN for a scene that places its own traffic: such an episode is played again from its seed and number.
@@ -201,7 +191,6 @@ def play_on(backend: Backend, ego: Driver, front: Driver | Idm, seed: int, numbe
     failures: list[PolicyFailure] = []
     for row in range(count):
         failures += _play_one(backend, ego, front, played, row)
-        progress(row + 1, count, "episodes")
     return replace(played, failures=tuple(failures))
 
 
@@ -219,7 +208,7 @@ def _play_one(backend: Backend, ego: Driver, front: Driver | Idm, played: Episod
         for side, driver in ((Side.FRONT, front), (Side.EGO, ego)):
             if isinstance(driver, Idm):
                 continue
-            answers = _asked(driver, backend, side, played.seed, number, step)
+            answers = asked(driver, backend, side, played.seed, number, step)
             if answers.complaints:
                 played.outcomes[row] = Outcome.ERROR.code
                 return [PolicyFailure(number, side, step, f"{side.name.lower()}: {answers.complaints[0].message}")]
@@ -235,7 +224,8 @@ def _play_one(backend: Backend, ego: Driver, front: Driver | Idm, played: Episod
     return []
 
 
-def _asked(driver: Driver, backend: Backend, side: Side, seed: int, number: int, step: int) -> DriverAnswers:
+def asked(driver: Driver, backend: Backend, side: Side, seed: int, number: int, step: int) -> DriverAnswers:
+    """Asks the driver of one side for its action at one step of an episode."""
     if isinstance(driver, AggressiveActions):
         raise BadParametersError("the aggressive driver works only on the built-in highway; leave it out in a scene of highway-env")
     if isinstance(driver, RandomActions):

@@ -13,21 +13,20 @@ import numpy as np
 from skidpad.core.errors import BadParametersError, BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
-from skidpad.highway.backend import Backend
+from skidpad.highway.backend import Backend, asked
 from skidpad.highway.dense import Vector, best_output, forward, layers_of
 from skidpad.highway.dqn import WRITTEN, draw, remember, update
 from skidpad.highway.layout import ACTIONS, CRASH, RUNNING, TIMEOUT, Action, Outcome, Side
-from skidpad.highway.learning import Curve, Game, Trainee, epsilon_after, new_curve, new_game, new_trainee
-from skidpad.highway.opponents import AggressiveActions, Driver, Idm, RandomActions, SearchedActions, ask, check_fit, random_action
-from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
+from skidpad.highway.learning import Game, Trainee, epsilon_after, new_curve, new_game, new_trainee
+from skidpad.highway.opponents import Driver, Idm, SearchedActions, check_fit
+from skidpad.highway.policies import LearnedPolicy, TrainingFacts
 from skidpad.highway.rewards import Reward, begin_episode, driving_reward, pay
-from skidpad.highway.training import Selection, Training, TrainingSettings, Validation
+from skidpad.highway.training import Selection, Training, TrainingSettings, Validation, begun_policy
 
 
 def train_ego_on(backend: Backend, settings: TrainingSettings, seed: int, *, progress: Progress = silent) -> Training:
     """Trains an ego from scratch against the backend's IDM."""
-    spec = backend.scenario.observation
-    start = random_policy(Side.EGO, spec.hash, spec.size, settings.dqn.hidden, child_rng(seed, "initial weights"))
+    start = begun_policy(Side.EGO, backend.scenario, settings, seed)
     return _train(backend, start, Idm(), driving_reward(), settings, seed, progress)
 
 
@@ -35,11 +34,7 @@ def train_front_on(
     backend: Backend, ego: Driver, reward: Reward, settings: TrainingSettings, seed: int, *, progress: Progress = silent
 ) -> Training:
     """Trains an adversary against the frozen ego, from the ego's weights where it has any."""
-    spec = backend.scenario.observation
-    if isinstance(ego, LearnedPolicy):
-        start = replace(ego, role=Side.FRONT)
-    else:
-        start = random_policy(Side.FRONT, spec.hash, spec.size, settings.dqn.hidden, child_rng(seed, "initial weights"))
+    start = begun_policy(Side.FRONT, backend.scenario, settings, seed, ego)
     return _train(backend, start, ego, reward, settings, seed, progress)
 
 
@@ -106,11 +101,7 @@ class _Lesson:
         other = Side(self.game.side).other
         if isinstance(self.opponent, Idm):
             return int(Action.IDLE)
-        if isinstance(self.opponent, AggressiveActions):
-            raise BadParametersError("the aggressive driver works only on the built-in highway; leave it out in a scene of highway-env")
-        if isinstance(self.opponent, RandomActions):
-            return int(random_action(seed, episode, int(other), step))
-        answers = ask(self.opponent, self.backend.observe(other)[None])
+        answers = asked(self.opponent, self.backend, other, seed, episode, step)
         if answers.complaints:
             raise BadSubjectError(f"training stopped in episode {episode}: {answers.complaints[0].message}")
         return int(answers.actions[0])
@@ -160,13 +151,10 @@ def _train(
             rank = validations[-1].rank(side)
             if rank > best:
                 best, weights, chosen = rank, lesson.trainee.learner.online.copy(), episode + 1
-        progress(episode + 1, settings.episodes, f"failure rate {_recent(curve, episode + 1):.2f}")
+        recent = curve.outcomes[max(0, episode - 99) : episode + 1]
+        progress(episode + 1, settings.episodes, f"failure rate {(recent == CRASH).mean():.2f}")
     facts = TrainingFacts(scenario.name, reward.name, seed, settings.episodes, chosen)
     return Training(replace(start, weights=weights, facts=facts), curve, tuple(validations), int(lesson.trainee.learner.counts[0]))
-
-
-def _recent(curve: Curve, done: int) -> float:
-    return float((curve.outcomes[max(0, done - 100) : done] == CRASH).mean())
 
 
 def _scaled(reward: Reward, speeds_mps: tuple[float, ...]) -> Reward:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
-from skidpad.core.progress import Progress, silent
 from skidpad.highway.engine import draw_start, new_states, place_many, start_fields, start_from, step_many
 from skidpad.highway.episodes import NO_ACTION, Episodes, PolicyFailure
 from skidpad.highway.layout import (
@@ -184,7 +183,6 @@ def evaluate(
     seed: int,
     *,
     first_episode: int = 0,
-    progress: Progress = silent,
 ) -> Episodes:
     """Drives episodes `first_episode` .. `first_episode + episodes - 1` of a seed; batching never changes an episode.
 
@@ -195,7 +193,7 @@ def evaluate(
     scenario = scenario_against(scenario, front)
     numbers = np.arange(first_episode, first_episode + episodes)
     starts = drawn_starts(scenario, seed, numbers)
-    return evaluate_starts(scenario, ego, front, starts, seed, numbers, progress=progress)
+    return evaluate_starts(scenario, ego, front, starts, seed, numbers)
 
 
 def drawn_starts(scenario: Scenario, seed: int, numbers: IntArray) -> FloatArray:
@@ -227,7 +225,6 @@ def evaluate_starts(
     seed: int,
     numbers: IntArray,
     *,
-    progress: Progress = silent,
     played: NDArray[np.int8] | None = None,
 ) -> Episodes:
     """Drives episodes from given starts, (N, start_fields); seed and numbers, (N,), feed the drivers that act by chance.
@@ -242,7 +239,6 @@ def evaluate_starts(
     for first in range(0, len(starts), _CHUNK):
         rows = slice(first, first + _CHUNK)
         parts.append(_drive(scenario, ego, front, starts[rows], seed, numbers[rows], None if played is None else played[rows]))
-        progress(min(first + _CHUNK, len(starts)), len(starts), "episodes")
     return Episodes.joined(parts)
 
 

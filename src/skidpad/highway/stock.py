@@ -141,49 +141,31 @@ class HighwayBackend:
     """
 
     def __init__(self, scenario: Scenario, scene: Scene | None = None, *, is_stock_observed: bool = False) -> None:
-        self._scenario = scenario
+        self.scenario = scenario
+        self.start: Start | None = None
+        """How the episode began; None in a scene, which places its own traffic."""
+        self.outcome: Outcome | None = None
         self._scene = scene
         self._is_stock_observed = is_stock_observed
-        self._environment = self._built()
+        self.environment = self._built()
+        """highway-env's environment, to render or to look inside."""
         self._cast: _Cast | None = None
-        self._start: Start | None = None
         self._steps = 0
-        self._outcome: Outcome | None = None
 
     def _built(self) -> AbstractEnv:
         settings: dict[str, object] = {
-            "action": _action_settings(self._scenario),
-            "simulation_frequency": self._scenario.simulation_hz,
-            "policy_frequency": self._scenario.policy_hz,
+            "action": _action_settings(self.scenario),
+            "simulation_frequency": self.scenario.simulation_hz,
+            "policy_frequency": self.scenario.policy_hz,
             "observation": {"type": "AttributesObservation", "attributes": []},  # none: a reset would go through pandas
         }
         if self._scene is None:
-            return HighwayEnv({**settings, "lanes_count": self._scenario.lanes, "vehicles_count": 0, "controlled_vehicles": 1})
+            return HighwayEnv({**settings, "lanes_count": self.scenario.lanes, "vehicles_count": 0, "controlled_vehicles": 1})
         settings |= {"neighbour_vehicles_connected_lanes": True, **self._scene.settings}
         if self._scene.has_two_drivers:
             settings["controlled_vehicles"] = 2
         module, name = self._scene.environment.rsplit(".", 1)
         return getattr(import_module(module), name)(settings)
-
-    @property
-    def scenario(self) -> Scenario:
-        """What is played."""
-        return self._scenario
-
-    @property
-    def environment(self) -> AbstractEnv:
-        """highway-env's environment, to render or to look inside."""
-        return self._environment
-
-    @property
-    def start(self) -> Start | None:
-        """How the episode began; None in a scene, which places its own traffic."""
-        return self._start
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the episode ended; None while it runs."""
-        return self._outcome
 
     @property
     def _vehicles(self) -> _Cast:
@@ -194,32 +176,32 @@ class HighwayBackend:
     def reset(self, seed: int, episode: int) -> None:
         """Begins episode `episode` under `seed`: from the engine's own start, or as the scene draws it."""
         if self._scene is None:
-            self.place(Start.drawn(self._scenario, seed, episode))
+            self.place(Start.drawn(self.scenario, seed, episode))
             return
-        self._environment.reset(seed=child_seed(seed, self._scene.name, episode) % 2**32)
-        ego = self._environment.controlled_vehicles[0]
-        front = self._environment.controlled_vehicles[1] if self._scene.has_two_drivers else self._ahead_of(ego)
+        self.environment.reset(seed=child_seed(seed, self._scene.name, episode) % 2**32)
+        ego = self.environment.controlled_vehicles[0]
+        front = self.environment.controlled_vehicles[1] if self._scene.has_two_drivers else self._ahead_of(ego)
         self._begin(ego, (self._manned(front),))
 
     def place(self, start: Start) -> None:
         """Begins an episode on the highway from a start that was kept."""
-        environment = self._environment
+        environment = self.environment
         environment.reset(seed=0)  # makes the road; its vehicle is replaced, and nothing random is left after this
         road, make = environment.road, environment.action_type.vehicle_class
         ego = make(road, [start.ego_x_m, start.ego_lane * LANE_WIDTH_M], 0.0, start.ego_speed_mps)
         fronts = []
         for lane, x_m, speed, exponent in ((start.front_lane, start.front_x_m, start.front_speed_mps, start.idm_exponent), *start.further):
-            is_idm = self._scenario.front is FrontDriver.IDM
+            is_idm = self.scenario.front is FrontDriver.IDM
             fronts.append((IDMVehicle if is_idm else make)(road, [x_m, lane * LANE_WIDTH_M], 0.0, speed))
             if is_idm:
                 fronts[-1].DELTA = exponent
         road.vehicles = [ego, *fronts]
-        self._start = start
+        self.start = start
         self._begin(ego, tuple(fronts))
 
     def _ahead_of(self, ego: ControlledVehicle) -> ControlledVehicle:
         """Returns the vehicle of the traffic that is nearest ahead, or nearest at all where none is ahead."""
-        others = [vehicle for vehicle in self._environment.road.vehicles if vehicle is not ego]
+        others = [vehicle for vehicle in self.environment.road.vehicles if vehicle is not ego]
         ahead = [vehicle for vehicle in others if ego.lane_distance_to(vehicle) > 0] or others
         return min(ahead, key=lambda vehicle: float(np.linalg.norm(vehicle.position - ego.position)))
 
@@ -228,10 +210,10 @@ class HighwayBackend:
 
         IDM in front is a vehicle of the scene's own traffic, which decides by IDM and MOBIL and takes no actions.
         """
-        is_idm = self._scenario.front is FrontDriver.IDM
+        is_idm = self.scenario.front is FrontDriver.IDM
         if isinstance(front, IDMVehicle) == is_idm:
             return front
-        environment = self._environment
+        environment = self.environment
         if is_idm:
             driven = class_from_path(environment.config["other_vehicles_type"]).create_from(front)
         else:
@@ -247,41 +229,41 @@ class HighwayBackend:
         return driven
 
     def _begin(self, ego: ControlledVehicle, fronts: tuple[ControlledVehicle, ...]) -> None:
-        environment = self._environment
+        environment = self.environment
         environment.controlled_vehicles = [ego] if isinstance(fronts[0], IDMVehicle) else [ego, *fronts]
         environment.define_spaces()  # links the actions to these vehicles
         environment.observation_type = _Unseen(environment)
         self._cast = _Cast(ego, fronts)
         self._steps = 0
-        self._outcome = None
+        self.outcome = None
 
     def step(self, ego_action: int, front_action: int) -> Outcome | None:
         """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
-        check_actions(self._scenario.fronts, ego_action, front_action)
-        fronts = range(1, 1 + self._scenario.fronts)
+        check_actions(self.scenario.fronts, ego_action, front_action)
+        fronts = range(1, 1 + self.scenario.fronts)
         # IDM in front is not controlled: all but the first are left over
-        self._environment.step((ego_action, *(action_of(front_action, vehicle) for vehicle in fronts)))
+        self.environment.step((ego_action, *(action_of(front_action, vehicle) for vehicle in fronts)))
         self._steps += 1
-        self._outcome = self._judged()
-        return self._outcome
+        self.outcome = self._judged()
+        return self.outcome
 
     def _judged(self) -> Outcome | None:
         ego, fronts = self._vehicles.ego, self._vehicles.fronts
         if ego.crashed:
             return Outcome.CRASH
-        end_m = self._scenario.overtake_end_m
+        end_m = self.scenario.overtake_end_m
         if end_m is not None and max(front.position[0] for front in fronts) - ego.position[0] <= end_m:
             return Outcome.OVERTAKEN
         is_over = self._scene is not None and self._scene.end_x_m is not None and ego.position[0] > self._scene.end_x_m
-        return Outcome.TIMEOUT if is_over or self._steps >= self._scenario.episode_steps else None
+        return Outcome.TIMEOUT if is_over or self._steps >= self.scenario.episode_steps else None
 
     def observe(self, side: int) -> NDArray[np.float32]:
         """Returns what one vehicle sees, of shape (size,)."""
         vehicle = self._vehicles.all[side]
         if not self._is_stock_observed:
             first = self._vehicles.ego if self._scene is None else None  # as on the engine, where a front vehicle knows the ego
-            return plain_observation(self._scenario.observation, self._environment, vehicle, first)
-        stock = KinematicObservation(self._environment, **kinematics_settings(self._scenario.observation))
+            return plain_observation(self.scenario.observation, self.environment, vehicle, first)
+        stock = KinematicObservation(self.environment, **kinematics_settings(self.scenario.observation))
         stock.observer_vehicle = vehicle
         return np.asarray(stock.observe(), np.float32).ravel()
 

@@ -144,19 +144,18 @@ class Training:
         return float((self.curve.outcomes[-100:] == CRASH).mean())
 
 
-def train_ego(
-    scenario: Scenario,
-    settings: TrainingSettings,
-    seed: int,
-    *,
-    front: Driver | Idm | None = None,
-    reward: Reward | None = None,
-    progress: Progress = silent,
-) -> Training:
-    """Trains an ego from scratch, against IDM unless another front vehicle is given."""
+def begun_policy(side: Side, scenario: Scenario, settings: TrainingSettings, seed: int, like: object = None) -> LearnedPolicy:
+    """Returns what a training from scratch begins with: the weights of `like` where it has any, else random ones."""
+    if isinstance(like, LearnedPolicy):
+        return replace(like, role=side)
     spec = scenario.observation
-    start = random_policy(Side.EGO, spec.hash, spec.size, settings.dqn.hidden, child_rng(seed, "initial weights"))
-    return _train(start, (Match(scenario, front or Idm()),), reward or driving_reward(), settings, seed, progress)
+    return random_policy(side, spec.hash, spec.size, settings.dqn.hidden, child_rng(seed, "initial weights"))
+
+
+def train_ego(scenario: Scenario, settings: TrainingSettings, seed: int, *, progress: Progress = silent) -> Training:
+    """Trains an ego from scratch against IDM."""
+    start = begun_policy(Side.EGO, scenario, settings, seed)
+    return _train(start, (Match(scenario, Idm()),), driving_reward(), settings, seed, progress)
 
 
 def train_front(
@@ -170,12 +169,7 @@ def train_front(
     progress: Progress = silent,
 ) -> Training:
     """Trains an adversary against the frozen ego; it starts from the ego's weights, or from `start` where the ego has none."""
-    origin = start or ego
-    if isinstance(origin, LearnedPolicy):
-        own = replace(origin, role=Side.FRONT)
-    else:
-        spec = scenario.observation
-        own = random_policy(Side.FRONT, spec.hash, spec.size, settings.dqn.hidden, child_rng(seed, "initial weights"))
+    own = begun_policy(Side.FRONT, scenario, settings, seed, start or ego)
     return _train(own, (Match(scenario, ego),), reward, settings, seed, progress)
 
 

@@ -39,18 +39,24 @@ _FRAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written."""
+    """What was written. held_back: findings of conditions that are kept to judge by."""
 
     folder: Path
     findings: int
     random: int
+    held_back: int = 0
 
     @property
     def said(self) -> str:
         """Says it, and how the folder is opened."""
+        left_out = (
+            f"; {self.held_back} findings of conditions in --unseen are left out, to judge by: --unseen none exports them, too"
+            if self.held_back
+            else ""
+        )
         return (
             f"{self.findings} findings and {self.random} random mutants in {self.folder}, with labels.csv (radians, moved with the camera "
-            f"where a condition moves it); skidpad opens it as 'folder:{self.folder}?csv=labels.csv&unit=rad'"
+            f"where a condition moves it); skidpad opens it as 'folder:{self.folder}?csv=labels.csv&unit=rad'{left_out}"
         )
 
 
@@ -81,11 +87,9 @@ def export_mutants(
         raise BadDriveError(f"no frame of {whole.name!r} has a label to export beside its mutants; use a drive with labels")
     drive = whole.split(train_share)[0] if train_share < 1.0 else whole
     families = Families.of(tuple(campaign.stimuli), held_back)
-    found = [
-        Clip(np.array([frame]), recipe)
-        for frame, recipe in (findings_of(run) if isinstance(campaign, DeepTest) else ())
-        if frame < len(drive) and not {step.stimulus for step in recipe.steps} & set(families.unseen)
-    ]
+    on_drive = [each for each in (findings_of(run) if isinstance(campaign, DeepTest) else ()) if each[0] < len(drive)]
+    unseen = set(families.unseen)
+    found = [Clip(np.array([frame]), recipe) for frame, recipe in on_drive if not {step.stimulus for step in recipe.steps} & unseen]
     rng = child_rng(seed, "repair", "export")
     drawn = clips_of(drive, [families.draw(rng) for _ in range(pictures // _FRAMES)], _FRAMES, 0, rng)
     table = StringIO()
@@ -97,7 +101,7 @@ def export_mutants(
             rows.writerow(row)
         progress(number + 1, len(found) + len(drawn), "writing mutants")
     write_atomically(folder / "labels.csv", table.getvalue().encode())
-    return Exported(folder, written["finding"], written["random"])
+    return Exported(folder, written["finding"], written["random"], len(on_drive) - len(found))
 
 
 def _written(drive: Drive, clip: Clip, kind: str, folder: Path, written: dict[str, int]) -> list[tuple[object, ...]]:

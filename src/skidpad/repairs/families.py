@@ -57,6 +57,10 @@ class Families:
             raise BadParametersError(f"nothing is left to train on: --unseen {','.join(unseen)} holds back every condition of the run")
         return cls(seen, tuple(name for name in made if name not in seen), made)
 
+    def showing(self, name: str) -> Families:
+        """Returns the same families with one more that is trained on."""
+        return Families((*self.seen, name), tuple(each for each in self.unseen if each != name), self.made)
+
     @property
     def groups(self) -> Mapping[str, str]:
         """The group of each condition."""

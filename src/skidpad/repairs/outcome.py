@@ -59,7 +59,8 @@ class Reached:
         before, after = (
             f"{percent(each.estimate)} fail, at most {percent(each.high)}" for each in (self.failing_before, self.failing_after)
         )
-        word = "reached" if self.holds_after else "not reached"
+        is_sure = self.failing_after.high <= self.accepted_share
+        word = "not reached" if not self.holds_after else "reached" if is_sure else "reached on these frames, too few to be sure"
         held = "it held before" if self.holds_before else "it did not hold before"
         return f"Aim, {self.aim}: {word} ({after}; accepted is {percent(self.accepted_share)}); {held} ({before})."
 
@@ -103,11 +104,11 @@ class Outcome:
         """Says in a sentence or two what came of it."""
         if not self.recommended:
             cost = percent(self.settings.most_cost)
-            said = (
+            none = (
                 "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
                 f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged."
             )
-            return said if self.reached is None else f"{said} {self.reached.said}"
+            return none if self.reached is None else f"{none} {self.reached.said}"
         judged = [row for name in (UNSEEN_SET, SEEN) if (row := self.row(name)) is not None and row.cases]
         is_better = not judged or any(row.repaired.estimate < row.before for row in judged)
         unproven = "" if is_better else ": better where it was chosen, no fewer failures where it was judged"

@@ -56,11 +56,12 @@ def driven_table(outcome: Outcome) -> Table:
 def judged_table(outcome: Outcome) -> Table:
     """Returns the table of what no training saw."""
     columns = ("Pictures", "Number", "Before", "Control", "Repaired", "Beyond control", "RMSE before", "RMSE repaired")
-    return Table("judged", "Where no training looked", columns, tuple(map(_judged, outcome.rows)), note="RMSE in radians, against labels.")
+    note = "Failing mutants; for clean pictures the RMSE against labels, in radians as the last two columns."
+    return Table("judged", "Where no training looked", columns, tuple(map(_judged, outcome.rows)), note=note)
 
 
 def _judged(row: JudgedRow) -> tuple[str, ...]:
-    said = (lambda value: f"{value:.4f} rad") if row.pictures == CLEAN else percent
+    said = (lambda value: f"{value:.4f}") if row.pictures == CLEAN else percent
     return (
         row.pictures,
         str(row.cases),
@@ -118,8 +119,15 @@ def tradeoff_chart(outcome: Outcome) -> Chart:
     limit = (1.0 + outcome.settings.most_cost) * outcome.before.clean_rmse_rad
     if x.low <= limit <= x.high:
         add(root, "line", class_="limit", x1=x.at(limit), x2=x.at(limit), y1=_TOP, y2=_BOTTOM)
+    names: dict[tuple[int, int], list[str]] = {}
     for each in marks:
         _mark(root, x, y, each, is_best=each.candidate.name == outcome.recommended)
+        # networks that learned nothing lie where the first one does: one text for all of them
+        names.setdefault((round(x.at(each.clean_rmse_rad)), round(y.at(each.failure_rate))), []).append(_label(each))
+    for (across, down), labels in names.items():
+        leans_left = across > 0.7 * _RIGHT
+        aside = {"x": across + (-9.0 if leans_left else 9.0), "text_anchor": "end" if leans_left else "start"}
+        add(root, "text", ", ".join(labels), class_="tick", y=down - 7.0, **aside)
     add(root, "text", "failures", class_="name", x=4.0, y=_TOP - 6.0)
     add(root, "text", "clean RMSE (rad)", class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
     caption = "Each mark is a network, on the validation stretch; down and to the left is better. "
@@ -138,9 +146,6 @@ def _mark(root: object, x: Axis, y: Axis, each: Trained, *, is_best: bool) -> No
     elif each.candidate.way == CONTROL:
         mark.set("style", "fill:none;stroke:currentColor")
     tip(mark, f"{_label(each)}: {each.clean_rmse_rad:.4f} rad clean, {percent(each.failure_rate)} fail")
-    leans_left = at["cx"] > 0.7 * _RIGHT
-    aside = {"x": at["cx"] + (-9.0 if leans_left else 9.0), "text_anchor": "end" if leans_left else "start"}
-    add(root, "text", _label(each), class_="tick", y=at["cy"] - 7.0, **aside)  # type: ignore[arg-type] # an element, and its attributes
 
 
 def _label(each: Trained) -> str:

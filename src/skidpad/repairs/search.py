@@ -80,6 +80,10 @@ class Repairs:
             if name not in known:
                 raise UnknownNameError.among("condition that a repair can train on", name, known)
         self.families = Families.of(settings.families or task.wanted, settings.unseen)
+        aimed_at = "" if task.aim is None else task.aim.row.stimulus
+        is_held_back = aimed_at in self.families.unseen
+        if is_held_back:
+            self.families = self.families.showing(aimed_at)
         self.made: Mapping[str, Stimulus] = {
             **stimuli(),
             **stimuli(f"weather:{name}" for name in settings.weathers),
@@ -93,12 +97,14 @@ class Repairs:
         self.train_drive, self.validation_drive = first.split(1.0 - settings.validation_share)
         lead = self.spec.history.frames - 1
         for part, name in ((self.train_drive, "train on"), (self.validation_drive, "validate on"), (self.judged_drive, "judge on")):
-            known, least = int(np.isfinite(part.steering_rad).sum()), max(4, self.run_frames if lead else 0)
-            if known < least:
+            labelled, least = int(np.isfinite(part.steering_rad).sum()), max(4, self.run_frames if lead else 0)
+            if labelled < least:
                 raise BadDriveError(
-                    f"{drive.name!r} leaves {known} frames with a label to {name}, and a repair needs {least} there; use a longer drive"
+                    f"{drive.name!r} leaves {labelled} frames with a label to {name}, and a repair needs {least} there; use a longer drive"
                 )
         self.notes = list(check_labels(task.subject, self.train_drive))
+        if is_held_back:
+            self.notes.append(f"{aimed_at} is aimed at, and so trained on, though --unseen or --families leaves it out")
 
     @property
     def spec(self) -> Any:

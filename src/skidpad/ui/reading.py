@@ -281,15 +281,6 @@ class RecordReader:
         """Returns the columns of words that hold only a few, which are worth a choice."""
         return tuple(self._choices())
 
-    def failing(self) -> list[str]:
-        """Returns the case ids of all findings, worst first."""
-        case, excess, violated = (self._c(name) for name in ("case_id", "excess", "violated"))
-        rows = self.database.ask(
-            f"SELECT {case} FROM {self.source} WHERE {self._judged()} AND {violated} ORDER BY isnan({excess}), {excess} DESC, {case}",
-            self.unjudged,
-        )
-        return list(dict.fromkeys(row[0] for row in rows))
-
     def already_broken(self, bound_rad2: float) -> int:
         """Counts the findings whose original is farther from its label than the rule allows, or has no finite answer."""
         original, label = (self._c(name) for name in ("original", "label"))

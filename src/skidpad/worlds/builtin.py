@@ -54,7 +54,8 @@ class BuiltInWorld:
     ) -> None:
         if width < 1 or threads < 1:
             raise BadParametersError(f"width and threads must be 1 or more; got width={width}, threads={threads}")
-        self._width = width
+        self.width = width
+        """How many scenarios it can run side by side."""
         self._threads = threads
         self._camera = camera or Camera()
         self._bicycle = bicycle or Bicycle()
@@ -62,11 +63,6 @@ class BuiltInWorld:
         self._body = body
         self._driver = Driver(wheelbase_m=self._bicycle.wheelbase_m, steering_ratio=self._bicycle.steering_ratio)
         self._scenes: tuple[Scene, ...] = ()
-
-    @property
-    def width(self) -> int:
-        """How many scenarios it can run side by side."""
-        return self._width
 
     @property
     def frame_shape(self) -> tuple[int, int]:
@@ -78,8 +74,8 @@ class BuiltInWorld:
 
         start_m_s: how fast the egos are at first, where that is not their scenario's speed.
         """
-        if not 1 <= len(scenarios) <= self._width:
-            raise BadParametersError(f"this world runs 1 to {self._width} scenarios side by side; got {len(scenarios)}")
+        if not 1 <= len(scenarios) <= self.width:
+            raise BadParametersError(f"this world runs 1 to {self.width} scenarios side by side; got {len(scenarios)}")
         if [scene.scenario for scene in self._scenes] != list(scenarios):
             self._scenes = tuple(_scene(scenario) for scenario in scenarios)
         self._casters: tuple[RayCaster, ...] | None = None

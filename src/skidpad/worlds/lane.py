@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,9 +89,9 @@ class LaneBatch:
         if not scenarios:
             raise BadParametersError("an environment needs at least one scenario; got none")
         self.scenarios = tuple(scenarios)
-        self._scenes: list[Scene | None] = [None] * len(self.scenarios)
-        self._casters: list[RayCaster | None] = [None] * len(self.scenarios)
-        self._obstacles: list[Obstacles | None] = [None] * len(self.scenarios)
+        self._scene: Callable[[int], Scene] = cache(lambda number: build_scene(self.scenarios[number]))
+        self._caster: Callable[[int], RayCaster] = cache(lambda number: RayCaster(self._scene(number), self.lane.camera))
+        self._touching: Callable[[int], Obstacles] = cache(lambda number: Obstacles([self._scene(number)]))
         self._pool_lanes: Lanes | None = None
         self._gpu: GpuRayCaster | None = None
         self._lasts = np.array([steps_of(scenario) for scenario in self.scenarios])
@@ -186,24 +187,6 @@ class LaneBatch:
         speeds = np.array([scene.scenario.ego.speed_m_s for scene in scenes])
         friction = np.array([FRICTION[scene.scenario.conditions.weather] for scene in scenes])
         return self._bicycle.start(poses, speeds, self._lanes.truth_rad(self._driver, poses), friction)
-
-    def _scene(self, number: int) -> Scene:
-        scene = self._scenes[number]
-        if scene is None:
-            scene = self._scenes[number] = build_scene(self.scenarios[number])
-        return scene
-
-    def _caster(self, number: int) -> RayCaster:
-        caster = self._casters[number]
-        if caster is None:
-            caster = self._casters[number] = RayCaster(self._scene(number), self.lane.camera)
-        return caster
-
-    def _touching(self, number: int) -> Obstacles:
-        boxes = self._obstacles[number]
-        if boxes is None:
-            boxes = self._obstacles[number] = Obstacles([self._scene(number)])
-        return boxes
 
 
 def _merged(old: VehicleMotion, new: VehicleMotion, places: BoolArray) -> VehicleMotion:

@@ -103,11 +103,11 @@ def test_all_that_is_wrong_with_the_values_is_told_at_once() -> None:
         assert told in str(caught.value)
 
 
-def test_a_domain_can_be_named() -> None:
+def test_a_smaller_domain_refuses_what_the_extended_one_has() -> None:
     rain = '[conditions]\nweather = "rain"\n[ego]\nheadlights = true\n'
     assert parse_scenario(rain).conditions.weather is Weather.RAIN
     with pytest.raises(BadScenarioError, match=r"conditions.weather is rain, and always sunny there"):
-        parse_scenario(rain, domain=DOMAINS.get("restricted"))
+        DOMAINS.get("restricted").check(parse_scenario(rain))
 
 
 @pytest.mark.parametrize(

@@ -216,11 +216,6 @@ class FrameSample:
         looked[np.linspace(0, len(indices) - 1, min(_LOOKED_AT, len(indices))).round().astype(np.int64)] = True
         return cls(indices, tuple(chunks), stretch or _stretch_of(drive, len(indices)), looked)
 
-    @property
-    def stretches(self) -> int:
-        """How many stretches the frames are."""
-        return max(len(self.indices) // self.stretch, 1)
-
 
 def _stretch_of(drive: Drive, count: int) -> int:
     rate_hz = (drive.rate_hz or _RATE_HZ) * count / max(len(drive), 1)

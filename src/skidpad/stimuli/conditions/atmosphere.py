@@ -1,6 +1,7 @@
 """Air that hides: fog, haze, smoke, dust, and the spray of a vehicle ahead."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from skidpad.stimuli.conditions.optics import CLEAR_M, banks, extinction_per_m, 
 from skidpad.stimuli.registry import TRANSFORMS
 
 _SEED_0 = Params(seed=0)
+_by_visibility = partial(Severity, parameter="visibility_m", unit="m", is_logarithmic=True)
 _KOSCHMIEDER = "Koschmieder's law, 2 % of contrast left at the visibility; "
 
 
@@ -41,16 +43,8 @@ class Fog(PhysicalCondition):
     seed: int | None = whole(0, 999_999, 0)
 
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "fog",
-            "visibility_m",
-            "m",
-            2000.0,
-            20.0,
-            is_logarithmic=True,
-            others=_SEED_0,
-            attribute="visibility",
-            source=_KOSCHMIEDER + "fog is below 1000 m",
+        _by_visibility(
+            "fog", harmless=2000.0, worst=20.0, others=_SEED_0, attribute="visibility", source=_KOSCHMIEDER + "fog is below 1000 m"
         ),
     )
 
@@ -67,16 +61,8 @@ class Haze(PhysicalCondition):
     visibility_m: float | None = real(500.0, CLEAR_M, CLEAR_M)
 
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "haze",
-            "visibility_m",
-            "m",
-            8000.0,
-            500.0,
-            is_logarithmic=True,
-            others=Params(),
-            attribute="visibility",
-            source=_KOSCHMIEDER + "haze is 1 to 5 km, dense below",
+        _by_visibility(
+            "haze", harmless=8000.0, worst=500.0, attribute="visibility", source=_KOSCHMIEDER + "haze is 1 to 5 km, dense below"
         ),
     )
 
@@ -94,16 +80,8 @@ class Smoke(PhysicalCondition):
     seed: int | None = whole(0, 999_999, 0)
 
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "smoke",
-            "visibility_m",
-            "m",
-            1500.0,
-            25.0,
-            is_logarithmic=True,
-            others=_SEED_0,
-            attribute="particulates",
-            source=_KOSCHMIEDER + "ISO 34503 smoke",
+        _by_visibility(
+            "smoke", harmless=1500.0, worst=25.0, others=_SEED_0, attribute="particulates", source=_KOSCHMIEDER + "ISO 34503 smoke"
         ),
     )
 
@@ -121,13 +99,10 @@ class Dust(PhysicalCondition):
     seed: int | None = whole(0, 999_999, 0)
 
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
+        _by_visibility(
             "dust",
-            "visibility_m",
-            "m",
-            2000.0,
-            30.0,
-            is_logarithmic=True,
+            harmless=2000.0,
+            worst=30.0,
             others=_SEED_0,
             attribute="particulates",
             source=_KOSCHMIEDER + "WMO: a dust storm is below 1000 m",

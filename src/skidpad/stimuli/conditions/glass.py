@@ -4,7 +4,7 @@ All of it is near and out of focus, stays where it is from frame to frame (but f
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import pi, sin
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, rea
 from skidpad.stimuli.pictures.kernels import clouds
 from skidpad.stimuli.registry import TRANSFORMS
 
-GLASS = "windscreen and lens cover"
+glass_severity = partial(Severity, attribute="windscreen and lens cover")
 SEED = (0, 999_999, 0)
 
 
@@ -49,9 +49,7 @@ class LensDrops(PhysicalCondition):
     share: float | None = real(0.0, 0.5, 0.0)
     seed: int | None = whole(*SEED)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "drops on the lens", "share", "of view", 0.0, 0.5, others=Params(seed=0), attribute=GLASS, source="share covered; our choice"
-        ),
+        glass_severity("drops on the lens", "share", "of view", 0.0, 0.5, others=Params(seed=0), source="share covered; our choice"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -130,7 +128,7 @@ class Frost(PhysicalCondition):
 
     share: float | None = real(0.0, 0.8, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("frost", "share", "of view", 0.0, 0.8, attribute=GLASS, source="share covered; our choice"),
+        glass_severity("frost", "share", "of view", 0.0, 0.8, source="share covered; our choice"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -167,7 +165,7 @@ class Condensation(PhysicalCondition):
 
     density: float | None = real(0.0, 1.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("condensation", "density", "of full", 0.0, 1.0, attribute=GLASS, source="share of light scattered; our choice"),
+        glass_severity("condensation", "density", "of full", 0.0, 1.0, source="share of light scattered; our choice"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -194,9 +192,8 @@ class WindscreenReflection(PhysicalCondition):
 
     strength: float | None = real(0.0, 0.6, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
+        glass_severity(
             *("dashboard reflection", "strength", "of white", 0.0, 0.6),
-            attribute=GLASS,
             source="glass at 60 deg mirrors a tenth (Fresnel) of a dashboard in full sun; the worst end is our choice",
         ),
     )
@@ -235,10 +232,9 @@ class Wiper(PhysicalCondition):
     width: float | None = real(0.0, 0.2, 0.0)
     sweeps_per_min: float | None = real(10.0, 70.0, 45.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
+        glass_severity(
             *("wiper", "width", "of height", 0.0, 0.2),
             others=Params(sweeps_per_min=45.0),
-            attribute=GLASS,
             source="a blade of 3 cm is 0.1 of the view 30 cm before the lens; 45 sweeps a minute are the usual slow speed",
         ),
     )

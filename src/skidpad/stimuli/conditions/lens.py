@@ -1,7 +1,7 @@
 """What a lens does to light: defocus, blur by motion, dark corners, colour fringes, bent lines, ghosts."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import atan2, ceil, radians, tan
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, rea
 from skidpad.stimuli.conditions.tone import three
 from skidpad.stimuli.registry import TRANSFORMS
 
-LENS = "camera lens"
+_lens_severity = partial(Severity, attribute="camera lens")
 _FINE = 8
 """Parts of a pixel in which a disc's edge is drawn."""
 
@@ -26,7 +26,7 @@ class Defocus(PhysicalCondition):
 
     blur_deg: float | None = real(0.0, 3.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("defocus", "blur_deg", "deg", 0.0, 3.0, attribute=LENS, source="blur = aperture x dioptres: 1 deg is 5.8 D at 3 mm"),
+        _lens_severity("defocus", "blur_deg", "deg", 0.0, 3.0, source="blur = aperture x dioptres: 1 deg is 5.8 D at 3 mm"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -62,16 +62,14 @@ class MotionBlur(PhysicalCondition):
     speed_kmh: float | None = real(0.0, 150.0, 50.0)
     yaw_deg_s: float | None = real(-60.0, 60.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
+        _lens_severity(
             *("motion blur", "shutter_ms", "ms", 0.0, 100.0),
             others=Params(speed_kmh=50.0, yaw_deg_s=0.0),
-            attribute=LENS,
             source="shutters of 1/30 s and longer are usual at night; at 50 km/h",
         ),
-        Severity(
+        _lens_severity(
             *("motion blur in a turn", "shutter_ms", "ms", 0.0, 100.0),
             others=Params(speed_kmh=30.0, yaw_deg_s=40.0),
-            attribute=LENS,
             source="a turn at a junction, 12 m of radius at 30 km/h: 40 deg/s",
         ),
     )
@@ -142,9 +140,7 @@ class Vignetting(PhysicalCondition):
 
     stops: float | None = real(0.0, 5.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "vignetting", "stops", "stops", 0.0, 5.0, attribute=LENS, source="cos^4 of a wide lens: 1.1 stops at 40 deg; hoods add more"
-        ),
+        _lens_severity("vignetting", "stops", "stops", 0.0, 5.0, source="cos^4 of a wide lens: 1.1 stops at 40 deg; hoods add more"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -160,9 +156,7 @@ class ChromaticAberration(PhysicalCondition):
 
     percent: float | None = real(0.0, 3.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "colour fringes", "percent", "%", 0.0, 3.0, attribute=LENS, source="lateral chromatic aberration as in ISO 19084; 0.1 % usual"
-        ),
+        _lens_severity("colour fringes", "percent", "%", 0.0, 3.0, source="lateral chromatic aberration as in ISO 19084; 0.1 % usual"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -196,10 +190,8 @@ class RadialDistortion(PhysicalCondition):
 
     k1: float | None = real(-0.2, 0.2, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "barrel distortion", "k1", "k1", 0.0, -0.2, attribute=LENS, source="Brown's model, corner at 1; an uncalibrated wide lens"
-        ),
-        Severity("pincushion distortion", "k1", "k1", 0.0, 0.2, attribute=LENS, source="Brown's model, corner at 1; over-corrected"),
+        _lens_severity("barrel distortion", "k1", "k1", 0.0, -0.2, source="Brown's model, corner at 1; an uncalibrated wide lens"),
+        _lens_severity("pincushion distortion", "k1", "k1", 0.0, 0.2, source="Brown's model, corner at 1; over-corrected"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -228,9 +220,7 @@ class DoubleImage(PhysicalCondition):
 
     arcmin: float | None = real(0.0, 120.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "double image", "arcmin", "arcmin", 0.0, 120.0, attribute=LENS, source="UN R43 allows 15 to 25 arcmin; beyond is our choice"
-        ),
+        _lens_severity("double image", "arcmin", "arcmin", 0.0, 120.0, source="UN R43 allows 15 to 25 arcmin; beyond is our choice"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -257,10 +247,9 @@ class LensFlare(PhysicalCondition):
     strength: float | None = real(0.0, 0.8, 0.0)
     side_deg: float | None = real(-60.0, 60.0, 25.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
+        _lens_severity(
             *("lens flare", "strength", "of white", 0.0, 0.8),
             others=Params(side_deg=25.0),
-            attribute=LENS,
             source="ghosts as in IEEE 2020 flare tests; the worst end is our choice",
         ),
     )

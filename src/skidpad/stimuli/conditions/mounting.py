@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from math import cos, radians, sin
 from typing import ClassVar, cast
@@ -26,7 +26,7 @@ from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, rea
 from skidpad.stimuli.pictures.kernels import kernels_of, over_frames
 from skidpad.stimuli.registry import TRANSFORMS
 
-MOUNTING = "camera mounting"
+_mounting_severity = partial(Severity, attribute="camera mounting")
 _BISECTIONS = 20
 
 
@@ -83,10 +83,8 @@ class CameraYaw(Mounting):
 
     yaw_deg: float | None = real(-5.0, 5.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("camera yaw to the left", "yaw_deg", "deg", 0.0, 5.0, attribute=MOUNTING, source="our choice: calibration keeps 0.5 deg"),
-        Severity(
-            "camera yaw to the right", "yaw_deg", "deg", 0.0, -5.0, attribute=MOUNTING, source="our choice: calibration keeps 0.5 deg"
-        ),
+        _mounting_severity("camera yaw to the left", "yaw_deg", "deg", 0.0, 5.0, source="our choice: calibration keeps 0.5 deg"),
+        _mounting_severity("camera yaw to the right", "yaw_deg", "deg", 0.0, -5.0, source="our choice: calibration keeps 0.5 deg"),
     )
 
     def shift(self, params: Params) -> Shift:
@@ -101,10 +99,8 @@ class CameraPitch(Mounting):
 
     pitch_deg: float | None = real(-3.0, 3.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "camera pitch down", "pitch_deg", "deg", 0.0, 3.0, attribute=MOUNTING, source="braking and load pitch a car by 1 to 3 deg"
-        ),
-        Severity("camera pitch up", "pitch_deg", "deg", 0.0, -3.0, attribute=MOUNTING, source="braking and load pitch a car by 1 to 3 deg"),
+        _mounting_severity("camera pitch down", "pitch_deg", "deg", 0.0, 3.0, source="braking and load pitch a car by 1 to 3 deg"),
+        _mounting_severity("camera pitch up", "pitch_deg", "deg", 0.0, -3.0, source="braking and load pitch a car by 1 to 3 deg"),
     )
 
     def shift(self, params: Params) -> Shift:
@@ -119,8 +115,8 @@ class CameraRoll(Mounting):
 
     roll_deg: float | None = real(-5.0, 5.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("camera roll clockwise", "roll_deg", "deg", 0.0, 5.0, attribute=MOUNTING, source="cars roll by up to 5 deg in bends"),
-        Severity("camera roll anticlockwise", "roll_deg", "deg", 0.0, -5.0, attribute=MOUNTING, source="cars roll by up to 5 deg in bends"),
+        _mounting_severity("camera roll clockwise", "roll_deg", "deg", 0.0, 5.0, source="cars roll by up to 5 deg in bends"),
+        _mounting_severity("camera roll anticlockwise", "roll_deg", "deg", 0.0, -5.0, source="cars roll by up to 5 deg in bends"),
     )
 
     def shift(self, params: Params) -> Shift:
@@ -135,8 +131,8 @@ class CameraHeight(Mounting):
 
     height_m: float | None = real(-0.3, 0.3, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("camera too high", "height_m", "m", 0.0, 0.3, attribute=MOUNTING, source="cars' windscreens: 1.2 to 1.6 m above the road"),
-        Severity("camera too low", "height_m", "m", 0.0, -0.3, attribute=MOUNTING, source="cars' windscreens: 1.2 to 1.6 m above the road"),
+        _mounting_severity("camera too high", "height_m", "m", 0.0, 0.3, source="cars' windscreens: 1.2 to 1.6 m above the road"),
+        _mounting_severity("camera too low", "height_m", "m", 0.0, -0.3, source="cars' windscreens: 1.2 to 1.6 m above the road"),
     )
 
     def shift(self, params: Params) -> Shift:
@@ -151,8 +147,8 @@ class CameraLateral(Mounting):
 
     lateral_m: float | None = real(-0.6, 0.6, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("camera shift to the left", "lateral_m", "m", 0.0, 0.6, attribute=MOUNTING, source="from the mirror to a side's edge"),
-        Severity("camera shift to the right", "lateral_m", "m", 0.0, -0.6, attribute=MOUNTING, source="from the mirror to a side's edge"),
+        _mounting_severity("camera shift to the left", "lateral_m", "m", 0.0, 0.6, source="from the mirror to a side's edge"),
+        _mounting_severity("camera shift to the right", "lateral_m", "m", 0.0, -0.6, source="from the mirror to a side's edge"),
     )
 
     def shift(self, params: Params) -> Shift:

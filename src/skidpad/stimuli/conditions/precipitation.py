@@ -302,17 +302,7 @@ class WetRoad(PhysicalCondition):
     wetness: float | None = real(0.0, 1.0, 0.0)
 
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "wet road",
-            "wetness",
-            "of 1",
-            0.0,
-            1.0,
-            is_logarithmic=False,
-            others=Params(),
-            attribute="road surface: wet",
-            source="a closed film of water is 1",
-        ),
+        Severity("wet road", "wetness", "of 1", 0.0, 1.0, attribute="road surface: wet", source="a closed film of water is 1"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:

@@ -11,7 +11,7 @@ from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
-from skidpad.stimuli.conditions.tone import LINEAR, SENSOR, to_bytes, to_coded
+from skidpad.stimuli.conditions.tone import LINEAR, sensor_severity, to_bytes, to_coded
 from skidpad.stimuli.registry import TRANSFORMS
 
 _FULL_WELL_E = 12_000.0
@@ -35,16 +35,7 @@ class SensorNoise(PhysicalCondition):
 
     iso: float | None = real(_BASE_ISO, 25600.0, _BASE_ISO)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "sensor noise",
-            "iso",
-            "ISO",
-            _BASE_ISO,
-            25600.0,
-            is_logarithmic=True,
-            attribute=SENSOR,
-            source="ISO 12232; EMVA 1288 noise model",
-        ),
+        sensor_severity("sensor noise", "iso", "ISO", _BASE_ISO, 25600.0, is_logarithmic=True, source="ISO 12232; EMVA 1288 noise model"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -92,15 +83,8 @@ class Jpeg(PhysicalCondition):
 
     quality: float | None = real(5.0, 100.0, 100.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "JPEG compression",
-            "quality",
-            "of 100",
-            100.0,
-            5.0,
-            is_logarithmic=True,
-            attribute=SENSOR,
-            source="ITU-T T.81, the scale of libjpeg",
+        sensor_severity(
+            "JPEG compression", "quality", "of 100", 100.0, 5.0, is_logarithmic=True, source="ITU-T T.81, the scale of libjpeg"
         ),
     )
 
@@ -124,8 +108,8 @@ class Saturation(PhysicalCondition):
 
     factor: float | None = real(0.0, 2.5, 1.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("faded colours", "factor", "x", 1.0, 0.0, attribute=SENSOR, source="0 is a monochrome camera"),
-        Severity("garish colours", "factor", "x", 1.0, 2.5, attribute=SENSOR, source="our choice: beyond the vivid setting of cameras"),
+        sensor_severity("faded colours", "factor", "x", 1.0, 0.0, source="0 is a monochrome camera"),
+        sensor_severity("garish colours", "factor", "x", 1.0, 2.5, source="our choice: beyond the vivid setting of cameras"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -148,7 +132,7 @@ class Banding(PhysicalCondition):
 
     depth: float | None = real(0.0, 0.8, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("lamp flicker", "depth", "of light", 0.0, 0.8, attribute=SENSOR, source="modulation depth as in IEEE 1789, at 100 Hz"),
+        sensor_severity("lamp flicker", "depth", "of light", 0.0, 0.8, source="modulation depth as in IEEE 1789, at 100 Hz"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -174,14 +158,8 @@ class BrokenPixels(PhysicalCondition):
 
     share: float | None = real(0.0, 0.03, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "broken pixels",
-            "share",
-            "of pixels",
-            0.0,
-            0.03,
-            attribute=SENSOR,
-            source="our choice: data sheets allow far fewer, age and heat add some",
+        sensor_severity(
+            "broken pixels", "share", "of pixels", 0.0, 0.03, source="our choice: data sheets allow far fewer, age and heat add some"
         ),
     )
 
@@ -209,7 +187,7 @@ class DeadRows(PhysicalCondition):
 
     share: float | None = real(0.0, 0.3, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("dead rows", "share", "of rows", 0.0, 0.3, attribute=SENSOR, source="our choice: stuck row drivers"),
+        sensor_severity("dead rows", "share", "of rows", 0.0, 0.3, source="our choice: stuck row drivers"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -235,7 +213,7 @@ class Sharpening(PhysicalCondition):
 
     amount: float | None = real(0.0, 4.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("sharpening halos", "amount", "x", 0.0, 4.0, attribute=SENSOR, source="our choice: camera processors use 0.5 to 2"),
+        sensor_severity("sharpening halos", "amount", "x", 0.0, 4.0, source="our choice: camera processors use 0.5 to 2"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:
@@ -256,9 +234,7 @@ class ResolutionLoss(PhysicalCondition):
 
     factor: float | None = real(1.0, 10.0, 1.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "resolution loss", "factor", "x", 1.0, 10.0, is_logarithmic=True, attribute=SENSOR, source="10 leaves 32x16 pixels of 320x160"
-        ),
+        sensor_severity("resolution loss", "factor", "x", 1.0, 10.0, is_logarithmic=True, source="10 leaves 32x16 pixels of 320x160"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:

@@ -38,7 +38,6 @@ class CastShadows(PhysicalCondition):
             "of the ground",
             0.0,
             0.7,
-            is_logarithmic=False,
             others=Params(seed=0),
             attribute="illumination: shadows",
             source="sky's light in the shade: 15 %",
@@ -103,17 +102,7 @@ class Overcast(PhysicalCondition):
     oktas: float | None = real(0.0, 8.0, 0.0)
 
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "overcast",
-            "oktas",
-            "oktas",
-            0.0,
-            8.0,
-            is_logarithmic=False,
-            others=Params(),
-            attribute="cloudiness",
-            source="WMO: 8 oktas are a closed cover",
-        ),
+        Severity("overcast", "oktas", "oktas", 0.0, 8.0, attribute="cloudiness", source="WMO: 8 oktas are a closed cover"),
     )
 
     def painter(self, params: Params, camera: Camera) -> Paint:

@@ -15,7 +15,7 @@ from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
-from skidpad.stimuli.conditions.glass import GLASS, SEED, grid, specks, three
+from skidpad.stimuli.conditions.glass import SEED, glass_severity, grid, specks, three
 from skidpad.stimuli.pictures.kernels import clouds
 from skidpad.stimuli.registry import TRANSFORMS
 
@@ -59,10 +59,9 @@ class LensDirt(_Covered):
     share: float | None = real(0.0, 0.6, 0.0)
     seed: int | None = whole(*SEED)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
+        glass_severity(
             *("dirt on the lens", "share", "of view", 0.0, 0.6),
             others=Params(seed=0),
-            attribute=GLASS,
             source="share covered; WoodScape's soiling masks reach all of the view",
         ),
     )
@@ -87,9 +86,7 @@ class Scratches(_Covered):
 
     count: float | None = real(0.0, 60.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "scratches", "count", "scratches", 0.0, 60.0, attribute=GLASS, source="our choice: a windscreen wiped with grit for years"
-        ),
+        glass_severity("scratches", "count", "scratches", 0.0, 60.0, source="our choice: a windscreen wiped with grit for years"),
     )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:
@@ -131,15 +128,7 @@ class Crack(_Covered):
 
     length: float | None = real(0.0, 1.2, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "cracked glass",
-            "length",
-            "of height",
-            0.0,
-            1.2,
-            attribute=GLASS,
-            source="our choice: from a chip to a windscreen due for change",
-        ),
+        glass_severity("cracked glass", "length", "of height", 0.0, 1.2, source="our choice: from a chip to a windscreen due for change"),
     )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:
@@ -178,9 +167,7 @@ class Insects(_Covered):
 
     count: float | None = real(0.0, 60.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "insects on the glass", "count", "insects", 0.0, 60.0, attribute=GLASS, source="our choice: a summer evening on a motorway"
-        ),
+        glass_severity("insects on the glass", "count", "insects", 0.0, 60.0, source="our choice: a summer evening on a motorway"),
     )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:

@@ -6,7 +6,7 @@ clip's own frames are the earlier ones.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from skidpad.stimuli.conditions.base import Paint, PhysicalCondition, real
 from skidpad.stimuli.pictures.kernels import kernels_of
 from skidpad.stimuli.registry import TRANSFORMS
 
-TIMING = "camera timing"
+_timing_severity = partial(Severity, attribute="camera timing")
 _SLOT_S = 0.05
 """How often a camera sends a picture: 20 times a second, as Udacity's and the built-in world's do."""
 
@@ -55,9 +55,7 @@ class LateFrames(Delay):
     latency_ms: float | None = real(0.0, 1000.0, 0.0)
     past_s: ClassVar[float] = 1.0
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "late frames", "latency_ms", "ms", 0.0, 1000.0, attribute=TIMING, source="cameras and buses take 50 to 150 ms; 1 s is stuck"
-        ),
+        _timing_severity("late frames", "latency_ms", "ms", 0.0, 1000.0, source="cameras and buses take 50 to 150 ms; 1 s is stuck"),
     )
 
     def ages_s(self, params: Params, times_s: FloatArray) -> FloatArray:
@@ -73,7 +71,7 @@ class FrozenFrames(Delay):
     frozen_s: float | None = real(0.0, 1.9, 0.0)
     past_s: ClassVar[float] = 1.9
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("frozen frames", "frozen_s", "s of 2 s", 0.0, 1.9, attribute=TIMING, source="our choice: a decoder that loses its stream"),
+        _timing_severity("frozen frames", "frozen_s", "s of 2 s", 0.0, 1.9, source="our choice: a decoder that loses its stream"),
     )
 
     def ages_s(self, params: Params, times_s: FloatArray) -> FloatArray:
@@ -97,7 +95,7 @@ class DroppedFrames(Delay):
     share: float | None = real(0.0, 0.8, 0.0)
     past_s: ClassVar[float] = _LONGEST * _SLOT_S
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("dropped frames", "share", "of frames", 0.0, 0.8, attribute=TIMING, source="our choice: packet loss of a busy bus"),
+        _timing_severity("dropped frames", "share", "of frames", 0.0, 0.8, source="our choice: packet loss of a busy bus"),
     )
 
     def ages_s(self, params: Params, times_s: FloatArray) -> FloatArray:

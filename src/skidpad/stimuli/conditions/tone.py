@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, cast
 
 import cv2
@@ -13,7 +14,7 @@ from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, rea
 from skidpad.stimuli.pictures.kernels import kernels_of
 from skidpad.stimuli.registry import TRANSFORMS
 
-SENSOR = "camera sensor"
+sensor_severity = partial(Severity, attribute="camera sensor")
 
 
 def to_linear(coded: Field) -> Field:
@@ -78,17 +79,9 @@ class Exposure(Tonal):
 
     ev: float | None = real(-4.0, 4.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "underexposure", "ev", "EV", 0.0, -4.0, attribute=SENSOR, source="EV as in ISO 2720; -4 is an exposure metered for bright sky"
-        ),
-        Severity(
-            "overexposure",
-            "ev",
-            "EV",
-            0.0,
-            4.0,
-            attribute=SENSOR,
-            source="EV as in ISO 2720; +4 is the end of a tunnel before the exposure adapts",
+        sensor_severity("underexposure", "ev", "EV", 0.0, -4.0, source="EV as in ISO 2720; -4 is an exposure metered for bright sky"),
+        sensor_severity(
+            "overexposure", "ev", "EV", 0.0, 4.0, source="EV as in ISO 2720; +4 is the end of a tunnel before the exposure adapts"
         ),
     )
 
@@ -104,17 +97,10 @@ class Gamma(Tonal):
 
     gamma: float | None = real(0.4, 2.5, 1.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "dark gamma",
-            "gamma",
-            "(exponent)",
-            1.0,
-            2.5,
-            is_logarithmic=True,
-            attribute=SENSOR,
-            source="linear values shown as if they were coded: 2.2",
+        sensor_severity(
+            "dark gamma", "gamma", "(exponent)", 1.0, 2.5, is_logarithmic=True, source="linear values shown as if they were coded: 2.2"
         ),
-        Severity("pale gamma", "gamma", "(exponent)", 1.0, 0.4, is_logarithmic=True, attribute=SENSOR, source="values coded twice: 1/2.2"),
+        sensor_severity("pale gamma", "gamma", "(exponent)", 1.0, 0.4, is_logarithmic=True, source="values coded twice: 1/2.2"),
     )
 
     def table(self, params: Params) -> Field:
@@ -129,26 +115,10 @@ class ColourTemperature(Tonal):
 
     kelvin: float | None = real(2500.0, 12000.0, 6500.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "warm light",
-            "kelvin",
-            "K",
-            6500.0,
-            2500.0,
-            is_logarithmic=True,
-            attribute=SENSOR,
-            source="halogen headlights 3200 K, sodium lamps 2000-2500 K",
+        sensor_severity(
+            "warm light", "kelvin", "K", 6500.0, 2500.0, is_logarithmic=True, source="halogen headlights 3200 K, sodium lamps 2000-2500 K"
         ),
-        Severity(
-            "cold light",
-            "kelvin",
-            "K",
-            6500.0,
-            12000.0,
-            is_logarithmic=True,
-            attribute=SENSOR,
-            source="shade under a blue sky 8000-12000 K",
-        ),
+        sensor_severity("cold light", "kelvin", "K", 6500.0, 12000.0, is_logarithmic=True, source="shade under a blue sky 8000-12000 K"),
     )
 
     def table(self, params: Params) -> Field:
@@ -185,10 +155,8 @@ class Tint(Tonal):
 
     ev: float | None = real(-1.0, 1.0, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "green cast", "ev", "EV", 0.0, 1.0, attribute=SENSOR, source="our choice: beyond fluorescent lamps under daylight balance"
-        ),
-        Severity("magenta cast", "ev", "EV", 0.0, -1.0, attribute=SENSOR, source="our choice: a camera that has lost its infrared filter"),
+        sensor_severity("green cast", "ev", "EV", 0.0, 1.0, source="our choice: beyond fluorescent lamps under daylight balance"),
+        sensor_severity("magenta cast", "ev", "EV", 0.0, -1.0, source="our choice: a camera that has lost its infrared filter"),
     )
 
     def table(self, params: Params) -> Field:
@@ -210,14 +178,8 @@ class DynamicRange(Tonal):
 
     stops: float | None = real(3.0, _STOPS, _STOPS)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "low dynamic range",
-            "stops",
-            "stops",
-            _STOPS,
-            3.0,
-            attribute=SENSOR,
-            source="stops as in EMVA 1288; 10-12 are usual, 3 is our choice",
+        sensor_severity(
+            "low dynamic range", "stops", "stops", _STOPS, 3.0, source="stops as in EMVA 1288; 10-12 are usual, 3 is our choice"
         ),
     )
 
@@ -240,7 +202,7 @@ class BitDepth(Tonal):
 
     bits: float | None = real(2.0, 8.0, 8.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("low bit depth", "bits", "bit", 8.0, 2.0, attribute=SENSOR, source="RGB565 has 5 to 6 bits a channel, RGB332 2 to 3"),
+        sensor_severity("low bit depth", "bits", "bit", 8.0, 2.0, source="RGB565 has 5 to 6 bits a channel, RGB332 2 to 3"),
     )
 
     def table(self, params: Params) -> Field:
@@ -256,14 +218,8 @@ class BlackLevel(Tonal):
 
     share: float | None = real(0.0, 0.5, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "raised black level",
-            "share",
-            "of white",
-            0.0,
-            0.5,
-            attribute=SENSOR,
-            source="image flare as in ISO 18844; the worst end is our choice",
+        sensor_severity(
+            "raised black level", "share", "of white", 0.0, 0.5, source="image flare as in ISO 18844; the worst end is our choice"
         ),
     )
 
@@ -280,9 +236,7 @@ class ContrastLoss(Tonal):
 
     share: float | None = real(0.0, 0.9, 0.0)
     severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "contrast loss", "share", "of contrast", 0.0, 0.9, attribute=SENSOR, source="Michelson contrast; the worst end is our choice"
-        ),
+        sensor_severity("contrast loss", "share", "of contrast", 0.0, 0.9, source="Michelson contrast; the worst end is our choice"),
     )
 
     def table(self, params: Params) -> Field:

@@ -181,7 +181,8 @@ class Fitting:
         if self._validation is not None:
             self.module.load_state_dict(self._start)
             _, make = self._stages[self._stage]
-            examples = make(self._validation, False)  # noqa: FBT003 - the flag has a name where it is used
+            # what a later stage sees was made by the stages before it
+            examples = make(self._validation, False) if self._stage else validation  # noqa: FBT003 - the flag has a name where it is used
             self._first = self._answers(examples, len(self._validation))
             self.module.load_state_dict(self.best_state)
         self._best_score = self._validated(validation, self.best_state)[1]

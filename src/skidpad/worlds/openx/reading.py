@@ -20,6 +20,7 @@ from skidpad.worlds.openx.roads import FileRoad, LanePlace, read_road
 from skidpad.worlds.openx.storyboard import Actor, Rehearsal, led_s_m, shifted, target_speed_m_s, way_of
 from skidpad.worlds.render.chunks import AHEAD_M, START_M, road_of, section_of
 from skidpad.worlds.render.weather import visibility_m
+from skidpad.worlds.scenario.files import SkippedScenario
 from skidpad.worlds.scenario.scenario import (
     BadScenarioError,
     Conditions,
@@ -60,16 +61,8 @@ class ReadScenario:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotPlayable:
-    """A scenario of a file that cannot be played, and why."""
-
-    name: str
-    reason: str
-
-
-def read_openscenario(path: Path) -> list[ReadScenario | NotPlayable]:
-    """Reads a scenario, or every variation of one."""
+def read_openscenario(path: Path) -> list[ReadScenario | SkippedScenario]:
+    """Reads a scenario, or every variation of one; those that cannot be played say why."""
     try:
         root = read_document(path)
         if root.find("ParameterValueDistribution") is None:
@@ -77,7 +70,7 @@ def read_openscenario(path: Path) -> list[ReadScenario | NotPlayable]:
         base, sets, total = varied(root, path)
         scenario = read_document(base)
     except BadScenarioError as error:
-        return [NotPlayable(path.stem, str(error))]
+        return [SkippedScenario(path.stem, str(error))]
     if len(sets) == 1:
         return [_one(scenario, base, sets[0], path.stem)]
     found = [_one(scenario, base, told, f"{path.stem}-{number:03d}") for number, told in enumerate(sets, 1)]
@@ -87,11 +80,11 @@ def read_openscenario(path: Path) -> list[ReadScenario | NotPlayable]:
     return found
 
 
-def _one(root: Element, path: Path, told: Mapping[str, str], name: str) -> ReadScenario | NotPlayable:
+def _one(root: Element, path: Path, told: Mapping[str, str], name: str) -> ReadScenario | SkippedScenario:
     try:
         return _Reader(root, path, told).read(name)
     except (BadScenarioError, BadParametersError) as error:
-        return NotPlayable(name, str(error))
+        return SkippedScenario(name, str(error))
 
 
 class _Reader:

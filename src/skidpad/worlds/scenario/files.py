@@ -66,24 +66,24 @@ def write_scenarios(path: Path, scenarios: Sequence[NamedScenario]) -> None:
     write_atomically(path, format_scenarios(scenarios, path.suffix).encode())
 
 
-def parse_scenario(text: str, suffix: str = ".toml", where: str = "the scenario", domain: Domain | None = None) -> Scenario:
-    """Reads one scenario; `where` names it in errors. domain: which it must belong to; the extended one unless told."""
-    return _checked(_parse(text, suffix, where), where, domain)
+def parse_scenario(text: str, suffix: str = ".toml", where: str = "the scenario") -> Scenario:
+    """Reads one scenario; `where` names it in errors."""
+    return _checked(_parse(text, suffix, where), where)
 
 
-def read_scenario(path: Path, domain: Domain | None = None) -> Scenario:
+def read_scenario(path: Path) -> Scenario:
     """Reads a file of one scenario."""
-    return parse_scenario(_text(path), path.suffix, str(path), domain)
+    return parse_scenario(_text(path), path.suffix, str(path))
 
 
-def read_scenarios(path: Path, domain: Domain | None = None) -> ScenarioSet:
+def read_scenarios(path: Path) -> ScenarioSet:
     """Reads every scenario of a file, or of all files of a folder in the order of their names.
 
     A broken scenario is skipped, and why is kept beside the others. A path that is not there, and a file asked for by its name that
     cannot be read at all, are errors.
     """
     if not path.is_dir():
-        return _from_file(path, domain)
+        return _from_file(path)
     files = sorted(each for each in path.iterdir() if each.suffix in {*SUFFIXES, OPENSCENARIO} and each.is_file())
     if not files:
         raise BadScenarioError(f"the folder {str(path)!r} holds no scenario; put .toml, .json or .xosc files there")
@@ -92,7 +92,7 @@ def read_scenarios(path: Path, domain: Domain | None = None) -> ScenarioSet:
     warnings: list[str] = []
     for file in files:
         try:
-            found = _from_file(file, domain)
+            found = _from_file(file)
         except BadScenarioError as error:
             skipped.append(SkippedScenario(file.stem, str(error)))
             continue
@@ -102,12 +102,12 @@ def read_scenarios(path: Path, domain: Domain | None = None) -> ScenarioSet:
     return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
 
 
-def _from_file(path: Path, domain: Domain | None) -> ScenarioSet:
-    return _from_openscenario(path, domain) if path.suffix == OPENSCENARIO else _from_text(_text(path), path, domain)
+def _from_file(path: Path) -> ScenarioSet:
+    return _from_openscenario(path) if path.suffix == OPENSCENARIO else _from_text(_text(path), path)
 
 
-def _from_openscenario(path: Path, domain: Domain | None) -> ScenarioSet:
-    from skidpad.worlds.openx.reading import NotPlayable, read_openscenario  # noqa: PLC0415 - it reads scenarios with this module's types
+def _from_openscenario(path: Path) -> ScenarioSet:
+    from skidpad.worlds.openx.reading import read_openscenario  # noqa: PLC0415 - it reads scenarios with this module's types
 
     if not path.is_file():
         raise BadScenarioError(f"cannot read the scenario {str(path)!r}: there is no such file")
@@ -115,11 +115,11 @@ def _from_openscenario(path: Path, domain: Domain | None) -> ScenarioSet:
     skipped: list[SkippedScenario] = []
     warnings: list[str] = []
     for each in read_openscenario(path):
-        if isinstance(each, NotPlayable):
+        if isinstance(each, SkippedScenario):
             skipped.append(SkippedScenario(each.name, f"{path}: {each.reason}"))
             continue
         try:
-            _domain(domain, each.scenario).check(each.scenario)
+            _domain(each.scenario).check(each.scenario)
         except BadScenarioError as error:
             skipped.append(SkippedScenario(each.name, f"{path}: {error}"))
             continue
@@ -128,7 +128,7 @@ def _from_openscenario(path: Path, domain: Domain | None) -> ScenarioSet:
     return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
 
 
-def _from_text(text: str, path: Path, domain: Domain | None) -> ScenarioSet:
+def _from_text(text: str, path: Path) -> ScenarioSet:
     table = _parse(text, path.suffix, str(path))
     rows, names = _rows(table, path) if _LIST in table else ([table], [path.stem])
     scenarios: list[NamedScenario] = []
@@ -137,12 +137,12 @@ def _from_text(text: str, path: Path, domain: Domain | None) -> ScenarioSet:
     for name, row in zip(names, rows, strict=True):
         where = str(path) if _LIST not in table else f"{path}: {name}"
         try:
-            scenario = _checked(row, where, domain)
+            scenario = _checked(row, where)
         except BadScenarioError as error:
             skipped.append(SkippedScenario(name, str(error)))
             continue
         scenarios.append(NamedScenario(name, scenario))
-        warnings += [f"{where}: {warning}" for warning in _domain(domain, scenario).warnings(scenario)]
+        warnings += [f"{where}: {warning}" for warning in _domain(scenario).warnings(scenario)]
     return ScenarioSet(tuple(scenarios), tuple(skipped), tuple(warnings))
 
 
@@ -162,14 +162,14 @@ def _rows(table: dict[str, object], path: Path) -> tuple[list[object], list[str]
     return rows, names
 
 
-def _domain(domain: Domain | None, scenario: Scenario) -> Domain:
-    return domain or (STANDARDS if scenario.ego.pace is Pace.CAREFUL else DOMAINS.get(DEFAULT_DOMAIN))
+def _domain(scenario: Scenario) -> Domain:
+    return STANDARDS if scenario.ego.pace is Pace.CAREFUL else DOMAINS.get(DEFAULT_DOMAIN)
 
 
-def _checked(table: object, where: str, domain: Domain | None) -> Scenario:
+def _checked(table: object, where: str) -> Scenario:
     try:
         scenario = scenario_of(table)
-        _domain(domain, scenario).check(scenario)
+        _domain(scenario).check(scenario)
     except BadScenarioError as error:
         raise BadScenarioError(f"{where}: {error}") from error
     return scenario

@@ -76,6 +76,10 @@ def _only_if(allowed: Callable[[Known], bool], word: str) -> Callable[[Known], O
     return lambda known: Only(frozenset({YES, NO}) if allowed(known) else frozenset({word}))
 
 
+def _at_most_in_snow(limit: float) -> Callable[[Known], Outside]:
+    return lambda known: Outside(((limit, inf),) if known.word("conditions.weather") == Weather.SNOW.value else ())
+
+
 @constraint(
     "duration",
     f"A scenario lasts from {SHORTEST_S:g} to {LONGEST_S:g} s.",
@@ -192,11 +196,7 @@ def _no_intensity_in_sun(scenario: Scenario) -> bool:
     "winter-sun",
     f"Where snow falls by day, the sun stands at most {WINTER_SUN_DEG:g} degrees high.",
     "lower conditions.sun_elevation_deg",
-    {
-        "conditions.sun_elevation_deg": lambda known: Outside(
-            ((WINTER_SUN_DEG, inf),) if known.word("conditions.weather") == Weather.SNOW.value else ()
-        )
-    },
+    {"conditions.sun_elevation_deg": _at_most_in_snow(WINTER_SUN_DEG)},
 )
 def _winter_sun(scenario: Scenario) -> bool:
     now = scenario.conditions
@@ -207,11 +207,7 @@ def _winter_sun(scenario: Scenario) -> bool:
     "lane-in-sight",
     f"Snow is at most {MAX_SNOW_INTENSITY:g} intense: more of it covers the markings of the lane.",
     "lower conditions.intensity",
-    {
-        "conditions.intensity": lambda known: Outside(
-            ((MAX_SNOW_INTENSITY, inf),) if known.word("conditions.weather") == Weather.SNOW.value else ()
-        )
-    },
+    {"conditions.intensity": _at_most_in_snow(MAX_SNOW_INTENSITY)},
     advisory=True,
 )
 def _lane_in_sight(scenario: Scenario) -> bool:

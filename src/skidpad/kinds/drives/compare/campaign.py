@@ -155,10 +155,10 @@ class OfflineVsOnline:
         """Names the drives of an item, or the frames."""
         return f"frames {self._block(item)[0]} to {self._block(item)[-1]} of the recorded drive" if step == _RECORDED else str(item)
 
-    def recorded_answers(self, run: Run, progress: Progress = silent) -> FloatArray:
+    def recorded_answers(self, run: Run) -> FloatArray:
         """Returns the subject's answers on the recorded drive, (frames,) radians, NaN for broken frames; asked once a run."""
         with crew_for(self, run, None, self.settings.device) as crew:
-            return self._recorded_answers(run, crew, progress)
+            return self._recorded_answers(run, crew, silent)
 
     def _recorded_answers(self, run: Run, crew: Crew, progress: Progress) -> FloatArray:
         if self.drive is None:

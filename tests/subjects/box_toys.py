@@ -7,7 +7,7 @@ from textwrap import dedent, indent
 import numpy as np
 
 from skidpad.core.units import AngleUnit
-from skidpad.subjects.boxes import BoxSubject
+from skidpad.subjects.boxes.subject import BoxSubject
 from skidpad.subjects.description import Box, Description, Format, Output, write_description
 from skidpad.subjects.inputs import InputSpec, Layout, Range
 

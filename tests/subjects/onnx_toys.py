@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from skidpad.core.units import AngleUnit
 from skidpad.subjects.description import Description, Format, Output
-from skidpad.subjects.formats.onnx import open_onnx
+from skidpad.subjects.formats.onnx.network import open_onnx
 from skidpad.subjects.inputs import Colour, InputSpec, Layout, Range
 from skidpad.subjects.network_subject import Network
 from skidpad.subjects.probe import NeuronUnit

@@ -20,7 +20,7 @@ from skidpad.cli.main import main
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.subjects.description import Description, Format, write_description
 from skidpad.subjects.formats.onnx import network as sessions
-from skidpad.subjects.formats.onnx import open_onnx
+from skidpad.subjects.formats.onnx.network import open_onnx
 from skidpad.subjects.inputs import History, HistoryKind, InputSpec, Layout
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.probe import NeuronUnit, record

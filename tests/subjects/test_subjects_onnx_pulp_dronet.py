@@ -14,7 +14,7 @@ from skidpad.drives import open_drive
 from skidpad.oracles.error import prediction_error
 from skidpad.subjects.base import Subject
 from skidpad.subjects.description import Description, read_description, write_description
-from skidpad.subjects.formats.onnx import open_onnx
+from skidpad.subjects.formats.onnx.network import open_onnx
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.probe import NeuronUnit
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_toys import NODES, SHAPE, description, model, opened, weights, write
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.formats.onnx import open_onnx
+from skidpad.subjects.formats.onnx.network import open_onnx
 from skidpad.subjects.formats.onnx.reading import read_model, weight_files
 from skidpad.subjects.formats.onnx.wire import CHUNK, MalformedError, chunk_field, fields, number_field, text_field, varint
 from skidpad.subjects.probe import NeuronUnit

@@ -18,7 +18,7 @@ from torch import nn
 
 from skidpad.core import trust
 from skidpad.core.errors import BadSubjectError, SkidpadError, UntrustedError
-from skidpad.subjects.boxes import BoxSubject
+from skidpad.subjects.boxes.subject import BoxSubject
 from skidpad.subjects.description import Box, Description, Format, write_description
 from skidpad.subjects.inputs import InputSpec
 from skidpad.subjects.introspection import propose

@@ -19,11 +19,12 @@ from skidpad.core.errors import BadSubjectError, UnknownNameError
 from skidpad.core.registry import given
 from skidpad.core.trust import Code, require, trusting
 from skidpad.subjects.base import Subject
-from skidpad.subjects.boxes import BoxSubject, box_code
+from skidpad.subjects.boxes.subject import BoxSubject, box_code
 from skidpad.subjects.description import Description, Format, minimal_description, read_description
 from skidpad.subjects.formats.exported import read_exported
-from skidpad.subjects.formats.keras import open_keras
-from skidpad.subjects.formats.onnx import open_onnx, weight_files
+from skidpad.subjects.formats.keras.opening import open_keras
+from skidpad.subjects.formats.onnx.network import open_onnx
+from skidpad.subjects.formats.onnx.reading import weight_files
 from skidpad.subjects.formats.recognition import BROKEN, WAY_OUT, check_archive, format_of, read_weights, reason_of, refuse_foreign
 from skidpad.subjects.formats.tflite import open_tflite
 from skidpad.subjects.network_subject import Network, NetworkSubject, TorchNetwork

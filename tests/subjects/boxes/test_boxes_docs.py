@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from box_toys import described, grey, means
 
-from skidpad.subjects.boxes import BoxSubject
+from skidpad.subjects.boxes.subject import BoxSubject
 from skidpad.subjects.description import Box, parse_description
 
 PAGE = (Path(__file__).parents[3] / "docs" / "black-boxes.md").read_text(encoding="utf-8")

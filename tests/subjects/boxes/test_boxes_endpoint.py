@@ -9,8 +9,9 @@ import pytest
 from box_toys import described, grey, means, write_toml
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.boxes import BoxSubject, Failures
 from skidpad.subjects.boxes import subject as endpoint
+from skidpad.subjects.boxes.protocol import Failures
+from skidpad.subjects.boxes.subject import BoxSubject
 from skidpad.subjects.description import Box
 from skidpad.subjects.loading import load_subject
 

@@ -8,9 +8,8 @@ import torch
 from box_toys import described, grey, means, write_toml
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.boxes import BoxSubject, Failures
-from skidpad.subjects.boxes.protocol import BoxFailureError
-from skidpad.subjects.boxes.subject import answer_rows
+from skidpad.subjects.boxes.protocol import BoxFailureError, Failures
+from skidpad.subjects.boxes.subject import BoxSubject, answer_rows
 from skidpad.subjects.description import Box
 from skidpad.subjects.loading import load_subject
 

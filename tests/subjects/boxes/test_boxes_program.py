@@ -10,8 +10,9 @@ import pytest
 from box_toys import GOOD, described, grey, means, of_program, program, write_toml
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.boxes import BoxSubject, Failures
 from skidpad.subjects.boxes import program as program_module
+from skidpad.subjects.boxes.protocol import Failures
+from skidpad.subjects.boxes.subject import BoxSubject
 from skidpad.subjects.description import Box
 from skidpad.subjects.loading import load_network, load_subject
 

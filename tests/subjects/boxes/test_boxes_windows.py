@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from skidpad.core.units import AngleUnit
-from skidpad.subjects.boxes import BoxSubject
+from skidpad.subjects.boxes.subject import BoxSubject
 from skidpad.subjects.description import Box, Description, Format, Output
 from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout, Range
 from skidpad.subjects.network_subject import NetworkSubject

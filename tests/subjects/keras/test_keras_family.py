@@ -11,7 +11,7 @@ from keras_toys import GENERATIONS, described
 from skidpad.coverage.criteria import NC
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.subjects.description import Description, Format, write_description
-from skidpad.subjects.formats.keras import open_keras
+from skidpad.subjects.formats.keras.opening import open_keras
 from skidpad.subjects.loading import load_network, load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.zoo import ARCHITECTURES

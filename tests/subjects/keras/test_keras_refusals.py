@@ -20,8 +20,8 @@ from keras_toys import Config, Toy, described, sequential, write_archive, write_
 from skidpad.cli.main import main
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import write_description
-from skidpad.subjects.formats.keras import open_keras
 from skidpad.subjects.formats.keras.expression import Expression
+from skidpad.subjects.formats.keras.opening import open_keras
 from skidpad.subjects.inputs import Layout
 from skidpad.subjects.loading import load_subject
 

@@ -122,7 +122,8 @@ def with_axes_of(weights: Mapping[str, torch.Tensor], rows: torch.Tensor) -> dic
     """
     mean = rows.mean(0)
     variances, axes = torch.linalg.eigh(torch.cov(rows.T))
-    axes = axes.flip(1) * axes.flip(1).sum(0).sign()  # which of both directions is up is left open
+    axes = axes.flip(1)
+    axes = torch.where(axes.sum(0) < 0.0, -axes, axes)  # which of both directions is up is left open
     lengths = variances.flip(0).clamp(min=1.0).sqrt()  # never shorter than N(0, 1), which is trained as well
     changed = dict(weights)
     encoder = max(name.removesuffix(".weight") for name in weights if name.startswith("target.style.") and weights[name].ndim == 2)

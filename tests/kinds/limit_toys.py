@@ -12,8 +12,8 @@ from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive
 from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.limits.campaign import Limits, LimitsSettings
+from skidpad.kinds.limits.curves import all_rows
 from skidpad.kinds.limits.probes import Judge
-from skidpad.kinds.limits.rows import all_rows
 from skidpad.subjects.description import Description, Format, Output
 from skidpad.subjects.inputs import Colour, InputSpec, Range
 

@@ -19,12 +19,12 @@ from skidpad.core.errors import BadDriveError, BadParametersError, InterruptedRu
 from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.drives.loop import Course
 from skidpad.kinds.drives.work import ClosedLoopRunner
+from skidpad.kinds.limits.curves import LimitCurve, LimitPoint, Standing, all_rows, frontier, row_named, rows_of
 from skidpad.kinds.limits.holding import read_hold
 from skidpad.kinds.limits.odd import attribute_of, odd_payload, statement
 from skidpad.kinds.limits.page import limits_figures, limits_page, note_of
 from skidpad.kinds.limits.probes import FrameSample
 from skidpad.kinds.limits.replaying import replay_case
-from skidpad.kinds.limits.rows import LimitCurve, LimitPoint, Standing, all_rows, frontier, row_named, rows_of
 from skidpad.kinds.limits.summary import Found, Limit
 from skidpad.page.writing import render_page
 from skidpad.runs.folder import Run
@@ -386,7 +386,7 @@ def test_the_sign_tells_which_of_two_directions_is_to_be_held() -> None:
 
 
 def test_a_pair_brings_its_conditions_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skidpad.kinds.limits.rows.stimuli", lambda _=(): dict(CONDITIONS))
+    monkeypatch.setattr("skidpad.kinds.limits.curves.stimuli", lambda _=(): dict(CONDITIONS))
     rows, made = rows_of(("toy-fog",), STEPS, ("toy-fog,exposure-toy.ev", "fog-toy,toy-dark"))
     assert [row.name for row in rows] == ["toy-fog", "toy-dark", "toy-bright"]
     assert set(made) == {"fog-toy", "exposure-toy"}

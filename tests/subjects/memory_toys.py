@@ -8,8 +8,7 @@ from torch import nn
 
 from skidpad.core.units import AngleUnit
 from skidpad.subjects.description import Description, Format, Output
-from skidpad.subjects.inputs import Colour, Crop, History, HistoryKind, InputSpec, Layout, Range
-from skidpad.subjects.windows import input_channels
+from skidpad.subjects.inputs import Colour, Crop, History, HistoryKind, InputSpec, Layout, Range, input_channels
 
 HEIGHT_PX, WIDTH_PX = 20, 28
 

@@ -19,13 +19,13 @@ from skidpad.oracles.error import steering_answers
 from skidpad.referee.verdict import judge
 from skidpad.stimuli.registry import stimuli_of
 from skidpad.subjects.description import Description, Format, Output, format_description, parse_description
-from skidpad.subjects.inputs import Cameras, Colour, Crop, History, HistoryKind, InputSpec, Join, Range
+from skidpad.subjects.inputs import Cameras, Colour, Crop, History, HistoryKind, InputSpec, Join, Range, aspect_warning, described_shape
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor
 from skidpad.subjects.training.fitting import TrainingSettings
 from skidpad.subjects.training.training import train
-from skidpad.subjects.windows import Assembler, aspect_warning, described_shape
+from skidpad.subjects.windows import Assembler
 
 CPU = torch.device("cpu")
 NAMES = ("left", "center", "right")

@@ -20,10 +20,9 @@ from torch import nn
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Description, Format, Output, parse_description
 from skidpad.subjects.formats.recognition import format_of
-from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout
+from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout, check_shape, described_shape, picture_layout, resized
 from skidpad.subjects.introspection import Proposal, _named, _outputs, propose
 from skidpad.subjects.loading import load_subject
-from skidpad.subjects.windows import check_shape, described_shape, picture_layout, resized
 from skidpad.subjects.zoo import ARCHITECTURES
 
 

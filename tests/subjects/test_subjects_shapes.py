@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skidpad.subjects.inputs import Colour, Crop, InputSpec
-from skidpad.subjects.windows import aspect_warning, resized
+from skidpad.subjects.inputs import Colour, Crop, InputSpec, aspect_warning, resized
 
 FOUR_TO_THREE = InputSpec(320, 240)
 

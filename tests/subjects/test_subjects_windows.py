@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from memory_toys import Staged, clip_of, described, module_for, spec_of
 
 from skidpad.core.errors import BadSubjectError
-from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout
+from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout, check_history, input_channels
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.preprocess import Preprocessor
-from skidpad.subjects.windows import Assembler, check_history, flow_pictures, flows, input_channels, sliding
+from skidpad.subjects.windows import Assembler, flow_pictures, flows, sliding
 
 SETTINGS = settings(max_examples=12, deadline=None)
 CPU = torch.device("cpu")

@@ -1,6 +1,7 @@
 """skidpad ui: what it refuses before it listens."""
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -72,3 +73,8 @@ def test_the_page_is_served_until_it_is_stopped(
     monkeypatch.setattr(serving, "server_of", Stopped)
     assert skidpad("ui", tmp_path, "--port", "0") == (0, "")
     assert len(taken) == 1
+
+
+def test_who_only_looks_at_runs_waits_for_no_torch() -> None:
+    code = "import sys, skidpad.ui.app, skidpad.page.writing; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"

@@ -100,7 +100,7 @@ def inspect_subject(path: str, device: str, json: bool, drive: "Drive | None" = 
 
 def frame_warnings(spec: "InputSpec", drive: "Drive") -> list[str]:
     """Returns what is wrong with a drive's frames for a network's input; refuses a drive of other cameras."""
-    from skidpad.subjects.windows import aspect_warning, check_cameras
+    from skidpad.subjects.inputs import aspect_warning, check_cameras
 
     check_cameras(spec, drive.cameras, f"drive {drive.name!r}")
     height_px, width_px, _ = drive.frame_shape
@@ -197,8 +197,8 @@ def _open_points(toml: Path, subject: "Subject") -> list[str]:
 def _takes_other_sizes(subject: "Subject") -> bool:
     import torch
 
+    from skidpad.subjects.inputs import described_shape, resized
     from skidpad.subjects.network_subject import CANNOT_RUN, NetworkSubject
-    from skidpad.subjects.windows import described_shape, resized
 
     if not isinstance(subject, NetworkSubject):
         return False

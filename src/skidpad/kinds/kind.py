@@ -138,7 +138,8 @@ KINDS: Registry[Kind] = Registry(
         "skidpad.kinds.drives.served",
     ),
 )
-"""The kinds of campaigns by the name that stands in a config; each is registered by one line in its folder's `__init__.py`."""
+"""The kinds of campaigns by the name that stands in a config; each is registered by one line in its folder's `__init__.py`, and
+the folder is named here."""
 
 
 MOST = 10_000_000
@@ -201,7 +202,7 @@ def start_run(
     from skidpad.runs.folder import Run  # noqa: PLC0415  what only looks up a kind needs no store
     from skidpad.runs.manifest import Manifest  # noqa: PLC0415  see above
     from skidpad.subjects.base import subject_record  # noqa: PLC0415  see above
-    from skidpad.subjects.windows import check_cameras  # noqa: PLC0415  see above
+    from skidpad.subjects.inputs import check_cameras  # noqa: PLC0415  see above
 
     subject, drive = getattr(campaign, "subject", None), getattr(campaign, "drive", None)
     if subject is not None:

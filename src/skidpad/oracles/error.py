@@ -13,7 +13,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive
 from skidpad.subjects.base import Subject
-from skidpad.subjects.windows import check_cameras
+from skidpad.subjects.inputs import check_cameras
 
 
 @dataclass(frozen=True, slots=True)

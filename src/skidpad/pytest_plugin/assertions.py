@@ -21,9 +21,9 @@ from skidpad.drives.drive import Drive, Problem, capture_of
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.bundles import FINDING, DrawnScene, judge_bundle, loaded
 from skidpad.kinds.limits.campaign import Limits, LimitsSettings, default_judge, resolved
+from skidpad.kinds.limits.curves import Standing
 from skidpad.kinds.limits.holding import tested
 from skidpad.kinds.limits.probes import show
-from skidpad.kinds.limits.rows import Standing
 from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.oracles.doubts import Doubt, doubts_of
 from skidpad.oracles.relations import Answers, AnswersAlike, DecidesAlike, Relation, SteersAlike

@@ -18,8 +18,8 @@ from skidpad.subjects.training.fitting import TrainingSettings
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import Drive
+    from skidpad.kinds.limits.curves import LimitRow
     from skidpad.kinds.limits.probes import Judge
-    from skidpad.kinds.limits.rows import LimitRow
     from skidpad.subjects.network_subject import NetworkSubject
 
 UNSEEN = ("atmosphere", "lens", "shadows")

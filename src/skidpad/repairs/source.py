@@ -10,8 +10,8 @@ from skidpad.core.errors import BadParametersError, BadRunError, UnknownNameErro
 from skidpad.core.stimuli import Recipe
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits
+from skidpad.kinds.limits.curves import Standing
 from skidpad.kinds.limits.holding import read_hold, tested
-from skidpad.kinds.limits.rows import Standing
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.repairs.families import at_share

@@ -89,7 +89,7 @@ class Run:
     def create(cls, path: Path, config: Config, manifest: Manifest, schema: pa.Schema = SCHEMA) -> Self:
         """Makes the folder; refuses one with anything in it, except what an interrupted `create` left.
 
-        schema: the columns of every record of the run; among them those of `schemas.REQUIRED`.
+        schema: the columns of every record of the run; among them those of `records.REQUIRED`.
         """
         check_schema(schema)
         settings = write_config(config)

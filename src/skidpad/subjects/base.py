@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from skidpad.core.errors import BadRunError
 from skidpad.subjects.description import format_description, parse_description
+from skidpad.subjects.inputs import aspect_warning
 
 if TYPE_CHECKING:
     import torch
@@ -107,8 +108,6 @@ def squeezed_frames(record: Mapping[str, Any]) -> tuple[str, ...]:
 
     record: what `subject_record` wrote; one without frames, as runs of older versions have it, gives no warning.
     """
-    from skidpad.subjects.windows import aspect_warning  # noqa: PLC0415  torch and OpenCV, which no protocol needs
-
     if not record.get(_FRAMES):
         return ()
     try:

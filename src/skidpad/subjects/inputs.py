@@ -1,8 +1,10 @@
-"""What a network sees: the path from a camera's frames to its input, as a description tells it."""
+"""What a network sees: the path from a camera's frames to its input, as a description tells it, and the shape of that input."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import isfinite
+from pathlib import Path
 from typing import Annotated
 
 from skidpad.core.errors import BadSubjectError
@@ -261,3 +263,108 @@ class InputSpec:
         """The shape of one input without the batch, in the order of the layout."""
         chw = (self.channels, self.height_px, self.columns_px)
         return chw if self.layout is Layout.NCHW else (self.height_px, self.columns_px, self.channels)
+
+
+_PAIRED = (HistoryKind.DIFFERENCES, HistoryKind.OPTICAL_FLOW)
+"""Kinds that compare a frame with the one before it."""
+
+
+def check_history(spec: InputSpec) -> None:
+    """Refuses a history that nothing can be made of."""
+    history = spec.history
+    if history.kind in _PAIRED and history.frames < 2:
+        raise BadSubjectError(f"a history of kind {history.kind.value!r} compares frames; got frames = {history.frames}, write 2 or more")
+
+
+def input_channels(spec: InputSpec) -> int:
+    """Returns how many channels one input has, after the frames of a window were brought together."""
+    frames = {HistoryKind.STACK: spec.history.frames, HistoryKind.DIFFERENCES: spec.history.frames - 1}.get(spec.history.kind, 1)
+    return frames * spec.channels
+
+
+_MOST_CHANNELS = 16
+"""More than that is an edge of a picture, even of a small one."""
+
+_ALIKE = 1.05
+"""By how much a picture may be stretched without a word: rounding to pixels stretches a little, no camera by so much."""
+
+
+def described_shape(spec: InputSpec) -> tuple[int, ...]:
+    """Returns the shape of one input without the batch; a recurrent window has its frames first."""
+    channels = input_channels(spec)
+    picture = (channels, spec.height_px, spec.columns_px) if spec.layout is Layout.NCHW else (spec.height_px, spec.columns_px, channels)
+    return (spec.history.frames, *picture) if spec.history.kind is HistoryKind.RECURRENT else picture
+
+
+def check_shape(file: Path, shape: Sequence[int | None] | None, spec: InputSpec) -> None:
+    """Refuses a description whose input is not the one that the file states; None stands for any size."""
+    wanted = described_shape(spec)
+    if shape is None or (len(shape) == len(wanted) and all(size in {None, other} for size, other in zip(shape, wanted, strict=True))):
+        return
+    declared = " x ".join("any" if size is None else str(size) for size in shape)
+    described = " x ".join(map(str, wanted))
+    raise BadSubjectError(
+        f"{file} takes an input of {declared}, [input] describes one of {described} ({spec.layout.value}); "
+        "correct width_px, height_px, colour, layout, history or cameras"
+    )
+
+
+def check_cameras(spec: InputSpec, seen: Sequence[str], where: str) -> None:
+    """Refuses to show a network other cameras than it wants, or in another order. seen: names, none for a single camera; where: whose."""
+    wanted = () if spec.cameras is None else spec.cameras.names
+    if tuple(seen) == wanted:
+        return
+    has = f"the cameras {', '.join(seen)}" if seen else "one camera"
+    if not wanted:
+        raise BadSubjectError(f"the network sees one camera, {where} has {has}; open it with one, or describe cameras in [input]")
+    raise BadSubjectError(
+        f"the network sees the cameras {', '.join(wanted)}, {where} has {has}; a drive is opened with these, in this "
+        f"order, as ?camera={','.join(wanted)}"
+    )
+
+
+def resized(spec: InputSpec) -> InputSpec:
+    """Returns the input half as high and wide again, to see whether a network would notice a wrong size; halved near the limits."""
+    try:
+        return replace(spec, width_px=spec.width_px + (spec.width_px + 1) // 2, height_px=spec.height_px + (spec.height_px + 1) // 2)
+    except BadSubjectError:
+        return replace(spec, width_px=(spec.width_px + 1) // 2, height_px=(spec.height_px + 1) // 2)
+
+
+def aspect_warning(spec: InputSpec, frame_height_px: int, frame_width_px: int) -> str | None:
+    """Warns of frames that reach the network in other proportions than those it was trained on; None where they do not.
+
+    Where the description does not say `frame_aspect`, training is taken not to have stretched its pictures.
+    """
+    crop, frame_width_px = spec.crop, frame_width_px // spec.views
+    kept_width, kept_height = 1.0 - crop.left - crop.right, 1.0 - crop.top - crop.bottom
+    trained = spec.frame_aspect or spec.width_px / spec.height_px * kept_height / kept_width
+    given = frame_width_px / frame_height_px
+    share = min(trained, given) / max(trained, given)
+    if share * _ALIKE >= 1.0:
+        return None
+    if given > trained:
+        side, part, margin = "width", "the sides", 0.5 * (1.0 - share)
+        cut = replace(crop, left=margin + share * crop.left, right=margin + share * crop.right)
+    else:
+        side, part = "height", "the upper rows"
+        cut = replace(crop, top=1.0 - share + share * crop.top, bottom=share * crop.bottom)
+    sides = ", ".join(f"{name} = {round(value, 4)}" for name in ("top", "bottom", "left", "right") if (value := getattr(cut, name)))
+    way_out = f"cut {part} away, as crop = {{ {sides} }}"
+    frames = f"frames of {frame_width_px} x {frame_height_px} px are squeezed to {share:.0%} of their {side}"
+    if spec.frame_aspect is None:
+        return (
+            f"{frames} to fill the input of {spec.width_px} x {spec.height_px} px after the crop; {way_out}, or, if the training squeezed "
+            f"frames of this shape too, confirm it with frame_aspect = {given:.4g} in [input]"
+        )
+    return f"{frames}, compared with the network's training on frames with frame_aspect = {trained:.4g}; {way_out}"
+
+
+def picture_layout(shape: Sequence[int | None]) -> Layout | None:
+    """Tells where the channels of a picture (three axes) are: on the axis that is small; None where that cannot be told."""
+    if len(shape) != 3:
+        return None
+    first, last = (size is not None and size <= _MOST_CHANNELS for size in (shape[0], shape[-1]))
+    if first == last:
+        return None
+    return Layout.NCHW if first else Layout.NHWC

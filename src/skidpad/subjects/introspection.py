@@ -19,10 +19,9 @@ from skidpad.subjects.formats.keras.opening import read_contents, readable, stat
 from skidpad.subjects.formats.onnx.reading import read_model as read_onnx
 from skidpad.subjects.formats.recognition import format_of, refuse_foreign
 from skidpad.subjects.formats.tflite import read_tflite
-from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout
+from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Layout, described_shape, picture_layout
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
 from skidpad.subjects.network_subject import CANNOT_RUN, TorchNetwork
-from skidpad.subjects.windows import described_shape, picture_layout
 from skidpad.subjects.zoo import ARCHITECTURES, Architecture
 
 if TYPE_CHECKING:

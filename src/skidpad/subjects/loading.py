@@ -27,10 +27,10 @@ from skidpad.subjects.formats.onnx.network import open_onnx
 from skidpad.subjects.formats.onnx.reading import weight_files
 from skidpad.subjects.formats.recognition import BROKEN, WAY_OUT, check_archive, format_of, read_weights, reason_of, refuse_foreign
 from skidpad.subjects.formats.tflite import open_tflite
+from skidpad.subjects.inputs import check_shape
 from skidpad.subjects.network_subject import Network, NetworkSubject, TorchNetwork
 from skidpad.subjects.own_code import named_code, own_network, trusted_code
 from skidpad.subjects.probe import NeuronUnit
-from skidpad.subjects.windows import check_shape
 from skidpad.subjects.zoo import ARCHITECTURES
 
 

@@ -22,8 +22,8 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.kinds.drives.records import Case
 from skidpad.kinds.drives.work import ClosedLoopRunner, Drives
 from skidpad.kinds.kind import CampaignSettings, asks_referee, check_unchanged, drive_of, start_run, subject_of
+from skidpad.kinds.limits.curves import LimitRow, row_named, rows_of
 from skidpad.kinds.limits.probes import DRIVES, PROBES, SCHEMA, FrameSample, Judge, Probe, ProbePart, ProbeWork, drive_records
-from skidpad.kinds.limits.rows import LimitRow, row_named, rows_of
 from skidpad.kinds.limits.summary import Found, online_phase, pair_phase, round_phase
 from skidpad.kinds.pictures.judging import JudgedOutput, Originals, check_relation, default_relation, default_tolerance, relation_of
 from skidpad.kinds.pictures.settings import NOTES, DeepTestSettings

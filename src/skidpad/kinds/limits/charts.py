@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import isfinite, nan
 from typing import TYPE_CHECKING
 
-from skidpad.kinds.limits.rows import Standing
+from skidpad.kinds.limits.curves import Standing
 from skidpad.page.model import Chart
 from skidpad.page.svg import WIDTH, Axis, AxisUnit, add, drawing, heat_step, round_up, tip, write
 from skidpad.page.wording import NOTHING, interval, percent, plain

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import silent
 from skidpad.kinds.kind import load_campaign
+from skidpad.kinds.limits.curves import LimitRow, all_rows, row_named, with_unit
 from skidpad.kinds.limits.probes import Probe, ProbePart, ProbeWork
-from skidpad.kinds.limits.rows import LimitRow, all_rows, row_named, with_unit
 from skidpad.kinds.limits.summary import Found, point_of
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.runs.gate import Outcome
@@ -24,7 +24,7 @@ from skidpad.stimuli.registry import stimuli
 if TYPE_CHECKING:
     from skidpad.core.stimuli import Recipe
     from skidpad.kinds.limits.campaign import Limits
-    from skidpad.kinds.limits.rows import LimitPoint
+    from skidpad.kinds.limits.curves import LimitPoint
     from skidpad.runs.folder import Run
 
 _NEAR = 0.5

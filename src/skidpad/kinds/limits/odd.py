@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from skidpad.core.errors import SkidpadError
 from skidpad.kinds.limits.campaign import Limits
+from skidpad.kinds.limits.curves import LimitRow, all_rows, with_unit
 from skidpad.kinds.limits.page import definitions, fails_words, holds_words, note_of, short_words, tolerance_words
-from skidpad.kinds.limits.rows import LimitRow, all_rows, with_unit
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload
 from skidpad.page.model import Fact, Headline, Page, Table, Tone, run_warnings
 from skidpad.page.wording import counted, drive_words, percent, plain

@@ -18,7 +18,7 @@ from skidpad.drives.opening import LostDrive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits, is_grey, some_frames
 from skidpad.kinds.limits.charts import curve_chart, map_chart
-from skidpad.kinds.limits.rows import LimitPoint, Standing
+from skidpad.kinds.limits.curves import LimitPoint, Standing
 from skidpad.kinds.limits.summary import Found, Limit, limit_payload, map_payload, online_words
 from skidpad.oracles.error import scale_of
 from skidpad.oracles.relations import AnswersAlike, LabelMse, SteersAlike, SteersRight

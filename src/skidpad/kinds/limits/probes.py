@@ -224,7 +224,7 @@ def _stretch_of(drive: Drive, count: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownFrames:
-    """What a subject said to N frames under a recipe. frames: the changed ones, as shown. See `records` for the numbers."""
+    """What a subject said to N frames under a recipe. frames: the changed ones, as shown. `SCHEMA` says what the numbers are."""
 
     frames: Frames
     reference: Frames

@@ -12,8 +12,8 @@ import numpy as np
 
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import CameraMove, Recipe
+from skidpad.kinds.limits.curves import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.kinds.limits.probes import KEPT, Probe
-from skidpad.kinds.limits.rows import LimitCurve, LimitPoint, Standing, frontier
 from skidpad.runs.records import ORIGINALS
 from skidpad.statistics.intervals import Interval, none_failed, share_over_stretches
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from skidpad.core.images import IntArray
     from skidpad.kinds.limits.campaign import Limits, LimitsSettings
-    from skidpad.kinds.limits.rows import LimitRow
+    from skidpad.kinds.limits.curves import LimitRow
     from skidpad.runs.folder import Run
 
 _PROBE = ("severity", "position", "other_position")

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from skidpad.core.errors import BadSubjectError, MissingExtraError
 from skidpad.subjects.description import Description
 from skidpad.subjects.formats.recognition import reason_of
+from skidpad.subjects.inputs import check_shape
 from skidpad.subjects.network_subject import usable_device
 from skidpad.subjects.probe import Activations, LayerKind, NeuronUnit, joined_activations
-from skidpad.subjects.windows import check_shape
 
 _LAYERS = {
     **dict.fromkeys(("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), LayerKind.CONV),

@@ -22,10 +22,9 @@ from skidpad.core.seeding import child_seed
 from skidpad.core.settings import jsonable
 from skidpad.drives.drive import Drive
 from skidpad.subjects.description import Description, Format, description_hash, discard, write_atomically, write_description
-from skidpad.subjects.inputs import Cameras, InputSpec
+from skidpad.subjects.inputs import Cameras, InputSpec, check_cameras
 from skidpad.subjects.training.data import Collected, Labelled, collect
 from skidpad.subjects.training.fitting import FitReport, TrainingSettings, fit
-from skidpad.subjects.windows import check_cameras
 from skidpad.subjects.zoo import ARCHITECTURES
 
 _SUFFIXES = (".safetensors", ".toml", ".training.json")

@@ -11,8 +11,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.registry import Registry
 from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.subjects.description import STEERING, Description, Format, Output
-from skidpad.subjects.inputs import Colour, Crop, HistoryKind, InputSpec, Layout, Range
-from skidpad.subjects.windows import check_history, input_channels
+from skidpad.subjects.inputs import Colour, Crop, HistoryKind, InputSpec, Layout, Range, check_history, input_channels
 
 _STEERING_ALONE = (Output(STEERING, AngleUnit.RAD),)
 

@@ -1,4 +1,4 @@
-"""The whole picture, pixel by pixel: what `casting` paints by rows, as a function of a column and a row.
+"""The whole picture, pixel by pixel: what `raycast` paints by rows, as a function of a column and a row.
 
 This is how a GPU does it, one thread to a pixel. It looks everything up where it is, without knots, and uses the same arithmetic
 (`surface`, `strips`, `roadtable.knot_at`), so that CPU and GPU differ by what knots round off. Rain and snow are painted last, as

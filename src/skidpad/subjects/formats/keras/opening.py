@@ -25,7 +25,7 @@ from skidpad.subjects.formats.keras.layers.convolutions import maps_of
 from skidpad.subjects.formats.keras.plan import KerasNetwork, Plan, Value
 from skidpad.subjects.formats.keras.stored import KerasSettings, LayerWeights, NamedFile, TreeWeights, layer_settings
 from skidpad.subjects.formats.recognition import BROKEN, check_archive, reason_of
-from skidpad.subjects.windows import check_shape, described_shape
+from skidpad.subjects.inputs import check_shape, described_shape
 
 _MAX_CONFIG_BYTES = 16 * 2**20
 _MAX_WEIGHT_BYTES = 2**31

@@ -21,9 +21,9 @@ from skidpad.subjects.description import Description
 from skidpad.subjects.formats.onnx.observing import RECURRENT, ObservedLayer, observed_layers
 from skidpad.subjects.formats.onnx.reading import OnnxModel, read_model
 from skidpad.subjects.formats.onnx.wire import chunk_field, number_field, text_field
+from skidpad.subjects.inputs import check_shape, described_shape
 from skidpad.subjects.network_subject import usable_device
 from skidpad.subjects.probe import Activations, LayerKind, NeuronUnit
-from skidpad.subjects.windows import check_shape, described_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

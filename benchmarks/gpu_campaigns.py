@@ -275,7 +275,7 @@ def drive_row(given: argparse.Namespace, folder: Path) -> Row:
 def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
     cuda = given.device.startswith("cuda")
     whole = given.drive or jpeg_drive(open_drive(f"rendered?frames={given.frames}&seed=7&{given.size}"), folder / "drive")
-    drives = Drives(*(f"{whole}?stop={stop}" for stop in (given.frames, given.staged, given.compared)))
+    drives = Drives(*(f"{whole}{'&' if '?' in str(whole) else '?'}stop={stop}" for stop in (given.frames, given.staged, given.compared)))
     rows: list[Row] = []
 
     def add(row: Row) -> None:

@@ -141,6 +141,7 @@ def test_policies_of_one_run_are_used_in_the_next(skidpad, tmp_path) -> None:
         (("duel", "--w-col", "often"), "--w-col takes numbers"),
         (("duel", "--crash-cost", "much"), "--crash-cost takes numbers, e.g. 1,3,10"),
         (("duel", "--crash-cost", "3,3"), "each once"),
+        (("duel", "--crash-cost", "1,3"), "belongs to a repair in rounds; add --rounds 1, or leave it out; got 1,3"),
         (("duel", "--adversaries-at-once", "4"), "at most 3"),
         (("duel", "--env", "merge", "--adversaries-at-once", "2"), "built-in highway only"),
         (("duel", "--rewards", "soud"), "did you mean 'sound'"),

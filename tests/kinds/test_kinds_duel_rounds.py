@@ -175,11 +175,14 @@ def test_the_oracle_is_tested_but_nobody_trains_against_it(repaired) -> None:
         repaired.drivers.ego("oracle")
 
 
+def test_a_cost_of_a_crash_without_rounds_is_read_as_older_runs_have_it() -> None:
+    assert small(crash_cost=(10.0,)).crash_cost == (10.0,)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"crash_cost": (1.0, 1.0)}, "each once"),
-        ({"rounds": 0, "crash_cost": (1.0, 3.0)}, "belongs to a repair in rounds"),
         ({"adversaries_at_once": 4}, "at most 3"),
         ({"rounds": 0, "env": "merge", "adversaries_at_once": 2}, "built-in highway only"),
     ],

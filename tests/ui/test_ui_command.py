@@ -76,5 +76,8 @@ def test_the_page_is_served_until_it_is_stopped(
 
 
 def test_who_only_looks_at_runs_waits_for_no_torch() -> None:
-    code = "import sys, skidpad.ui.app, skidpad.page.writing; print('torch' in sys.modules)"
+    code = (
+        "import sys, skidpad.ui.app, skidpad.page.writing, skidpad.kinds.limits.exhibit, skidpad.kinds.pictures.exhibit; "
+        "print('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"

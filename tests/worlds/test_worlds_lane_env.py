@@ -1,6 +1,8 @@
 """The camera environment: both checkers accept it, a careful driver is rewarded, and elements do not disturb each other."""
 
+import copy
 import csv
+import pickle
 import subprocess
 import sys
 import tomllib
@@ -54,6 +56,15 @@ def test_the_package_names_its_environments_to_gymnasium(monkeypatch: pytest.Mon
         EntryPoint(name, where, "gymnasium.envs").load()()
     assert set(registration.registry) == {ENV_ID, "skidpad/Duel-v0"}
     assert gymnasium.make(ENV_ID, **SMALL).unwrapped.__class__ is LaneEnv
+
+
+def test_an_environment_can_be_sent_and_copied() -> None:
+    env = LaneEnv(**SMALL)
+    env.reset(seed=3)
+    sent, copied = pickle.loads(pickle.dumps(env)), copy.deepcopy(env)
+    step = env.step(env.truth)
+    for other in (sent, copied):
+        np.testing.assert_array_equal(other.step(other.truth)[0], step[0])
 
 
 def test_a_careful_driver_gets_a_metre_for_a_metre() -> None:

@@ -206,8 +206,10 @@ def repair(
 
     asked = load(subject) if isinstance(subject, str | Path) else subject
     if not isinstance(asked, NetworkSubject):
+        description = getattr(asked, "description", None)
+        called = type(asked).__name__ if description is None else repr(description.name)
         raise BadSubjectError(
-            f"{asked!r} is no torch network, so it cannot be trained here; wrap a module with `skidpad.wrap`, or export the mutants"
+            f"{called} is no torch network, so it cannot be trained here; wrap a module with `skidpad.wrap`, or export the mutants"
         )
     known = [each.name for each in fields(SearchSettings)]
     for name in settings:

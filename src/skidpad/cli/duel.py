@@ -123,7 +123,7 @@ def duel(
         "w_col": _weights(w_col),
         "repairs": count,
         "rounds": rounds,
-        "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
+        "crash_cost": _costs(crash_cost, rounds),
         "adversaries_at_once": adversaries_at_once,
         "test_runs": test_runs,
     }
@@ -202,7 +202,7 @@ def repair(
     settings = _met(ego, front, env, scenario, seed) | {
         "repairs": repairs,
         "rounds": rounds,
-        "crash_cost": _weights(crash_cost, "--crash-cost", "1,3,10"),
+        "crash_cost": _costs(crash_cost, rounds),
         "adversaries_at_once": adversaries_at_once,
         "w_col": _weights(w_col),
         "test_runs": test_runs,
@@ -260,6 +260,14 @@ def _is_file(target: str) -> bool:
 def _absolute(target: str, suffix: str = ".safetensors") -> str:
     """Makes a file's path absolute, so that the run finds it from any folder; leaves other names unchanged."""
     return str(Path(target).absolute()) if target and (Path(target).suffix == suffix or Path(target).is_file()) else target
+
+
+def _costs(text: str, rounds: int) -> list[float]:
+    """Reads --crash-cost, which nothing else takes; a config may hold one without rounds, as runs of older versions do."""
+    costs = _weights(text, "--crash-cost", "1,3,10")
+    if not rounds and text != CRASH_COST and len(set(costs)) == len(costs):
+        raise SkidpadError(f"--crash-cost belongs to a repair in rounds; add --rounds 1, or leave it out; got {text}")
+    return costs
 
 
 def _weights(text: str, option: str = "--w-col", example: str = "-1,-0.5,-0.1") -> list[float]:

@@ -1,4 +1,4 @@
-"""The one small tree of exceptions; each class owns the exit code of the command that it ends."""
+"""The one small tree of exceptions, each with the exit code of the command that it ends; and packages of an extra, missed by name."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches

@@ -260,7 +260,7 @@ def _choose_lane(params: Params, state: FloatArray, vehicle: int) -> None:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def drive_by_idm(params: Params, state: FloatArray, vehicle: int) -> None:
-    """Commands a vehicle that IDM and MOBIL drive_by_idm; while it changes lane, the stricter of both lanes counts."""
+    """Commands a vehicle that IDM and MOBIL drive; while it changes lane, the stricter of both lanes counts."""
     if state[vehicle, CRASHED] != 0.0:
         return
     _choose_lane(params, state, vehicle)

@@ -22,7 +22,6 @@ from skidpad.papers.scoreboard import (
     check_names,
     named,
     run_at,
-    stem,
 )
 
 PAPER = "ICST 2020"
@@ -275,7 +274,7 @@ def replicate(subjects: Sequence[str], settings: OfflineVsOnlineSettings, folder
 
     settings: of every comparison; its own subject does not matter.
     """
-    names = [stem(subject) for subject in subjects]
+    names = [Path(subject).stem for subject in subjects]
     check_names(subjects=names)
     answers = tuple(
         _measured(name, replace(settings, subject=subject), folder / name, progress) for name, subject in zip(names, subjects, strict=True)

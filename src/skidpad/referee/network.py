@@ -147,8 +147,16 @@ def _small(frames: torch.Tensor) -> torch.Tensor:
     return small.contiguous(memory_format=torch.channels_last)
 
 
-@cache
+_LOADING = Lock()
+
+
 def _road_net(device: str) -> RoadNet:
+    with _LOADING:  # threads that judge together ask for it at the same time
+        return _loaded(device)
+
+
+@cache
+def _loaded(device: str) -> RoadNet:
     return load_road_net().to(device)
 
 

@@ -171,7 +171,8 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
 @cache
 def _judges() -> ThreadPoolExecutor:
     """Threads that judge beside a GPU, which would wait: counting pixels takes a core four milliseconds a picture."""
-    return ThreadPoolExecutor(max(1, min(_MOST_JUDGES, os.cpu_count() or 1)), "skidpad-referee")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ThreadPoolExecutor(min(_MOST_JUDGES, cores), "skidpad-referee")
 
 
 def _together(parts: Iterable[Verdicts]) -> Verdicts:

@@ -24,6 +24,9 @@ AVERAGING = 0.995
 SETTLES = 2 / 3
 """Of the epochs: while the learning rate is high, networks answer less to everything, which looks better on a short stretch than it is."""
 
+RULES = 2
+"""How a repair is trained and measured; a folder that was begun under others is not continued, since its candidates do not compare."""
+
 LATER_STAGES = 1 / 3
 """Of the epochs: windows over features that are repaired already overfit soon, and take ten times as long as single frames."""
 
@@ -108,7 +111,7 @@ class RepairLesson(Lesson):
         self._loss = loss or nn.functional.mse_loss
         self._step = step
         self._first = first
-        self.key = repr((clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
+        self.key = repr((RULES, clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
         """Returns each clean picture once and as many mutants as the diet asks for, shuffled."""

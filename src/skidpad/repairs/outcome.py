@@ -13,6 +13,7 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import jsonable
 from skidpad.page.wording import percent
+from skidpad.repairs.lessons import RULES
 from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen, write_network
 from skidpad.statistics.intervals import Interval, student_mean
@@ -202,6 +203,7 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
         raise BadSubjectError(f"{out} holds a finished repair, and none is written over; choose another --out")
     aim = "" if task.aim is None else str(task.aim)
     begun = {
+        "rules": RULES,
         "subject": task.subject.sha256,
         "drive": task.drive.sha256,
         "aim": aim,
@@ -214,7 +216,9 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
     others = [each for each in out.iterdir() if each != path] if out.exists() else []
     # a command that was refused, or stopped before any work, leaves nothing that a better one would spoil
     if others and path.exists() and path.read_text() != text:
-        raise BadSubjectError(f"{out} holds a repair that was begun with another network, drive or settings; choose another --out")
+        raise BadSubjectError(
+            f"{out} holds a repair that was begun with another network, drive, settings or version of skidpad; choose another --out"
+        )
     if others and not path.exists():
         raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
     write_atomically(path, text.encode())

@@ -36,6 +36,9 @@ _FOLLOWS = 0.8
 _HARDLY = 0.3
 """Correlation below which a network hardly answers what the labels say."""
 
+_ENOUGH = 16
+"""Labels from which on a correlation means something: of 4 unrelated ones every tenth is beyond -0.8, of 16 hardly any."""
+
 _MOST_RAD = 12.0
 """Steering wheels turn by less than two rounds to each side."""
 
@@ -234,7 +237,7 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> tuple[str, ...]:
         )
     ratio = wide / max(said, 1e-9)
     follows = float(np.corrcoef(labels, answers)[0, 1]) if said > 0.0 else 0.0
-    if follows < -_FOLLOWS:
+    if follows < -_FOLLOWS and len(places) >= _ENOUGH:
         raise BadDriveError(
             f"the labels of {drive.name!r} turn the other way than the answers of {subject.description.name!r} (correlation "
             f"{follows:.2f}); positive is left: open the drive with ?sign=-1, or describe the output with scale = -1.0"

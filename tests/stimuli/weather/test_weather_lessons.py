@@ -174,6 +174,12 @@ def test_the_same_pictures_twice_are_refused(lesson: Lesson, tmp_path: Path) -> 
         learn(replace(lesson, target=lesson.source), TINY, tmp_path / "night")
 
 
+def test_a_space_of_one_number_has_an_axis_too() -> None:
+    sizes = replace(TINY.sizes, style=1)
+    changed = with_axes_of(toy_weights(sizes), torch.tensor([[1.0], [5.0], [9.0]]))
+    assert changed["target.decoder.norms.0.weight"].shape == toy_weights(sizes)["target.decoder.norms.0.weight"].shape
+
+
 def test_styles_of_real_pictures_become_the_axes_of_the_space(lesson: Lesson, tmp_path: Path) -> None:
     card, weights = toy_card(), toy_weights()
     last = max(name for name in weights if name.startswith("target.style.") and weights[name].ndim == 2)

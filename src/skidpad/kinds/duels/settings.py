@@ -90,8 +90,6 @@ class DuelSettings(CampaignSettings):
             raise SkidpadError("a duel needs an ego; pass one with --ego, or train at least one with --egos")
         if not self.crash_cost or len(set(self.crash_cost)) != len(self.crash_cost):
             raise SkidpadError(f"--crash-cost takes one or more costs, each once, e.g. 10 or 1,3,10; got {list(self.crash_cost)}")
-        if not self.rounds and self.crash_cost != (CRASH_COST,):
-            raise SkidpadError(f"--crash-cost belongs to a repair in rounds; add --rounds 1, or leave it out; got {list(self.crash_cost)}")
         if not self.w_col:
             raise SkidpadError("w_col takes at least one weight, e.g. -1 (the paper's) or -0.1; got none")
         if self.estimate and (self.env or self.rewards or self.repairs or self.is_tested or self.adversaries_at_once > 1):

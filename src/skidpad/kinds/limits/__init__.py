@@ -10,7 +10,7 @@ KINDS.register("limits")(
         page=lazy(f"{__name__}.page:limits_page"),
         figures=lazy(f"{__name__}.page:limits_figures"),
         replay=lazy(f"{__name__}.replaying:replay_case"),
-        exhibit=lazy(f"{__name__}.replaying:LimitsExhibit"),
+        exhibit=lazy(f"{__name__}.exhibit:LimitsExhibit"),
         columns=CaseColumns(
             group="severity", cluster="frame_id", only=("mode", "offline"), free=frozenset({"conditions", "pairs", "online"})
         ),

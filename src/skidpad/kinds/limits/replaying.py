@@ -1,28 +1,25 @@
-"""A case of a search for limits, computed again; and in the browser, a frame beside the same frame under a severity."""
+"""A case of a search for limits, computed again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import degrees, isfinite, isnan
-from typing import TYPE_CHECKING, ClassVar
+from math import isfinite, isnan
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skidpad.core.errors import BadRunError
-from skidpad.core.images import NumpyFrames, as_numpy, write_image
+from skidpad.core.images import write_image
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.drive import Problem, capture_of
+from skidpad.drives.drive import capture_of
 from skidpad.kinds.drives.loop import Wheel
-from skidpad.kinds.exhibits import Form, PairAnswers, PictureSide, Row, Sight
 from skidpad.kinds.limits.page import moved_by, pair_of
 from skidpad.kinds.limits.probes import ONLINE, Probe, drive_records, show
-from skidpad.kinds.pictures.exhibit import PairExhibit
 from skidpad.kinds.pictures.judging import Originals, frame_again
 from skidpad.oracles.error import scale_of, times_tolerated
 from skidpad.oracles.relations import Answers
 from skidpad.page.pictures import pair_picture
-from skidpad.page.wording import DEGREES
 from skidpad.runs.replay import DEFAULT_TOLERANCE, ELSEWHERE_TOLERANCE, Replayed, Reproduction
 
 if TYPE_CHECKING:
@@ -97,32 +94,3 @@ def _draw(campaign: Limits, row: Mapping[str, Any], path: Path) -> Path:
     return write_image(
         path, pair_picture(original, mutant, right, now, human, caption, unit=judged.shown_unit, moved=moved_by(judged, row))
     )
-
-
-class LimitsExhibit(PairExhibit):
-    """Shows frames under severities; a drive has nothing to look at here."""
-
-    needs: ClassVar[Mapping[str, Form]] = {**PairExhibit.needs, "mode": Form.TEXT, "severity": Form.TEXT, "expected": Form.REAL}
-    command: ClassVar[str] = "limits"
-    groups: ClassVar[tuple[str, ...]] = ("severity",)
-
-    def sight(self, row: Row) -> Sight:
-        """A pair, unless the record is of a drive."""
-        return Sight.NOTHING if row.get("mode") == ONLINE else super().sight(row)
-
-    def answers(self, row: Row) -> PairAnswers:
-        """The right answer is the expected one, which the records have beside the original's."""
-        said = super().answers({**row, "original": row["expected"]})
-        moved = float(row["expected"]) - float(row["original"])
-        return replace(said, moved=degrees(moved) if said.unit == DEGREES else moved)
-
-    def picture(self, row: Row, side: PictureSide) -> NumpyFrames:
-        """Renders the same pixels as in the run; the original is cut as a moved camera's picture is."""
-        index = int(row["frame_index"])
-        frame = self.drive.frame(index) if 0 <= index < len(self.drive) else None
-        if frame is None or isinstance(frame, Problem):
-            raise BadRunError(f"frame {index} can no longer be read; put the drive back as it was")
-        recipe = self._recipe(row)
-        change = recipe.reference if side is PictureSide.ORIGINAL else recipe.apply
-        changed: NumpyFrames = as_numpy(change(frame[np.newaxis], self.stimuli_of(recipe), capture_of(self.drive, np.array([index]))))[0]
-        return changed

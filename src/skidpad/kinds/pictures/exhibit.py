@@ -13,10 +13,9 @@ import numpy as np
 from skidpad.core.errors import BadRunError, SkidpadError
 from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Recipe, Stimulus
-from skidpad.drives.drive import Drive, Problem
+from skidpad.drives.drive import Drive, Problem, capture_at
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.exhibits import Exhibit, Form, PairAnswers, PictureSide, Row, Rule, Sight, bound_rule, picture_rule
-from skidpad.kinds.pictures.judging import captured
 from skidpad.oracles.error import times_tolerated
 from skidpad.page.wording import DEGREES, answer, how_far, moved_words, plain
 from skidpad.stimuli.pictures import TRANSFORMS, stimuli
@@ -114,7 +113,7 @@ class PairExhibit(Exhibit):
         if isinstance(frame, Problem):
             raise BadRunError(f"the frame can no longer be read: {frame}; put the drive back as it was")
         recipe, frames = self._recipe(row), frame[np.newaxis]
-        capture = captured(self.drive, self.drive.times_at([index]))
+        capture = capture_at(self.drive, self.drive.times_at([index]))
         if side is PictureSide.ORIGINAL:
             recipe = self._moves(recipe)
             made = stimuli(step.stimulus for step in recipe.steps)

@@ -121,7 +121,7 @@ def with_axes_of(weights: Mapping[str, torch.Tensor], rows: torch.Tensor) -> dic
     numbers that are drawn one by one leave it, and the pictures turn brown; a search within N(0, 1) hardly meets it.
     """
     mean = rows.mean(0)
-    variances, axes = torch.linalg.eigh(torch.cov(rows.T))
+    variances, axes = torch.linalg.eigh(torch.cov(rows.T).reshape(len(mean), len(mean)))  # cov of one number has no axes
     axes = axes.flip(1)
     axes = torch.where(axes.sum(0) < 0.0, -axes, axes)  # which of both directions is up is left open
     lengths = variances.flip(0).clamp(min=1.0).sqrt()  # never shorter than N(0, 1), which is trained as well

@@ -1,4 +1,4 @@
-"""Offline against online as a job: the same scenarios both ways, and simulated against recorded drives.
+"""Offline against online as a job, with its settings: the same scenarios both ways, and simulated against recorded drives.
 
 Reference: offline and online testing, sections III-B (RQ0) and III-C (RQ1).
 """

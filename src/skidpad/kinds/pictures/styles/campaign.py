@@ -1,4 +1,4 @@
-"""TACTIC as a job: the worst conditions of a weather, one after the other, for every search and repeat, into a run.
+"""TACTIC as a job, with its settings: the worst conditions of a weather, one after the other, for every search and repeat, into a run.
 
 A phase is one repeat of one search, a shard is one condition: it starts from what the conditions before it have covered.
 

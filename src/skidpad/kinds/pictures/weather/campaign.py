@@ -1,4 +1,4 @@
-"""Learned weathers as the stimuli of a campaign: named, each under chosen styles, and the same pixels for a frame in any company."""
+"""Learned weathers as stimuli, with the settings: named, each under chosen styles, and the same pixels for a frame in any company."""
 
 from __future__ import annotations
 

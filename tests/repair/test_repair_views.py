@@ -20,7 +20,7 @@ from skidpad.repairs.search import Repairs
 from skidpad.repairs.views import Views
 from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.training.data import Asking, Change, Labelled, Lesson, feature_examples, frame_examples, window_examples
+from skidpad.subjects.training.data import WINDOWS, Asking, Change, Labelled, Lesson, feature_examples, frame_examples, window_examples
 from skidpad.subjects.training.fitting import TrainingSettings, answers_rad, copied, fit
 
 CPU = torch.device("cpu")
@@ -81,6 +81,22 @@ def test_no_move_is_the_picture_itself() -> None:
     torch.manual_seed(0)
     maps = Views.drawn(400, 2.5).maps
     assert 0.08 < float((maps == torch.eye(3)).all(-1).all(-1).float().mean()) < 0.25  # some are left as they are
+
+
+def test_fixed_views_are_the_same_always_and_begin_with_the_drive_s_own() -> None:
+    torch.manual_seed(9)
+    first = torch.rand(1)
+    torch.manual_seed(9)
+    mine, again = Views.fixed(4, 2.5), Views.fixed(4, 2.5)
+    assert torch.equal(torch.rand(1), first)  # nobody else's draws are touched
+    assert len(mine) == 4
+    assert all(torch.equal(one.maps, other.maps) for one, other in zip(mine, again, strict=True))
+    pictures = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (3, 6, 15, 3), dtype=np.uint8))
+    assert torch.equal(mine[0](pictures), pictures)
+    for view in mine[1:]:
+        seen = view(pictures)
+        assert not torch.equal(seen, pictures)
+        assert torch.equal(seen[2:], view(pictures[2:]))  # one view for all of them
 
 
 def test_all_pictures_of_a_window_are_seen_from_one_place() -> None:
@@ -209,20 +225,46 @@ def test_a_network_in_stages_is_asked_about_changed_frames(garage: Garage) -> No
     data = Labelled(pictures, np.zeros(6), np.arange(6)[:, None] + np.arange(3))
     chosen, mirrored = torch.tensor([1, 4]), torch.tensor([False, True])
     mine, other = Staged(1.0), Staged(2.0)
-    windows = feature_examples(mine, data, spec, CPU, mirror=True)
+    windows = feature_examples(data, spec, CPU, mirror=True)
     means = pictures.float().mean((1, 2, 3)) / 255.0
     plain = torch.stack([means[1:4].sum(), means[4:7].sum()])[:, None]
 
+    shown: list[int] = []
+
     def brighter(seen: torch.Tensor) -> torch.Tensor:
-        assert seen.shape == (2, 3, *pictures.shape[1:])
+        assert seen.shape[1:] == pictures.shape[1:]
+        shown.append(len(seen))
         return seen + 51
 
     assert torch.allclose(torch.as_tensor(windows(mine, chosen, mirrored)), plain, atol=1e-5)
     assert torch.allclose(torch.as_tensor(windows(other, chosen, mirrored)), 2.0 * plain, atol=1e-5)
-    assert torch.allclose(torch.as_tensor(windows(mine, chosen, mirrored, brighter)), plain + 3 * 0.2, atol=1e-5)
+    for _ in range(2):
+        assert torch.allclose(torch.as_tensor(windows(mine, chosen, mirrored, brighter)), plain + 3 * 0.2, atol=1e-5)
+    assert shown == [6]  # each frame of both windows once
     frames = frame_examples(data, spec, CPU)
     alone = torch.as_tensor(frames(mine, chosen, mirrored, lambda seen: seen + 51))
     assert torch.allclose(alone, torch.stack([means[3], means[6]])[:, None] + 0.2, atol=1e-5)
+
+
+def test_windows_are_learned_from_few_views_that_both_networks_see(repairs: Repairs) -> None:
+    pairs, clean = repairs.pool("answers"), repairs.clean
+    data, first = clean.joined(pairs.mutants, pairs.originals), repairs.task.subject.module
+    description, student = repairs.task.subject.description, copied(first)
+    lesson = RepairLesson(len(clean), len(pairs), Way.ANSWERS.diet(1.0), repairs.validation, first=first)
+    seen: list[tuple[nn.Module, Change | None]] = []
+    inner = window_examples(data, description.input, CPU)
+
+    def examples(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
+        seen.append((module, change))
+        return inner(module, chosen, mirrored, change)
+
+    asking = Asking(student, description, examples, torch.from_numpy(data.labels_rad).float(), WINDOWS)
+    chosen = len(clean) + torch.arange(8)
+    for _ in range(12):
+        lesson.loss(asking, chosen, torch.zeros(8, dtype=torch.bool))
+    assert {module for module, _ in seen} == {first, student}
+    assert [change for module, change in seen if module is first] == [change for module, change in seen if module is student]
+    assert 2 <= len({change for _, change in seen}) <= 4
 
 
 class TrainedStaged(nn.Module):

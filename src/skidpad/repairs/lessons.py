@@ -13,7 +13,7 @@ from torch import nn
 from skidpad.core.errors import BadParametersError
 from skidpad.repairs.pairs import Pairs
 from skidpad.repairs.views import Views
-from skidpad.subjects.training.data import Asking, Labelled, Lesson
+from skidpad.subjects.training.data import WINDOWS, Asking, Labelled, Lesson
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, IntArray
@@ -24,11 +24,14 @@ AVERAGING = 0.995
 SETTLES = 2 / 3
 """Of the epochs: while the learning rate is high, networks answer less to everything, which looks better on a short stretch than it is."""
 
-RULES = 2
+RULES = 3
 """How a repair is trained and measured; a folder that was begun under others is not continued, since its candidates do not compare."""
 
 LATER_STAGES = 1 / 3
-"""Of the epochs: windows over features that are repaired already overfit soon, and take ten times as long as single frames."""
+"""Of the epochs: windows over features that are repaired already overfit soon."""
+
+_FIXED_VIEWS = 2
+"""For windows, of which one is the drive's own: features of every frame are computed once for each, and not again in every epoch."""
 
 _COST = 3.0
 """How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good.
@@ -111,6 +114,7 @@ class RepairLesson(Lesson):
         self._loss = loss or nn.functional.mse_loss
         self._step = step
         self._first = first
+        self._fixed: tuple[Views, ...] = ()
         self.key = repr((RULES, clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
@@ -147,12 +151,20 @@ class RepairLesson(Lesson):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns answers to moved views of the pictures, and what the first network answers to the same views of their originals."""
         partner = torch.where(chosen >= self._clean, chosen + self._mutants, chosen)
-        spec = asking.description.input
-        views = Views.drawn(len(chosen), spec.columns_px / spec.height_px)
+        views = self._views(asking, len(chosen))
         with torch.no_grad():
             moved = asking.labels(chosen, mirrored) - asking.labels(partner, mirrored)
             right = replace(asking, module=first.to(chosen.device).eval()).answers(partner, mirrored, views) + moved
         return asking.answers(chosen, mirrored, views), right
+
+    def _views(self, asking: Asking, count: int) -> Views:
+        spec = asking.description.input
+        aspect = spec.columns_px / spec.height_px
+        if asking.stage != WINDOWS:
+            return Views.drawn(count, aspect)
+        if not self._fixed:
+            self._fixed = Views.fixed(_FIXED_VIEWS, aspect)
+        return self._fixed[int(torch.randint(len(self._fixed), ()))]
 
     def _weighed(self, answers: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         counted = weights > 0

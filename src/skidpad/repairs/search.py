@@ -53,10 +53,7 @@ if TYPE_CHECKING:
     from skidpad.subjects.description import Description
 
 _FRAMES_PER_RECIPE = 8
-"""Frames that share a drawn recipe in the pool: enough draws for variety, few enough to prepare."""
-
-_LEAST_RUN = 16
-"""Frames of a run, for a network that looks back: its lead is rendered with every run."""
+"""Frames that share a drawn recipe in the pool: enough draws for variety, few enough to prepare where each run has a lead."""
 
 _SHARED = 0.5
 """Of the pool of a repair that aims at a limit: the rest is what keeps it general."""
@@ -97,7 +94,7 @@ class Repairs:
         self.train_drive, self.validation_drive = first.split(1.0 - settings.validation_share)
         lead = self.spec.history.frames - 1
         for part, name in ((self.train_drive, "train on"), (self.validation_drive, "validate on"), (self.judged_drive, "judge on")):
-            labelled, least = int(np.isfinite(part.steering_rad).sum()), max(4, self.run_frames if lead else 0)
+            labelled, least = int(np.isfinite(part.steering_rad).sum()), max(4, _FRAMES_PER_RECIPE if lead else 0)
             if labelled < least:
                 raise BadDriveError(
                     f"{drive.name!r} leaves {labelled} frames with a label to {name}, and a repair needs {least} there; use a longer drive"
@@ -121,11 +118,6 @@ class Repairs:
         """Where rendered pictures are kept."""
         return self.task.pool or self.out / "work"
 
-    @property
-    def run_frames(self) -> int:
-        """Frames that share a recipe."""
-        return max(_LEAST_RUN, self.lead) if self.lead else _FRAMES_PER_RECIPE
-
     # What is trained, validated and judged on.
 
     @cached_property
@@ -139,24 +131,24 @@ class Repairs:
 
         Looks tell whether a candidate that was not taught them learned more than its families.
         """
-        count = max(24, self.settings.pictures // 8 // self.run_frames)
+        count = max(24, self.settings.pictures // 8 // _FRAMES_PER_RECIPE)
         recipes = self._drawn("validation", count)
         if any(Way(way).has_looks for way in self.settings.ways):
             recipes += self._looks("validation looks", count)
-        pairs = self._render("validation", self.validation_drive, recipes, self.run_frames, judge=self.task.judge)
+        pairs = self._render("validation", self.validation_drive, recipes, _FRAMES_PER_RECIPE, judge=self.task.judge)
         return Validation(collect(self.validation_drive, self.spec, self.progress).data, pairs)
 
     @cached_property
     def random(self) -> Pairs:
         """The pool of random stimuli."""
-        recipes = self._drawn("random", max(4, self.settings.pictures // self.run_frames))
-        return self._render("random", self.train_drive, recipes, self.run_frames)
+        recipes = self._drawn("random", max(4, self.settings.pictures // _FRAMES_PER_RECIPE))
+        return self._render("random", self.train_drive, recipes, _FRAMES_PER_RECIPE)
 
     @cached_property
     def looks(self) -> Pairs:
         """The pool of random looks."""
         return self._render(
-            "looks", self.train_drive, self._looks("looks", max(4, self.settings.pictures // self.run_frames)), self.run_frames
+            "looks", self.train_drive, self._looks("looks", max(4, self.settings.pictures // _FRAMES_PER_RECIPE)), _FRAMES_PER_RECIPE
         )
 
     @cached_property

@@ -25,6 +25,7 @@ from skidpad.subjects.description import Description, write_atomically
 from skidpad.subjects.inputs import HistoryKind, InputSpec
 from skidpad.subjects.network_subject import usable_device
 from skidpad.subjects.training.data import (
+    WINDOWS,
     Asking,
     Examples,
     Labelled,
@@ -78,7 +79,7 @@ def _stages(module: nn.Module, spec: InputSpec, device: torch.device) -> tuple[S
     if spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage):
         return (
             ("features", lambda part, _: frame_examples(part, spec, device)),
-            ("windows", lambda part, both: feature_examples(module, part, spec, device, mirror=both)),
+            (WINDOWS, lambda part, both: feature_examples(part, spec, device, mirror=both)),
         )
     return (("", lambda part, _: window_examples(part, spec, device)),)
 
@@ -216,7 +217,8 @@ class Fitting:
 
     def _step(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._lesson.loss(Asking(self.module, self._description, examples, self._labels), chosen, mirrored)
+        asking = Asking(self.module, self._description, examples, self._labels, self._stages[self._stage][0])
+        loss = self._lesson.loss(asking, chosen, mirrored)
         torch.autograd.backward(loss)
         self._optimizer.step()
         if self._lesson.averaging:

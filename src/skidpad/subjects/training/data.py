@@ -214,6 +214,22 @@ def feature_examples(module: nn.Module, data: Labelled, spec: InputSpec, device:
     return answer
 
 
+Stage = tuple[str, Callable[[Labelled, bool], Examples]]
+"""The name of a part that is trained by itself, and what makes its examples, mirrored ones too, when its turn comes."""
+
+
+def stages_of(module: nn.Module, spec: InputSpec, device: torch.device) -> tuple[Stage, ...]:
+    """Returns what is trained one after the other: nearly always the whole network at once."""
+    if spec.history.kind is HistoryKind.OPTICAL_FLOW:
+        return (("", lambda part, both: flow_examples(part, spec, device, mirror=both)),)
+    if spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage):
+        return (
+            ("features", lambda part, _: frame_examples(part, spec, device)),
+            ("windows", lambda part, both: feature_examples(module, part, spec, device, mirror=both)),
+        )
+    return (("", lambda part, _: window_examples(part, spec, device)),)
+
+
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
     before = module.training

@@ -43,11 +43,9 @@ class Space(Protocol[Candidate]):
 
     def draw(self, rng: np.random.Generator) -> Candidate:
         """Draws a candidate as chance would."""
-        ...
 
     def vary(self, candidate: Candidate, rng: np.random.Generator, step: float) -> Candidate:
         """Returns a neighbour; step: 0 is none, and 1 about as far away as another draw."""
-        ...
 
 
 S = TypeVar("S", bound=Space[Any])
@@ -89,11 +87,9 @@ class Search(Protocol[Candidate_co]):
     @property
     def done(self) -> bool:
         """Whether there is nothing left to ask."""
-        ...
 
     def ask(self, width: int) -> Sequence[Candidate_co]:
         """Returns 1 to `width` candidates, none where the search is done; asking again without telling is free."""
-        ...
 
     def tell(self, feedback: Sequence[Fitness]) -> Sequence[int] | None:
         """Takes the fitness of each candidate of the last `ask`; returns the places of those that are kept, in order.
@@ -101,7 +97,6 @@ class Search(Protocol[Candidate_co]):
         None, as of a function that returns nothing: all are kept. Empty: all were tried, and none is kept. Otherwise what was drawn
         after the last one that is kept is void.
         """
-        ...
 
 
 class CountingSearch(Generic[Candidate]):

@@ -149,7 +149,6 @@ class Examples(Protocol):
 
         change: what is done to the pictures before the module sees them.
         """
-        ...
 
 
 def window_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Examples:

@@ -217,7 +217,7 @@ def test_a_learner_keeps_the_last_steps_before_each_crash() -> None:
     assert kept == np.minimum(curve.steps[crashed], 6).sum()
     ends = trainee.crashes.goes_on[: min(kept, len(trainee.crashes.actions))] == 0.0
     assert ends.any()
-    with pytest.raises(BadParametersError, match="crash_share is at least 0 and below 1; got 1"):
+    with pytest.raises(BadParametersError, match="crash_share must be at least 0 and below 1; got 1"):
         DqnSettings(crash_share=1.0)
 
 

@@ -106,7 +106,7 @@ def test_what_comes_after_the_impact_is_nobodys_fault() -> None:
 
 
 def test_constants_are_checked() -> None:
-    with pytest.raises(BadParametersError, match="braking"):
+    with pytest.raises(BadParametersError, match="brakes_at_least_mps2 must be above 0"):
         SafeDistance(brakes_at_least_mps2=0.0)
     with pytest.raises(BadParametersError, match="at least 0"):
         SafeDistance(response_s=-1.0)

@@ -97,7 +97,7 @@ def test_the_loop_runs_once_more_than_max_failed_tries():
     search = Greedy(pairs_task("a", STIMULI, 0, max_failed_tries=3))
     assert len(search.ask(100)) == 4
     assert search.tell([False] * 4) == ()
-    assert (search.done, search.tries, search.failed_tries) == (True, 4, 4)
+    assert (search.done, search.tries, search.failures) == (True, 4, 4)
 
 
 def test_a_success_queues_both_and_voids_what_was_drawn_after_it():
@@ -106,12 +106,12 @@ def test_a_success_queues_both_and_voids_what_was_drawn_after_it():
     assert search.tell([False, True, True, False, True, False]) == (1,)
     queued = [step.stimulus for step in before[1].steps]
     assert search.queue == tuple(queued)
-    assert (search.tries, search.failed_tries) == (2, 1)
+    assert (search.tries, search.failures) == (2, 1)
     after = search.ask(4)
     assert [recipe.steps[0].stimulus for recipe in after[:2]] == queued
     search.tell([False, False, False, False])
     assert search.queue == ()
-    assert (search.tries, search.failed_tries) == (6, 5)
+    assert (search.tries, search.failures) == (6, 5)
 
 
 def test_a_dequeued_transformation_that_succeeds_is_queued_again_at_the_end():
@@ -128,7 +128,7 @@ def test_the_cap_ends_a_search_that_never_fails():
     search = Greedy(pairs_task("a", STIMULI, 0, max_tries=25))
     while not search.done:
         search.tell([True] * len(search.ask(7)))
-    assert (search.tries, search.failed_tries) == (25, 0)
+    assert (search.tries, search.failures) == (25, 0)
     assert (DEFAULT_MAX_TRIES, DEFAULT_MAX_FAILED_TRIES) == (1000, 10)
 
 

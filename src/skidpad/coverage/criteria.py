@@ -31,17 +31,14 @@ class Criterion(Protocol):
     @property
     def name(self) -> str:
         """The name of its registry row."""
-        ...
 
     @property
     def sections(self) -> int:
         """How many regions a neuron has, at most."""
-        ...
 
     @property
     def needs_profile(self) -> bool:
         """Whether the regions depend on the bounds that a training drive gave."""
-        ...
 
     def regions(self, values: torch.Tensor, layers: tuple[Layer, ...], profile: Profile | None, /) -> torch.Tensor:
         """Returns the region that each picture hits in each neuron, (N, neurons) whole; -1 where it hits none.
@@ -49,11 +46,9 @@ class Criterion(Protocol):
         int64, or int8 where a neuron has fewer than 128 regions. Pure; values: (N, neurons) floating, on any device,
         with the profile on the same one.
         """
-        ...
 
     def reachable(self, neurons: int, profile: Profile | None, /) -> int:
         """Returns how many regions of all neurons can be hit at all; at most `sections` times the neurons, which papers divide by."""
-        ...
 
 
 CRITERIA: Registry[Callable[..., Criterion]] = Registry("criterion", "criteria", (__name__,))

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urldefrag, urljoin
 
-from skidpad.core.errors import MissingExtraError, SkidpadError
+from skidpad.core.errors import SkidpadError, optional
 from skidpad.core.images import MAX_PICTURE_BYTES
 
 if TYPE_CHECKING:
@@ -135,14 +135,10 @@ class HttpFiles:
 
 def _asked(method: str, url: str, sink: BinaryIO | None = None, max_bytes: int | None = 0) -> _Answer:
     """Sends one request. sink: where the body goes; None: nowhere. max_bytes: of the body; None: what the server announces."""
-    try:
-        from fsspec.asyn import sync  # noqa: PLC0415 - comes with the extra
-        from fsspec.implementations.http import HTTPFileSystem  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError.of("aiohttp", "remote", "reading http://") from error
-
-    system = HTTPFileSystem()
-    answer: _Answer = sync(system.loop, _exchange, system, method, url, sink, max_bytes)
+    system = optional("fsspec.implementations.http", "aiohttp", "remote", "reading http://").HTTPFileSystem()
+    answer: _Answer = optional("fsspec.asyn", "aiohttp", "remote", "reading http://").sync(
+        system.loop, _exchange, system, method, url, sink, max_bytes
+    )
     return answer
 
 

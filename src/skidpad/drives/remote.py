@@ -15,7 +15,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from skidpad.core.errors import BadDriveError, MissingExtraError, SkidpadError
+from skidpad.core.errors import BadDriveError, MissingExtraError, SkidpadError, optional
 from skidpad.core.images import MAX_PICTURE_BYTES, NumpyFrames, decode, why_not_decoded
 from skidpad.drives.drive import Drive, FrameSource, Problem, ProblemKind, SideBySide
 from skidpad.drives.frames import TOO_MANY_BYTES, PictureSource, frame_id_of, is_picture
@@ -144,12 +144,9 @@ class RemoteFiles:
             raise SkidpadError(f"{self.url!r} chains several addresses; give one, as s3://bucket/folder")
         if scheme in {"http", "https"}:
             return HttpFiles(), self.url
+        core = optional("fsspec.core", "fsspec", "remote", f"reading {scheme}://")
         try:
-            from fsspec.core import url_to_fs  # noqa: PLC0415 - comes with the extra
-        except ImportError as error:
-            raise MissingExtraError.of("fsspec", "remote", f"reading {scheme}://") from error
-        try:
-            system, root = url_to_fs(self.url, **_storage_options(scheme))
+            system, root = core.url_to_fs(self.url, **_storage_options(scheme))
         except ImportError as error:
             if scheme in {"s3", "s3a"}:
                 raise MissingExtraError.of("s3fs", "remote", f"reading {scheme}://") from error

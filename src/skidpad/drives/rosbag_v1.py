@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from skidpad.core.errors import BadDriveError, MissingExtraError
+from skidpad.core.errors import BadDriveError, optional
 from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Message, Place, Recent, Topic
 
 MAGIC = b"#ROSBAG V2.0\n"
@@ -236,11 +236,7 @@ def _unpacked(file: BinaryIO, chunk: _Record) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    try:
-        import lz4.frame  # noqa: PLC0415 - comes with the extra
-    except ImportError as error:
-        raise MissingExtraError.of("lz4", "ros", "reading a compressed bag") from error
-    return bytes(lz4.frame.decompress(data))
+    return bytes(optional("lz4.frame", "lz4", "ros", "reading a compressed bag").decompress(data))
 
 
 _DECOMPRESSORS: Mapping[str, Callable[[bytes], bytes]] = {"bz2": bz2.decompress, "lz4": _lz4}

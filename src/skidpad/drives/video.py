@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -15,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from skidpad.core.errors import BadDriveError, MissingExtraError
+from skidpad.core.errors import BadDriveError, optional
 from skidpad.core.files import open_regular
 from skidpad.core.images import MAX_PICTURE_PIXELS, FloatArray, IntArray, NumpyFrames
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
@@ -259,10 +258,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _av() -> Any:
-    try:
-        return import_module("av")
-    except ImportError as error:
-        raise MissingExtraError.of("av", "video", "reading a video") from error
+    return optional("av", "av", "video", "reading a video")
 
 
 def _library_errors() -> tuple[type[Exception], ...]:

@@ -8,6 +8,7 @@ from numba import njit
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import BoolArray, FloatArray, IntArray
+from skidpad.core.settings import Count, Natural, check
 from skidpad.highway.engine import place, step
 from skidpad.highway.layout import (
     ACTIONS,
@@ -57,16 +58,15 @@ class EscapeSettings:
     Deviates: the paper speaks of avoidable collisions and measures none.
     """
 
-    follow_on_steps: int = 3
+    follow_on_steps: Natural = 3
     """Policy steps after the recorded crash that must pass without one, the front keeping lane and speed: delayed is not avoided."""
-    max_tries: int = 5_000_000
+    max_tries: Count = 5_000_000
     """Policy steps tried for one crash before it is left undecided."""
-    max_tries_among_several: int = 100_000
+    max_tries_among_several: Count = 100_000
     """The same with several front vehicles, where wrecks can leave no way out for long."""
 
     def __post_init__(self) -> None:
-        if self.follow_on_steps < 0 or min(self.max_tries, self.max_tries_among_several) < 1:
-            raise BadParametersError(f"an escape needs follow_on_steps of at least 0 and max_tries of at least 1; got {self}")
+        check(self, BadParametersError)
 
 
 _GRID = 4.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,44 +61,8 @@ class Start:
         return np.array([*first, *chain.from_iterable(further)], np.float64)
 
 
-class Backend(Protocol):
-    """Plays episodes of one scenario, one at a time."""
-
-    @property
-    def scenario(self) -> Scenario:
-        """What is played."""
-        ...
-
-    @property
-    def state(self) -> FloatArray:
-        """A copy of the state, (vehicles, FIELDS)."""
-        ...
-
-    @property
-    def start(self) -> Start | None:
-        """How the episode began; None in a scene that places its own traffic."""
-        ...
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the episode ended; None while it runs."""
-        ...
-
-    def reset(self, seed: int, episode: int) -> None:
-        """Begins episode `episode` under `seed`."""
-        ...
-
-    def step(self, ego_action: int, front_action: int) -> Outcome | None:
-        """Drives one policy step and returns the outcome; an episode that ended can be driven on."""
-        ...
-
-    def observe(self, side: int) -> NDArray[np.float32]:
-        """Returns what one vehicle sees, of shape (size,)."""
-        ...
-
-
 class EngineBackend:
-    """The compiled engine behind the interface."""
+    """Plays episodes of one scenario on the compiled engine, one at a time."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -139,6 +103,10 @@ class EngineBackend:
         seen = np.empty(self.scenario.observation.size, np.float32)
         observe(self._params, self._state, int(side), seen)
         return seen
+
+
+Backend: TypeAlias = "EngineBackend | HighwayBackend"
+"""What plays episodes one at a time."""
 
 
 def check_actions(fronts: int, ego_action: int, front_action: int) -> None:

@@ -5,13 +5,14 @@ Reference: adversarial testing, section V-A, which takes the settings of rl-agen
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
+from skidpad.core.settings import Count, Positive, Within, check
 from skidpad.highway.dense import (
     GRAIN,
     Activations,
@@ -36,39 +37,34 @@ _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 class DqnSettings:
     """The learner's constants; the defaults are those of the published experiment."""
 
-    hidden: tuple[int, int] = (256, 256)
-    discount: float = 0.8
-    learning_rate: float = 5e-4
-    gradient_limit: float = 1.0
+    hidden: tuple[Count, Count] = (256, 256)
+    discount: Annotated[float, Within(least=0, below=1)] = 0.8
+    learning_rate: Positive = 5e-4
+    gradient_limit: Positive = 1.0
     batch: int = 32
     memory: int = 15_000
-    target_every: int = 50
+    target_every: Count = 50
     """Updates between two copies to the target network."""
     exploration_start: float = 1.0
     exploration_end: float = 0.05
-    exploration_steps: float = 6000.0
+    exploration_steps: Positive = 6000.0
     """Epsilon falls as exp(-steps / this)."""
     cooling: float = 0.0
     """By which share the learning rate has fallen at the end of a training, in a straight line."""
     is_overtaking_an_end: bool = True
     """Whether nothing follows after the ego has overtaken, as in the paper; False bootstraps, as after running out of time."""
-    crash_share: float = 0.0
+    crash_share: Annotated[float, Within(least=0, below=1)] = 0.0
     """Which share of every batch comes from the last steps before crashes, which are kept apart: a driver that has learned to avoid them
     makes no new ones, and forgets."""
     is_conditioned: bool = False
     """Whether the network learns on gap and speeds of about 1 (see `lens_for`) instead of the raw observation."""
 
     def __post_init__(self) -> None:
+        check(self, BadParametersError)
         if self.batch < GRAIN or self.batch % GRAIN or self.memory < self.batch:
             raise BadParametersError(
                 f"the batch is a multiple of {GRAIN} and fits into the memory; got batch={self.batch}, memory={self.memory}"
             )
-        if not (0.0 <= self.discount < 1.0 and self.learning_rate > 0.0 and self.gradient_limit > 0.0):
-            raise BadParametersError(f"a learner needs 0 <= discount < 1 and a learning rate and gradient limit above 0; got {self}")
-        if min(self.hidden) < 1 or self.target_every < 1 or self.exploration_steps <= 0.0:
-            raise BadParametersError(f"hidden, target_every and exploration_steps are above 0; got {self}")
-        if not 0.0 <= self.crash_share < 1.0:
-            raise BadParametersError(f"crash_share is at least 0 and below 1; got {self.crash_share}")
         if not 0.0 <= self.exploration_end <= self.exploration_start <= 1.0:
             raise BadParametersError(f"exploration falls within [0, 1]; got {self.exploration_start} to {self.exploration_end}")
 

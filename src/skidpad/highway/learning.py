@@ -29,20 +29,7 @@ from skidpad.highway.dqn import (
     update,
 )
 from skidpad.highway.engine import new_state, reset, step
-from skidpad.highway.layout import (
-    ACTIONS,
-    CRASH,
-    EGO,
-    FRONT,
-    OVERTAKEN,
-    RUNNING,
-    TIMEOUT,
-    VEHICLES,
-    Action,
-    Params,
-    Side,
-    action_of,
-)
+from skidpad.highway.layout import ACTIONS, CRASH, EGO, FRONT, OVERTAKEN, RUNNING, TIMEOUT, VEHICLES, Action, Params, Side, action_of
 from skidpad.highway.observation import observe
 from skidpad.highway.opponents import AggressiveActions, ConstantActions, Idm, RandomActions, aggressive_action, ask_driver, random_action
 from skidpad.highway.policies import LearnedPolicy, Policy

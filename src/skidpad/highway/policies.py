@@ -31,7 +31,6 @@ class Policy(Protocol):
 
     def act(self, observations: NDArray[np.float32]) -> IntArray:
         """Returns the actions, (N,) of 0 .. 4, for observations, (N, features)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,6 @@ class _Predicts(Protocol):
 
     def predict(self, observation: NDArray[np.float32], *, deterministic: bool) -> tuple[object, object]:
         """Returns actions and, for recurrent models, a state."""
-        ...
 
 
 def from_stable_baselines(model: _Predicts, name: str = "stable-baselines3") -> CallablePolicy:

@@ -7,16 +7,19 @@ constants as in the open library ad-rss-lib.
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, isnan
+from typing import Annotated
 
 import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
+from skidpad.core.settings import Positive, Within, check
 from skidpad.highway.episodes import Trace
 from skidpad.highway.layout import EGO, FRONT, HEADING, SPEED, VEHICLE_LENGTH_M, VEHICLE_WIDTH_M, X, Y
 
 _X, _Y, _VX, _VY = 0, 1, 2, 3
 _EQUAL_M = 1e-9
+_AtLeastZero = Annotated[float, Within(least=0)]
 
 
 class FirstBreak(Enum):
@@ -39,26 +42,23 @@ class SafeDistance:
     formula in a frame that moves at `slowest_mps`. With 0 it is the published formula itself.
     """
 
-    response_s: float = 1.0
+    response_s: _AtLeastZero = 1.0
     """As long as a driver that acts once a second may need."""
-    accelerates_mps2: float = 3.5
+    accelerates_mps2: _AtLeastZero = 3.5
     """What the one behind may still accelerate by while it has not yet responded."""
-    brakes_at_least_mps2: float = 4.0
+    brakes_at_least_mps2: Positive = 4.0
     """What the one behind brakes by at least."""
-    brakes_at_most_mps2: float = 8.0
+    brakes_at_most_mps2: Positive = 8.0
     """What the one ahead brakes by at most."""
-    swerves_mps2: float = 0.2
+    swerves_mps2: _AtLeastZero = 0.2
     """Sideways acceleration during the response."""
-    straightens_mps2: float = 0.8
+    straightens_mps2: Positive = 0.8
     """Sideways deceleration afterwards."""
-    side_margin_m: float = 0.0
-    slowest_mps: float = 20.0
+    side_margin_m: _AtLeastZero = 0.0
+    slowest_mps: _AtLeastZero = 20.0
 
     def __post_init__(self) -> None:
-        if min(self.brakes_at_least_mps2, self.brakes_at_most_mps2, self.straightens_mps2) <= 0:
-            raise BadParametersError(f"the braking constants of a safe distance must be above 0; got {self}")
-        if min(self.response_s, self.accelerates_mps2, self.swerves_mps2, self.side_margin_m, self.slowest_mps) < 0:
-            raise BadParametersError(f"the constants of a safe distance must be at least 0; got {self}")
+        check(self, BadParametersError)
 
     def along_m(self, rear_mps: FloatArray, ahead_mps: FloatArray) -> FloatArray:
         """Returns the free road that the one behind needs, of the shape of the speeds."""

@@ -10,22 +10,13 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
+from skidpad.core.settings import Count, check
 from skidpad.highway.dense import Lens, Vector, folded, lens_for, plain_lens, unfolded
 from skidpad.highway.dqn import UPDATES, DqnSettings
 from skidpad.highway.episodes import Episodes
 from skidpad.highway.evaluation import drawn_starts, evaluate, find_sequences, scenario_against
 from skidpad.highway.layout import CRASH, Side
-from skidpad.highway.learning import (
-    Curve,
-    Trainee,
-    learn,
-    learn_from_policy,
-    new_curve,
-    new_game,
-    new_trainee,
-    scripted,
-    sparring_of,
-)
+from skidpad.highway.learning import Curve, Trainee, learn, learn_from_policy, new_curve, new_game, new_trainee, scripted, sparring_of
 from skidpad.highway.opponents import AggressiveActions, Driver, Idm, Opponent, RandomActions, SearchedActions, check_fit
 from skidpad.highway.policies import LearnedPolicy, TrainingFacts, random_policy
 from skidpad.highway.rewards import Reward, driving_reward
@@ -113,19 +104,18 @@ class TrainingSettings:
     weights change and while actions are explored, and has picked egos with failure rates of up to 0.27 against IDM.
     """
 
-    episodes: int = 2000
+    episodes: Count = 2000
     dqn: DqnSettings = field(default_factory=DqnSettings)
     selection: Selection = Selection.VALIDATION
-    validate_every: int = 50
+    validate_every: Count = 50
     """Training episodes between two validations."""
-    validation_episodes: int = 200
+    validation_episodes: Count = 200
     """Shared by the opponents."""
     accepted_rate: float | None = None
     """Of the egos that crash in at most this share of the episodes with each opponent, the fastest is kept; None keeps the safest."""
 
     def __post_init__(self) -> None:
-        if min(self.episodes, self.validate_every, self.validation_episodes) < 1:
-            raise BadParametersError(f"episodes, validate_every and validation_episodes are at least 1; got {self}")
+        check(self, BadParametersError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

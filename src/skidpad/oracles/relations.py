@@ -29,14 +29,12 @@ class Relation(Protocol):
     @property
     def name(self) -> str:
         """The registry name."""
-        ...
 
     def excess(self, answers: Answers) -> FloatArray:
         """Returns how bad each case is, (N,): the error divided by the tolerated one where there is one; above 1 is a violation.
 
         Infinite where the mutant's answer is not finite; NaN where the case cannot be judged (no label, say).
         """
-        ...
 
 
 def violated(relation: Relation, answers: Answers) -> BoolArray:

@@ -15,7 +15,7 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches
+from skidpad.search.protocol import CountingSearch, Fitness, SearchTask, searches
 
 PATIENCE = 100
 """TACTIC, section 3.3: the search ends when 100 iterations in a row have brought nothing better."""
@@ -50,55 +50,39 @@ class Styles:
         return np.clip(style, -self.limit, self.limit) if self.limit else style
 
 
-class OneAtATime:
+class OneAtATime(CountingSearch[FloatArray]):
     """Keeps the best style; a try that is better takes its place. A subclass says what is tried next, and learns the step."""
 
-    name = ""
+    task: SearchTask[Styles]
     races = True
     """Whether a try that cannot beat the best may be dropped unfinished."""
 
     def __init__(self, task: SearchTask[Styles]) -> None:
-        self.task = task
+        super().__init__(task)
         self.best: FloatArray | None = None
         self.best_fitness = -inf
-        self.tries = 0
-        self.failures = 0
-        self._asked: list[FloatArray] = []
 
-    @property
-    def done(self) -> bool:
-        """Whether patience or budget is spent."""
-        return left_of(self.task, self.tries, self.failures) < 1
+    def _next(self, width: int) -> list[FloatArray]:
+        return super()._next(width if self.best is not None else 1)  # the very first comes alone
 
-    def ask(self, width: int) -> list[FloatArray]:
-        """Returns the next tries, each in case those before it fail; the very first comes alone."""
-        check_width(width)
-        left = left_of(self.task, self.tries, self.failures)
-        count = 0 if self.done else min(width, left, width if self.best is not None else 1)
-        self._asked = [self._candidate(self.tries + ahead, ahead) for ahead in range(count)]
-        return list(self._asked)
-
-    def tell(self, feedback: Sequence[Fitness]) -> tuple[int, ...]:
+    def _learn(self, asked: Sequence[FloatArray], feedback: Sequence[Fitness], /) -> tuple[int, ...]:
         """Takes results up to the first that is better than the best and is kept; what was drawn after it is void."""
-        check_feedback(len(self._asked), len(feedback))
         for place, fitness in enumerate(feedback):
             self.tries += 1
             better = isfinite(fitness.value) and fitness.value > self.best_fitness
             if self.best is not None:
-                self._learn(better=better)
+                self._adapt(better=better)
             if better or self.best is None:
-                self.best, self.best_fitness, self.failures = self._asked[place], fitness.value, 0
-                self._asked = []
+                self.best, self.best_fitness, self.failures = asked[place], fitness.value, 0
                 return (place,)
             self.failures += 1
-        self._asked = []
         return ()
 
-    def _candidate(self, number: int, _ahead: int, /) -> FloatArray:
-        return self.task.space.draw(child_rng(self.task.seed, self.name, number))
+    def _candidate(self, ahead: int, /) -> FloatArray:
+        return self.task.space.draw(child_rng(self.task.seed, self.name, self.tries + ahead))
 
-    def _learn(self, *, better: bool) -> None:
-        """Learns nothing."""
+    def _adapt(self, *, better: bool) -> None:
+        """Learns nothing from one try."""
 
 
 @searches("es", Styles)
@@ -121,16 +105,15 @@ class OnePlusOneES(OneAtATime):
         super().__init__(task)
         self.step = self.FIRST_STEP
 
-    def _candidate(self, number: int, ahead: int, /) -> FloatArray:
-        rng = child_rng(self.task.seed, self.name, number)
+    def _candidate(self, ahead: int, /) -> FloatArray:
         if self.best is None:
-            return self.task.space.draw(rng)
+            return super()._candidate(ahead)
         step = self.step
         for _ in range(ahead):
             step = self._after(step, better=False)
-        return self.task.space.vary(self.best, rng, step)
+        return self.task.space.vary(self.best, child_rng(self.task.seed, self.name, self.tries + ahead), step)
 
-    def _learn(self, *, better: bool) -> None:
+    def _adapt(self, *, better: bool) -> None:
         self.step = self._after(self.step, better=better)
 
     def _after(self, step: float, *, better: bool) -> float:
@@ -158,6 +141,6 @@ class RandomStyles(OneAtATime):
     name = "random-styles"
 
     @property
-    def done(self) -> bool:
-        """Whether the style was tried."""
-        return self.tries >= 1
+    def left(self) -> int:
+        """One, until the style was tried."""
+        return 1 - self.tries

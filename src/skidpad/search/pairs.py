@@ -11,7 +11,7 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe, Step, Stimulus, grid_recipes, shows_past
-from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches, taken
+from skidpad.search.protocol import CountingSearch, Fitness, SearchTask, searches, taken
 
 DEFAULT_MAX_FAILED_TRIES = 10
 """DeepTest 3.3 names maxFailedTries and leaves its value open; this one is ours."""
@@ -94,7 +94,7 @@ def stack_order(seed_images: int) -> range:
 
 
 @searches("greedy", Pairs)
-class Greedy:
+class Greedy(CountingSearch[Recipe]):
     """Algorithm 1 on one seed image: transformations that raised coverage are tried again first.
 
     The draws of try t come from a generator of their own, so tries can be drawn ahead on the guess that those before
@@ -106,124 +106,64 @@ class Greedy:
     """
 
     def __init__(self, task: SearchTask[Pairs]) -> None:
-        self._task = task
+        super().__init__(task)
         self._queue: deque[str] = deque()
-        self._asked: list[Recipe] = []
-        self._tries = 0
-        self._failed_tries = 0
-
-    @property
-    def tries(self) -> int:
-        """How many tries were taken, successful or not."""
-        return self._tries
-
-    @property
-    def failed_tries(self) -> int:
-        """How many tries left coverage as it was."""
-        return self._failed_tries
 
     @property
     def queue(self) -> tuple[str, ...]:
         """The transformations that wait to be tried again, next one first."""
         return tuple(self._queue)
 
-    @property
-    def done(self) -> bool:
-        """Whether more tries failed than Algorithm 1 allows, or the cap is reached."""
-        return self._left() < 1
+    def _candidate(self, ahead: int, /) -> Recipe:
+        first = self._queue[ahead] if ahead < len(self._queue) else None
+        return draw_pair(self.task.space.stimuli, child_rng(self.task.seed, "guided", self.task.place, self.tries + ahead), first)
 
-    def ask(self, width: int) -> list[Recipe]:
-        """Draws the next tries on the guess that each before the last fails."""
-        check_width(width)
-        waiting = self.queue
-        self._asked = [
-            draw_pair(
-                self._task.space.stimuli,
-                child_rng(self._task.seed, "guided", self._task.place, self._tries + ahead),
-                waiting[ahead] if ahead < len(waiting) else None,
-            )
-            for ahead in range(min(width, self._left()))
-        ]
-        return list(self._asked)
-
-    def tell(self, feedback: Sequence[Fitness]) -> tuple[int, ...]:
+    def _learn(self, asked: Sequence[Recipe], feedback: Sequence[Fitness], /) -> tuple[int, ...]:
         """Takes whether each mutant would raise coverage; keeps the first that does.
 
         The coverage to compare with is the one before this batch; up to the first success nothing changes it.
         """
-        check_feedback(len(self._asked), len(feedback))
         accepted = next(((position,) for position, increase in enumerate(feedback) if increase), ())
-        used = taken(len(self._asked), accepted)
+        used = taken(len(asked), accepted)
         for _ in range(min(used, len(self._queue))):
             self._queue.popleft()
         for position in accepted:
-            self._queue.extend(step.stimulus for step in self._asked[position].steps)
-        self._tries += used
-        self._failed_tries += used - len(accepted)
-        self._asked = []
+            self._queue.extend(step.stimulus for step in asked[position].steps)
+        self.tries += used
+        self.failures += used - len(accepted)
         return accepted
-
-    def _left(self) -> int:
-        return left_of(self._task, self._tries, self._failed_tries)
-
-
-class _Unguided:
-    """A search that takes every candidate, whatever it brought. total: how many there are."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._asked = 0
-        self._tries = 0
-
-    @property
-    def tries(self) -> int:
-        """How many candidates were taken."""
-        return self._tries
-
-    @property
-    def done(self) -> bool:
-        """Whether every candidate was taken."""
-        return self._tries >= self._total
-
-    def _next(self, width: int) -> range:
-        """Returns the numbers of the next candidates."""
-        check_width(width)
-        self._asked = min(width, self._total - self._tries)
-        return range(self._tries, self._tries + self._asked)
-
-    def tell(self, feedback: Sequence[Fitness]) -> None:
-        """Takes every candidate, whatever it brought."""
-        check_feedback(self._asked, len(feedback))
-        self._tries += self._asked
-        self._asked = 0
 
 
 @searches("grid", Pairs)
-class Grid(_Unguided):
+class Grid(CountingSearch[Recipe]):
     """The cumulative baseline: each transformation alone with each row of its grid, in the order given.
 
     Reference: DeepTest 5, RQ3 (i): 7 transformations x 10 parameters on every seed image.
     """
 
     def __init__(self, task: SearchTask[Pairs]) -> None:
+        super().__init__(task)
         self._recipes = grid_recipes(task.space.stimuli)
-        super().__init__(len(self._recipes))
 
-    def ask(self, width: int) -> list[Recipe]:
-        """Returns the next rows."""
-        return [self._recipes[number] for number in self._next(width)]
+    @property
+    def left(self) -> int:
+        """How many rows were not tried yet."""
+        return len(self._recipes) - self.tries
+
+    def _candidate(self, ahead: int, /) -> Recipe:
+        return self._recipes[self.tries + ahead]
 
 
 @searches("random", Pairs)
-class RandomPairs(_Unguided):
+class RandomPairs(CountingSearch[Recipe]):
     """Pairs drawn as in Algorithm 1 with no feedback from coverage: what the guidance must beat."""
 
-    def __init__(self, task: SearchTask[Pairs]) -> None:
-        limits = (task.patience if task.unguided_tries is None else task.unguided_tries, task.budget)
-        super().__init__(min((limit for limit in limits if limit is not None), default=sys.maxsize))
-        self._task = task
+    @property
+    def left(self) -> int:
+        """How many pairs may still be drawn: as many as the guided search makes, or the fewest that it can."""
+        limits = (self.task.patience if self.task.unguided_tries is None else self.task.unguided_tries, self.task.budget)
+        return min((limit for limit in limits if limit is not None), default=sys.maxsize) - self.tries
 
-    def ask(self, width: int) -> list[Recipe]:
-        """Draws the next pairs."""
-        task = self._task
-        return [draw_pair(task.space.stimuli, child_rng(task.seed, "random", task.place, number)) for number in self._next(width)]
+    def _candidate(self, ahead: int, /) -> Recipe:
+        task = self.task
+        return draw_pair(task.space.stimuli, child_rng(task.seed, "random", task.place, self.tries + ahead))

@@ -17,7 +17,7 @@ from skidpad.core.errors import optional
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.search.evolution import Styles
-from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches
+from skidpad.search.protocol import CountingSearch, Fitness, SearchTask, searches
 from skidpad.search.vectors import Cube
 
 _SEED_BITS = 32
@@ -27,62 +27,45 @@ FIRST_STEP = 0.3
 _CELLS = 256
 
 
-class Generations(ABC):
+class Generations(CountingSearch[FloatArray], ABC):
     """Hands out a generation piece by piece, and lets a subclass learn from it once all of it is told."""
 
-    name = ""
     races = False
     UNTRIED = -1.0
     """What a library is told of a point that could not be tried: worse than any that could."""
 
     def __init__(self, task: SearchTask[Any]) -> None:
-        self.task = task
+        super().__init__(task)
         self.best: FloatArray | None = None
         self.best_fitness = -inf
-        self.tries = 0
-        self.failures = 0
         self._generation: list[FloatArray] = []
         self._told: list[Fitness] = []
-        self._asked = 0
-
-    @property
-    def done(self) -> bool:
-        """Whether patience or budget is spent."""
-        return left_of(self.task, self.tries, self.failures) < 1
 
     @property
     def seed(self) -> int:
         """A seed of the size that libraries take."""
         return child_seed(self.task.seed, self.name) % (1 << _SEED_BITS)
 
-    def ask(self, width: int) -> list[FloatArray]:
-        """Returns what is left of the generation, at most `width`."""
-        check_width(width)
+    def _next(self, width: int) -> list[FloatArray]:
         if self.done:
-            self._asked = 0
             return []
         if not self._generation:
             self._generation = [self.task.space.within(np.asarray(point, np.float64)) for point in self._draw()]
         left = sys.maxsize if self.task.budget is None else self.task.budget - self.tries
-        pending = self._generation[len(self._told) :][: min(width, left)]
-        self._asked = len(pending)
-        return [point.copy() for point in pending]
+        return [point.copy() for point in self._generation[len(self._told) :][: min(width, left)]]
 
-    def tell(self, feedback: Sequence[Fitness]) -> None:
-        """Takes every try."""
-        check_feedback(self._asked, len(feedback))
+    def _learn(self, asked: Sequence[FloatArray], feedback: Sequence[Fitness], /) -> None:
+        super()._learn(asked, feedback)
         for fitness in feedback:
             point = self._generation[len(self._told)]
             self._told.append(fitness)
-            self.tries += 1
             better = isfinite(fitness.value) and fitness.value > self.best_fitness
             if better or self.best is None:
                 self.best, self.best_fitness, self.failures = point, fitness.value, 0
             else:
                 self.failures += 1
-        self._asked = 0
         if len(self._told) == len(self._generation):
-            self._learn(self._generation, self._told)
+            self._learn_all(self._generation, self._told)
             self._generation, self._told = [], []
 
     def value(self, fitness: Fitness) -> float:
@@ -94,7 +77,7 @@ class Generations(ABC):
         """Draws the next generation."""
 
     @abstractmethod
-    def _learn(self, points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
+    def _learn_all(self, points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
         """Learns from a whole generation."""
 
 
@@ -120,7 +103,7 @@ class CmaEs(Generations):
         self._points = [np.asarray(self._library.ask(), np.float64) for _ in range(self._library.population_size)]
         return [point[: self.task.space.dimensions] for point in self._points]
 
-    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
+    def _learn_all(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
         # the library minimises
         self._library.tell([(point, -self.value(fitness)) for point, fitness in zip(self._points, told, strict=True)])
 
@@ -155,7 +138,7 @@ class StyleElites(Generations):
     def _draw(self) -> list[FloatArray]:
         return list(np.asarray(self._emitter.ask(), np.float64))
 
-    def _learn(self, points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
+    def _learn_all(self, points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
         self._archive.add(
             np.stack(points), np.array([self.value(fitness) for fitness in told]), np.array([fitness.measures for fitness in told])
         )
@@ -211,6 +194,6 @@ class CmaMapElites(Generations):
     def _draw(self) -> list[FloatArray]:
         return [point[: self.task.space.dimensions] for point in np.asarray(self._library.ask(), np.float64)]
 
-    def _learn(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
+    def _learn_all(self, _points: Sequence[FloatArray], told: Sequence[Fitness]) -> None:
         places = [self._cells.setdefault(fitness.cell, min(len(self._cells), _CELLS - 1)) + 0.5 for fitness in told]
         self._library.tell(np.array([self.value(fitness) for fitness in told]), np.array(places)[:, None])

@@ -43,11 +43,9 @@ class Space(Protocol[Candidate]):
 
     def draw(self, rng: np.random.Generator) -> Candidate:
         """Draws a candidate as chance would."""
-        ...
 
     def vary(self, candidate: Candidate, rng: np.random.Generator, step: float) -> Candidate:
         """Returns a neighbour; step: 0 is none, and 1 about as far away as another draw."""
-        ...
 
 
 S = TypeVar("S", bound=Space[Any])
@@ -77,12 +75,6 @@ class SearchTask(Generic[S]):
             raise BadParametersError(f"unguided_tries must be 0 or more; got {self.unguided_tries}")
 
 
-def left_of(task: SearchTask[Any], tries: int, failures: int) -> int:
-    """Returns how many tries a task still allows, after so many and so many failures."""
-    limits = (task.budget and task.budget - tries, task.patience and task.patience - failures)
-    return min((limit for limit in limits if limit is not None), default=sys.maxsize)
-
-
 class Search(Protocol[Candidate_co]):
     """Proposes candidates and learns from their fitness; it knows nothing of subjects, frames or worlds.
 
@@ -95,11 +87,9 @@ class Search(Protocol[Candidate_co]):
     @property
     def done(self) -> bool:
         """Whether there is nothing left to ask."""
-        ...
 
     def ask(self, width: int) -> Sequence[Candidate_co]:
         """Returns 1 to `width` candidates, none where the search is done; asking again without telling is free."""
-        ...
 
     def tell(self, feedback: Sequence[Fitness]) -> Sequence[int] | None:
         """Takes the fitness of each candidate of the last `ask`; returns the places of those that are kept, in order.
@@ -107,7 +97,58 @@ class Search(Protocol[Candidate_co]):
         None, as of a function that returns nothing: all are kept. Empty: all were tried, and none is kept. Otherwise what was drawn
         after the last one that is kept is void.
         """
-        ...
+
+
+class CountingSearch(Generic[Candidate]):
+    """What our searches share: the count of tries and failures, and the candidates that were asked for and not told of yet.
+
+    A subclass makes candidates (`_candidate`), and learns from their fitness (`_learn`), where it learns at all.
+    """
+
+    name = ""
+
+    def __init__(self, task: SearchTask[Any]) -> None:
+        self.task = task
+        self.tries = 0
+        self.failures = 0
+        self._asked: list[Candidate] = []
+
+    @property
+    def left(self) -> int:
+        """How many tries budget and patience still allow."""
+        limits = (self.task.budget and self.task.budget - self.tries, self.task.patience and self.task.patience - self.failures)
+        return min((limit for limit in limits if limit is not None), default=sys.maxsize)
+
+    @property
+    def done(self) -> bool:
+        """Whether no try is left."""
+        return self.left < 1
+
+    def ask(self, width: int) -> list[Candidate]:
+        """Returns the next candidates, at most `width`, each in case those before it fail; asking again without telling gives the same."""
+        if width < 1:
+            raise ValueError(f"ask() needs a width of 1 or more; got {width}")
+        self._asked = self._next(width)
+        return list(self._asked)
+
+    def tell(self, feedback: Sequence[Fitness]) -> Sequence[int] | None:
+        """Takes the fitness of each candidate of the last `ask`; see `Search.tell`."""
+        if len(self._asked) != len(feedback):
+            raise ValueError(f"tell() needs one feedback for each candidate of the last ask(): {len(self._asked)}; got {len(feedback)}")
+        asked, self._asked = self._asked, []
+        return self._learn(asked, feedback)
+
+    def _next(self, width: int) -> list[Candidate]:
+        return [self._candidate(ahead) for ahead in range(min(width, self.left))]
+
+    def _candidate(self, ahead: int, /) -> Candidate:
+        """Makes the candidate of a try, so many after the next one."""
+        raise NotImplementedError
+
+    def _learn(self, asked: Sequence[Candidate], _feedback: Sequence[Fitness], /) -> Sequence[int] | None:
+        """Takes every candidate, whatever it brought."""
+        self.tries += len(asked)
+        return None
 
 
 MakeSearch = Callable[[SearchTask[Any]], Search[Any]]
@@ -196,15 +237,3 @@ def asked_of(search: Search[Candidate_co], width: int, name: str) -> Sequence[Ca
     if not candidates:
         raise BadParametersError(f"the search {name!r} is not done, and ask() returned nothing to try; make `done` true at its end")
     return candidates
-
-
-def check_feedback(asked: int, told: int) -> None:
-    """Refuses feedback that does not match the candidates asked for."""
-    if asked != told:
-        raise ValueError(f"tell() needs one feedback for each candidate of the last ask(): {asked}; got {told}")
-
-
-def check_width(width: int) -> None:
-    """Refuses to be asked for no candidate at all."""
-    if width < 1:
-        raise ValueError(f"ask() needs a width of 1 or more; got {width}")

@@ -15,7 +15,7 @@ import numpy as np
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
 from skidpad.core.seeding import child_rng
-from skidpad.search.protocol import Fitness, SearchTask, check_feedback, check_width, left_of, searches
+from skidpad.search.protocol import CountingSearch, Fitness, SearchTask, searches
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,50 +44,32 @@ class Cube:
         return np.clip(point, 0.0, 1.0)
 
 
-def budget_of(task: SearchTask[Cube]) -> int:
-    """Returns the budget, which a search divides that draws evenly at first."""
-    if task.budget is None:
-        raise BadParametersError("a search over scenarios needs a budget; got none")
-    return task.budget
+class GenerationSearch(CountingSearch[FloatArray]):
+    """Takes every point; a subclass makes points and learns from each. budget: what a search divides that draws evenly at first."""
 
-
-class GenerationSearch:
-    """Counts the budget; a subclass makes points and learns from them."""
-
-    name = ""
+    task: SearchTask[Cube]
 
     def __init__(self, task: SearchTask[Cube]) -> None:
-        budget_of(task)
-        self._task = task
-        self._tries = 0
-        self._asked: list[FloatArray] = []
+        if task.budget is None:
+            raise BadParametersError("a search over scenarios needs a budget; got none")
+        super().__init__(task)
+        self.budget = task.budget
 
-    @property
-    def done(self) -> bool:
-        """Whether the budget is spent."""
-        return left_of(self._task, self._tries, 0) < 1
+    def _candidate(self, ahead: int, /) -> FloatArray:
+        return self._point(ahead, child_rng(self.task.seed, self.name, self.tries + ahead))
 
-    def ask(self, width: int) -> list[FloatArray]:
-        """Returns the next points, at most `width`; asking again without telling gives the same."""
-        check_width(width)
-        count = min(width, left_of(self._task, self._tries, 0))
-        self._asked = [self._point(place, child_rng(self._task.seed, self.name, self._tries + place)) for place in range(count)]
-        return list(self._asked)
-
-    def tell(self, feedback: Sequence[Fitness]) -> None:
-        """Takes every point."""
-        check_feedback(len(self._asked), len(feedback))
-        for place, (point, fitness) in enumerate(zip(self._asked, feedback, strict=True)):
-            self._learn(place, point, fitness)
-        self._tries += len(self._asked)
-        self._asked = []
+    def _learn(self, asked: Sequence[FloatArray], feedback: Sequence[Fitness], /) -> None:
+        for place, (point, fitness) in enumerate(zip(asked, feedback, strict=True)):
+            if isfinite(fitness.value):
+                self._note(place, point, fitness)
+        super()._learn(asked, feedback)
 
     def _point(self, _place: int, rng: np.random.Generator, /) -> FloatArray:
         """Makes the point at a place of a generation."""
-        return self._task.space.draw(rng)
+        return self.task.space.draw(rng)
 
-    def _learn(self, _place: int, _point: FloatArray, _fitness: Fitness, /) -> None:
-        """Learns nothing."""
+    def _note(self, _place: int, _point: FloatArray, _fitness: Fitness, /) -> None:
+        """Learns nothing from a point that could be tried."""
 
 
 @searches("random", Cube)
@@ -120,11 +102,9 @@ class OnePlusOne(GenerationSearch):
 
     def _point(self, place: int, rng: np.random.Generator, /) -> FloatArray:
         climber = self._climbers.get(place)
-        return self._task.space.draw(rng) if climber is None else self._task.space.vary(climber.point, rng, climber.step)
+        return self.task.space.draw(rng) if climber is None else self.task.space.vary(climber.point, rng, climber.step)
 
-    def _learn(self, place: int, point: FloatArray, fitness: Fitness, /) -> None:
-        if not isfinite(fitness.value):
-            return
+    def _note(self, place: int, point: FloatArray, fitness: Fitness, /) -> None:
         climber = self._climbers.get(place)
         if climber is None:
             self._climbers[place] = _Climber(point, fitness.value, self.FIRST_STEP)
@@ -157,9 +137,9 @@ class MapElites(GenerationSearch):
         self._visits: dict[str, int] = {}
 
     def _point(self, _place: int, rng: np.random.Generator, /) -> FloatArray:
-        space = self._task.space
+        space = self.task.space
         fresh = space.draw(rng)
-        if not self.elites or self._tries < self.FIRST * budget_of(self._task) or rng.random() < self.FRESH:
+        if not self.elites or self.tries < self.FIRST * self.budget or rng.random() < self.FRESH:
             return fresh
         fewest = min(self._visits[cell] for cell in self.elites)
         cells = sorted(cell for cell in self.elites if self._visits[cell] == fewest)
@@ -169,9 +149,7 @@ class MapElites(GenerationSearch):
         moved = space.vary(parent, rng, self.STEP)
         return np.where(chance < redrawn, fresh, np.where(chance < redrawn + self.CHANGED, moved, parent))
 
-    def _learn(self, _place: int, point: FloatArray, fitness: Fitness, /) -> None:
-        if not isfinite(fitness.value):
-            return
+    def _note(self, _place: int, point: FloatArray, fitness: Fitness, /) -> None:
         self._visits[fitness.cell] = self._visits.get(fitness.cell, 0) + 1
         best = self.elites.get(fitness.cell)
         if best is None or fitness.value > best[1]:
@@ -209,17 +187,15 @@ class SurrogateSearch(GenerationSearch):
         self._planned: tuple[int, list[FloatArray]] = (-1, [])
 
     def _point(self, place: int, rng: np.random.Generator, /) -> FloatArray:
-        if self._tries < self.FIRST * budget_of(self._task) or len(self._values) < 5:
-            return self._task.space.draw(rng)
+        if self.tries < self.FIRST * self.budget or len(self._values) < 5:
+            return self.task.space.draw(rng)
         # A generation is planned whole, once for all its places.
-        if self._planned[0] != self._tries:
-            self._planned = (self._tries, self._plan(child_rng(self._task.seed, self.name, "plan", self._tries)))
+        if self._planned[0] != self.tries:
+            self._planned = (self.tries, self._plan(child_rng(self.task.seed, self.name, "plan", self.tries)))
         plan = self._planned[1]
-        return plan[place] if place < len(plan) else self._task.space.draw(rng)
+        return plan[place] if place < len(plan) else self.task.space.draw(rng)
 
-    def _learn(self, _place: int, point: FloatArray, fitness: Fitness, /) -> None:
-        if not isfinite(fitness.value):
-            return
+    def _note(self, _place: int, point: FloatArray, fitness: Fitness, /) -> None:
         self._points.append(point)
         self._values.append(fitness.value)
         self._cells.append(fitness.cell)
@@ -230,7 +206,7 @@ class SurrogateSearch(GenerationSearch):
 
     def _plan(self, rng: np.random.Generator) -> list[FloatArray]:
         """Returns points in the order in which they are worth trying."""
-        drawn = rng.random((self.DRAWN, self._task.space.dimensions))
+        drawn = rng.random((self.DRAWN, self.task.space.dimensions))
         best = [point for point, _ in self._best.values()]
         for row in range(int(self.NEAR * self.DRAWN)):
             parent = best[int(rng.integers(len(best)))]
@@ -247,8 +223,8 @@ class SurrogateSearch(GenerationSearch):
         return [drawn[by_cell[cell][0]] for cell in order]
 
     def _cell(self, point: FloatArray) -> str:
-        if self._task.space.cell is not None:
-            return self._task.space.cell(point)
+        if self.task.space.cell is not None:
+            return self.task.space.cell(point)
         return self._cells[int(np.argmin(np.square(np.stack(self._points) - point).sum(axis=1)))]
 
     def _predicted(self, points: FloatArray) -> FloatArray:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray
+from skidpad.statistics.ranks import numbers_of, sign_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def mean_error(values: ArrayLike) -> MeanError:
 
     Reference: the adversarial paper, Table I (SEM over runs).
     """
-    sample = _sample(values)
+    sample = numbers_of(values)
     n = len(sample)
     if n == 0:
         return MeanError(nan, nan, nan, 0, "there are no values")
@@ -160,11 +161,6 @@ def _check_confidence(confidence: float) -> None:
         raise BadParametersError(f"confidence lies between 0 and 1, got {confidence!r}; 0.95 is usual")
 
 
-def _sample(values: ArrayLike) -> FloatArray:
-    sample = np.asarray(values, np.float64).reshape(-1)
-    return sample[~np.isnan(sample)]
-
-
 _EXACT_STEPS = 20_000_000
 """Additions up to which a distribution is summed exactly: a tenth of a second."""
 
@@ -243,22 +239,10 @@ def sign_flip(differences: IntArray) -> float:
     if not len(sizes):
         return 1.0
     if len(sizes) * (2 * reach + 1) <= _EXACT_STEPS:
-        return float(_sums(sizes, reach)[total + reach :].sum())
+        return float(sign_sums(sizes)[(total + reach) // 2 :].sum())
     spread = float(np.sqrt(np.square(sizes.astype(np.float64)).sum()))
     # sums differ by two, so half of that is the step to be corrected for
     return 1.0 - NormalDist().cdf((total - 1) / spread)
-
-
-def _sums(sizes: IntArray, reach: int) -> FloatArray:
-    """Returns how likely each sum of the sizes with random signs is, from -reach to reach."""
-    chance = np.zeros(2 * reach + 1)
-    chance[reach] = 1.0
-    for size in sizes.tolist():
-        moved = np.zeros_like(chance)
-        moved[size:] = 0.5 * chance[:-size]
-        moved[:-size] += 0.5 * chance[size:]
-        chance = moved
-    return chance
 
 
 def holm(p_values: FloatArray, alpha: float) -> list[bool]:

@@ -65,9 +65,10 @@ def mann_whitney(first: ArrayLike, second: ArrayLike, alternative: Alternative =
 
     Reference: TACTIC, section 4.2, and the adversarial paper, Table I (U); DeepTest, Table 5 (Wilcoxon by direction).
     """
-    (a, dropped_a), (b, dropped_b) = _clean(first), _clean(second)
-    note = f"{dropped_a + dropped_b} NaN left out" if dropped_a + dropped_b else ""
+    a, b = numbers_of(first), numbers_of(second)
     n, m = len(a), len(b)
+    dropped = np.size(first) + np.size(second) - n - m
+    note = f"{dropped} NaN left out" if dropped else ""
     if n == 0 or m == 0:
         return RankTest(nan, nan, n, m, "none", alternative, "a sample is empty")
     ranks = midranks(np.concatenate([a, b]))
@@ -100,7 +101,7 @@ def signed_rank(first: ArrayLike, second: ArrayLike, alternative: Alternative = 
     statistic = float(ranks[difference > 0].sum())
     if n <= EXACT_UP_TO:
         doubled = np.rint(2 * ranks).astype(np.int64)
-        p_value = _exact(_sign_sums(doubled), int(doubled[difference > 0].sum()), alternative)
+        p_value = _exact(sign_sums(doubled), int(doubled[difference > 0].sum()), alternative)
         return RankTest(statistic, p_value, n, n, "exact", alternative, note)
     _, ties = np.unique(ranks, return_counts=True)
     spread = sqrt(n * (n + 1) * (2 * n + 1) / 24 - _tie_sum(ties) / 48)
@@ -150,7 +151,7 @@ def _subset_sums(doubled: NDArray[np.int64], n: int) -> FloatArray:
     return np.asarray(ways[n] / ways[n].sum(), np.float64)
 
 
-def _sign_sums(doubled: NDArray[np.int64]) -> FloatArray:
+def sign_sums(doubled: NDArray[np.int64]) -> FloatArray:
     """Returns the chance of each sum when every number is taken or left by a coin, (sum + 1,)."""
     chances = np.zeros(int(doubled.sum()) + 1)
     chances[0] = 1
@@ -180,10 +181,10 @@ def _tie_sum(ties: NDArray[Any]) -> float:
     return float((counts**3 - counts).sum())
 
 
-def _clean(sample: ArrayLike) -> tuple[FloatArray, int]:
+def numbers_of(sample: ArrayLike) -> FloatArray:
+    """Returns the numbers of a sample without NaN, (N,)."""
     values = np.asarray(sample, np.float64).reshape(-1)
-    kept = values[~np.isnan(values)]
-    return kept, len(values) - len(kept)
+    return values[~np.isnan(values)]
 
 
 def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray, str]:
@@ -238,7 +239,7 @@ def a12(first: ArrayLike, second: ArrayLike) -> Effect:
 
     Reference: TACTIC, section 4.2; the adversarial paper, Table I. Bounds: Vargha and Delaney (2000).
     """
-    a, b = _sample(first), _sample(second)
+    a, b = numbers_of(first), numbers_of(second)
     n, m = len(a), len(b)
     if n == 0 or m == 0:
         return Effect(nan, Magnitude.UNDEFINED, n, m, "a sample is empty")
@@ -256,7 +257,7 @@ def cohens_d(first: ArrayLike, second: ArrayLike) -> Effect:
 
     Reference: DeepTest, Table 5 and Figure 5.
     """
-    a, b = _sample(first), _sample(second)
+    a, b = numbers_of(first), numbers_of(second)
     n, m = len(a), len(b)
     if n == 0 or m == 0:
         return Effect(nan, Magnitude.UNDEFINED, n, m, "a sample is empty")
@@ -295,11 +296,6 @@ def compare_directions(figure: ArrayLike, steering_rad: ArrayLike, alpha: float 
 def _word(size: float, bounds: tuple[float, float, float]) -> Magnitude:
     words = (Magnitude.NEGLIGIBLE, Magnitude.SMALL, Magnitude.MEDIUM, Magnitude.LARGE)
     return words[sum(size >= bound for bound in bounds)]
-
-
-def _sample(values: ArrayLike) -> FloatArray:
-    sample = np.asarray(values, np.float64).reshape(-1)
-    return sample[~np.isnan(sample)]
 
 
 PackedBits = NDArray[np.uint8]

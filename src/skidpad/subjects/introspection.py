@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,9 +22,6 @@ from skidpad.subjects.inputs import Colour, History, HistoryKind, InputSpec, Lay
 from skidpad.subjects.loading import open_network, read_safetensors, read_state_dict
 from skidpad.subjects.network_subject import CANNOT_RUN, TorchNetwork
 from skidpad.subjects.zoo import ARCHITECTURES, Architecture
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)

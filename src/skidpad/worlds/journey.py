@@ -5,9 +5,7 @@ Every frame depends on the settings and its number alone, so that the bytes do n
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
-from threading import Lock
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from skidpad.core.images import Camera, FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.drive import Drive
 from skidpad.drives.frames import Names
+from skidpad.drives.recording import Recent
 from skidpad.worlds.builtin import PICTURE_VERSION
 from skidpad.worlds.render.chunks import START_M, length_of, road_of, section_of
 from skidpad.worlds.render.raycast import RayCaster
@@ -135,13 +134,12 @@ class RenderedSource:
     def __init__(self, settings: RenderedSettings) -> None:
         self.settings = settings
         self._camera = Camera(settings.width_px, settings.height_px)
-        self._lock = Lock()
-        self._baked: OrderedDict[int, tuple[RayCaster, FloatArray]] = OrderedDict()
+        self._stretches: Recent[int, tuple[RayCaster, FloatArray]] = Recent(_KEPT_STRETCHES)
 
     def read(self, index: int) -> NumpyFrames:
         """Renders one frame in the calling thread; the kernels hold no lock, so that threads share the work."""
         number, place = divmod(index, STRETCH_FRAMES)
-        caster, poses = self._stretch(number)
+        caster, poses = self._stretches.get(number, self._baked)
         frame: NumpyFrames = caster.render(poses[place : place + 1], np.array([place * STEP_S]))[0]
         return frame
 
@@ -151,15 +149,9 @@ class RenderedSource:
         conditions = ",".join(each.value for each in (*s.weathers, *s.times))
         return f"rendered {PICTURE_VERSION} seed={s.seed} {s.domain} {conditions} {s.wander_m!r} {s.width_px}x{s.height_px} {index}"
 
-    def _stretch(self, number: int) -> tuple[RayCaster, FloatArray]:
-        with self._lock:
-            if number not in self._baked:
-                stretch = plan_stretch(self.settings, number)
-                self._baked[number] = RayCaster(build_scene(stretch.scenario, stretch.road), self._camera), stretch.poses
-                while len(self._baked) > _KEPT_STRETCHES:
-                    self._baked.popitem(last=False)
-            self._baked.move_to_end(number)
-            return self._baked[number]
+    def _baked(self, number: int) -> tuple[RayCaster, FloatArray]:
+        stretch = plan_stretch(self.settings, number)
+        return RayCaster(build_scene(stretch.scenario, stretch.road), self._camera), stretch.poses
 
 
 def rendered_drive(settings: RenderedSettings) -> Drive:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -88,9 +89,10 @@ class LaneBatch:
         if not scenarios:
             raise BadParametersError("an environment needs at least one scenario; got none")
         self.scenarios = tuple(scenarios)
-        self._scenes: dict[int, Scene] = {}
-        self._casters: dict[int, RayCaster] = {}
-        self._obstacles: dict[int, Obstacles] = {}
+        # made when an episode first needs them, by the scenario's number
+        self._scene = cache(lambda number: build_scene(self.scenarios[number]))
+        self._caster = cache(lambda number: RayCaster(self._scene(number), self.lane.camera))
+        self._touching = cache(lambda number: Obstacles([self._scene(number)]))
         self._pool_lanes: Lanes | None = None
         self._gpu: GpuRayCaster | None = None
         self._lasts = np.array([steps_of(scenario) for scenario in self.scenarios])
@@ -187,33 +189,13 @@ class LaneBatch:
         friction = np.array([FRICTION[scene.scenario.conditions.weather] for scene in scenes])
         return self._bicycle.start(poses, speeds, self._lanes.truth_rad(self._driver, poses), friction)
 
-    def _scene(self, number: int) -> Scene:
-        if number not in self._scenes:
-            self._scenes[number] = build_scene(self.scenarios[number])
-        return self._scenes[number]
-
-    def _caster(self, number: int) -> RayCaster:
-        if number not in self._casters:
-            self._casters[number] = RayCaster(self._scene(number), self.lane.camera)
-        return self._casters[number]
-
-    def _touching(self, number: int) -> Obstacles:
-        if number not in self._obstacles:
-            self._obstacles[number] = Obstacles([self._scene(number)])
-        return self._obstacles[number]
-
 
 def _merged(old: VehicleMotion, new: VehicleMotion, places: BoolArray) -> VehicleMotion:
     """Takes the new motion in some places, (N,), and the old one in the others."""
-    was, now = old.state, new.state
-    state = EgoState(
-        np.where(places[:, None], now.poses, was.poses),
-        np.where(places, now.speed_m_s, was.speed_m_s),
-        np.where(places, now.steering_rad, was.steering_rad),
-    )
-    return VehicleMotion(
-        state,
-        np.where(places, new.waiting_rad, old.waiting_rad),
-        np.where(places, new.sharpest_per_m, old.sharpest_per_m),
-        np.where(places, new.friction, old.friction),
-    )
+
+    def mixed(now: Any, was: Any, *names: str) -> list[FloatArray]:
+        return [np.where(places, getattr(now, name), getattr(was, name)) for name in names]
+
+    poses = np.where(places[:, None], new.state.poses, old.state.poses)
+    state = EgoState(poses, *mixed(new.state, old.state, "speed_m_s", "steering_rad"))
+    return VehicleMotion(state, *mixed(new, old, "waiting_rad", "sharpest_per_m", "friction"))

@@ -36,45 +36,37 @@ class World(Protocol):
     @property
     def width(self) -> int:
         """How many scenarios it can run side by side."""
-        ...
 
     @property
     def frame_shape(self) -> tuple[int, int]:
         """Height and width of the frames in pixels, known before any scenario begins."""
-        ...
 
     def reset(self, scenarios: Sequence[Scenario]) -> EgoState:
         """Begins the scenarios, at most `width`, and returns their first moment; one that it cannot show raises BadScenarioError."""
-        ...
 
     def frames(self, wanted: BoolArray | None = None) -> Frames:
         """Returns what the egos' cameras see now, uint8 RGB (N, height, width, 3).
 
         wanted: (N,), whose frames will be looked at; the others' may be anything, so that they need not be rendered.
         """
-        ...
 
     def step(self, steering_rad: FloatArray) -> EgoState:
         """Sends each ego the steering that it wants, (N,) radians of the steering wheel, left positive, and lets STEP_S pass.
 
         Returns the state after it. Steering that is not finite is refused with BadParametersError.
         """
-        ...
 
     def lateral_m(self) -> FloatArray:
         """Returns how far each ego is from the middle of the lane it has to keep, positive to the left, (N,).
 
         The lane is the scenario's, fixed from the beginning: a car that changes lanes has departed.
         """
-        ...
 
     def truth_rad(self) -> FloatArray:
         """Returns what a careful driver would steer at each ego's pose, (N,)."""
-        ...
 
     def collided(self) -> BoolArray:
         """Tells which egos have touched another vehicle, a person or a thing so far, (N,)."""
-        ...
 
 
 WORLDS: Registry[Callable[[int, int], World]] = Registry(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from skidpad.stimuli.weather.training import contrast_loss
+from skidpad.stimuli.weather.losses import contrast_loss
 
 
 def scene(seed: int) -> torch.Tensor:

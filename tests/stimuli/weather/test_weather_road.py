@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from skidpad.core.errors import BadParametersError
+from skidpad.stimuli.weather.losses import alike, road_loss
 from skidpad.stimuli.weather.scenes import Scenes
 from skidpad.stimuli.weather.settings import PRESETS, LossWeights, Sizes, WeatherSettings
-from skidpad.stimuli.weather.training import Training, alike, road_loss
+from skidpad.stimuli.weather.training import Training
 
 
 class GreyIsRoad(nn.Module):

@@ -1,18 +1,14 @@
 """Air that hides: fog, haze, smoke, dust, and the spray of a vehicle ahead."""
 
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, depth_m, ground_m, real, whole
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, depth_m, ground_m, real, whole
 from skidpad.stimuli.conditions.optics import CLEAR_M, banks, extinction_per_m, sky_of, transmission, veiled
-from skidpad.stimuli.registry import TRANSFORMS
 
-_SEED_0 = Params(seed=0)
 _by_visibility = partial(Severity, parameter="visibility_m", unit="m", is_logarithmic=True)
 _KOSCHMIEDER = "Koschmieder's law, 2 % of contrast left at the visibility; "
 
@@ -30,8 +26,7 @@ def _air(camera: Camera, visibility_m: float, colour: tuple[float, float, float]
     return paint
 
 
-@TRANSFORMS.register("fog")
-@dataclass(frozen=True, slots=True)
+@condition(_by_visibility("fog", harmless=2000.0, worst=20.0, attribute="visibility", source=_KOSCHMIEDER + "fog is below 1000 m"))
 class Fog(PhysicalCondition):
     """Fog in which one sees `visibility_m` far; `seed` of its banks.
 
@@ -42,75 +37,43 @@ class Fog(PhysicalCondition):
     visibility_m: float | None = real(20.0, CLEAR_M, CLEAR_M)
     seed: int | None = whole(0, 999_999, 0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _by_visibility(
-            "fog", harmless=2000.0, worst=20.0, others=_SEED_0, attribute="visibility", source=_KOSCHMIEDER + "fog is below 1000 m"
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         return _air(camera, params.real("visibility_m"), (0.97, 0.985, 1.0), params.whole("seed"), 0.14, 6.0)
 
 
-@TRANSFORMS.register("haze")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _by_visibility("haze", harmless=8000.0, worst=500.0, attribute="visibility", source=_KOSCHMIEDER + "haze is 1 to 5 km, dense below")
+)
 class Haze(PhysicalCondition):
     """Dry haze in which one sees `visibility_m` far: even, and a little brown, since small particles scatter blue light away."""
 
     visibility_m: float | None = real(500.0, CLEAR_M, CLEAR_M)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _by_visibility(
-            "haze", harmless=8000.0, worst=500.0, attribute="visibility", source=_KOSCHMIEDER + "haze is 1 to 5 km, dense below"
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         return _air(camera, params.real("visibility_m"), (1.0, 0.965, 0.91), 0, 0.0, 0.0)
 
 
-@TRANSFORMS.register("smoke")
-@dataclass(frozen=True, slots=True)
+@condition(_by_visibility("smoke", harmless=1500.0, worst=25.0, attribute="particulates", source=_KOSCHMIEDER + "ISO 34503 smoke"))
 class Smoke(PhysicalCondition):
     """Grey smoke that drifts across the road in swathes; on average one sees `visibility_m` far."""
 
     visibility_m: float | None = real(15.0, CLEAR_M, CLEAR_M)
     seed: int | None = whole(0, 999_999, 0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _by_visibility(
-            "smoke", harmless=1500.0, worst=25.0, others=_SEED_0, attribute="particulates", source=_KOSCHMIEDER + "ISO 34503 smoke"
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         return _air(camera, params.real("visibility_m"), (0.78, 0.775, 0.77), params.whole("seed"), 0.85, 25.0)
 
 
-@TRANSFORMS.register("dust")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _by_visibility("dust", harmless=2000.0, worst=30.0, attribute="particulates", source=_KOSCHMIEDER + "WMO: a dust storm is below 1000 m")
+)
 class Dust(PhysicalCondition):
     """Blowing dust or sand, brown; on average one sees `visibility_m` far."""
 
     visibility_m: float | None = real(15.0, CLEAR_M, CLEAR_M)
     seed: int | None = whole(0, 999_999, 0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _by_visibility(
-            "dust",
-            harmless=2000.0,
-            worst=30.0,
-            others=_SEED_0,
-            attribute="particulates",
-            source=_KOSCHMIEDER + "WMO: a dust storm is below 1000 m",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         return _air(camera, params.real("visibility_m"), (0.92, 0.80, 0.62), params.whole("seed"), 0.45, 60.0)
 
 
@@ -121,30 +84,25 @@ _SPRAY_EXTINCTION_PER_M = 0.35
 """At the wheels; less further back, so that some 10 to 40 % of the light come through a whole plume."""
 
 
-@TRANSFORMS.register("spray")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity(
+        "spray",
+        "distance_m",
+        "m",
+        100.0,
+        15.0,
+        is_logarithmic=True,
+        attribute="particulates",
+        source="ISO 34503 road spray; transmission of lorries' plumes",
+    )
+)
 class Spray(PhysicalCondition):
     """The spray that a lorry `distance_m` ahead throws up from a wet road; it hides what lies behind it, the lorry too."""
 
     distance_m: float | None = real(10.0, 200.0, 200.0)
     seed: int | None = whole(0, 999_999, 0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "spray",
-            "distance_m",
-            "m",
-            100.0,
-            15.0,
-            is_logarithmic=True,
-            others=_SEED_0,
-            attribute="particulates",
-            source="ISO 34503 road spray; transmission of lorries' plumes",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         distance_m, seed = params.real("distance_m"), params.whole("seed")
         thickness = _plume(camera, distance_m)
 

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import cv2
 import numpy as np
@@ -19,6 +19,7 @@ from skidpad.core.errors import BadParametersError
 from skidpad.core.images import Camera, Capture, NumpyFrames
 from skidpad.core.stimuli import Choice, F, Parameter, Params, Real, Severity, Space, Value, Whole
 from skidpad.stimuli.pictures.kernels import kernels_of, over_numbered
+from skidpad.stimuli.registry import TRANSFORMS
 
 Field = NDArray[np.float32]
 """One value a pixel, (height, width), or three."""
@@ -49,8 +50,8 @@ def choice(*options: str, identity: str | None = None) -> Any:
 class PhysicalCondition:
     """A condition whose parameters are its fields. `Fog()` is the condition with its whole grid, `Fog(visibility_m=100)` one row of it.
 
-    Fields default to None, "not held"; declare them with `real`, `whole` and `choice`. The registered name is the class's in lower
-    case, with hyphens.
+    Fields default to None, "not held"; declare them with `real`, `whole` and `choice`, and decorate the class with `condition`. The
+    registered name is the class's in lower case, with hyphens.
     """
 
     severities: ClassVar[tuple[Severity, ...]]
@@ -71,7 +72,7 @@ class PhysicalCondition:
     @property
     def name(self) -> str:
         """The name under which it is registered, as `low-sun`."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "-", type(self).__name__).lower()
+        return _name(type(self))
 
     @property
     def given(self) -> Params:
@@ -115,7 +116,7 @@ class PhysicalCondition:
         camera = capture.camera
         if (camera.height_px, camera.width_px) != (height, width):
             camera = replace(camera, height_px=height, width_px=width)
-        paint, times_s = self.painter(params, camera), capture.times_s
+        paint, times_s = self._painter(params, camera), capture.times_s
 
         def work(number: int, frame: NumpyFrames, out: NumpyFrames) -> None:
             painted = paint(frame, float(times_s[number]))
@@ -127,15 +128,44 @@ class PhysicalCondition:
         return cast("F", over_numbered(frames, work))
 
     @abstractmethod
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what paints one frame; it owns what it returns, and leaves what it is given untouched."""
+
+
+C = TypeVar("C", bound=PhysicalCondition)
+
+
+@dataclass_transform(frozen_default=True)
+def condition(*severities: Severity) -> Callable[[type[C]], type[C]]:
+    """Registers a condition under its class's name, with the ways in which it gets harder; its fields become its parameters.
+
+    What a severity does not say of the other parameters is the value at which they change nothing.
+    """
+
+    def add(kind: type[C]) -> type[C]:
+        made = dataclass(frozen=True, slots=True)(kind)
+        usual = {each.name: each.identity for each in _parameters(made) if each.identity is not None}
+        made.severities = tuple(
+            replace(each, others=Params(**{name: value for name, value in (usual | dict(each.others)).items() if name != each.parameter}))
+            for each in severities
+        )
+        return TRANSFORMS.register(_name(made))(made)  # type: ignore[return-value]  # the row itself
+
+    return add
+
+
+def _name(kind: type[PhysicalCondition]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
+
+
+def _parameters(kind: type[PhysicalCondition]) -> tuple[Parameter, ...]:
+    return tuple(each.metadata["parameter"](each.name) for each in fields(kind))
 
 
 @lru_cache(maxsize=64)
 def _space(kind: type[PhysicalCondition]) -> Space:
-    parameters: tuple[Parameter, ...] = tuple(each.metadata["parameter"](each.name) for each in fields(kind))
     rows = [severity.params(share) for severity in kind.severities for share in GRID_SHARES]
-    return Space(parameters, tuple(dict.fromkeys(Params(**{name: _short(value) for name, value in row.items()}) for row in rows)))
+    return Space(_parameters(kind), tuple(dict.fromkeys(Params(**{name: _short(value) for name, value in row.items()}) for row in rows)))
 
 
 def _short(value: Value) -> Value:

@@ -6,7 +6,7 @@ All of it is near and out of focus, stays where it is from frame to frame (but f
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import pi, sin
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -14,9 +14,8 @@ import numpy as np
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real, whole
 from skidpad.stimuli.pictures.kernels import clouds
-from skidpad.stimuli.registry import TRANSFORMS
 
 glass_severity = partial(Severity, attribute="windscreen and lens cover")
 SEED = (0, 999_999, 0)
@@ -41,19 +40,14 @@ def grid(camera: Camera) -> tuple[Field, Field]:
     return (rows + 0.5) / camera.height_px, (columns + 0.5) / camera.height_px
 
 
-@TRANSFORMS.register("lens-drops")
-@dataclass(frozen=True, slots=True)
+@condition(glass_severity("drops on the lens", "share", "of view", 0.0, 0.5, source="share covered; our choice"))
 class LensDrops(PhysicalCondition):
     """Lays drops of water over `share` of the glass; each shows the scene upside down, small and out of focus, as a drop's lens does."""
 
     share: float | None = real(0.0, 0.5, 0.0)
     seed: int | None = whole(*SEED)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity("drops on the lens", "share", "of view", 0.0, 0.5, others=Params(seed=0), source="share covered; our choice"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what shows the scene through the drops."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         drops = _drops(camera, params.real("share"), params.whole("seed"))
         blur = max(1, round(camera.height_px * 0.05)) | 1
 
@@ -121,18 +115,13 @@ def specks(height_px: int, width_px: int, seed: int) -> Field:
     return np.asarray(total / max(float(total.max()), 1e-6), np.float32)
 
 
-@TRANSFORMS.register("frost")
-@dataclass(frozen=True, slots=True)
+@condition(glass_severity("frost", "share", "of view", 0.0, 0.8, source="share covered; our choice"))
 class Frost(PhysicalCondition):
     """Lets ice grow from the edges over `share` of the glass: white, and what is behind it blurred away."""
 
     share: float | None = real(0.0, 0.8, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity("frost", "share", "of view", 0.0, 0.8, source="share covered; our choice"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what the ice does."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         cover = three(_frosted(camera, params.real("share")))
         grain = 0.75 + 0.5 * specks(camera.height_px, camera.width_px, 5)
         white, blur = three(np.clip(0.62 * cover[..., 0] * grain, 0.0, 1.0)), max(1, round(0.09 * camera.height_px)) | 1
@@ -158,17 +147,13 @@ def _frosted(camera: Camera, share: float) -> Field:
     return np.asarray(cover * (0.75 + 0.25 * crystals), np.float32)
 
 
-@TRANSFORMS.register("condensation")
-@dataclass(frozen=True, slots=True)
+@condition(glass_severity("condensation", "density", "of full", 0.0, 1.0, source="share of light scattered; our choice"))
 class Condensation(PhysicalCondition):
     """Fogs the glass from inside: `density` 1 leaves only soft shapes behind a pale veil, thickest in the middle."""
 
     density: float | None = real(0.0, 1.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity("condensation", "density", "of full", 0.0, 1.0, source="share of light scattered; our choice"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what the droplets scatter: blur, and a veil of the scene's own mean light."""
         density, height = params.real("density"), camera.height_px
         cloud = 0.75 + 0.25 * clouds(height, camera.width_px, 53)
@@ -185,21 +170,18 @@ class Condensation(PhysicalCondition):
         return scatter
 
 
-@TRANSFORMS.register("windscreen-reflection")
-@dataclass(frozen=True, slots=True)
+@condition(
+    glass_severity(
+        *("dashboard reflection", "strength", "of white", 0.0, 0.6),
+        source="glass at 60 deg mirrors a tenth (Fresnel) of a dashboard in full sun; the worst end is our choice",
+    )
+)
 class WindscreenReflection(PhysicalCondition):
     """Mirrors a sunlit dashboard in the windscreen, as bright as `strength` of white: pale over the lower half, with vents."""
 
     strength: float | None = real(0.0, 0.6, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity(
-            *("dashboard reflection", "strength", "of white", 0.0, 0.6),
-            source="glass at 60 deg mirrors a tenth (Fresnel) of a dashboard in full sun; the worst end is our choice",
-        ),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what adds the reflection."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         add = np.asarray(np.clip(255.0 * params.real("strength") * _dashboard(camera), 0, 255), np.uint8)
         return lambda frame, _: np.asarray(cv2.add(frame, add), np.uint8)
 
@@ -224,22 +206,19 @@ _BLADE_REACH = 1.9
 """Of the wiper, from its axis below the view, in heights of the picture."""
 
 
-@TRANSFORMS.register("wiper")
-@dataclass(frozen=True, slots=True)
+@condition(
+    glass_severity(
+        *("wiper", "width", "of height", 0.0, 0.2),
+        source="a blade of 3 cm is 0.1 of the view 30 cm before the lens; 45 sweeps a minute are the usual slow speed",
+    )
+)
 class Wiper(PhysicalCondition):
     """Sweeps a wiper's blade of `width` (share of the picture's height) over the glass and back, `sweeps_per_min` times a minute."""
 
     width: float | None = real(0.0, 0.2, 0.0)
     sweeps_per_min: float | None = real(10.0, 70.0, 45.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity(
-            *("wiper", "width", "of height", 0.0, 0.2),
-            others=Params(sweeps_per_min=45.0),
-            source="a blade of 3 cm is 0.1 of the view 30 cm before the lens; 45 sweeps a minute are the usual slow speed",
-        ),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what draws the blade where it is at the time; it is near, so that its edges are soft."""
         rows, columns = grid(camera)
         axis_x, axis_y = 0.38 * camera.width_px / camera.height_px, 1.25

@@ -1,36 +1,29 @@
 """What a lens does to light: defocus, blur by motion, dark corners, colour fringes, bent lines, ghosts."""
 
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import atan2, ceil, radians, tan
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
 
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real
 from skidpad.stimuli.conditions.tone import three
-from skidpad.stimuli.registry import TRANSFORMS
 
 _lens_severity = partial(Severity, attribute="camera lens")
 _FINE = 8
 """Parts of a pixel in which a disc's edge is drawn."""
 
 
-@TRANSFORMS.register("defocus")
-@dataclass(frozen=True, slots=True)
+@condition(_lens_severity("defocus", "blur_deg", "deg", 0.0, 3.0, source="blur = aperture x dioptres: 1 deg is 5.8 D at 3 mm"))
 class Defocus(PhysicalCondition):
     """Blurs every point to a disc of `blur_deg` degrees of view."""
 
     blur_deg: float | None = real(0.0, 3.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _lens_severity("defocus", "blur_deg", "deg", 0.0, 3.0, source="blur = aperture x dioptres: 1 deg is 5.8 D at 3 mm"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what blurs."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         kernel = disc(camera.focal_px * radians(params.real("blur_deg")))
         return lambda frame, _: np.asarray(cv2.filter2D(frame, -1, kernel, borderType=cv2.BORDER_REFLECT_101), np.uint8)
 
@@ -49,8 +42,14 @@ _WALL_M = 9.0
 _FAR_M = 150.0
 
 
-@TRANSFORMS.register("motion-blur")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _lens_severity("motion blur", "shutter_ms", "ms", 0.0, 100.0, source="shutters of 1/30 s and longer are usual at night; at 50 km/h"),
+    _lens_severity(
+        *("motion blur in a turn", "shutter_ms", "ms", 0.0, 100.0),
+        others=Params(speed_kmh=30.0, yaw_deg_s=40.0),
+        source="a turn at a junction, 12 m of radius at 30 km/h: 40 deg/s",
+    ),
+)
 class MotionBlur(PhysicalCondition):
     """Opens the shutter for `shutter_ms` while the car drives `speed_kmh` and turns by `yaw_deg_s`.
 
@@ -61,20 +60,8 @@ class MotionBlur(PhysicalCondition):
     shutter_ms: float | None = real(0.0, 100.0, 0.0)
     speed_kmh: float | None = real(0.0, 150.0, 50.0)
     yaw_deg_s: float | None = real(-60.0, 60.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _lens_severity(
-            *("motion blur", "shutter_ms", "ms", 0.0, 100.0),
-            others=Params(speed_kmh=50.0, yaw_deg_s=0.0),
-            source="shutters of 1/30 s and longer are usual at night; at 50 km/h",
-        ),
-        _lens_severity(
-            *("motion blur in a turn", "shutter_ms", "ms", 0.0, 100.0),
-            others=Params(speed_kmh=30.0, yaw_deg_s=40.0),
-            source="a turn at a junction, 12 m of radius at 30 km/h: 40 deg/s",
-        ),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what averages what the shutter sees, from half before to half after the frame's moment."""
         fine, coarse = _flow_maps(camera, params.real("shutter_ms"), params.real("speed_kmh"), params.real("yaw_deg_s"))
 
@@ -133,33 +120,25 @@ def _radius(camera: Camera) -> Field:
     return np.asarray(np.hypot(rows - middle_y, columns - middle_x) / np.hypot(middle_y, middle_x), np.float32)
 
 
-@TRANSFORMS.register("vignetting")
-@dataclass(frozen=True, slots=True)
+@condition(_lens_severity("vignetting", "stops", "stops", 0.0, 5.0, source="cos^4 of a wide lens: 1.1 stops at 40 deg; hoods add more"))
 class Vignetting(PhysicalCondition):
     """Darkens the frames towards the corners, where `stops` stops of light are lost."""
 
     stops: float | None = real(0.0, 5.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _lens_severity("vignetting", "stops", "stops", 0.0, 5.0, source="cos^4 of a wide lens: 1.1 stops at 40 deg; hoods add more"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what darkens; the values fall as the light to the power of 1/2.2."""
         gain = three(np.asarray(2.0 ** (-params.real("stops") * _radius(camera) ** 2 / 2.2), np.float32))
         return lambda frame, _: np.asarray(cv2.multiply(frame, gain, dtype=cv2.CV_8U), np.uint8)
 
 
-@TRANSFORMS.register("chromatic-aberration")
-@dataclass(frozen=True, slots=True)
+@condition(_lens_severity("colour fringes", "percent", "%", 0.0, 3.0, source="lateral chromatic aberration as in ISO 19084; 0.1 % usual"))
 class ChromaticAberration(PhysicalCondition):
     """Magnifies red by `percent` more than green and blue by as much less, so that edges far from the middle get colour fringes."""
 
     percent: float | None = real(0.0, 3.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _lens_severity("colour fringes", "percent", "%", 0.0, 3.0, source="lateral chromatic aberration as in ISO 19084; 0.1 % usual"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what shifts the colours apart; blurred along the radius between the three as real glass does."""
         size = (camera.width_px, camera.height_px)
         middle = np.array([(size[0] - 1) / 2.0, (size[1] - 1) / 2.0])
@@ -179,8 +158,10 @@ class ChromaticAberration(PhysicalCondition):
         return part
 
 
-@TRANSFORMS.register("radial-distortion")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _lens_severity("barrel distortion", "k1", "k1", 0.0, -0.2, source="Brown's model, corner at 1; an uncalibrated wide lens"),
+    _lens_severity("pincushion distortion", "k1", "k1", 0.0, 0.2, source="Brown's model, corner at 1; over-corrected"),
+)
 class RadialDistortion(PhysicalCondition):
     """Bends straight lines: points at the corner's distance r move by `k1` r^3; below 0 outwards lines bulge (barrel).
 
@@ -189,13 +170,8 @@ class RadialDistortion(PhysicalCondition):
     """
 
     k1: float | None = real(-0.2, 0.2, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _lens_severity("barrel distortion", "k1", "k1", 0.0, -0.2, source="Brown's model, corner at 1; an uncalibrated wide lens"),
-        _lens_severity("pincushion distortion", "k1", "k1", 0.0, 0.2, source="Brown's model, corner at 1; over-corrected"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what bends."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         places, parts = _bend_maps(camera, params.real("k1"))
         return lambda frame, _: np.asarray(cv2.remap(frame, places, parts, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
@@ -213,18 +189,13 @@ def _bend_maps(camera: Camera, k1: float) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
-@TRANSFORMS.register("double-image")
-@dataclass(frozen=True, slots=True)
+@condition(_lens_severity("double image", "arcmin", "arcmin", 0.0, 120.0, source="UN R43 allows 15 to 25 arcmin; beyond is our choice"))
 class DoubleImage(PhysicalCondition):
     """Adds the second image that a windscreen's inner face throws, `arcmin` above the first and a quarter as bright."""
 
     arcmin: float | None = real(0.0, 120.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _lens_severity("double image", "arcmin", "arcmin", 0.0, 120.0, source="UN R43 allows 15 to 25 arcmin; beyond is our choice"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what adds the second image."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         up_px = camera.focal_px * tan(radians(params.real("arcmin") / 60.0))
         matrix = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, -up_px]])
 
@@ -239,23 +210,16 @@ _GHOSTS = ((-0.35, 0.05, (0.9, 1.0, 0.7)), (0.25, 0.08, (0.6, 1.0, 0.9)), (0.5, 
 """Reflections between the glasses, on the line from the lamp through the middle: place (1 is opposite the lamp), radius, colour."""
 
 
-@TRANSFORMS.register("lens-flare")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _lens_severity("lens flare", "strength", "of white", 0.0, 0.8, source="ghosts as in IEEE 2020 flare tests; the worst end is our choice")
+)
 class LensFlare(PhysicalCondition):
     """Adds the ghosts of a light outside or at the upper edge of the view, in direction `side_deg`, as bright as `strength` of white."""
 
     strength: float | None = real(0.0, 0.8, 0.0)
     side_deg: float | None = real(-60.0, 60.0, 25.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _lens_severity(
-            *("lens flare", "strength", "of white", 0.0, 0.8),
-            others=Params(side_deg=25.0),
-            source="ghosts as in IEEE 2020 flare tests; the worst end is our choice",
-        ),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what adds the ghosts."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         add = _ghosts(camera, params.real("strength"), params.real("side_deg"))
         return lambda frame, _: np.asarray(cv2.add(frame, add), np.uint8)
 

@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, exp, log10, radians, sin
-from typing import ClassVar, Self
+from typing import Self
 
 import cv2
 import numpy as np
 
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, depth_m, ground_m, real
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, depth_m, ground_m, real
 from skidpad.stimuli.conditions.optics import Sky, display, flattened, grainy, greyed, linear, sky_of
-from skidpad.stimuli.registry import TRANSFORMS
 
 _DAY_LX = 10_000.0
 """An overcast day; what frames are taken to have been taken in."""
@@ -57,8 +56,19 @@ def ground_lx(elevation_deg: float) -> float:
     return float(sun_lx(elevation_deg) * height + 16_000.0 * height**0.5)
 
 
-@TRANSFORMS.register("low-sun")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity(
+        "low sun",
+        "elevation_deg",
+        "deg",
+        45.0,
+        3.0,
+        is_logarithmic=True,
+        others=Params(strength=1.0),
+        attribute="illumination: sun position",
+        source="veiling glare of Stiles and Holladay (CIE 146), air mass of Kasten and Young",
+    )
+)
 class LowSun(PhysicalCondition):
     """A sun `elevation_deg` above the horizon and `azimuth_deg` to the left of straight ahead; `strength`: the share that clouds leave.
 
@@ -69,22 +79,7 @@ class LowSun(PhysicalCondition):
     azimuth_deg: float | None = real(-90.0, 90.0, 0.0)
     strength: float | None = real(0.0, 1.0, 0.0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "low sun",
-            "elevation_deg",
-            "deg",
-            45.0,
-            3.0,
-            is_logarithmic=True,
-            others=Params(azimuth_deg=0.0, strength=1.0),
-            attribute="illumination: sun position",
-            source="veiling glare of Stiles and Holladay (CIE 146), air mass of Kasten and Young",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         elevation, strength = params.real("elevation_deg"), params.real("strength")
         if strength <= 0.0:
             return lambda frame, _: frame.copy()
@@ -204,8 +199,18 @@ class _Darkness:
         return grainy(display(light), _grain(self.exposure_lx), time_s)
 
 
-@TRANSFORMS.register("dusk")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity(
+        "dusk and night",
+        "illuminance_lx",
+        "lx",
+        4000.0,
+        0.2,
+        is_logarithmic=True,
+        attribute="illumination: day, twilight, night",
+        source="sunset 400 lx, end of civil twilight 3.4 lx, full moon 0.25 lx",
+    )
+)
 class Dusk(PhysicalCondition):
     """Less light than by day, down to night: `illuminance_lx` on the ground. Darker, bluer, noisier; the car's headlights light the road.
 
@@ -214,21 +219,7 @@ class Dusk(PhysicalCondition):
 
     illuminance_lx: float | None = real(0.05, _DAY_LX, _DAY_LX)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "dusk and night",
-            "illuminance_lx",
-            "lx",
-            4000.0,
-            0.2,
-            is_logarithmic=True,
-            attribute="illumination: day, twilight, night",
-            source="sunset 400 lx, end of civil twilight 3.4 lx, full moon 0.25 lx",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         darkness = _Darkness.of(camera, params.real("illuminance_lx"))
 
         def paint(frame: NumpyFrames, time_s: float) -> Field:
@@ -237,8 +228,19 @@ class Dusk(PhysicalCondition):
         return paint
 
 
-@TRANSFORMS.register("headlights")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity(
+        "oncoming headlights",
+        "distance_m",
+        "m",
+        400.0,
+        12.0,
+        is_logarithmic=True,
+        others=Params(illuminance_lx=10.0),
+        attribute="artificial illumination",
+        source="UN R112 full beam, veiling glare of Stiles and Holladay (CIE 146)",
+    )
+)
 class Headlights(PhysicalCondition):
     """Oncoming full-beam headlights `distance_m` ahead in the lane to the left, at dusk of `illuminance_lx`.
 
@@ -248,22 +250,7 @@ class Headlights(PhysicalCondition):
     distance_m: float | None = real(8.0, 1000.0)
     illuminance_lx: float | None = real(0.05, _DAY_LX)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "oncoming headlights",
-            "distance_m",
-            "m",
-            400.0,
-            12.0,
-            is_logarithmic=True,
-            others=Params(illuminance_lx=10.0),
-            attribute="artificial illumination",
-            source="UN R112 full beam, veiling glare of Stiles and Holladay (CIE 146)",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         darkness = _Darkness.of(camera, params.real("illuminance_lx"))
         glare = _headlights(camera, params.real("distance_m"), darkness.exposure_lx)
 
@@ -292,8 +279,18 @@ def _headlights(camera: Camera, distance_m: float, exposure_lx: float) -> Field:
     return _frozen(total[..., None] * np.array([1.0, 0.97, 0.90], np.float32))
 
 
-@TRANSFORMS.register("street-lamps")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity(
+        "street lighting",
+        "illuminance_lx",
+        "lx",
+        50.0,
+        1.0,
+        is_logarithmic=True,
+        attribute="artificial illumination",
+        source="EN 13201, 2 to 30 lx",
+    )
+)
 class StreetLamps(PhysicalCondition):
     """Night under sodium lamps that give the road `illuminance_lx` on average; pools of orange light that the car drives through.
 
@@ -302,21 +299,7 @@ class StreetLamps(PhysicalCondition):
 
     illuminance_lx: float | None = real(0.5, 100.0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "street lighting",
-            "illuminance_lx",
-            "lx",
-            50.0,
-            1.0,
-            is_logarithmic=True,
-            attribute="artificial illumination",
-            source="EN 13201, 2 to 30 lx",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         average = params.real("illuminance_lx")
         ahead, left, _ = ground_m(camera)
         along = np.minimum(ahead, depth_m(camera))

@@ -9,12 +9,11 @@ Yaw and lateral shift move the right answer as if the whole car stood there: `mo
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
 from math import cos, radians, sin
-from typing import ClassVar, cast
+from typing import cast
 
 import cv2
 import numpy as np
@@ -22,9 +21,8 @@ import numpy as np
 from skidpad.core.images import Camera, Capture, FloatArray, NumpyFrames
 from skidpad.core.stimuli import F, Params, Severity
 from skidpad.core.units import LOOK_AHEAD_M, STEERING_RATIO, WHEELBASE_M
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real
 from skidpad.stimuli.pictures.kernels import kernels_of, over_frames
-from skidpad.stimuli.registry import TRANSFORMS
 
 _mounting_severity = partial(Severity, attribute="camera mounting")
 _BISECTIONS = 20
@@ -42,16 +40,15 @@ class Shift:
 
 
 class Mounting(PhysicalCondition):
-    """A camera that is mounted elsewhere."""
+    """A camera that is mounted elsewhere; its parameters are fields of `Shift`."""
 
     __slots__ = ()
 
-    @abstractmethod
     def shift(self, params: Params) -> Shift:
         """Returns how the camera was moved."""
+        return Shift(**{name: params.real(name) for name in params})
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what shows the scene from the moved camera."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         return _seen_through(_maps(camera, self.shift(params), moved=True))
 
     def apply_at(self, frames: F, params: Params, capture: Capture) -> F:
@@ -76,84 +73,54 @@ class Mounting(PhysicalCondition):
         return steered_from(steering_rad, self.shift(params))
 
 
-@TRANSFORMS.register("camera-yaw")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _mounting_severity("camera yaw to the left", "yaw_deg", "deg", 0.0, 5.0, source="our choice: calibration keeps 0.5 deg"),
+    _mounting_severity("camera yaw to the right", "yaw_deg", "deg", 0.0, -5.0, source="our choice: calibration keeps 0.5 deg"),
+)
 class CameraYaw(Mounting):
     """Turns the camera by `yaw_deg` to the left, as if the whole car stood askew; the right answer moves with it."""
 
     yaw_deg: float | None = real(-5.0, 5.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _mounting_severity("camera yaw to the left", "yaw_deg", "deg", 0.0, 5.0, source="our choice: calibration keeps 0.5 deg"),
-        _mounting_severity("camera yaw to the right", "yaw_deg", "deg", 0.0, -5.0, source="our choice: calibration keeps 0.5 deg"),
-    )
-
-    def shift(self, params: Params) -> Shift:
-        """Returns the turn."""
-        return Shift(yaw_deg=params.real("yaw_deg"))
 
 
-@TRANSFORMS.register("camera-pitch")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _mounting_severity("camera pitch down", "pitch_deg", "deg", 0.0, 3.0, source="braking and load pitch a car by 1 to 3 deg"),
+    _mounting_severity("camera pitch up", "pitch_deg", "deg", 0.0, -3.0, source="braking and load pitch a car by 1 to 3 deg"),
+)
 class CameraPitch(Mounting):
     """Tilts the camera by `pitch_deg` down; the right answer stays."""
 
     pitch_deg: float | None = real(-3.0, 3.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _mounting_severity("camera pitch down", "pitch_deg", "deg", 0.0, 3.0, source="braking and load pitch a car by 1 to 3 deg"),
-        _mounting_severity("camera pitch up", "pitch_deg", "deg", 0.0, -3.0, source="braking and load pitch a car by 1 to 3 deg"),
-    )
-
-    def shift(self, params: Params) -> Shift:
-        """Returns the tilt."""
-        return Shift(pitch_deg=params.real("pitch_deg"))
 
 
-@TRANSFORMS.register("camera-roll")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _mounting_severity("camera roll clockwise", "roll_deg", "deg", 0.0, 5.0, source="cars roll by up to 5 deg in bends"),
+    _mounting_severity("camera roll anticlockwise", "roll_deg", "deg", 0.0, -5.0, source="cars roll by up to 5 deg in bends"),
+)
 class CameraRoll(Mounting):
     """Rolls the camera by `roll_deg` clockwise, seen from behind it; the right answer stays."""
 
     roll_deg: float | None = real(-5.0, 5.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _mounting_severity("camera roll clockwise", "roll_deg", "deg", 0.0, 5.0, source="cars roll by up to 5 deg in bends"),
-        _mounting_severity("camera roll anticlockwise", "roll_deg", "deg", 0.0, -5.0, source="cars roll by up to 5 deg in bends"),
-    )
-
-    def shift(self, params: Params) -> Shift:
-        """Returns the roll."""
-        return Shift(roll_deg=params.real("roll_deg"))
 
 
-@TRANSFORMS.register("camera-height")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _mounting_severity("camera too high", "height_m", "m", 0.0, 0.3, source="cars' windscreens: 1.2 to 1.6 m above the road"),
+    _mounting_severity("camera too low", "height_m", "m", 0.0, -0.3, source="cars' windscreens: 1.2 to 1.6 m above the road"),
+)
 class CameraHeight(Mounting):
     """Raises the camera by `height_m`; the right answer stays."""
 
     height_m: float | None = real(-0.3, 0.3, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _mounting_severity("camera too high", "height_m", "m", 0.0, 0.3, source="cars' windscreens: 1.2 to 1.6 m above the road"),
-        _mounting_severity("camera too low", "height_m", "m", 0.0, -0.3, source="cars' windscreens: 1.2 to 1.6 m above the road"),
-    )
-
-    def shift(self, params: Params) -> Shift:
-        """Returns the rise."""
-        return Shift(height_m=params.real("height_m"))
 
 
-@TRANSFORMS.register("camera-lateral")
-@dataclass(frozen=True, slots=True)
+@condition(
+    _mounting_severity("camera shift to the left", "lateral_m", "m", 0.0, 0.6, source="from the mirror to a side's edge"),
+    _mounting_severity("camera shift to the right", "lateral_m", "m", 0.0, -0.6, source="from the mirror to a side's edge"),
+)
 class CameraLateral(Mounting):
     """Shifts the camera by `lateral_m` to the left, as if the whole car stood there; the right answer moves with it."""
 
     lateral_m: float | None = real(-0.6, 0.6, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        _mounting_severity("camera shift to the left", "lateral_m", "m", 0.0, 0.6, source="from the mirror to a side's edge"),
-        _mounting_severity("camera shift to the right", "lateral_m", "m", 0.0, -0.6, source="from the mirror to a side's edge"),
-    )
-
-    def shift(self, params: Params) -> Shift:
-        """Returns the shift."""
-        return Shift(lateral_m=params.real("lateral_m"))
 
 
 def steered_from(steering_rad: FloatArray, shift: Shift, forward_m: float = Camera().forward_m) -> FloatArray:

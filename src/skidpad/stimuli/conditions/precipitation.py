@@ -7,7 +7,6 @@ the shutter is open. All of it depends on the seed and the time alone, so frames
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
-from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -16,12 +15,10 @@ from numpy.typing import NDArray
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, ground_m, horizon_row, real, whole
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, ground_m, horizon_row, real, whole
 from skidpad.stimuli.conditions.optics import Sky, display, flattened, greyed, linear, sky_of, three, transmission, veiled
 from skidpad.stimuli.pictures.kernels import clouds
-from skidpad.stimuli.registry import TRANSFORMS
 
-_SEED_0 = Params(seed=0)
 _CAR_M_S = 14.0
 _BITS = 4
 _SHADE = 7.0
@@ -203,8 +200,18 @@ def _overcast(rows: int, width: int) -> Field:
     return np.ascontiguousarray(light[..., None] * np.array([0.93, 0.965, 1.0], np.float32), np.float32)
 
 
-@TRANSFORMS.register("rain")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity(
+        "rain",
+        "mm_per_h",
+        "mm/h",
+        0.5,
+        60.0,
+        is_logarithmic=True,
+        attribute="rainfall",
+        source="WMO: light to 2.5, moderate to 10, heavy to 50 mm/h",
+    )
+)
 class Rain(PhysicalCondition):
     """Rain of `mm_per_h`: a cloudy sky, a wet road that mirrors, air that hides what is far, streaks that fall; `seed` of its drops.
 
@@ -215,22 +222,7 @@ class Rain(PhysicalCondition):
     mm_per_h: float | None = real(0.0, 100.0, 0.0)
     seed: int | None = whole(0, 999_999, 0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "rain",
-            "mm_per_h",
-            "mm/h",
-            0.5,
-            60.0,
-            is_logarithmic=True,
-            others=_SEED_0,
-            attribute="rainfall",
-            source="WMO: light to 2.5, moderate to 10, heavy to 50 mm/h",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         rate, seed = params.real("mm_per_h"), params.whole("seed")
         if rate <= 0.0:
             return lambda frame, _: frame.copy()
@@ -251,8 +243,18 @@ class Rain(PhysicalCondition):
         return paint
 
 
-@TRANSFORMS.register("snow")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity(
+        "snow",
+        "mm_per_h",
+        "mm/h",
+        0.1,
+        6.0,
+        is_logarithmic=True,
+        attribute="snowfall",
+        source="ITU-R P.1814; AMS: heavy is less than 500 m of visibility",
+    )
+)
 class Snow(PhysicalCondition):
     """Falling snow of `mm_per_h` of water: a cloudy sky, hazy air, flakes; the ground stays as it is. `seed` of its flakes.
 
@@ -262,22 +264,7 @@ class Snow(PhysicalCondition):
     mm_per_h: float | None = real(0.0, 10.0, 0.0)
     seed: int | None = whole(0, 999_999, 0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "snow",
-            "mm_per_h",
-            "mm/h",
-            0.1,
-            6.0,
-            is_logarithmic=True,
-            others=_SEED_0,
-            attribute="snowfall",
-            source="ITU-R P.1814; AMS: heavy is less than 500 m of visibility",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         rate, seed = params.real("mm_per_h"), params.whole("seed")
         if rate <= 0.0:
             return lambda frame, _: frame.copy()
@@ -294,19 +281,13 @@ class Snow(PhysicalCondition):
         return paint
 
 
-@TRANSFORMS.register("wet-road")
-@dataclass(frozen=True, slots=True)
+@condition(Severity("wet road", "wetness", "of 1", 0.0, 1.0, attribute="road surface: wet", source="a closed film of water is 1"))
 class WetRoad(PhysicalCondition):
     """A road after rain; wetness: 0 dry, 1 a closed film of water (0.3 mm), darker and a mirror where one looks along it."""
 
     wetness: float | None = real(0.0, 1.0, 0.0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("wet road", "wetness", "of 1", 0.0, 1.0, attribute="road surface: wet", source="a closed film of water is 1"),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         wetness = params.real("wetness")
 
         def paint(frame: NumpyFrames, _: float) -> Field:

@@ -1,18 +1,15 @@
 """What a sensor and its processing add: noise, broken pixels, flicker, compression, sharpening, lost colour and resolution."""
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import cv2
 import numpy as np
 
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
+from skidpad.core.stimuli import Params
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real
 from skidpad.stimuli.conditions.tone import LINEAR, sensor_severity, to_bytes, to_coded
-from skidpad.stimuli.registry import TRANSFORMS
 
 _FULL_WELL_E = 12_000.0
 """Electrons of a pixel at white and ISO 100: a pixel of 3 um, as in cameras for cars."""
@@ -25,8 +22,9 @@ _TICKS_PER_S = 1000
 """Frames within a millisecond of each other have the same noise."""
 
 
-@TRANSFORMS.register("sensor-noise")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity("sensor noise", "iso", "ISO", _BASE_ISO, 25600.0, is_logarithmic=True, source="ISO 12232; EMVA 1288 noise model")
+)
 class SensorNoise(PhysicalCondition):
     """Adds the shot and read noise of a sensor at `iso`, in linear light, beyond that of ISO 100, which the frames have already.
 
@@ -34,12 +32,8 @@ class SensorNoise(PhysicalCondition):
     """
 
     iso: float | None = real(_BASE_ISO, 25600.0, _BASE_ISO)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("sensor noise", "iso", "ISO", _BASE_ISO, 25600.0, is_logarithmic=True, source="ISO 12232; EMVA 1288 noise model"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what adds the noise."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         del camera
         sigma = np.sqrt(np.maximum(_variance(params.real("iso")) - _variance(_BASE_ISO), 0.0))
         light = (LINEAR * (_FINE - 1)).reshape(1, 256, 1)
@@ -76,20 +70,15 @@ def _tile(length: int) -> Field:
     return tile
 
 
-@TRANSFORMS.register("jpeg")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity("JPEG compression", "quality", "of 100", 100.0, 5.0, is_logarithmic=True, source="ITU-T T.81, the scale of libjpeg")
+)
 class Jpeg(PhysicalCondition):
     """Compresses the frames as JPEG of `quality`; 100 stands for no compression."""
 
     quality: float | None = real(5.0, 100.0, 100.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity(
-            "JPEG compression", "quality", "of 100", 100.0, 5.0, is_logarithmic=True, source="ITU-T T.81, the scale of libjpeg"
-        ),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what compresses and restores."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         del camera
         options = [cv2.IMWRITE_JPEG_QUALITY, round(params.real("quality"))]
 
@@ -101,18 +90,16 @@ class Jpeg(PhysicalCondition):
         return compress
 
 
-@TRANSFORMS.register("saturation")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity("faded colours", "factor", "x", 1.0, 0.0, source="0 is a monochrome camera"),
+    sensor_severity("garish colours", "factor", "x", 1.0, 2.5, source="our choice: beyond the vivid setting of cameras"),
+)
 class Saturation(PhysicalCondition):
     """Multiplies the distance of each colour from its grey by `factor`: 0 is greyscale, above 1 is garish."""
 
     factor: float | None = real(0.0, 2.5, 1.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("faded colours", "factor", "x", 1.0, 0.0, source="0 is a monochrome camera"),
-        sensor_severity("garish colours", "factor", "x", 1.0, 2.5, source="our choice: beyond the vivid setting of cameras"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what mixes the channels. Reference: ITU-R BT.709 for the weights of grey."""
         del camera
         factor = params.real("factor")
@@ -125,18 +112,13 @@ _READOUT_S = 0.025
 """From the first row to the last of a rolling shutter at 30 to 40 frames a second; a lamp then makes two to three bands."""
 
 
-@TRANSFORMS.register("banding")
-@dataclass(frozen=True, slots=True)
+@condition(sensor_severity("lamp flicker", "depth", "of light", 0.0, 0.8, source="modulation depth as in IEEE 1789, at 100 Hz"))
 class Banding(PhysicalCondition):
     """Darkens the rows that a rolling shutter reads while lamps on mains are dark, by up to `depth` of the light; the bands wander."""
 
     depth: float | None = real(0.0, 0.8, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("lamp flicker", "depth", "of light", 0.0, 0.8, source="modulation depth as in IEEE 1789, at 100 Hz"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what darkens the bands."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         depth, height = params.real("depth"), camera.height_px
         read_s = np.arange(height) / height * _READOUT_S
         # A drifting mains frequency, 0.3 % off, lets the bands wander instead of standing still at 20 frames a second.
@@ -151,19 +133,17 @@ class Banding(PhysicalCondition):
         return darken
 
 
-@TRANSFORMS.register("broken-pixels")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity(
+        "broken pixels", "share", "of pixels", 0.0, 0.03, source="our choice: data sheets allow far fewer, age and heat add some"
+    )
+)
 class BrokenPixels(PhysicalCondition):
     """Breaks `share` of the pixels, always the same ones: half of them dead (black), half hot (white or one colour)."""
 
     share: float | None = real(0.0, 0.03, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity(
-            "broken pixels", "share", "of pixels", 0.0, 0.03, source="our choice: data sheets allow far fewer, age and heat add some"
-        ),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what breaks them; more of them contain the fewer."""
         pixels = camera.width_px * camera.height_px
         rng = child_rng(0, "broken pixels")
@@ -180,17 +160,13 @@ class BrokenPixels(PhysicalCondition):
         return spoil
 
 
-@TRANSFORMS.register("dead-rows")
-@dataclass(frozen=True, slots=True)
+@condition(sensor_severity("dead rows", "share", "of rows", 0.0, 0.3, source="our choice: stuck row drivers"))
 class DeadRows(PhysicalCondition):
     """Lets `share` of the rows fail, always the same ones, in groups as a readout circuit serves them: they stay black."""
 
     share: float | None = real(0.0, 0.3, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("dead rows", "share", "of rows", 0.0, 0.3, source="our choice: stuck row drivers"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         """Returns what blackens the rows; more of them contain the fewer."""
         height = camera.height_px
         group = max(1, height // 80)
@@ -206,18 +182,13 @@ class DeadRows(PhysicalCondition):
         return blacken
 
 
-@TRANSFORMS.register("sharpening")
-@dataclass(frozen=True, slots=True)
+@condition(sensor_severity("sharpening halos", "amount", "x", 0.0, 4.0, source="our choice: camera processors use 0.5 to 2"))
 class Sharpening(PhysicalCondition):
     """Sharpens the frames by `amount` (unsharp mask), so that edges get bright and dark halos."""
 
     amount: float | None = real(0.0, 4.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("sharpening halos", "amount", "x", 0.0, 4.0, source="our choice: camera processors use 0.5 to 2"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what sharpens."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         amount = params.real("amount")
         sigma = max(0.8, camera.width_px / 200.0)
 
@@ -227,18 +198,13 @@ class Sharpening(PhysicalCondition):
         return sharpen
 
 
-@TRANSFORMS.register("resolution-loss")
-@dataclass(frozen=True, slots=True)
+@condition(sensor_severity("resolution loss", "factor", "x", 1.0, 10.0, is_logarithmic=True, source="10 leaves 32x16 pixels of 320x160"))
 class ResolutionLoss(PhysicalCondition):
     """Takes the frames with a sensor of `factor` times fewer pixels each way, scaled up again."""
 
     factor: float | None = real(1.0, 10.0, 1.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("resolution loss", "factor", "x", 1.0, 10.0, is_logarithmic=True, source="10 leaves 32x16 pixels of 320x160"),
-    )
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what shrinks and enlarges."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         factor = params.real("factor")
         size = (camera.width_px, camera.height_px)
         small = (max(1, round(size[0] / factor)), max(1, round(size[1] / factor)))

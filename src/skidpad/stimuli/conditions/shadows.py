@@ -1,8 +1,6 @@
 """Shadows and their absence: trees that stand beside a sunny road, and a sky that clouds cover."""
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -10,9 +8,8 @@ import numpy as np
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, ground_m, real, whole
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, ground_m, real, whole
 from skidpad.stimuli.conditions.optics import display, flattened, greyed, linear, sky_of
-from skidpad.stimuli.registry import TRANSFORMS
 
 _CAR_M_S = 14.0
 _PER_M = 8.0
@@ -20,8 +17,9 @@ _LONG_M, _WIDE_M = 96.0, 48.0
 """A piece of ground with shadows that repeats."""
 
 
-@TRANSFORMS.register("cast-shadows")
-@dataclass(frozen=True, slots=True)
+@condition(
+    Severity("cast shadows", "share", "of the ground", 0.0, 0.7, attribute="illumination: shadows", source="sky's light in the shade: 15 %")
+)
 class CastShadows(PhysicalCondition):
     """Shadows of trees on the road that the car drives through; `share` of the ground that they cover, `seed` of the trees.
 
@@ -31,21 +29,7 @@ class CastShadows(PhysicalCondition):
     share: float | None = real(0.0, 0.9, 0.0)
     seed: int | None = whole(0, 999_999, 0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity(
-            "cast shadows",
-            "share",
-            "of the ground",
-            0.0,
-            0.7,
-            others=Params(seed=0),
-            attribute="illumination: shadows",
-            source="sky's light in the shade: 15 %",
-        ),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         share = params.real("share")
         if share <= 0.0:
             return lambda frame, _: frame.copy()
@@ -91,8 +75,7 @@ def _shade(seed: int, share: float) -> Field:
     return np.asarray(np.clip((edge - total) / 0.12 + 0.5, 0.0, 1.0), np.float32)
 
 
-@TRANSFORMS.register("overcast")
-@dataclass(frozen=True, slots=True)
+@condition(Severity("overcast", "oktas", "oktas", 0.0, 8.0, attribute="cloudiness", source="WMO: 8 oktas are a closed cover"))
 class Overcast(PhysicalCondition):
     """Clouds that cover `oktas` eighths of the sky: a grey sky, flat light without hard shadows, less colour.
 
@@ -101,12 +84,7 @@ class Overcast(PhysicalCondition):
 
     oktas: float | None = real(0.0, 8.0, 0.0)
 
-    severities: ClassVar[tuple[Severity, ...]] = (
-        Severity("overcast", "oktas", "oktas", 0.0, 8.0, attribute="cloudiness", source="WMO: 8 oktas are a closed cover"),
-    )
-
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """See `PhysicalCondition.painter`."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         cover = params.real("oktas") / 8.0
 
         def paint(frame: NumpyFrames, _: float) -> Field:

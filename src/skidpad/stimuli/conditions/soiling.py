@@ -3,21 +3,18 @@
 All of it is near and out of focus, and stays where it is from frame to frame.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, cos, pi, sin
-from typing import ClassVar
 
 import cv2
 import numpy as np
 
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
-from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real, whole
+from skidpad.core.stimuli import Params
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real, whole
 from skidpad.stimuli.conditions.glass import SEED, glass_severity, grid, specks, three
 from skidpad.stimuli.pictures.kernels import clouds
-from skidpad.stimuli.registry import TRANSFORMS
 
 _DAYLIGHT = 80.0
 """Mean display value from which on a frame has the light in which the colours of what lies on the glass are given."""
@@ -32,8 +29,7 @@ class _Covered(PhysicalCondition):
         """Returns what lies over the frames, (height, width, 3) grey levels, and how much of it hides them, (height, width)."""
         raise NotImplementedError
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what lays it over."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         keep, add = _laid(self, params, camera)
 
         def lay(frame: NumpyFrames, _: float) -> Field:
@@ -51,20 +47,16 @@ def _laid(condition: _Covered, params: Params, camera: Camera) -> tuple[Field, F
     return three(1.0 - cover), np.ascontiguousarray(over * three(cover), np.float32)
 
 
-@TRANSFORMS.register("lens-dirt")
-@dataclass(frozen=True, slots=True)
+@condition(
+    glass_severity(
+        "dirt on the lens", "share", "of view", 0.0, 0.6, source="share covered; WoodScape's soiling masks reach all of the view"
+    )
+)
 class LensDirt(_Covered):
     """Lays dried mud and dust over `share` of the glass."""
 
     share: float | None = real(0.0, 0.6, 0.0)
     seed: int | None = whole(*SEED)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity(
-            *("dirt on the lens", "share", "of view", 0.0, 0.6),
-            others=Params(seed=0),
-            source="share covered; WoodScape's soiling masks reach all of the view",
-        ),
-    )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:
         """Returns blotches where cloudy noise is highest, with specks between them."""
@@ -79,15 +71,11 @@ class LensDirt(_Covered):
         return np.asarray(over, np.float32), np.asarray(soft, np.float32)
 
 
-@TRANSFORMS.register("scratches")
-@dataclass(frozen=True, slots=True)
+@condition(glass_severity("scratches", "count", "scratches", 0.0, 60.0, source="our choice: a windscreen wiped with grit for years"))
 class Scratches(_Covered):
     """Scratches the glass `count` times; scratches are pale, since they scatter light, and most follow the wiper's arc."""
 
     count: float | None = real(0.0, 60.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity("scratches", "count", "scratches", 0.0, 60.0, source="our choice: a windscreen wiped with grit for years"),
-    )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:
         """Returns thin arcs around the wiper's axis below the view."""
@@ -121,15 +109,13 @@ def _polyline(plane: Field, points: np.ndarray, thickness: int) -> None:
     np.maximum(plane, canvas.astype(np.float32) / 255.0, out=plane)
 
 
-@TRANSFORMS.register("crack")
-@dataclass(frozen=True, slots=True)
+@condition(
+    glass_severity("cracked glass", "length", "of height", 0.0, 1.2, source="our choice: from a chip to a windscreen due for change")
+)
 class Crack(_Covered):
     """Cracks the glass: from a stone's hit, cracks run as far as `length` of the picture's height."""
 
     length: float | None = real(0.0, 1.2, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity("cracked glass", "length", "of height", 0.0, 1.2, source="our choice: from a chip to a windscreen due for change"),
-    )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:
         """Returns jagged rays from the hit, pale with a dark side."""
@@ -160,15 +146,11 @@ class Crack(_Covered):
         return three(over), np.asarray(cover, np.float32)
 
 
-@TRANSFORMS.register("insects")
-@dataclass(frozen=True, slots=True)
+@condition(glass_severity("insects on the glass", "count", "insects", 0.0, 60.0, source="our choice: a summer evening on a motorway"))
 class Insects(_Covered):
     """Splashes `count` insects on the glass: a dark spot in a yellowish smear each."""
 
     count: float | None = real(0.0, 60.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        glass_severity("insects on the glass", "count", "insects", 0.0, 60.0, source="our choice: a summer evening on a motorway"),
-    )
 
     def layer(self, params: Params, camera: Camera) -> tuple[Field, Field]:
         """Returns the splashes."""

@@ -1,18 +1,16 @@
 """How a sensor turns light into values: exposure, tone curve, white balance, range and depth."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, cast
+from typing import cast
 
 import cv2
 import numpy as np
 
 from skidpad.core.images import Camera, Capture, FloatArray, NumpyFrames
 from skidpad.core.stimuli import F, Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, real
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real
 from skidpad.stimuli.pictures.kernels import kernels_of
-from skidpad.stimuli.registry import TRANSFORMS
 
 sensor_severity = partial(Severity, attribute="camera sensor")
 
@@ -51,13 +49,12 @@ class Tonal(PhysicalCondition):
     __slots__ = ()
 
     @abstractmethod
-    def table(self, params: Params) -> Field:
+    def _table(self, params: Params) -> Field:
         """Returns the new values, (256, 3) within [0, 1]; what lies beyond is clipped."""
 
-    def painter(self, params: Params, camera: Camera) -> Paint:
-        """Returns what looks the values up; the camera does not matter."""
+    def _painter(self, params: Params, camera: Camera) -> Paint:
         del camera
-        table = to_bytes(self.table(params)).reshape(1, 256, 3)
+        table = to_bytes(self._table(params)).reshape(1, 256, 3)
         return lambda frame, _: np.asarray(cv2.LUT(frame, table), np.uint8)
 
     def apply_at(self, frames: F, params: Params, capture: Capture) -> F:
@@ -67,62 +64,51 @@ class Tonal(PhysicalCondition):
             return super().apply_at(frames, params, capture)
         import torch  # noqa: PLC0415 - takes a second
 
-        table = torch.from_numpy(np.ascontiguousarray(to_bytes(self.table(params)).T)).to(frames.device)
+        table = torch.from_numpy(np.ascontiguousarray(to_bytes(self._table(params)).T)).to(frames.device)
         first = torch.arange(3, device=frames.device, dtype=torch.int32) * 256
         return cast("F", table.reshape(-1)[frames.to(torch.int32) + first])
 
 
-@TRANSFORMS.register("exposure")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity("underexposure", "ev", "EV", 0.0, -4.0, source="EV as in ISO 2720; -4 is an exposure metered for bright sky"),
+    sensor_severity("overexposure", "ev", "EV", 0.0, 4.0, source="EV as in ISO 2720; +4 is the end of a tunnel before the exposure adapts"),
+)
 class Exposure(Tonal):
     """Exposes the frames by `ev` stops more or less: light times 2^ev, in linear light, clipped where the sensor saturates."""
 
     ev: float | None = real(-4.0, 4.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("underexposure", "ev", "EV", 0.0, -4.0, source="EV as in ISO 2720; -4 is an exposure metered for bright sky"),
-        sensor_severity(
-            "overexposure", "ev", "EV", 0.0, 4.0, source="EV as in ISO 2720; +4 is the end of a tunnel before the exposure adapts"
-        ),
-    )
 
-    def table(self, params: Params) -> Field:
-        """Returns the new values."""
+    def _table(self, params: Params) -> Field:
         return three(to_coded(LINEAR * np.float32(2.0 ** params.real("ev"))))
 
 
-@TRANSFORMS.register("gamma")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity(
+        "dark gamma", "gamma", "(exponent)", 1.0, 2.5, is_logarithmic=True, source="linear values shown as if they were coded: 2.2"
+    ),
+    sensor_severity("pale gamma", "gamma", "(exponent)", 1.0, 0.4, is_logarithmic=True, source="values coded twice: 1/2.2"),
+)
 class Gamma(Tonal):
     """Raises the values to the power of `gamma`: above 1 the shadows sink, below 1 they are lifted."""
 
     gamma: float | None = real(0.4, 2.5, 1.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity(
-            "dark gamma", "gamma", "(exponent)", 1.0, 2.5, is_logarithmic=True, source="linear values shown as if they were coded: 2.2"
-        ),
-        sensor_severity("pale gamma", "gamma", "(exponent)", 1.0, 0.4, is_logarithmic=True, source="values coded twice: 1/2.2"),
-    )
 
-    def table(self, params: Params) -> Field:
-        """Returns the new values."""
+    def _table(self, params: Params) -> Field:
         return three(CODED ** np.float32(params.real("gamma")))
 
 
-@TRANSFORMS.register("colour-temperature")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity(
+        "warm light", "kelvin", "K", 6500.0, 2500.0, is_logarithmic=True, source="halogen headlights 3200 K, sodium lamps 2000-2500 K"
+    ),
+    sensor_severity("cold light", "kelvin", "K", 6500.0, 12000.0, is_logarithmic=True, source="shade under a blue sky 8000-12000 K"),
+)
 class ColourTemperature(Tonal):
     """Lights the scene at `kelvin` while the camera stays balanced for daylight of 6500 K: warm below, cold above."""
 
     kelvin: float | None = real(2500.0, 12000.0, 6500.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity(
-            "warm light", "kelvin", "K", 6500.0, 2500.0, is_logarithmic=True, source="halogen headlights 3200 K, sodium lamps 2000-2500 K"
-        ),
-        sensor_severity("cold light", "kelvin", "K", 6500.0, 12000.0, is_logarithmic=True, source="shade under a blue sky 8000-12000 K"),
-    )
 
-    def table(self, params: Params) -> Field:
-        """Returns the new values."""
+    def _table(self, params: Params) -> Field:
         gains = white_rgb(params.real("kelvin")) / white_rgb(6500.0)
         return to_coded(LINEAR[:, None] * gains.astype(np.float32))
 
@@ -148,18 +134,16 @@ def white_rgb(kelvin: float) -> FloatArray:
     return np.asarray(np.maximum(to_rgb @ xyz, 0.01))
 
 
-@TRANSFORMS.register("tint")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity("green cast", "ev", "EV", 0.0, 1.0, source="our choice: beyond fluorescent lamps under daylight balance"),
+    sensor_severity("magenta cast", "ev", "EV", 0.0, -1.0, source="our choice: a camera that has lost its infrared filter"),
+)
 class Tint(Tonal):
     """Lets the white balance drift: green is gained by `ev` stops beside red and blue; below 0 the picture turns magenta."""
 
     ev: float | None = real(-1.0, 1.0, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("green cast", "ev", "EV", 0.0, 1.0, source="our choice: beyond fluorescent lamps under daylight balance"),
-        sensor_severity("magenta cast", "ev", "EV", 0.0, -1.0, source="our choice: a camera that has lost its infrared filter"),
-    )
 
-    def table(self, params: Params) -> Field:
+    def _table(self, params: Params) -> Field:
         """Returns the new values; the luminance of grey stays."""
         gains = np.array([1.0, 2.0 ** params.real("ev"), 1.0], np.float32)
         gains /= float(gains @ np.array([0.2126, 0.7152, 0.0722], np.float32))
@@ -171,19 +155,15 @@ _STOPS = 12.0
 _GREY = 0.18
 
 
-@TRANSFORMS.register("dynamic-range")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity("low dynamic range", "stops", "stops", _STOPS, 3.0, source="stops as in EMVA 1288; 10-12 are usual, 3 is our choice")
+)
 class DynamicRange(Tonal):
     """Takes the frames with a sensor of `stops` stops around middle grey: shadows below turn black, highlights above white."""
 
     stops: float | None = real(3.0, _STOPS, _STOPS)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity(
-            "low dynamic range", "stops", "stops", _STOPS, 3.0, source="stops as in EMVA 1288; 10-12 are usual, 3 is our choice"
-        ),
-    )
 
-    def table(self, params: Params) -> Field:
+    def _table(self, params: Params) -> Field:
         """Returns the new values; middle grey stays, so that it is no matter of exposure."""
         share = params.real("stops") / _STOPS
         above = -np.log2(_GREY)
@@ -195,50 +175,37 @@ class DynamicRange(Tonal):
         return three(np.asarray(np.where(grey > CODED, below, beyond), np.float32))
 
 
-@TRANSFORMS.register("bit-depth")
-@dataclass(frozen=True, slots=True)
+@condition(sensor_severity("low bit depth", "bits", "bit", 8.0, 2.0, source="RGB565 has 5 to 6 bits a channel, RGB332 2 to 3"))
 class BitDepth(Tonal):
     """Writes the values with `bits` bits: smooth shades turn into steps."""
 
     bits: float | None = real(2.0, 8.0, 8.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("low bit depth", "bits", "bit", 8.0, 2.0, source="RGB565 has 5 to 6 bits a channel, RGB332 2 to 3"),
-    )
 
-    def table(self, params: Params) -> Field:
+    def _table(self, params: Params) -> Field:
         """Returns the new values; a fraction of a bit is a number of levels between powers of two."""
         steps = np.float32(round(2.0 ** params.real("bits")) - 1)
         return three(np.rint(CODED * steps) / steps)
 
 
-@TRANSFORMS.register("black-level")
-@dataclass(frozen=True, slots=True)
+@condition(
+    sensor_severity("raised black level", "share", "of white", 0.0, 0.5, source="image flare as in ISO 18844; the worst end is our choice")
+)
 class BlackLevel(Tonal):
     """Raises black to `share` of white, as stray light in the lens or a wrong black level does."""
 
     share: float | None = real(0.0, 0.5, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity(
-            "raised black level", "share", "of white", 0.0, 0.5, source="image flare as in ISO 18844; the worst end is our choice"
-        ),
-    )
 
-    def table(self, params: Params) -> Field:
+    def _table(self, params: Params) -> Field:
         """Returns the new values: a constant of light is added, and white stays white."""
         share = np.float32(params.real("share"))
         return three(to_coded(share + (1.0 - share) * LINEAR))
 
 
-@TRANSFORMS.register("contrast-loss")
-@dataclass(frozen=True, slots=True)
+@condition(sensor_severity("contrast loss", "share", "of contrast", 0.0, 0.9, source="Michelson contrast; the worst end is our choice"))
 class ContrastLoss(Tonal):
     """Takes `share` of the contrast away: the values shrink towards middle grey, as behind an old, hazy lens."""
 
     share: float | None = real(0.0, 0.9, 0.0)
-    severities: ClassVar[tuple[Severity, ...]] = (
-        sensor_severity("contrast loss", "share", "of contrast", 0.0, 0.9, source="Michelson contrast; the worst end is our choice"),
-    )
 
-    def table(self, params: Params) -> Field:
-        """Returns the new values."""
+    def _table(self, params: Params) -> Field:
         return three(np.float32(0.5) + np.float32(1.0 - params.real("share")) * (CODED - np.float32(0.5)))

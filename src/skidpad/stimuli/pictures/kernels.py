@@ -112,35 +112,27 @@ class Kernels(Protocol[F]):
 
     def warp(self, frames: F, matrix: FloatArray) -> F:
         """Moves pixel (x, y) to `matrix` @ (x, y, 1), (2, 3); bilinear, black where nothing comes from."""
-        ...
 
     def gain(self, frames: F, gain: float) -> F:
         """Multiplies every value, rounding to the nearest, halves to even, and saturating at 255."""
-        ...
 
     def shift(self, frames: F, shift: int) -> F:
         """Adds to every value, saturating at 0 and 255."""
-        ...
 
     def average(self, frames: F, size_px: int) -> F:
         """Replaces each pixel by the mean of the size x size pixels around it."""
-        ...
 
     def gaussian(self, frames: F, size_px: int) -> F:
         """Replaces each pixel by the Gaussian mean of the size x size pixels around it; odd sizes only."""
-        ...
 
     def median(self, frames: F, size_px: int) -> F:
         """Replaces each value by the median of the size x size ones around it; odd sizes only."""
-        ...
 
     def bilateral(self, frames: F, size_px: int, sigma_colour: float, sigma_space_px: float) -> F:
         """Replaces each pixel by the mean of its surroundings, weighted by nearness in space and in colour."""
-        ...
 
     def veil(self, frames: F, veil: Veil) -> F:
         """Lays a veil over the frames."""
-        ...
 
 
 def kernels_of(frames: F) -> Kernels[F]:

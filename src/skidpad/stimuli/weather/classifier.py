@@ -25,7 +25,7 @@ from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import BoolArray, Frames, NumpyFrames, decode, encode
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
-from skidpad.core.settings import read_toml, write_toml
+from skidpad.core.settings import Count, Positive, check, read_toml, write_toml
 from skidpad.stimuli.weather.files import BadWeatherError, read_card, read_weights, write_pair
 from skidpad.stimuli.weather.scenes import Scenes, as_signed, load_scenes
 
@@ -257,20 +257,16 @@ class ClassSet:
 class ClassifierSettings:
     """One training; an epoch is `samples` crops, evenly from the classes and, within a class, from its sets."""
 
-    epochs: int = 10
-    samples: int = 2_560
-    batch_size: int = 64
-    learning_rate: float = 3e-3
-    limit: int = 1_200
+    epochs: Count = 10
+    samples: Count = 2_560
+    batch_size: Count = 64
+    learning_rate: Positive = 3e-3
+    limit: Count = 1_200
     seed: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "samples", "batch_size", "limit"):
-            if getattr(self, name) < 1:
-                raise BadParametersError(f"{name} must be at least 1; got {getattr(self, name)}")
-        if not self.learning_rate > 0.0:
-            raise BadParametersError(f"learning_rate must be above 0; got {self.learning_rate}")
+        check(self, BadParametersError)
 
 
 def learn_classifier(

@@ -54,7 +54,7 @@ class LossWeights:
     """The weights of the losses; a loss of weight 0 is not computed.
 
     Reference: MUNIT, section 5 (10, 1, 1) and its optional cycle loss (10); UNIT, section 4 (GAN 10, VAE 0.1 and 100, in its
-    published settings GAN 1, image 10, KL 0.01). `contrast`, `road` and `named` are ours (see `training.py`) and off in both papers.
+    published settings GAN 1, image 10, KL 0.01). `contrast`, `road` and `named` are ours (see `losses.py`) and off in both papers.
     """
 
     gan: LossWeight = 1.0

@@ -45,7 +45,6 @@ class SceneFilter(Protocol):
 
     def accepts(self, sources: Frames, translated: Frames) -> BoolArray:
         """Returns one truth value for each pair, (N,); frames are uint8 (N, height, width, 3), the two of any sizes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,13 @@ import zipfile
 import zlib
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import torch
 from safetensors import SafetensorError
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.subjects.description import Format
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _MAX_RATIO = 200
 """How much smaller than its content a part of an archive may be: weights hardly shrink at all."""
@@ -108,14 +104,14 @@ _TENSORFLOW = (
 
 def refuse_foreign(file: Path, format_: Format | None = None) -> None:
     """Refuses a file that is a pickle, TensorFlow's or not there but for a pointer; `format_` is what its description says."""
-    _refuse_pointer(file)
-    _refuse_tensorflow(file)
+    head = b""
+    if file.is_file():
+        with file.open("rb") as stream:
+            head = stream.read(256)
+    _refuse_pointer(file, head)
+    _refuse_tensorflow(file, head)
     if file.suffix.lower() in _PICKLES:
         raise BadSubjectError(f"{file} is a pickle, and loading a pickle runs whatever code it holds; {WAY_OUT}")
-    if not file.is_file():
-        return
-    with file.open("rb") as stream:
-        head = stream.read(256)
     if head[4:8] == _TFLITE and format_ is not Format.TFLITE:
         raise BadSubjectError(f'{file} is a TensorFlow Lite file; write format = "tflite"')
     of_torch = _TORCH_MAGIC in head[:32]
@@ -127,11 +123,7 @@ def refuse_foreign(file: Path, format_: Format | None = None) -> None:
         raise BadSubjectError(f"{file} is a pickle, whatever its name says, and loading a pickle runs whatever code it holds; {WAY_OUT}")
 
 
-def _refuse_pointer(file: Path) -> None:
-    if not file.is_file():
-        return
-    with file.open("rb") as stream:
-        head = stream.read(256)
+def _refuse_pointer(file: Path, head: bytes) -> None:
     if head.startswith(_LFS_POINTER):
         size = re.search(rb"\nsize (\d{1,15})\n", head)
         of_size = f" of {int(size[1]):,} bytes" if size else ""
@@ -141,13 +133,9 @@ def _refuse_pointer(file: Path) -> None:
         )
 
 
-def _refuse_tensorflow(file: Path) -> None:
+def _refuse_tensorflow(file: Path, head: bytes) -> None:
     if file.is_dir() and (file / "saved_model.pb").is_file():
         raise BadSubjectError(f"{file} is a TensorFlow SavedModel, which cannot be read; {_TENSORFLOW.format(f'--saved-model {file}')}")
-    head = b""
-    if file.is_file():
-        with file.open("rb") as stream:
-            head = stream.read(8)
     if file.name == "saved_model.pb":
         folder = file.absolute().parent
         raise BadSubjectError(

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from skidpad.core.errors import BadSubjectError, MissingExtraError
+from skidpad.core.errors import BadSubjectError, optional
 from skidpad.subjects.description import Description
 from skidpad.subjects.formats.recognition import reason_of
 from skidpad.subjects.inputs import check_shape
@@ -178,10 +177,7 @@ def _interpreter(file: Path, data: bytes, *, observed: bool = True) -> Any:
 
 @cache
 def _runtime() -> Any:
-    try:
-        return import_module("ai_edge_litert.interpreter")
-    except ImportError as error:
-        raise MissingExtraError.of("ai-edge-litert", "tflite", "running a TensorFlow Lite file") from error
+    return optional("ai_edge_litert.interpreter", "ai-edge-litert", "tflite", "running a TensorFlow Lite file")
 
 
 def _named_outputs(interpreter: Any) -> dict[str, int]:

@@ -152,7 +152,6 @@ class Examples(Protocol):
 
         change: what is done to the pictures before the module sees them.
         """
-        ...
 
 
 def window_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Examples:
@@ -228,6 +227,22 @@ def feature_examples(data: Labelled, spec: InputSpec, device: torch.device, *, m
 def _laid_out(inputs: torch.Tensor) -> torch.Tensor:
     """Returns the inputs with channels last in memory, in which convolutions take two thirds of the time on a CPU."""
     return inputs.contiguous(memory_format=torch.channels_last)
+
+
+Stage = tuple[str, Callable[[Labelled, bool], Examples]]
+"""The name of a part that is trained by itself, and what makes its examples, mirrored ones too, when its turn comes."""
+
+
+def stages_of(module: nn.Module, spec: InputSpec, device: torch.device) -> tuple[Stage, ...]:
+    """Returns what is trained one after the other: nearly always the whole network at once."""
+    if spec.history.kind is HistoryKind.OPTICAL_FLOW:
+        return (("", lambda part, both: flow_examples(part, spec, device, mirror=both)),)
+    if spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage):
+        return (
+            ("features", lambda part, _: frame_examples(part, spec, device)),
+            (WINDOWS, lambda part, both: feature_examples(part, spec, device, mirror=both)),
+        )
+    return (("", lambda part, _: window_examples(part, spec, device)),)
 
 
 @contextmanager

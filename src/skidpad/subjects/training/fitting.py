@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +11,7 @@ from hashlib import sha256
 from io import BytesIO
 from math import cos, isfinite, pi
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -21,22 +21,10 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.images import FloatArray
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
+from skidpad.core.settings import Count, Natural, Positive, Within, check
 from skidpad.subjects.description import Description, write_atomically
-from skidpad.subjects.inputs import HistoryKind, InputSpec
 from skidpad.subjects.network_subject import usable_device
-from skidpad.subjects.training.data import (
-    WINDOWS,
-    Asking,
-    Examples,
-    Labelled,
-    Lesson,
-    answers_of,
-    feature_examples,
-    flow_examples,
-    frame_examples,
-    window_examples,
-)
-from skidpad.subjects.windows import TwoStage
+from skidpad.subjects.training.data import Asking, Examples, Labelled, Lesson, answers_of, stages_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +56,6 @@ class FitReport:
         return self.curve[self.best_epoch - 1]
 
 
-Stage = tuple[str, Callable[[Labelled, bool], Examples]]
-"""The name of a part that is trained by itself, and what makes its examples, mirrored ones too, when its turn comes."""
-
-
-def _stages(module: nn.Module, spec: InputSpec, device: torch.device) -> tuple[Stage, ...]:
-    """Returns what is trained one after the other: nearly always the whole network at once."""
-    if spec.history.kind is HistoryKind.OPTICAL_FLOW:
-        return (("", lambda part, both: flow_examples(part, spec, device, mirror=both)),)
-    if spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage):
-        return (
-            ("features", lambda part, _: frame_examples(part, spec, device)),
-            (WINDOWS, lambda part, both: feature_examples(part, spec, device, mirror=both)),
-        )
-    return (("", lambda part, _: window_examples(part, spec, device)),)
-
-
 class Fitting:
     """What changes from epoch to epoch."""
 
@@ -109,7 +81,7 @@ class Fitting:
         self._lesson = lesson
         self._steps = 0
         self._mean: dict[str, torch.Tensor] = {}
-        self._stages = _stages(module, description.input, self.device)
+        self._stages = stages_of(module, description.input, self.device)
         self._data, self._validation = data, validation
         self._stage = 0
         self._before = 0
@@ -295,27 +267,19 @@ class TrainingSettings:
     which network comes out; hence it is a setting, and neither the machine's nor that of OMP_NUM_THREADS.
     """
 
-    epochs: int = 30
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    patience: int = 8
-    validation_fraction: float = 0.15
+    epochs: Count = 30
+    batch_size: Count = 64
+    learning_rate: Positive = 1e-3
+    weight_decay: Annotated[float, Within(least=0)] = 0.0
+    patience: Count = 8
+    validation_fraction: Annotated[float, Within(least=0, below=1)] = 0.15
     mirror: bool = True
-    seed: int = 0
+    seed: Natural = 0
     device: str = "cpu"
-    threads: int = 1
+    threads: Count = 1
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("batch_size", 1), ("patience", 1), ("threads", 1)):
-            if getattr(self, name) < low:
-                raise BadSubjectError(f"the training setting {name!r} must be at least {low}; got {getattr(self, name)}")
-        if not (isfinite(self.learning_rate) and self.learning_rate > 0.0 and self.weight_decay >= 0.0):
-            raise BadSubjectError(
-                f"learning_rate must be above 0 and weight_decay not below; got {self.learning_rate}, {self.weight_decay}"
-            )
-        if not 0.0 <= self.validation_fraction < 1.0:
-            raise BadSubjectError(f"validation_fraction must lie within 0 and 1; got {self.validation_fraction}")
+        check(self, BadSubjectError)
 
 
 def fit(
@@ -398,7 +362,7 @@ def answers_rad(module: nn.Module, description: Description, data: Labelled, dev
     """Returns a network's steering, (N,) radians, on pictures that have its size already, windows and all."""
     on = usable_device(device)
     module.to(on).eval()
-    _, make = _stages(module, description.input, on)[-1]
+    _, make = stages_of(module, description.input, on)[-1]
     with torch.inference_mode():
         examples = make(data, False)  # noqa: FBT003 - the flag has a name where it is used
     return answers_of(Asking(module, description, examples, torch.zeros(0, device=on)), len(data), on)

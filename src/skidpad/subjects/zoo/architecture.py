@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -50,6 +51,18 @@ class Architecture:
 
 
 ARCHITECTURES: Registry[Architecture] = Registry("architecture", "architectures", (__name__, "skidpad.subjects.zoo.challenge"))
+
+B = TypeVar("B", bound=Callable[..., nn.Module])
+
+
+def architecture(name: str, spec: InputSpec, *outputs: Output) -> Callable[[B], B]:
+    """Registers what builds a network of the zoo under a name, with its usual input; it answers steering unless outputs are given."""
+
+    def add(builder: B) -> B:
+        ARCHITECTURES.register(name)(Architecture(name, builder, spec, outputs or _STEERING_ALONE))
+        return builder
+
+    return add
 
 
 class TwiceAtan(nn.Module):
@@ -119,6 +132,7 @@ def pooled(channels: int, filters: tuple[int, ...], padding: int, dropout: tuple
     return layers
 
 
+@architecture("pilotnet", InputSpec(200, 66, Colour.YUV, Range((-1.0,), (1.0,)), Crop(top=0.4)))
 def pilotnet(channels: int, height_px: int, width_px: int) -> nn.Module:
     """PilotNet, also called DAVE-2: 252,219 weights, 397 neurons.
 
@@ -138,6 +152,12 @@ def pilotnet(channels: int, height_px: int, width_px: int) -> nn.Module:
     return network(strided(channels), (100, 50, 10, 1), (channels, height_px, width_px))
 
 
+# Blue, green and red means of ImageNet, which DeepXplore subtracts (Keras' "caffe" preprocessing, without scaling).
+_MEANS = (103.939, 116.779, 123.68)
+_DEEPXPLORE = InputSpec(100, 100, Colour.BGR, Range(tuple(-mean for mean in _MEANS), tuple(255.0 - mean for mean in _MEANS)))
+
+
+@architecture("dave-orig", _DEEPXPLORE)
 def dave_orig(channels: int, height_px: int, width_px: int) -> nn.Module:
     """Dave-orig, the first driving network of DeepXplore: DAVE-2's convolutions, a dense layer of 1164, 2 atan at the end.
 
@@ -152,6 +172,7 @@ def dave_orig(channels: int, height_px: int, width_px: int) -> nn.Module:
     return network(strided(channels), (1164, 100, 50, 10, 1), (channels, height_px, width_px)).append(TwiceAtan())
 
 
+@architecture("dave-norminit", _DEEPXPLORE)
 def dave_norminit(channels: int, height_px: int, width_px: int) -> nn.Module:
     """Dave-norminit, the second driving network of DeepXplore: Dave-orig whose dense layers start from normal numbers.
 
@@ -168,6 +189,7 @@ def dave_norminit(channels: int, height_px: int, width_px: int) -> nn.Module:
     return net
 
 
+@architecture("dave-dropout", _DEEPXPLORE)
 def dave_dropout(channels: int, height_px: int, width_px: int) -> nn.Module:
     """Dave-dropout, the third driving network of DeepXplore: fewer convolutions with pooling, dropout between dense layers.
 
@@ -182,18 +204,6 @@ def dave_dropout(channels: int, height_px: int, width_px: int) -> nn.Module:
     """
     convolutions = pooled(channels, (16, 32, 64), padding=0)
     return network(convolutions, (500, 100, 20, 1), (channels, height_px, width_px), (0.5, 0.25)).append(TwiceAtan())
-
-
-# Blue, green and red means of ImageNet, which DeepXplore subtracts (Keras' "caffe" preprocessing, without scaling).
-_MEANS = (103.939, 116.779, 123.68)
-_DEEPXPLORE = InputSpec(100, 100, Colour.BGR, Range(tuple(-mean for mean in _MEANS), tuple(255.0 - mean for mean in _MEANS)))
-
-ARCHITECTURES.register("pilotnet")(
-    Architecture("pilotnet", pilotnet, InputSpec(200, 66, Colour.YUV, Range((-1.0,), (1.0,)), Crop(top=0.4)))
-)
-ARCHITECTURES.register("dave-orig")(Architecture("dave-orig", dave_orig, _DEEPXPLORE))
-ARCHITECTURES.register("dave-norminit")(Architecture("dave-norminit", dave_norminit, _DEEPXPLORE))
-ARCHITECTURES.register("dave-dropout")(Architecture("dave-dropout", dave_dropout, _DEEPXPLORE))
 
 
 class _Residual(nn.Module):
@@ -216,24 +226,13 @@ class _Residual(nn.Module):
         return torch.as_tensor(self.short(inputs) + self.long(inputs))
 
 
+@architecture(
+    "dronet",
+    # 320 x 240 px, of which the middle 200 columns and the lower 200 rows are kept.
+    InputSpec(200, 200, Colour.GREY, Range((0.0,), (1.0,)), Crop(top=40 / 240, left=60 / 320, right=60 / 320)),
+    *(Output(STEERING, AngleUnit.RAD), Output("collision", PlainUnit.PROBABILITY)),
+)
 class DroNet(nn.Module):
-    """One trunk, two answers."""
-
-    def __init__(self, channels: int, height_px: int, width_px: int) -> None:
-        super().__init__()
-        trunk = [SameConv2d(channels, 32, 5, 2), nn.MaxPool2d(3, 2), _Residual(32, 32), _Residual(32, 64), _Residual(64, 128)]
-        features = flat_features(trunk, (channels, height_px, width_px))
-        self.trunk = nn.Sequential(*trunk, nn.Flatten(), nn.ReLU(), nn.Dropout(0.5)).train()
-        self.steering = nn.Linear(features, 1)
-        self.collision = nn.Linear(features, 1)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Answers (N, 2), steering and the probability of a collision, for (N, channels, height, width)."""
-        seen = self.trunk(inputs)
-        return torch.cat([self.steering(seen), torch.sigmoid(self.collision(seen))], 1)
-
-
-def dronet(channels: int, height_px: int, width_px: int) -> nn.Module:
     """A network like DroNet: three residual blocks, answers steering and the probability of a collision; 706 neurons.
 
     | layer | kernel | stride | output (200 x 200 input) |
@@ -249,15 +248,16 @@ def dronet(channels: int, height_px: int, width_px: int) -> nn.Module:
     Deviates: trained by the squared error of the steering alone, since recorded drives have no label for collisions: the second
     answer keeps its first weights and means nothing until somebody trains it.
     """
-    return DroNet(channels, height_px, width_px)
 
+    def __init__(self, channels: int, height_px: int, width_px: int) -> None:
+        super().__init__()
+        trunk = [SameConv2d(channels, 32, 5, 2), nn.MaxPool2d(3, 2), _Residual(32, 32), _Residual(32, 64), _Residual(64, 128)]
+        features = flat_features(trunk, (channels, height_px, width_px))
+        self.trunk = nn.Sequential(*trunk, nn.Flatten(), nn.ReLU(), nn.Dropout(0.5)).train()
+        self.steering = nn.Linear(features, 1)
+        self.collision = nn.Linear(features, 1)
 
-# 320 x 240 px, of which the middle 200 columns and the lower 200 rows are kept.
-ARCHITECTURES.register("dronet")(
-    Architecture(
-        "dronet",
-        dronet,
-        InputSpec(200, 200, Colour.GREY, Range((0.0,), (1.0,)), Crop(top=40 / 240, left=60 / 320, right=60 / 320)),
-        (Output(STEERING, AngleUnit.RAD), Output("collision", PlainUnit.PROBABILITY)),
-    )
-)
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Answers (N, 2), steering and the probability of a collision, for (N, channels, height, width)."""
+        seen = self.trunk(inputs)
+        return torch.cat([self.steering(seen), torch.sigmoid(self.collision(seen))], 1)

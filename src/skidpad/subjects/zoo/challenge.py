@@ -1,16 +1,23 @@
 """Networks of Udacity's challenge 2: Autumn, which steers by optical flow, Epoch, Rambo, and Chauffeur with its LSTM."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from skidpad.subjects.inputs import Colour, Crop, History, HistoryKind, InputSpec, Range
 from skidpad.subjects.probe import recurrence
-from skidpad.subjects.zoo.architecture import ARCHITECTURES, Architecture, SameConv2d, TwiceAtan, flat_features, network, pooled, strided
+from skidpad.subjects.zoo.architecture import SameConv2d, TwiceAtan, architecture, flat_features, network, pooled, strided
 
 _FLOWS = 7
 
 
+@architecture(
+    "autumn",
+    # The original keeps the lower 400 of 480 rows.
+    InputSpec(200, 66, Colour.RGB, Range((0.0,), (1.0,)), Crop(top=80 / 480), history=History(_FLOWS + 1, HistoryKind.OPTICAL_FLOW)),
+)
 def autumn(channels: int, height_px: int, width_px: int) -> nn.Module:
     """Autumn, of Udacity's challenge 2: the mean optical flow of 8 frames, painted, then DAVE-2's convolutions; 1,561 neurons.
 
@@ -29,16 +36,8 @@ def autumn(channels: int, height_px: int, width_px: int) -> nn.Module:
     return network(strided(channels), (1164, 100, 50, 10, 1), (channels, height_px, width_px), (0.2,) * 4).append(TwiceAtan())
 
 
-# The original keeps the lower 400 of 480 rows.
-ARCHITECTURES.register("autumn")(
-    Architecture(
-        "autumn",
-        autumn,
-        InputSpec(200, 66, Colour.RGB, Range((0.0,), (1.0,)), Crop(top=80 / 480), history=History(_FLOWS + 1, HistoryKind.OPTICAL_FLOW)),
-    )
-)
-
-
+# cg23 drops the first 200 of 480 rows.
+@architecture("epoch", InputSpec(128, 128, Colour.RGB, Range((0.0,), (1.0,)), Crop(top=200 / 480)))
 def epoch(channels: int, height_px: int, width_px: int) -> nn.Module:
     """Epoch, the sixth of Udacity's challenge 2 (community model cg23): 1,249 neurons.
 
@@ -58,10 +57,6 @@ def epoch(channels: int, height_px: int, width_px: int) -> nn.Module:
     return network(convolutions, (1024, 1), (channels, height_px, width_px), (0.5,))
 
 
-# cg23 drops the first 200 of 480 rows.
-ARCHITECTURES.register("epoch")(Architecture("epoch", epoch, InputSpec(128, 128, Colour.RGB, Range((0.0,), (1.0,)), Crop(top=200 / 480))))
-
-
 _NVIDIA = ((24, 5, 2), (36, 5, 2), (48, 5, 2), (64, 3, 2), (64, 3, 2))
 _STREAMS: tuple[tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]], ...] = (
     ((*_NVIDIA, (64, 3, 2)), (100, 50, 10, 1)),
@@ -75,8 +70,22 @@ _START = 1.0
 """What each stream says before it is trained: one at or below zero is cut off by the ReLU of the merge and never trained."""
 
 
+@architecture("rambo", InputSpec(256, 192, Colour.GREY, Range((-0.5,), (0.5,)), history=History(3, HistoryKind.DIFFERENCES)))
 class Rambo(nn.Module):
-    """Three streams of convolutions over the same input, each down to one number, merged by a last dense layer."""
+    """Rambo, the second of Udacity's challenge 2: three streams on the two differences of three grey frames; 1,484 neurons.
+
+    | stream | convolutions (kernel, stride; padded), 192 x 256 input | dense |
+    | --- | --- | --- |
+    | S1 | 24 (5x5, 2), 36 (5x5, 2), 48 (5x5, 2), 64 (3x3, 2) three times: 64 x 3 x 4 | 100, 50, 10, 1 |
+    | S2 | 24 (5x5, 2), 36 (5x5, 2), 48 (5x5, 2), 64 (3x3, 2) twice: 64 x 6 x 8 | 100, 50, 10, 1 |
+    | S3 | 16 (8x8, 4), 32 (5x5, 2), 64 (5x5, 2): 64 x 12 x 16 | 512, 1 |
+    | merge | ReLU of the three numbers | 1 |
+
+    Reference: Udacity self-driving-car, steering-models/community-models/rambo, README and train.py; DeepTest, section 4 and
+    table 3, whose counts 1,625, 3,801 and 13,473 are these streams with each activation counted as well.
+    Deviates: the mean picture that the original subtracts is the middle of the range here; streams start with a bias of 1 and
+    the merge with its opposite, since a stream that the ReLU cuts off is never trained (with the usual start all three die).
+    """
 
     def __init__(self, channels: int, height_px: int, width_px: int) -> None:
         super().__init__()
@@ -103,35 +112,34 @@ def _stream(convolutions: tuple[tuple[int, int, int], ...], dense: tuple[int, ..
     return stream
 
 
-def rambo(channels: int, height_px: int, width_px: int) -> nn.Module:
-    """Rambo, the second of Udacity's challenge 2: three streams on the two differences of three grey frames; 1,484 neurons.
-
-    | stream | convolutions (kernel, stride; padded), 192 x 256 input | dense |
-    | --- | --- | --- |
-    | S1 | 24 (5x5, 2), 36 (5x5, 2), 48 (5x5, 2), 64 (3x3, 2) three times: 64 x 3 x 4 | 100, 50, 10, 1 |
-    | S2 | 24 (5x5, 2), 36 (5x5, 2), 48 (5x5, 2), 64 (3x3, 2) twice: 64 x 6 x 8 | 100, 50, 10, 1 |
-    | S3 | 16 (8x8, 4), 32 (5x5, 2), 64 (5x5, 2): 64 x 12 x 16 | 512, 1 |
-    | merge | ReLU of the three numbers | 1 |
-
-    Reference: Udacity self-driving-car, steering-models/community-models/rambo, README and train.py; DeepTest, section 4 and
-    table 3, whose counts 1,625, 3,801 and 13,473 are these streams with each activation counted as well.
-    Deviates: the mean picture that the original subtracts is the middle of the range here; streams start with a bias of 1 and
-    the merge with its opposite, since a stream that the ReLU cuts off is never trained (with the usual start all three die).
-    """
-    return Rambo(channels, height_px, width_px)
-
-
-ARCHITECTURES.register("rambo")(
-    Architecture("rambo", rambo, InputSpec(256, 192, Colour.GREY, Range((-0.5,), (0.5,)), history=History(3, HistoryKind.DIFFERENCES)))
-)
-
-
 _FILTERS = ((16, 5), (20, 5), (40, 3), (60, 3), (80, 2), (128, 2))
 _STATES = 256
 
 
+_SIGHT = InputSpec(320, 120, Colour.YUV, Range((-0.5,), (0.5,)), Crop(top=0.5))
+"""320 x 240 px, of which the lower half is kept."""
+
+
+@architecture("chauffeur-cnn", _SIGHT)
 class ChauffeurCnn(nn.Module):
-    """The first half, which steers by single frames."""
+    """Chauffeur's first half alone, of Udacity's challenge 2: six convolutions, five poolings, one dense layer; 345 neurons.
+
+    | layer | kernel (padded) | output (120 x 320 input) |
+    | --- | --- | --- |
+    | conv1, dropout 0.1, pool | 5x5, 2x2 | 16 x 60 x 160 |
+    | conv2, dropout 0.1, pool | 5x5, 2x2 | 20 x 30 x 80 |
+    | conv3, dropout 0.1, pool | 3x3, 2x2 | 40 x 15 x 40 |
+    | conv4, dropout 0.1, pool | 3x3, 2x2 | 60 x 7 x 20 |
+    | conv5, dropout 0.1, pool | 2x2, 2x2 | 80 x 3 x 10 |
+    | conv6, dropout 0.5 | 2x2 | 128 x 3 x 10 = 3,840 features |
+    | dense1 | | 1 |
+
+    Reference: Udacity self-driving-car, steering-models/community-models/chauffeur, models.py (RegressionModel) and
+    submission.py (input); DeepTest, section 4.
+    Deviates: the original evens out the histogram of the brightness first, which no description can say; its answers were 16
+    times the angle. DeepTest's weights are of another network of the team: it has 8,960 features and 1,427 neurons by
+    DeepTest's count.
+    """
 
     def __init__(self, channels: int, height_px: int, width_px: int) -> None:
         super().__init__()
@@ -163,8 +171,24 @@ class ChauffeurCnn(nn.Module):
         return self.alone(self.features(inputs))
 
 
+@architecture("chauffeur", replace(_SIGHT, history=History(100, HistoryKind.RECURRENT)))
 class Chauffeur(nn.Module):
-    """Both halves; a `TwoStage` module, whose window is as long as it was built for."""
+    """Chauffeur, the third of Udacity's challenge 2: the features of 100 frames, then an LSTM of 256; 26,201 neurons unrolled.
+
+    | layer | output (120 x 320 input, 100 frames) |
+    | --- | --- |
+    | conv1..6 of `chauffeur-cnn`, on each frame | 3,840 features |
+    | lstm1 (dropout 0.1 on the features) | 100 x 256 |
+    | dense1 | 256 |
+    | dense2 | 1 |
+
+    It is trained as the team did: the convolutions first, with a dense layer that steers by single frames; then the LSTM on
+    their features, which stay as they are.
+
+    Reference: Udacity self-driving-car, steering-models/community-models/chauffeur, models.py (TransferLstmModel) and
+    submission.py; DeepTest, section 4 and table 3: 256 + 256 + 1 = 513 neurons of the LSTM model, not unrolled.
+    Deviates: as `ChauffeurCnn`; and dropout falls on the features alone, where Keras' also falls on the states.
+    """
 
     def __init__(self, channels: int, height_px: int, width_px: int, frames: int) -> None:
         super().__init__()
@@ -219,53 +243,3 @@ def _start_he_normal(layer: nn.Module) -> None:
         nn.init.kaiming_normal_(layer.weight)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
-
-
-def chauffeur_cnn(channels: int, height_px: int, width_px: int) -> nn.Module:
-    """Chauffeur's first half alone, of Udacity's challenge 2: six convolutions, five poolings, one dense layer; 345 neurons.
-
-    | layer | kernel (padded) | output (120 x 320 input) |
-    | --- | --- | --- |
-    | conv1, dropout 0.1, pool | 5x5, 2x2 | 16 x 60 x 160 |
-    | conv2, dropout 0.1, pool | 5x5, 2x2 | 20 x 30 x 80 |
-    | conv3, dropout 0.1, pool | 3x3, 2x2 | 40 x 15 x 40 |
-    | conv4, dropout 0.1, pool | 3x3, 2x2 | 60 x 7 x 20 |
-    | conv5, dropout 0.1, pool | 2x2, 2x2 | 80 x 3 x 10 |
-    | conv6, dropout 0.5 | 2x2 | 128 x 3 x 10 = 3,840 features |
-    | dense1 | | 1 |
-
-    Reference: Udacity self-driving-car, steering-models/community-models/chauffeur, models.py (RegressionModel) and
-    submission.py (input); DeepTest, section 4.
-    Deviates: the original evens out the histogram of the brightness first, which no description can say; its answers were 16
-    times the angle. DeepTest's weights are of another network of the team: it has 8,960 features and 1,427 neurons by
-    DeepTest's count.
-    """
-    return ChauffeurCnn(channels, height_px, width_px)
-
-
-def chauffeur(channels: int, height_px: int, width_px: int, frames: int) -> nn.Module:
-    """Chauffeur, the third of Udacity's challenge 2: the features of 100 frames, then an LSTM of 256; 26,201 neurons unrolled.
-
-    | layer | output (120 x 320 input, 100 frames) |
-    | --- | --- |
-    | conv1..6 of `chauffeur-cnn`, on each frame | 3,840 features |
-    | lstm1 (dropout 0.1 on the features) | 100 x 256 |
-    | dense1 | 256 |
-    | dense2 | 1 |
-
-    It is trained as the team did: the convolutions first, with a dense layer that steers by single frames; then the LSTM on
-    their features, which stay as they are.
-
-    Reference: Udacity self-driving-car, steering-models/community-models/chauffeur, models.py (TransferLstmModel) and
-    submission.py; DeepTest, section 4 and table 3: 256 + 256 + 1 = 513 neurons of the LSTM model, not unrolled.
-    Deviates: as `chauffeur_cnn`; and dropout falls on the features alone, where Keras' also falls on the states.
-    """
-    return Chauffeur(channels, height_px, width_px, frames)
-
-
-# 320 x 240 px, of which the lower half is kept.
-_SIGHT = InputSpec(320, 120, Colour.YUV, Range((-0.5,), (0.5,)), Crop(top=0.5))
-_WINDOW = InputSpec(320, 120, Colour.YUV, Range((-0.5,), (0.5,)), Crop(top=0.5), history=History(100, HistoryKind.RECURRENT))
-
-ARCHITECTURES.register("chauffeur-cnn")(Architecture("chauffeur-cnn", chauffeur_cnn, _SIGHT))
-ARCHITECTURES.register("chauffeur")(Architecture("chauffeur", chauffeur, _WINDOW))

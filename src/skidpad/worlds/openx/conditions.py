@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import floor, gcd, hypot, inf, prod
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
 from skidpad.worlds.openx.documents import Parameters, beside, children
 from skidpad.worlds.openx.openscenario import AXLE_TO_MIDDLE_M
 from skidpad.worlds.scenario.scenario import BadScenarioError
 from skidpad.worlds.scenario.tracks import TrackMoment
+
+if TYPE_CHECKING:
+    from skidpad.worlds.openx.storyboard import Rehearsal
 
 RULES: Mapping[str, Callable[[float, float], bool]] = {
     "greaterThan": operator.gt,
@@ -27,28 +30,7 @@ _STANDING_M_S = 0.01
 _LONGEST_DELAY_S = 3600.0
 
 
-class StoryboardScene(Protocol):
-    """What conditions can ask about."""
-
-    parameters: Parameters
-    time_s: float
-    moments: dict[str, TrackMoment]
-    """Where everybody is, the ego among them."""
-
-    def travelled_m(self, name: str) -> float:
-        """Returns how far somebody has come."""
-        ...
-
-    def stood_s(self, name: str) -> float:
-        """Returns for how long somebody has been standing."""
-        ...
-
-    def state(self, name: str, wanted: str) -> bool:
-        """Tells whether an element of the storyboard is in a state, or has just come into it."""
-        ...
-
-
-Test = Callable[[StoryboardScene], bool]
+Test = Callable[["Rehearsal"], bool]
 
 
 class CannotTellError(BadScenarioError):
@@ -65,7 +47,7 @@ class _Condition:
     _before: bool | None = None
     _held: list[bool] = field(default_factory=list)
 
-    def holds(self, scene: StoryboardScene, step_s: float) -> bool:
+    def holds(self, scene: Rehearsal, step_s: float) -> bool:
         now = self.test(scene)
         is_edge = {
             "rising": self._before is False and now,
@@ -84,7 +66,7 @@ class Trigger:
 
     groups: list[list[_Condition]]
 
-    def holds(self, scene: StoryboardScene, step_s: float) -> bool:
+    def holds(self, scene: Rehearsal, step_s: float) -> bool:
         """Tells whether it is time; asked once a step from when it may fire."""
         # Every condition is asked, so that each remembers when it held.
         held = [[each.holds(scene, step_s) for each in group] for group in self.groups]
@@ -147,7 +129,7 @@ def _by_value(element: Element, parameters: Parameters) -> Test:
     raise CannotTellError(f"a trigger of it waits for a {element.tag}")
 
 
-def _by_entity(element: Element, parameters: Parameters) -> Callable[[StoryboardScene, str], bool]:
+def _by_entity(element: Element, parameters: Parameters) -> Callable[[Rehearsal, str], bool]:
     tag = element.tag
     if tag == "StandStillCondition":
         duration_s = parameters.number(element, "duration")
@@ -176,7 +158,7 @@ def _by_entity(element: Element, parameters: Parameters) -> Callable[[Storyboard
     return lambda scene, name: compare(measure(_there(scene, name), _there(scene, other), element), value)
 
 
-def _there(scene: StoryboardScene, name: str) -> TrackMoment:
+def _there(scene: Rehearsal, name: str) -> TrackMoment:
     if name not in scene.moments:
         raise BadScenarioError(f"a trigger of it refers to {name!r}, which has no position")
     return scene.moments[name]

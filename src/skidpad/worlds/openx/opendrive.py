@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from math import ceil, radians, sqrt
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from skidpad.core.errors import MissingExtraError
+from skidpad.core.errors import optional
 from skidpad.worlds.render.chunks import START_M, road_of, section_of
 from skidpad.worlds.scenario.road import CrossSection, Piece, Road, SideLane
 from skidpad.worlds.scenario.scenario import CAR_LENGTH_M, RoadKind, Scenario
@@ -33,10 +32,7 @@ GAP, SIDE, MARGIN, SHOULDER = "gap", "side", "margin", "shoulder"
 @cache
 def generation(part: str) -> Any:  # the package has no types
     """Imports `xodr` or `xosc` of scenariogeneration."""
-    try:
-        return import_module(f"scenariogeneration.{part}")
-    except ImportError as error:
-        raise MissingExtraError.of("scenariogeneration", "scenario", "exporting to OpenDRIVE and OpenSCENARIO") from error
+    return optional(f"scenariogeneration.{part}", "scenariogeneration", "scenario", "exporting to OpenDRIVE and OpenSCENARIO")
 
 
 def lane_id(lanes: int, lane: int) -> int:

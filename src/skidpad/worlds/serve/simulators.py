@@ -145,19 +145,15 @@ class Pilot(Protocol):
 
     def begin(self) -> None:
         """Makes sure that somebody is there before a scenario; raises GoneError where nobody comes."""
-        ...
 
     def ask(self, moment: Moment) -> Answer:
         """Shows a moment and returns the answer to it; raises FaultError, or DisconnectedError where the client is gone."""
-        ...
 
     def end(self, moment: Moment) -> None:
         """Lets the client know that the scenario is over, where its protocol can."""
-        ...
 
     def close(self) -> None:
         """Hangs up."""
-        ...
 
 
 def number(value: object, what: str, frame: int) -> float:

@@ -9,26 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from skidpad.core.errors import BadSubjectError, MissingExtraError
-from skidpad.subjects.base import Layer
+from skidpad.core.errors import BadSubjectError, optional
 from skidpad.subjects.description import Description
 from skidpad.subjects.formats.onnx.observing import RECURRENT, ObservedLayer, observed_layers
 from skidpad.subjects.formats.onnx.reading import OnnxModel, read_model
 from skidpad.subjects.formats.onnx.wire import chunk_field, number_field, text_field
 from skidpad.subjects.inputs import check_shape, described_shape
 from skidpad.subjects.network_subject import usable_device
-from skidpad.subjects.probe import Activations, LayerKind, NeuronUnit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from skidpad.subjects.formats.onnx.observing import ObservedLayer
+from skidpad.subjects.probe import Activations, LayerKind, NeuronUnit, joined_activations
 
 _SILENT = 4
 _MEMORY_SHARE = 0.5
@@ -101,10 +95,7 @@ def _providers(device: torch.device) -> list[Any]:
 
 @cache
 def _runtime() -> Any:
-    try:
-        return import_module("onnxruntime")
-    except ImportError as error:
-        raise MissingExtraError.of("onnxruntime", "onnx", "running an ONNX file") from error
+    return optional("onnxruntime", "onnxruntime", "onnx", "running an ONNX file")
 
 
 @cache
@@ -181,23 +172,11 @@ class OnnxNetwork:
 
     def record(self, inputs: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], Activations]:
         """Returns the outputs and the value of every neuron, of one pass."""
-        if not self._layers:
-            raise BadSubjectError("the network has no convolution and no dense layer that could be observed; test it without coverage")
-        names = (*self._answers, *self._values)
-        parts = self._run(self._observed, names, inputs)
-        count = len(self._answers)
-        answers = tuple(self._joined([part[place] for part in parts]) for place in range(count))
-        layers: list[Layer] = []
-        kept: list[NDArray[np.float32]] = []
-        start = 0
-        for place, observed in enumerate(self._layers, count):
-            values = np.concatenate([part[place] for part in parts]).astype(np.float32, copy=False)
-            steps = [f".t{step:03d}" for step in range(values.shape[1])] if values.ndim == 3 else [""]
-            for step in steps:
-                layers.append(Layer(f"{observed.name}{step}", start, start + values.shape[-1]))
-                start += values.shape[-1]
-            kept.append(values.reshape(len(inputs), -1))
-        return answers, Activations(torch.from_numpy(np.concatenate(kept, 1)).to(self.device), tuple(layers))
+        parts = self._run(self._observed, (*self._answers, *self._values), inputs)
+        columns = [self._joined([part[place] for part in parts]) for place in range(len(parts[0]))]
+        answers, values = columns[: len(self._answers)], columns[len(self._answers) :]
+        layers = [(layer.kind, value.to(torch.float32)) for layer, value in zip(self._layers, values, strict=True)]
+        return tuple(answers), joined_activations(layers, inputs)
 
     def _joined(self, arrays: Arrays) -> torch.Tensor:
         return torch.from_numpy(arrays[0] if len(arrays) == 1 else np.concatenate(arrays)).to(self.device)

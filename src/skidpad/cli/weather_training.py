@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -132,7 +133,7 @@ def train(
         names = ("name", "rendered", "steps", "batch_size", "size_px", "crop_px", "source_sha256", "target_sha256", "weights_sha256")
         shown = {"method": card.method.value, **{name: getattr(card, name) for name in names}}
         kept = {"road_iou": roads[-1].mean_iou} if roads else {}
-        print_json({**shown, "weather": str(out), "report": str(page), "losses": losses, **kept})
+        print_json({**shown, "weather": str(out), "report": str(page), "losses": losses, **kept, "card_file_sha256": _card_hash(out)})
         return
     rows: list[tuple[str, object]] = [
         ("method", card.method.value.upper()),
@@ -151,6 +152,8 @@ def train(
     if card.batch_size != settings.batch_size:
         say(f"note: the GPU ran out of memory with {settings.batch_size} pictures a step, so the batch was halved to {card.batch_size}")
     say(f"weather: {out}; look at {page} before testing under it")
+    say(f"others fetch it from where you publish {card.name}.toml and {card.name}.safetensors side by side with:")
+    say(f"  skidpad weather fetch URL/{card.name}.toml --sha256 {_card_hash(out)}")
 
 
 def _in_lines(steps: int) -> Progress:
@@ -220,6 +223,12 @@ def _is_rendered(target: str) -> bool:
     from skidpad.worlds.render.weather_sets import MARK
 
     return (Path(target) / MARK).is_file() or target.partition("?")[0] == "rendered"
+
+
+def _card_hash(out: Path) -> str:
+    from skidpad.stimuli.weather.files import weather_file
+
+    return sha256(weather_file(out, ".toml").read_bytes()).hexdigest()
 
 
 def _page(out: Path) -> Path:

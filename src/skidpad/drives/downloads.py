@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
-from hashlib import file_digest
+from hashlib import sha256
 from io import SEEK_END
 from pathlib import Path
 from shutil import copyfileobj
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 SCHEMES = ("http", "https", "file")
 PART_SUFFIX = ".part"
+_PIECE_BYTES = 1 << 20
 
 
 def split_address(url: str) -> SplitResult:
@@ -123,7 +124,10 @@ def _completed(url: str, file: BinaryIO, max_bytes: int, wanted_sha256: str) -> 
 def _digest(file: BinaryIO) -> str:
     file.flush()
     file.seek(0)
-    return file_digest(file, "sha256").hexdigest()
+    digest = sha256()
+    while piece := file.read(_PIECE_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def _local(parts: SplitResult, max_bytes: int) -> BinaryIO:

@@ -17,6 +17,7 @@ import pytest
 from skidpad.cli.main import main
 from skidpad.core.images import encode
 from skidpad.stimuli.weather.files import load_weather, save_weather
+from skidpad.stimuli.weather.pretrained import classifier_path
 from skidpad.stimuli.weather.training import Training
 
 SMALL = ("--preset", "small", "--size", 32, "--batch-size", 1, "--steps", 3)
@@ -237,3 +238,25 @@ def test_a_weather_is_published_and_fetched(skidpad: Callable, learned: Path, tm
     assert refused.code == 2
     assert f"Its SHA-256 is {wanted}, and should be {'0' * 64}" in refused.err
     assert not (tmp_path / "other").exists()
+
+
+def test_the_page_of_a_training_says_how_real_the_weather_looks(skidpad: Callable, tmp_path: Path) -> None:
+    day, night = (pictures(tmp_path / name, level, count=20) for name, level in (("day", 170), ("night", 50)))
+    words = ("weather", "train", "--from", day, "--to", night, *SMALL, "--classifier", f"{classifier_path('demo-classifier')}=rain")
+    done = skidpad(*words, "--out", tmp_path / "night-x", "--json")
+    assert done.code == 0, done.err
+    realism = json.loads(done.out)["realism"]
+    assert [point["step"] for point in realism["steps"]] == [1, 2, 3]
+    assert (realism["pictures"], realism["label"], realism["untranslated"]["told"]) == (8, "rain", 1.0)
+    page = (tmp_path / "night-x.html").read_text()
+    for said in (
+        "told from real",
+        "Real from other real ones: ",
+        "Can they be told from real pictures?",
+        "Nearer to real pictures",
+        "In the class",
+    ):
+        assert said in page
+    few = skidpad(*words[:4], "--to", pictures(tmp_path / "few", 60, count=8), *SMALL, "--out", tmp_path / "few-x")
+    assert few.code == 0, few.err
+    assert "Can they be told from real pictures?" not in (tmp_path / "few-x.html").read_text()

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import cv2
@@ -16,6 +17,7 @@ import pytest
 from skidpad.cli.main import main
 from skidpad.core.images import encode
 from skidpad.stimuli.weather.files import load_weather, save_weather
+from skidpad.stimuli.weather.pretrained import classifier_path
 from skidpad.stimuli.weather.training import Training
 
 SMALL = ("--preset", "small", "--size", 32, "--batch-size", 1, "--steps", 3)
@@ -175,6 +177,8 @@ def test_ctrl_c_keeps_what_was_learned(
     )
     assert [tomllib.loads(file.read_text())["detail"] for file in (tmp_path / "dark.toml", night.with_suffix(".toml"))] == [0.5, 1.0]
     assert signal.getsignal(signal.SIGINT) is before
+    told = sha256((tmp_path / "dark.toml").read_bytes()).hexdigest()
+    assert f"skidpad weather fetch URL/dark.toml --sha256 {told}" in resumed.out
 
 
 def test_bad_pictures_and_settings_end_in_clear_words(skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path) -> None:
@@ -215,3 +219,44 @@ def test_bad_weathers_end_in_clear_words(skidpad: Callable, subject: Path, drive
         ended = skidpad("weather", "test", subject, drive_text, *words, "--out", tmp_path / "run")
         assert (ended.code, message in ended.err) == (2, True), ended.err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_weather_is_published_and_fetched(skidpad: Callable, learned: Path, tmp_path: Path) -> None:
+    card = learned.with_name(f"{learned.name}.toml")
+    wanted = sha256(card.read_bytes()).hexdigest()
+    words = ("weather", "fetch", card.as_uri(), "--sha256", wanted, "--out", tmp_path / "fetched")
+    done = skidpad(*words)
+    assert done.code == 0, done.err
+    assert "SHA-256 as it should be" in done.out
+    assert f"skidpad weather test SUBJECT DRIVE --weather {tmp_path / 'fetched' / learned.name}" in done.out
+    again = json.loads(skidpad(*words, "--json").out)
+    assert (again["downloaded"], again["sha256"], again["weather"]) == (False, wanted, str(tmp_path / "fetched" / learned.name))
+    assert [Path(file).read_bytes() for file in again["files"]] == [
+        learned.with_name(learned.name + suffix).read_bytes() for suffix in (".toml", ".safetensors")
+    ]
+    refused = skidpad("weather", "fetch", card.as_uri(), "--sha256", "0" * 64, "--out", tmp_path / "other")
+    assert refused.code == 2
+    assert f"Its SHA-256 is {wanted}, and should be {'0' * 64}" in refused.err
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_page_of_a_training_says_how_real_the_weather_looks(skidpad: Callable, tmp_path: Path) -> None:
+    day, night = (pictures(tmp_path / name, level, count=20) for name, level in (("day", 170), ("night", 50)))
+    words = ("weather", "train", "--from", day, "--to", night, *SMALL, "--classifier", f"{classifier_path('demo-classifier')}=rain")
+    done = skidpad(*words, "--out", tmp_path / "night-x", "--json")
+    assert done.code == 0, done.err
+    realism = json.loads(done.out)["realism"]
+    assert [point["step"] for point in realism["steps"]] == [1, 2, 3]
+    assert (realism["pictures"], realism["label"], realism["untranslated"]["told"]) == (8, "rain", 1.0)
+    page = (tmp_path / "night-x.html").read_text()
+    for said in (
+        "told from real",
+        "Real from other real ones: ",
+        "Can they be told from real pictures?",
+        "Nearer to real pictures",
+        "In the class",
+    ):
+        assert said in page
+    few = skidpad(*words[:4], "--to", pictures(tmp_path / "few", 60, count=8), *SMALL, "--out", tmp_path / "few-x")
+    assert few.code == 0, few.err
+    assert "Can they be told from real pictures?" not in (tmp_path / "few-x.html").read_text()

@@ -82,7 +82,7 @@ def test_bad_wishes_end_in_clear_words(skidpad, tmp_path: Path, monkeypatch: pyt
 def test_weathers_are_listed(skidpad) -> None:
     done = skidpad("list", "weathers", "--json")
     assert done.code == 0, done.err
-    assert {"rain", "snow-night", *pretrained_names()} <= set(json.loads(done.out))
+    assert {"rain", "dusk", "snow-night", *pretrained_names()} <= set(json.loads(done.out))
 
 
 def test_names_of_weathers_that_come_along_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

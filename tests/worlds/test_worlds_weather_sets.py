@@ -10,6 +10,7 @@ from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import Camera, decode
 from skidpad.worlds.render.weather_sets import MARK, RENDERED_WEATHERS, render_set, rendered_weather, write_set
 from skidpad.worlds.scenario.domain import Domain, sample
+from skidpad.worlds.scenario.domains import DUSK_DEG
 from skidpad.worlds.scenario.scenario import Weather
 
 SMALL = Camera(64, 48)
@@ -24,6 +25,8 @@ def test_scenarios_have_the_weather_and_obey_the_domain(name: str) -> None:
         assert scenario.conditions.weather is row.weather
         assert scenario.conditions.night == row.night
         assert row.weather is Weather.SUNNY or row.intensity[0] <= scenario.conditions.intensity <= row.intensity[1]
+        assert row.night or (DUSK_DEG[0] <= scenario.conditions.sun_elevation_deg <= DUSK_DEG[1]) == row.dusk
+        assert scenario.ego.headlights or not row.dusk
         assert not domain.violations(scenario)
 
 
@@ -34,11 +37,14 @@ def test_deep_snow_may_hide_the_lane_where_nobody_drives() -> None:
 
 @pytest.fixture(scope="module")
 def pictures() -> dict[str, np.ndarray]:
-    return {name: np.stack(list(render_set(rendered_weather(name), 4, SMALL))) for name in ("clear", "snow", "night")}
+    return {name: np.stack(list(render_set(rendered_weather(name), 4, SMALL))) for name in ("clear", "snow", "dusk", "night")}
 
 
 def test_pictures_look_like_their_weather(pictures: dict[str, np.ndarray]) -> None:
     assert pictures["night"].mean() < 0.6 * pictures["clear"].mean()
+    redness = {name: frames[..., 0].astype(float).mean() / frames[..., 2].mean() for name, frames in pictures.items()}
+    assert pictures["night"].mean() < 0.9 * pictures["dusk"].mean() < 0.9 * pictures["clear"].mean()
+    assert redness["dusk"] > redness["clear"]
     ground = {name: frames[:, 30:].astype(float).mean() for name, frames in pictures.items()}
     assert ground["snow"] > ground["clear"] + 25
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +28,7 @@ from skidpad.cli.runs import (
 )
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.page.terminal import print_json, say, table
+from skidpad.page.terminal import print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ def add_to(app: typer.Typer) -> None:
     weathers.command()(train)
     weathers.command(name="test")(may_trust(run_test))
     weathers.command()(rank)
+    weathers.command()(fetch)
     weather_realism.add_to(weathers)
     weathers.command()(may_trust(search))
     app.add_typer(weathers, name="weather")
@@ -118,6 +120,35 @@ def rank(
         campaign = DeepRoad.load_road(DeepRoadSettings.from_config(run.config), run.manifest)
         results.append((campaign.subject.description.name, [summarise_road(run, campaign)]))
     _show_ranking(ranked(results), json=json)
+
+
+def fetch(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the weather's card, NAME.toml, with NAME.safetensors beside it.")],
+    sha256: Annotated[str, typer.Option(metavar="HASH", help="SHA-256 of the card's file, which whoever published the weather tells.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to keep the two files in.")] = Path("weathers"),
+    json: Json = False,
+) -> None:
+    """Fetch a weather that someone else learned (http, https, file), and keep it only if its SHA-256 is right.
+
+    The card names the hash of the weights, so one hash pins both files. After an interruption, the same command continues.
+    """
+    from skidpad.stimuli.weather.fetching import fetch_weather
+
+    command = shlex.join(["skidpad", *sys.argv[1:]])
+    with progress_bar("fetching", f"go on with the same command: {command}") as progress:
+        fetched = fetch_weather(url, sha256, out, progress)
+    card = fetched.card
+    if json:
+        files = [str(weather_file) for weather_file in fetched.files]
+        shown = {"weather": str(fetched.path), "files": files, "sha256": fetched.sha256, "downloaded": fetched.downloaded}
+        print_json(
+            {**shown, "name": card.name, "method": card.method.value, "size_px": card.size_px, "weights_sha256": card.weights_sha256}
+        )
+        return
+    state = "SHA-256 as it should be" if fetched.downloaded else "it is there already and whole, and was not fetched again"
+    say(f"weather {card.name}: {card.method.value.upper()}, {card.size_px} px, {card.steps:,} steps; {state}")
+    test = shlex.join(("skidpad", "weather", "test", "SUBJECT", "DRIVE", "--weather", str(fetched.path)))
+    say(f"test under it: {test}")
 
 
 def degrees_of(text: str) -> tuple[float, ...]:

@@ -107,7 +107,7 @@ def realism(
 
 
 def render(
-    weather: Annotated[str, typer.Option(help="clear, rain, snow, fog, night, rain-night or snow-night.")],
+    weather: Annotated[str, typer.Option(help="clear, rain, snow, fog, dusk, night, rain-night or snow-night.")],
     out: Annotated[Path, typer.Option(help="An empty or new folder for the pictures.")],
     count: Annotated[int, typer.Option(help="How many pictures, each of another road.")] = 300,
     size: Annotated[str, typer.Option(help="Width x height in pixels.")] = "256x256",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -22,7 +23,9 @@ from skidpad.page.terminal import ERR, facts, print_json, progress_bar, say, tel
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress
-    from skidpad.kinds.pictures.weather.training_page import RoadRow
+    from skidpad.kinds.pictures.weather.training_page import RoadRow, TrainingView
+    from skidpad.stimuli.weather.files import WeatherCard
+    from skidpad.stimuli.weather.gauge import RealismGauge
     from skidpad.stimuli.weather.learning import Lesson
     from skidpad.stimuli.weather.settings import WeatherSettings
     from skidpad.stimuli.weather.training import Guide, Training
@@ -75,6 +78,7 @@ def train(
 
     OUT.html grows as training goes on: losses, and the same scenes translated. Look at it before testing under the weather.
     """
+    from skidpad.kinds.pictures.weather.training_page import TrainingView
     from skidpad.referee.network import load_teacher
     from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
     from skidpad.stimuli.weather.scenes import load_scenes
@@ -104,14 +108,21 @@ def train(
     for warning in lesson.warnings(settings.size_px):
         warn(warning)
     roads: list[RoadRow] = []
+    gauge = _gauge(lesson, settings, guide)
+    controls = None if gauge is None else gauge.controls
+
+    def seen(training: Training, *, finished: bool) -> TrainingView:
+        return TrainingView(_page(out).stem, lesson, training, command, tuple(roads), finished, controls)
 
     def watch(training: Training) -> None:
+        if gauge is not None:
+            training.realism.append(gauge.measure(training.step, training.kept_weights()))
         row = _road_row(training)
         if row.ious:  # else no sampled picture shows a road
             roads.append(row)
         if row.is_lost:
             warn(f"after {row.step} steps the road is no longer where it was in {row}; look at {_page(out)}")
-        _write_page(out, lesson, training, command, roads, finished=False)
+        _write_page(out, seen(training, finished=False))
 
     with progress_bar(f"learning {out.name}", goes_on) as progress, stopping() as stop:
         card, training = learn(
@@ -125,15 +136,28 @@ def train(
             teacher=load_teacher() if settings.weights.road or settings.alike else None,
             guide=guide,
         )
-    _write_page(out, lesson, training, command, roads, finished=True)
-    page = _page(out)
+    view = seen(training, finished=True)
+    _write_page(out, view)
     if json:
-        losses = training.curve[-1].losses
-        names = ("name", "rendered", "steps", "batch_size", "size_px", "crop_px", "source_sha256", "target_sha256", "weights_sha256")
-        shown = {"method": card.method.value, **{name: getattr(card, name) for name in names}}
-        kept = {"road_iou": roads[-1].mean_iou} if roads else {}
-        print_json({**shown, "weather": str(out), "report": str(page), "losses": losses, **kept})
-        return
+        print_json(_payload(out, card, view))
+    else:
+        _show(out, card, view)
+
+
+def _payload(out: Path, card: WeatherCard, view: TrainingView) -> dict[str, object]:
+    names = ("name", "rendered", "steps", "batch_size", "size_px", "crop_px", "source_sha256", "target_sha256", "weights_sha256")
+    training = view.training
+    shown: dict[str, object] = {"method": card.method.value, **{name: getattr(card, name) for name in names}}
+    shown |= {"weather": str(out), "report": str(_page(out)), "losses": training.curve[-1].losses, "card_file_sha256": _card_hash(out)}
+    if view.roads:
+        shown["road_iou"] = view.roads[-1].mean_iou
+    if view.controls is not None:
+        shown["realism"] = {**asdict(view.controls), "steps": [asdict(point) for point in training.realism]}
+    return shown
+
+
+def _show(out: Path, card: WeatherCard, view: TrainingView) -> None:
+    lesson, training, controls = view.lesson, view.training, view.controls
     rows: list[tuple[str, object]] = [
         ("method", card.method.value.upper()),
         (
@@ -145,12 +169,20 @@ def train(
         ("size", f"{card.size_px} px, squares of {card.crop_px} px"),
         ("losses", ", ".join(f"{name} {value:.3g}" for name, value in training.curve[-1].losses.items())),
     ]
-    if roads:
-        rows.append(("road", f"drivable area kept to {roads[-1].mean_iou:.2f} (IoU, by the referee); lost in {roads[-1]}"))
+    if view.roads:
+        rows.append(("road", f"drivable area kept to {view.roads[-1].mean_iou:.2f} (IoU, by the referee); lost in {view.roads[-1]}"))
+    if controls is not None and training.realism:
+        told = training.realism[-1].told
+        rows.append(
+            ("told from real", f"{told:.0%} of {2 * controls.pictures} pictures; real from other real ones {controls.real.told:.0%}")
+        )
     facts(f"weather {card.name}", rows)
-    if card.batch_size != settings.batch_size:
-        say(f"note: the GPU ran out of memory with {settings.batch_size} pictures a step, so the batch was halved to {card.batch_size}")
-    say(f"weather: {out}; look at {page} before testing under it")
+    if card.batch_size != training.settings.batch_size:
+        asked = training.settings.batch_size
+        say(f"note: the GPU ran out of memory with {asked} pictures a step, so the batch was halved to {card.batch_size}")
+    say(f"weather: {out}; look at {_page(out)} before testing under it")
+    say(f"others fetch it from where you publish {card.name}.toml and {card.name}.safetensors side by side with:")
+    say(f"  skidpad weather fetch URL/{card.name}.toml --sha256 {_card_hash(out)}")
 
 
 def _in_lines(steps: int) -> Progress:
@@ -222,6 +254,12 @@ def _is_rendered(target: str) -> bool:
     return (Path(target) / MARK).is_file() or target.partition("?")[0] == "rendered"
 
 
+def _card_hash(out: Path) -> str:
+    from skidpad.stimuli.weather.files import weather_file
+
+    return sha256(weather_file(out, ".toml").read_bytes()).hexdigest()
+
+
 def _page(out: Path) -> Path:
     from skidpad.stimuli.weather.files import weather_file
 
@@ -243,9 +281,17 @@ def _road_row(training: Training) -> RoadRow:
     return RoadRow(training.step, tuple(iou for iou in ious if isfinite(iou)))
 
 
-def _write_page(out: Path, lesson: Lesson, training: Training, command: str, roads: Sequence[RoadRow], *, finished: bool) -> None:
-    from skidpad.kinds.pictures.weather.training_page import TrainingView, training_page
+def _gauge(lesson: Lesson, settings: WeatherSettings, guide: Guide | None) -> RealismGauge | None:
+    """Returns what measures how real the weather looks; None where there are too few pictures for it."""
+    from skidpad.stimuli.weather.gauge import RealismGauge, pictures_to_measure
+    from skidpad.stimuli.weather.realism import LEAST
+
+    enough = pictures_to_measure(lesson.source, lesson.target, settings) >= LEAST
+    return RealismGauge(lesson.source, lesson.target, settings, guide) if enough else None
+
+
+def _write_page(out: Path, view: TrainingView) -> None:
+    from skidpad.kinds.pictures.weather.training_page import training_page
     from skidpad.page.writing import render_page, write_text_whole
 
-    name = _page(out).stem
-    write_text_whole(_page(out), render_page(training_page(TrainingView(name, lesson, training, command, tuple(roads), finished))))
+    write_text_whole(_page(out), render_page(training_page(view)))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
+from io import SEEK_END, BytesIO
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -43,6 +43,14 @@ class TooLargeError(SkidpadError):
 
 class TooSlowError(SkidpadError):
     """A server sends a file so slowly that it would take hours."""
+
+
+class RedirectError(SkidpadError):
+    """A server sends its readers to an address that is not on the web, such as a file of this machine."""
+
+
+class _RangeError(ConnectionError):
+    """A server has nothing from this byte on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +119,21 @@ class HttpFiles:
                     raise TooLargeError(f"{root} has more than {MAX_FOLDERS:,} folders; name the one that holds the drive")
         return found
 
-    def cat_file(self, url: str) -> bytes:
-        """Returns the content of a file that may be as large as a picture."""
+    def cat_file(self, url: str, max_bytes: int = MAX_PICTURE_BYTES) -> bytes:
+        """Returns the content of a file, by default one that may be as large as a picture."""
         sink = BytesIO()
-        _asked("GET", url, sink, MAX_PICTURE_BYTES)
+        _asked("GET", url, sink, max_bytes)
         return sink.getvalue()
+
+    def complete_file(self, url: str, file: BinaryIO, max_bytes: int) -> None:
+        """Adds the bytes that `file` lacks, at most `max_bytes` in all; begins anew if the server cannot continue in the middle."""
+        start = file.seek(0, SEEK_END)
+        try:
+            _asked("GET", url, file, max_bytes, start)
+        except _RangeError:
+            file.truncate(0)
+            file.seek(0)
+            _asked("GET", url, file, max_bytes)
 
     def get_file(self, url: str, target: str) -> None:
         """Copies a file to this machine, of any size that the server announces."""
@@ -133,23 +151,30 @@ class HttpFiles:
         raise NotImplementedError("web servers are only read from; write to a folder or to s3://")
 
 
-def _asked(method: str, url: str, sink: BinaryIO | None = None, max_bytes: int | None = 0) -> _Answer:
-    """Sends one request. sink: where the body goes; None: nowhere. max_bytes: of the body; None: what the server announces."""
+def _asked(method: str, url: str, sink: BinaryIO | None = None, max_bytes: int | None = 0, start: int = 0) -> _Answer:
+    """Sends one request.
+
+    sink: where the body goes; None: nowhere. max_bytes: of the file; None: what the server announces. start: the bytes of it that the
+    sink already has; it is emptied if the server sends the file from its beginning.
+    """
     system = optional("fsspec.implementations.http", "aiohttp", "remote", "reading http://").HTTPFileSystem()
     answer: _Answer = optional("fsspec.asyn", "aiohttp", "remote", "reading http://").sync(
-        system.loop, _exchange, system, method, url, sink, max_bytes
+        system.loop, _exchange, system, method, url, sink, max_bytes, start
     )
     return answer
 
 
-async def _exchange(system: Any, method: str, url: str, sink: BinaryIO | None, max_bytes: int | None) -> _Answer:
+async def _exchange(system: Any, method: str, url: str, sink: BinaryIO | None, max_bytes: int | None, start: int) -> _Answer:
     from aiohttp import ClientTimeout  # noqa: PLC0415 - comes with the extra
 
     patience = PATIENCE
     limits = ClientTimeout(total=None, sock_connect=patience.connect_s, sock_read=patience.silence_s)
     session = await system.set_session()
-    with _in_plain_words(patience):
-        request = session.request(method, system.encode_url(url), **{**system.kwargs, "timeout": limits, "allow_redirects": True})
+    options = {**system.kwargs, "timeout": limits, "allow_redirects": True}
+    if start:
+        options["headers"] = {**options.get("headers", {}), "Range": f"bytes={start}-", "Accept-Encoding": "identity"}
+    with _in_plain_words(patience, url):
+        request = session.request(method, system.encode_url(url), **options)
         # a header that drips byte by byte is never silent
         response = await asyncio.wait_for(request, patience.connect_s + patience.silence_s)
         async with response:
@@ -158,22 +183,31 @@ async def _exchange(system: Any, method: str, url: str, sink: BinaryIO | None, m
             size = None if "Content-Encoding" in response.headers else response.content_length
             answer = _Answer(str(response.url), size, dict(response.headers))
             if sink is not None:
-                await _receive(response, url, sink, max_bytes or size or MAX_UNANNOUNCED_BYTES, patience)
+                if start and not _continues(response, start):
+                    start = 0
+                    sink.truncate(0)
+                    sink.seek(0)
+                await _receive(response, url, sink, max_bytes or size or MAX_UNANNOUNCED_BYTES, patience, start)
             else:
                 response.close()
             return answer
 
 
-async def _receive(response: ClientResponse, url: str, sink: BinaryIO, max_bytes: int, patience: Patience) -> None:
+def _continues(response: ClientResponse, start: int) -> bool:
+    """Tells whether a server sends the rest of a file and not all of it."""
+    from_there = response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+    return response.status == 206 and from_there and "Content-Encoding" not in response.headers
+
+
+async def _receive(response: ClientResponse, url: str, sink: BinaryIO, max_bytes: int, patience: Patience, start: int = 0) -> None:
     begun, got = monotonic(), 0
-    if (response.content_length or 0) > max_bytes:
-        raise TooLargeError(
-            f"{url} is too large: the server announces {response.content_length:,} bytes, and {max_bytes:,} are read at most"
-        )
+    announced = start + (response.content_length or 0)
+    if announced > max_bytes:
+        raise TooLargeError(f"{url} is too large: the server announces {announced:,} bytes, and {max_bytes:,} are read at most")
     async for piece in response.content.iter_any():
         got += len(piece)
         taken_s = monotonic() - begun
-        if got > max_bytes:
+        if start + got > max_bytes:
             raise TooLargeError(f"{url} is too large: more than {max_bytes:,} bytes came")
         if taken_s > patience.grace_s and got < taken_s * patience.slowest_bytes_per_s:
             raise TooSlowError(f"{url} comes too slowly: {got:,} bytes in {taken_s:.0f} s; copy the drive to this machine first")
@@ -188,17 +222,28 @@ def _check_status(response: ClientResponse) -> None:
         raise FileNotFoundError(words)
     if status in {401, 403, 407}:
         raise PermissionError(words)
+    if status == 416:
+        raise _RangeError(words)
     if status in {405, 501}:
         raise NotImplementedError(words)
     raise ConnectionError(words)
 
 
 @contextmanager
-def _in_plain_words(patience: Patience) -> Iterator[None]:
-    from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError  # noqa: PLC0415 - comes with the extra
+def _in_plain_words(patience: Patience, url: str) -> Iterator[None]:
+    from aiohttp import (  # noqa: PLC0415 - comes with the extra
+        ClientConnectorError,
+        ClientError,
+        ConnectionTimeoutError,
+        RedirectClientError,
+    )
 
     try:
         yield
+    except RedirectClientError as error:
+        raise RedirectError(
+            f"{url} redirects to {error}, and only http:// and https:// are followed; use the file's own address"
+        ) from error
     except ConnectionTimeoutError as error:
         raise ConnectionError(f"the server accepts no connection within {patience.connect_s:g} s") from error
     except TimeoutError as error:

@@ -156,19 +156,24 @@ class RemoteFiles:
         return system, str(root)
 
     def _tried(self, what: str, ask: Callable[[], T]) -> T:
-        for wait_s in (*WAITS_S, None):
-            try:
-                return ask()
-            except (*_FINAL, SkidpadError):
-                raise
-            except Exception as error:
-                # Every file system has exceptions of its own for a server that does not answer.
-                if wait_s is None:
-                    raise ServerGoneError(
-                        f"cannot {what} {self.url}: {_words(error)} (tries: {len(WAITS_S) + 1}); check the server and your credentials"
-                    ) from error
-                sleep(wait_s)
-        raise AssertionError("the last try returns or raises")
+        return tried(f"{what} {self.url}", ask)
+
+
+def tried(what: str, ask: Callable[[], T]) -> T:
+    """Asks a server until it answers, at most `len(WAITS_S) + 1` times; what: ends the sentence "cannot ..."."""
+    for wait_s in (*WAITS_S, None):
+        try:
+            return ask()
+        except (*_FINAL, SkidpadError):
+            raise
+        except Exception as error:
+            # Every file system has exceptions of its own for a server that does not answer.
+            if wait_s is None:
+                raise ServerGoneError(
+                    f"cannot {what}: {_words(error)} (tries: {len(WAITS_S) + 1}); check the server and your credentials"
+                ) from error
+            sleep(wait_s)
+    raise AssertionError("the last try returns or raises")
 
 
 def _storage_options(scheme: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.rendered import Daytime, RenderedSettings
 from skidpad.worlds.scenario.domain import DOMAINS, draw
+from skidpad.worlds.scenario.domains import DUSK_DEG
 from skidpad.worlds.scenario.road import Road, random_road
 from skidpad.worlds.scenario.road_constraints import LATERAL_M_S2, MAX_SNOW_INTENSITY, WINTER_SUN_DEG
 from skidpad.worlds.scenario.scenario import Conditions, RoadKind, Scenario, Weather
@@ -32,8 +33,6 @@ STRETCH_FRAMES = 400
 _KEPT_STRETCHES = 8
 _BRAKING_M_S2 = 1.5
 _WINDING = frozenset({RoadKind.STRAIGHT, RoadKind.CURVED})
-_DUSK_DEG = (2.0, 7.0)
-"""How high the sun stands at dusk."""
 _INTENSITY = (0.2, 1.0)
 """Of a weather that the settings name; snow stays below what covers the lane."""
 
@@ -78,7 +77,7 @@ def _scenario(settings: RenderedSettings, root: int) -> Scenario:
     drawn, _ = draw(replace(domain, base=base), child_rng(root, "scenario"), root)
     conditions = _conditions(settings, drawn.conditions, child_rng(root, "conditions"))
     foggy, sunny = conditions.weather is Weather.FOG, conditions.weather is Weather.SUNNY
-    lit = drawn.ego.headlights or conditions.night or conditions.sun_elevation_deg <= _DUSK_DEG[1] or not sunny
+    lit = drawn.ego.headlights or conditions.night or conditions.sun_elevation_deg <= DUSK_DEG[1] or not sunny
     ego = replace(drawn.ego, headlights=lit, fog_lights=drawn.ego.fog_lights and foggy)
     # The car slows down in bends, where one behind it in its lane would drive through it.
     vehicles = tuple(other for other in drawn.vehicles if other.lane != ego.lane or other.ahead_m > 0.0)
@@ -87,7 +86,7 @@ def _scenario(settings: RenderedSettings, root: int) -> Scenario:
 
 def _conditions(settings: RenderedSettings, drawn: Conditions, rng: np.random.Generator) -> Conditions:
     """Takes one of the settings' weathers and times where they name any, within what domains allow."""
-    intensity, dusk_deg = float(rng.uniform(*_INTENSITY)), float(rng.uniform(*_DUSK_DEG))
+    intensity, dusk_deg = float(rng.uniform(*_INTENSITY)), float(rng.uniform(*DUSK_DEG))
     which_weather, which_time = rng.random(2)
     made = drawn
     if settings.weathers:

@@ -162,14 +162,20 @@ def load_weather(path: Path) -> tuple[WeatherCard, dict[str, torch.Tensor]]:
     text, where = read_card(path, "weather", "train")
     card = WeatherCard.from_toml(text, where)
     weights = read_weights(path, card.weights_sha256)
-    _check_shapes(card, weights, where)
+    check_shapes(card, weights, where)
     return card, weights
 
 
-def _check_shapes(card: WeatherCard, weights: Mapping[str, torch.Tensor], where: str) -> None:
+def weight_shapes(card: WeatherCard) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the weights that a weather of the card's sizes has, by name."""
     with torch.device("meta"):  # shapes without memory
         model = Munit(card.sizes) if card.method is Method.MUNIT else Unit(card.sizes)
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if name.startswith(_KEPT[card.method])}
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if name.startswith(_KEPT[card.method])}
+
+
+def check_shapes(card: WeatherCard, weights: Mapping[str, torch.Tensor], where: str) -> None:
+    """Refuses weights that are not those of a network of the card's sizes."""
+    wanted = weight_shapes(card)
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if wanted != found:
         name = min(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))

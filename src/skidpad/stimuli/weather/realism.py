@@ -10,20 +10,24 @@ see at once; read it beside the two control rows, the same scenes as they were a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import FloatArray, IntArray, NumpyFrames
+from skidpad.core.images import FloatArray, IntArray, NumpyFrames, decode, encode
 from skidpad.core.structure import structure_of
-from skidpad.stimuli.weather.classifier import WeatherClassifier
+from skidpad.stimuli.weather.classifier import READ_PX, WeatherClassifier
+from skidpad.stimuli.weather.scenes import working_size
 from skidpad.stimuli.weather.validity import StructureKept
 
 PERMUTATIONS = 999
+_QUALITY = 90
 _FOLDS = 5
 _RIDGE = 1e-2
-_LEAST = 8
+LEAST = 8
 """Fewer pictures than this on one side tell nothing."""
 
 
@@ -99,6 +103,22 @@ def measure(
     )
 
 
+def as_stored(scenes: Sequence[NumpyFrames] | NumpyFrames) -> NumpyFrames:
+    """Gives scenes the same way to the classifier as real ones have: a JPEG file, read at the same size."""
+    made = []
+    for scene in scenes:
+        read = decode(encode(scene, ".jpg", _QUALITY))
+        made.append(as_square(scene if read is None else read))
+    return np.stack(made)
+
+
+def as_square(picture: NumpyFrames) -> NumpyFrames:
+    """Returns a picture as the classifier takes it, (READ_PX, READ_PX, 3)."""
+    height, width = working_size(picture.shape[0], picture.shape[1], READ_PX, 1)
+    small = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.resize(small, (READ_PX, READ_PX), interpolation=cv2.INTER_AREA), np.uint8)
+
+
 def two_sample(
     real: FloatArray, made: FloatArray, seed: int = 0, *, permutations: int = PERMUTATIONS, bandwidth: float | None = None
 ) -> TwoSample:
@@ -107,8 +127,8 @@ def two_sample(
     Each fifth is called by a kernel ridge classifier that learned the other four. Its answers are linear in the labels, so that all
     permutations are one product of matrices.
     """
-    if min(len(real), len(made)) < _LEAST:
-        raise BadParametersError(f"a two-sample test needs at least {_LEAST} pictures a side; got {len(real)} and {len(made)}")
+    if min(len(real), len(made)) < LEAST:
+        raise BadParametersError(f"a two-sample test needs at least {LEAST} pictures a side; got {len(real)} and {len(made)}")
     rng = np.random.default_rng(seed)
     count = min(len(real), len(made))
     real, made = (rows[np.sort(rng.permutation(len(rows))[:count])] for rows in (real, made))
@@ -129,6 +149,11 @@ def two_sample(
         made=count,
         permutations=permutations,
     )
+
+
+def nearer_to_real(made: TwoSample, untranslated: TwoSample) -> float | None:
+    """Returns how much of the way from the untranslated scenes to real ones was gone, by mmd2: 1 is all of it, 0 none, below 0 away."""
+    return 1.0 - max(made.mmd2, 0.0) / untranslated.mmd2 if untranslated.mmd2 > 0.0 else None
 
 
 def common_bandwidth(*features: FloatArray) -> float:

@@ -22,7 +22,7 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 from skidpad.core.errors import SkidpadError
 from skidpad.core.files import write_atomically
 from skidpad.core.registry import Registry
-from skidpad.drives.http_files import HttpFiles
+from skidpad.drives.downloads import fetch_bytes
 from skidpad.worlds.scenario.scenario import BadScenarioError
 
 MAX_BYTES = 4 << 20
@@ -260,11 +260,7 @@ def fetch(collection: Collection, out: Path, address: str = "") -> list[Path]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SkidpadError(f"{str(out)!r} is in use; name an empty or a new folder to fetch the scenarios to")
     where = address or collection.address
-    try:
-        content = HttpFiles().cat_file(where)
-    except OSError as error:
-        raise SkidpadError(f"cannot fetch {where}: {error}") from error
-    files = _unpacked(content, where)
+    files = _unpacked(fetch_bytes(where, _MAX_BYTES), where)
     found = content_sha256(files)
     if found != collection.sha256:
         raise SkidpadError(f"what came from {where} is not what it was: its SHA-256 is {found}, and should be {collection.sha256}")

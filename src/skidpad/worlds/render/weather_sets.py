@@ -21,7 +21,7 @@ from skidpad.core.stimuli import Choice, Real, Whole
 from skidpad.worlds.render.raycast import RayCaster
 from skidpad.worlds.render.scene import build_scene
 from skidpad.worlds.scenario.domain import Domain, draw
-from skidpad.worlds.scenario.domains import EXTENDED
+from skidpad.worlds.scenario.domains import DUSK_DEG, EXTENDED
 from skidpad.worlds.scenario.scenario import NO, YES, RoadKind, Weather
 
 MARK = "rendered.toml"
@@ -34,19 +34,22 @@ _ASKEW_RAD = 0.03
 
 @dataclass(frozen=True, slots=True)
 class RenderedWeather:
-    """A weather of the built-in world; intensity: the range from which every picture draws its own."""
+    """A weather of the built-in world; intensity: the range from which every picture draws its own. dusk: whether the sun is low."""
 
     name: str
     about: str
     weather: Weather
     night: bool = False
+    dusk: bool = False
     intensity: tuple[float, float] = (0.4, 1.0)
 
     def domain(self) -> Domain:
         """Returns roads, surroundings and traffic, in this weather alone."""
         # A network learns how the weather looks and does not drive in it, so that the lane may be out of sight.
         binding = tuple(rule for rule in EXTENDED.constraints if not rule.advisory)
+        sun = (Real("conditions.sun_elevation_deg", *DUSK_DEG, None), Choice("ego.headlights", (YES,))) if self.dusk else ()
         return replace(EXTENDED, constraints=binding).with_parameters(
+            *sun,
             Choice("conditions.weather", (self.weather.value,)),
             Choice("conditions.night", (YES if self.night else NO,)),
             Real("conditions.intensity", *self.intensity, None),
@@ -64,6 +67,7 @@ _ROWS = (
     RenderedWeather("rain", "rain by day: streaks in the air, drops on the lens, a wet road", Weather.RAIN),
     RenderedWeather("snow", "snow by day: flakes in the air, snow on the ground", Weather.SNOW, intensity=(0.2, 0.7)),
     RenderedWeather("fog", "fog by day", Weather.FOG, intensity=(0.2, 0.8)),
+    RenderedWeather("dusk", "a clear evening: the sun stands a few degrees high", Weather.SUNNY, dusk=True),
     RenderedWeather("night", "a clear night with headlights", Weather.SUNNY, night=True),
     RenderedWeather("rain-night", "rain by night", Weather.RAIN, night=True),
     RenderedWeather("snow-night", "snow by night", Weather.SNOW, night=True, intensity=(0.2, 0.7)),

@@ -14,6 +14,9 @@ from skidpad.worlds.scenario.domain import DOMAINS, Domain, Variable
 from skidpad.worlds.scenario.scenario import NO, YES, RoadKind, Side, Weather
 
 _RADIUS = Variable(Real("road.radius_m", 40.0, 800.0, None), logarithmic=True)
+DUSK_DEG = (2.0, 7.0)
+"""How high the sun stands at dusk, in drives and sets of pictures; the domains themselves have a higher one."""
+
 _SUN = (Real("conditions.sun_azimuth_deg", 0.0, 360.0, None), Real("conditions.sun_elevation_deg", 12.0, 65.0, None))
 
 

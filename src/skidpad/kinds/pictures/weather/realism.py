@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-import cv2
 import numpy as np
 import torch
 
 from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError, UnknownNameError
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, decode, encode, write_image
+from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, decode, write_image
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.opening import open_drive
@@ -29,8 +28,8 @@ from skidpad.stimuli.pictures import COMPOSITE, TRANSFORMS
 from skidpad.stimuli.weather.classifier import READ_PX, SPLIT, ClassifierCard, WeatherClassifier, held_out
 from skidpad.stimuli.weather.clips import contrast_kept, flicker
 from skidpad.stimuli.weather.pretrained import weather_path
-from skidpad.stimuli.weather.realism import RealismRow, common_bandwidth, measure
-from skidpad.stimuli.weather.scenes import SUFFIXES, load_scenes, working_size
+from skidpad.stimuli.weather.realism import RealismRow, as_square, as_stored, common_bandwidth, measure, nearer_to_real
+from skidpad.stimuli.weather.scenes import SUFFIXES, load_scenes
 from skidpad.stimuli.weather.translation import Weather
 from skidpad.stimuli.weather.validity import target_class
 
@@ -44,7 +43,6 @@ hard shadows of trees, it is wrong about the frame as it is, and a change says l
 
 CLIP_FRAMES = 5
 _TOGETHER = 32
-_QUALITY = 90
 _SHOWN = 6
 _ALIKE = {"deeptest-fog": ("fog",), "deeptest-rain": ("rain", "wet")}
 """Classes that a transform's scenes belong to, the best first; no real set shows falling rain."""
@@ -173,7 +171,7 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
         shown = np.linspace(0, len(sources) - 1, min(_SHOWN, len(sources))).round().astype(np.int64)
         rows_of = [sources, *(each.scenes for each in contenders)]
         write_image(grid, np.concatenate([np.concatenate(list(scenes[shown]), axis=1) for scenes in rows_of]))
-    plain = _stored(sources)
+    plain = as_stored(sources)
     plain_features = classifier.features(plain)
     rows: list[tuple[RealismRow, SameDrive | None]] = []
     recorded = _recorded(judges, sources)
@@ -198,7 +196,7 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
                 each.name,
                 each.kind,
                 target,
-                plain if each.scenes is sources else _stored(each.scenes),
+                plain if each.scenes is sources else as_stored(each.scenes),
                 classifier,
                 sources=plain,
                 real_features=features,
@@ -268,9 +266,8 @@ def _mean_and_below(overlap: FloatArray) -> tuple[float, float] | tuple[None, No
 
 def _line(row: RealismRow, drive: SameDrive | None, rows: list[tuple[RealismRow, SameDrive | None]]) -> RealismLine:
     plain = next((each for each, _ in rows if each.kind == "untranslated" and each.target == row.target), None)
-    nearer = None
-    if plain is not None and plain.against_real is not None and row.against_real is not None and plain.against_real.mmd2 > 0.0:
-        nearer = 1.0 - max(row.against_real.mmd2, 0.0) / plain.against_real.mmd2
+    tests = (row.against_real, None if plain is None else plain.against_real)
+    nearer = None if tests[0] is None or tests[1] is None else nearer_to_real(tests[0], tests[1])
     return RealismLine(row, wilson(row.right, row.total), nearer, drive)
 
 
@@ -321,7 +318,7 @@ def _real(text: str, classifier: WeatherClassifier) -> _Real:
     scenes = load_scenes(folder, READ_PX, 1)
     chosen = [scenes.pictures[place].numpy() for place in np.flatnonzero(held_out(len(scenes))).tolist()]
     # Pictures of one set may differ in shape; the classifier takes squares.
-    pictures = np.stack([_square(np.asarray(picture, np.uint8)) for picture in chosen])
+    pictures = np.stack([as_square(np.asarray(picture, np.uint8)) for picture in chosen])
     return _Real(label, pictures, classifier.features(pictures))
 
 
@@ -368,21 +365,6 @@ def _transformed(name: str, clips: Sequence[NumpyFrames], rng: np.random.Generat
     """Applies a transform of DeepTest, with parameters drawn for every clip from its grid."""
     transform = TRANSFORMS.get(name)()
     return [transform.apply(clip, transform.space.pick(rng)) for clip in clips]
-
-
-def _stored(scenes: NumpyFrames) -> NumpyFrames:
-    """Gives scenes the same way to the classifier as real ones have: a JPEG file, read at the same size."""
-    made = []
-    for scene in scenes:
-        read = decode(encode(scene, ".jpg", _QUALITY))
-        made.append(_square(scene if read is None else read))
-    return np.stack(made)
-
-
-def _square(picture: NumpyFrames) -> NumpyFrames:
-    height, width = working_size(picture.shape[0], picture.shape[1], READ_PX, 1)
-    small = cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
-    return np.asarray(cv2.resize(small, (READ_PX, READ_PX), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _notes(settings: RealismSettings, real: dict[str, _Real], contenders: list[_Contender], clips: int) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from skidpad.page.pictures import Gallery, GalleryRow, gallery_row
 from skidpad.page.wording import count, plain
 
 if TYPE_CHECKING:
+    from skidpad.stimuli.weather.gauge import Controls
     from skidpad.stimuli.weather.learning import Lesson
     from skidpad.stimuli.weather.training import Training
 
@@ -66,7 +67,7 @@ class RoadRow:
 
 @dataclass(frozen=True, slots=True)
 class TrainingView:
-    """A training as its page shows it; command: what goes on with it."""
+    """A training as its page shows it; command: what goes on with it. controls: None if realism was not measured."""
 
     name: str
     lesson: Lesson
@@ -74,6 +75,7 @@ class TrainingView:
     command: str
     roads: tuple[RoadRow, ...]
     finished: bool
+    controls: Controls | None = None
 
 
 def training_page(view: TrainingView) -> Page:
@@ -100,6 +102,7 @@ def training_page(view: TrainingView) -> Page:
                 Headline("road kept", f"{row.mean_iou:.2f}", f"IoU of the drivable area by the referee; below {_LOST_IOU:g} in {row}")
                 for row in view.roads[-1:]
             ),
+            *_realism_headlines(view),
             Headline("shorter side", f"{settings.size_px} px", f"squares of {settings.crop_px} px are learned from"),
         ),
         context=(
@@ -107,7 +110,7 @@ def training_page(view: TrainingView) -> Page:
             Fact("To", plain(f"{lesson.target_text} ({_broken(lesson.target.broken)})", 300)),
         ),
         notes=_notes(view),
-        charts=(*_road_chart(view.roads), *_charts(training)),
+        charts=(*_road_chart(view.roads), *_realism_charts(view), *_charts(training)),
         tables=(_table(training),) if training.curve else (),
         configuration=(
             Fact("method", settings.method.value),
@@ -184,6 +187,49 @@ def _road_chart(roads: tuple[RoadRow, ...]) -> list[Chart]:
     ]
     words = "The drivable area of the sampled scenes, before and after, by the referee, which took no part in the training."
     return [curve_chart("road", "Is the road where it was?", words, ("step", "IoU of the drivable area"), lines)]
+
+
+def _realism_headlines(view: TrainingView) -> list[Headline]:
+    points, controls = view.training.realism, view.controls
+    if controls is None or not points:
+        return []
+    now, real, before = points[-1], controls.real, controls.untranslated
+    words = f"of {2 * controls.pictures} pictures, a test sorts so many right; 50 % is none. Real from other real ones: {real.told:.0%}"
+    found = [Headline("told from real", f"{now.told:.0%}", f"{words}, untranslated ones: {before.told:.0%}")]
+    if now.in_class is not None:
+        words = f"put into the class {controls.label} by the classifier that it learns from; real pictures {real.in_class:.0%}"
+        found.append(Headline("in the class", f"{now.in_class:.0%}", plain(f"{words}, untranslated ones {before.in_class:.0%}", 300)))
+    return found
+
+
+def _realism_charts(view: TrainingView) -> list[Chart]:
+    points, controls = view.training.realism, view.controls
+    if controls is None or not points:
+        return []
+    steps = tuple(float(point.step) for point in points)
+
+    def chart(key: str, title: str, caption: str, axis: str, name: str) -> list[Chart]:
+        parts = {"translated": points, "untranslated": [controls.untranslated] * len(points), "real": [controls.real] * len(points)}
+        rows = {label: [getattr(point, name) for point in some] for label, some in parts.items()}
+        if any(value is None for row in rows.values() for value in row):
+            return []
+        return [curve_chart(key, title, caption, ("step", axis), [Curve(label, steps, tuple(row)) for label, row in rows.items()])]
+
+    sides = f"{count(controls.pictures)} pictures on each side, seen by the bundled classifier, which took no part in the training"
+    told = (
+        f"How many pictures a test sorts into real and not, {sides}. 0.5: it cannot tell them. The line `real` compares real pictures with "
+        "other real ones, and no weather can be expected to fall below it."
+    )
+    nearer = (
+        f"How much of the way from the untranslated pictures to real ones was gone (MMD), {sides}. The scenes are of other places, so "
+        "even a perfect translation would not reach 1. Small sets make both charts jump by a few percent."
+    )
+    named = f"Pictures in the class {controls.label}, by the classifier of --classifier, which the weather learns to convince."
+    return [
+        *chart("told-from-real", "Can they be told from real pictures?", told, "share sorted right", "told"),
+        *chart("nearer-to-real", "Nearer to real pictures", nearer, "share of the distance", "nearer"),
+        *chart("in-the-class", "In the class", plain(named, 300), "share of the pictures", "in_class"),
+    ]
 
 
 def _line(training: Training, name: str) -> Curve:

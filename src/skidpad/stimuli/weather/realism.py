@@ -16,9 +16,8 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames
-from skidpad.core.structure import structure_of
 from skidpad.stimuli.weather.classifier import WeatherClassifier
-from skidpad.stimuli.weather.validity import StructureKept
+from skidpad.stimuli.weather.validity import StructureKept, structure_of
 
 PERMUTATIONS = 999
 _FOLDS = 5

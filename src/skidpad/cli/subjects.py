@@ -110,11 +110,11 @@ def frame_warnings(spec: "InputSpec", drive: "Drive") -> list[str]:
 
 def grey_clip(spec: "InputSpec", lead: int) -> "NumpyFrames":
     """Makes grey frames whose part that is left after the crop has the size of the input, (lead + 1, height, width, 3)."""
+    import numpy as np
+
     crop = spec.crop
     height = round(spec.height_px / (1.0 - crop.top - crop.bottom))
     width = round(spec.width_px / (1.0 - crop.left - crop.right))
-    import numpy as np
-
     return np.full((lead + 1, height, width * spec.views, 3), 128, np.uint8)
 
 

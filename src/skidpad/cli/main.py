@@ -4,7 +4,6 @@ import sys
 
 import typer
 
-from skidpad import __version__
 from skidpad.cli import (
     drive,
     duel,
@@ -54,6 +53,8 @@ for module in (
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from skidpad import __version__
+
         typer.echo(f"skidpad {__version__}")
         raise typer.Exit
 

@@ -2,10 +2,10 @@
 
 import tomllib
 from dataclasses import asdict
+from math import degrees, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from skidpad.cli.runs import Device, Json, may_trust
@@ -81,7 +81,7 @@ def inspect_subject(path: str, device: str, json: bool, drive: "Drive | None" = 
                     }
                     for output, answer in zip(description.outputs, answers, strict=True)
                 ],
-                "grey_frame_answer_deg": float(np.degrees(answers[description.steering_column])) if description.steers else None,
+                "grey_frame_answer_deg": degrees(answers[description.steering_column]) if description.steers else None,
                 "open_points": open_points,
                 "warnings": warnings,
             }
@@ -110,6 +110,8 @@ def frame_warnings(spec: "InputSpec", drive: "Drive") -> list[str]:
 
 def grey_clip(spec: "InputSpec", lead: int) -> "NumpyFrames":
     """Makes grey frames whose part that is left after the crop has the size of the input, (lead + 1, height, width, 3)."""
+    import numpy as np
+
     crop = spec.crop
     height = round(spec.height_px / (1.0 - crop.top - crop.bottom))
     width = round(spec.width_px / (1.0 - crop.left - crop.right))
@@ -169,14 +171,14 @@ def _meaning(output: "Output") -> str:
 
 
 def _shown(output: "Output", answer: float) -> float:
-    return float(np.degrees(answer)) if output.is_angle else float(answer)
+    return degrees(answer) if output.is_angle else float(answer)
 
 
 def _worded(output: "Output", answer: float) -> str:
-    if not np.isfinite(answer):
+    if not isfinite(answer):
         return "no finite answer"
     if output.is_angle:
-        return f"{np.degrees(answer):+.3f} deg of the steering wheel"
+        return f"{degrees(answer):+.3f} deg of the steering wheel"
     return f"{answer:.4g} {output.unit.value}" if output.unit is not None else f"{answer:.4g}"
 
 

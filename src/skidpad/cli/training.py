@@ -4,10 +4,10 @@ import shlex
 import sys
 from collections import Counter
 from dataclasses import asdict
+from math import degrees
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from skidpad.cli.runs import Device, Json, Seed, may_trust
@@ -141,7 +141,7 @@ def evaluate(
     for doubt in doubts:
         say(f"doubt: {doubt.said}")
     rows = [
-        (name, part.judged, part.mse_rad2, part.rmse_rad, part.mae_rad, float(np.degrees(part.mae_rad)), part.correlation)
+        (name, part.judged, part.mse_rad2, part.rmse_rad, part.mae_rad, degrees(part.mae_rad), part.correlation)
         for name, part in parts.items()
     ]
     columns = ("split", "frames", "MSE (rad^2)", "RMSE (rad)", "MAE (rad)", "MAE (deg)", "correlation")
@@ -151,8 +151,7 @@ def evaluate(
         silent = whole.not_finite - broken
         say(f"left out: {counted(broken, 'broken frame')}, {silent} without a finite answer, {whole.without_label} without a label")
     worst_rows = [
-        (opened.frame_ids[row.index], *(float(np.degrees(value)) for value in (row.answer_rad, row.label_rad, row.error_rad)))
-        for row in whole.worst
+        (opened.frame_ids[row.index], *(degrees(value) for value in (row.answer_rad, row.label_rad, row.error_rad))) for row in whole.worst
     ]
     if worst_rows:
         table("worst frames", ("frame", "answer (deg)", "label (deg)", "error (deg)"), worst_rows)

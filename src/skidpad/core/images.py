@@ -328,3 +328,53 @@ class Capture:
 
 def _columns_of(earlier: Callable[[IntArray, FloatArray], Frames], columns: slice, places: IntArray, then_s: FloatArray) -> Frames:
     return earlier(places, then_s)[:, :, columns]
+
+
+_NEIGHBOURHOOD = 9
+"""Side of the square, in averaged pixels, whose mean edge an edge is measured against."""
+_TOLERANCE = 3
+"""Edges are averaged over such squares, so that a shift by a pixel or two is no loss."""
+_FLOOR = 2.0
+"""Grey levels by which light must change between averaged pixels to be an edge and not noise."""
+_ROUNDING = 1e-2
+"""Squared grey levels; what rounding leaves of a flat picture has no direction."""
+
+
+def averaged(grey: torch.Tensor, scale: int) -> torch.Tensor:
+    """Returns the mean light of squares of `scale` pixels, (N, h, w), of grey levels as wide as high."""
+    side = grey.shape[1] // scale
+    return grey.reshape(-1, side, scale, side, scale).sum(dim=4).sum(dim=2).div_(scale * scale)
+
+
+def edges(coarse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the edges of mean light, (N, height, width), as double angles and as signed ones, weighted and averaged, (2, N, h, w) each.
+
+    An edge weighs by how much it stands out from its neighbourhood, so that dark and hazy scenes have edges too; a double angle is that
+    of its negative as well.
+    """
+    import torch  # noqa: PLC0415 - takes a second
+
+    across = coarse[:, 1:-1, 2:] - coarse[:, 1:-1, :-2]
+    down = coarse[:, 2:, 1:-1] - coarse[:, :-2, 1:-1]
+    squared = across.square() + down.square()
+    strength = squared.sqrt()
+    half = _NEIGHBOURHOOD // 2
+    padded = torch.nn.functional.pad(strength[:, None], (half, half, half, half), mode="reflect")[:, 0]
+    around = _box_sum(padded, _NEIGHBOURHOOD).div_(_NEIGHBOURHOOD**2)
+    weight = 1.0 / (strength + around + _FLOOR)
+    # (across + i down)^2 is the double angle times the strength squared.
+    turned = weight * strength / (squared + _ROUNDING)
+    doubled = torch.stack([(across.square() - down.square()) * turned, 2.0 * across * down * turned])
+    signed = torch.stack([across * weight, down * weight])
+    return _box_sum(doubled, _TOLERANCE), _box_sum(signed, _TOLERANCE)
+
+
+def _box_sum(maps: torch.Tensor, size: int) -> torch.Tensor:
+    """Returns the sums over squares within the last two axes, `size` - 1 shorter each; by slices, for torch's pooling is slow on CPUs."""
+    for axis in (-2, -1):
+        length = maps.shape[axis] - size + 1
+        total = maps.narrow(axis, 0, length).clone()
+        for shift in range(1, size):
+            total += maps.narrow(axis, shift, length)
+        maps = total
+    return maps

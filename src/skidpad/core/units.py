@@ -2,23 +2,25 @@
 
 from enum import Enum
 from math import pi
+from typing import Self
 
 
 class AngleUnit(Enum):
-    """The unit in which a drive's labels or a subject's answers are written."""
+    """The unit in which a drive's labels or a subject's answers are written. rad: how many radians one of it is."""
 
-    RAD = "rad"
-    DEG = "deg"
-    SCALED_25 = "scaled25"
+    rad: float
+
+    RAD = "rad", 1.0
+    DEG = "deg", pi / 180.0
+    SCALED_25 = "scaled25", 25.0 * pi / 180.0
     """Degrees divided by 25, so that +-25 degrees is +-1 (DeepTest, section 4)."""
 
-    @property
-    def rad(self) -> float:
-        """How many radians one of this unit is."""
-        return _RADIANS[self]
-
-
-_RADIANS = {AngleUnit.RAD: 1.0, AngleUnit.DEG: pi / 180.0, AngleUnit.SCALED_25: 25.0 * pi / 180.0}
+    def __new__(cls, text: str, rad: float) -> Self:
+        """Keeps the radians beside the text, which alone is the value."""
+        unit = object.__new__(cls)
+        unit._value_ = text
+        unit.rad = rad
+        return unit
 
 
 def side_of(angle_deg: float) -> str:
@@ -46,10 +48,6 @@ class Axle(Enum):
 
     STEERING_WHEEL = "steering-wheel"
     ROAD_WHEEL = "road-wheel"
-
-    def ratio(self, steering_ratio: float = STEERING_RATIO) -> float:
-        """Returns how many degrees of the steering wheel one degree at this axle is."""
-        return steering_ratio if self is Axle.ROAD_WHEEL else 1.0
 
 
 class PlainUnit(Enum):

@@ -46,7 +46,7 @@ class LabelConvention:
     @property
     def factor(self) -> float:
         """What turns radians as recorded into radians of the steering wheel, positive left."""
-        return self.sign * self.axle.ratio(self.ratio)
+        return self.sign * (self.ratio if self.axle is Axle.ROAD_WHEEL else 1.0)
 
     def __str__(self) -> str:
         wheels = "the steering wheel" if self.axle is Axle.STEERING_WHEEL else f"the road wheels (times {self.ratio:g})"

@@ -1,4 +1,4 @@
-"""From a line of text, or from arrays, to a drive."""
+"""From a line of text, or from arrays, to a drive; and what of it is hardly meant, as far as its index tells."""
 
 from __future__ import annotations
 
@@ -263,3 +263,80 @@ def _recognised(path: Path, text: str) -> str:
         raise BadDriveError(f"the folder {text!r} is empty; a drive needs frames")
     wanted = "; ".join(f"{name} looks for {reader.looks_for}" for name, reader in readers.items() if reader.needs_path)
     raise BadDriveError(f"no reader recognises the {'folder' if path.is_dir() else 'file'} {text!r}: {wanted}")
+
+
+NEAR_STRAIGHT_DEG = 2.0
+"""A recorded angle below this, either way, counts as driving straight; most of a drive does."""
+
+LOCK_DEG = 470.0
+"""No steering wheel is known to be turned further, either way, while a car drives: 8.2 rad is where the drive-by-wire of the car that
+recorded Udacity's drives ends, and usual cars reach 1.3 to 1.6 turns. What lies beyond is most likely in another unit."""
+
+SLOWEST_HZ, FASTEST_HZ = 0.2, 1000.0
+"""Rates beyond these are most likely times read in another unit."""
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSummary:
+    """The labels of a drive in degrees.
+
+    straight_share: the share of them below NEAR_STRAIGHT_DEG either way. beyond_lock: how many lie beyond LOCK_DEG.
+    """
+
+    count: int
+    min_deg: float
+    max_deg: float
+    mean_deg: float
+    std_deg: float
+    straight_share: float
+    beyond_lock: int = 0
+
+
+def drive_warnings(drive: Drive) -> tuple[str, ...]:
+    """Says what is hardly meant, from the index alone: labels beyond any wheel, rates of no camera, label files passed over."""
+    if drive.has_labels:
+        return (*label_warnings(summarise_labels(drive)), *rate_warnings(recorded_hz(drive)))
+    aside = [problem for problem in drive.problems if problem.kind is ProblemKind.IGNORED_FILE][:_NAMED]
+    passed_over = (f"no frame of {drive.name!r} has a label, and {problem.frame_id} was left aside: {problem.detail}" for problem in aside)
+    return (*passed_over, *rate_warnings(recorded_hz(drive)))
+
+
+def rate_warnings(rate_hz: float | None) -> tuple[str, ...]:
+    """Doubts a rate that no camera in a car has."""
+    if rate_hz is None or SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
+        return ()
+    apart = f"{1.0 / rate_hz:.3g} s"
+    return (f"frames lie {apart} apart, as of no camera in a car: is the time in another unit? time_unit=ms reads milliseconds, s seconds",)
+
+
+def recorded_hz(drive: Drive) -> float | None:
+    """Returns the rate of the whole recording: every 200th frame of it is no reason for doubt."""
+    return drive.rate_hz if drive.cut is None else drive.cut.whole.rate_hz
+
+
+def label_warnings(labels: LabelSummary | None) -> tuple[str, ...]:
+    """Doubts angles that no steering wheel reaches."""
+    if labels is None or not labels.beyond_lock:
+        return ()
+    most = max(abs(labels.min_deg), abs(labels.max_deg))
+    lie = "label lies" if labels.count == 1 else "labels lie"
+    found = f"{labels.beyond_lock} of {labels.count} {lie} beyond {LOCK_DEG:g} degrees ({most:.0f} at most)"
+    return (f"{found}, further than a steering wheel turns: is the column in another unit? unit=deg reads degrees",)
+
+
+def summarise_labels(drive: Drive) -> LabelSummary | None:
+    """Returns the figures of the labels, None without any."""
+    labels_deg = np.degrees(drive.steering_rad[np.isfinite(drive.steering_rad)])
+    if not len(labels_deg):
+        return None
+    return LabelSummary(
+        count=len(labels_deg),
+        min_deg=float(labels_deg.min()),
+        max_deg=float(labels_deg.max()),
+        mean_deg=float(labels_deg.mean()),
+        std_deg=float(labels_deg.std()),
+        straight_share=float(np.mean(np.abs(labels_deg) < NEAR_STRAIGHT_DEG)),
+        beyond_lock=int(np.sum(np.abs(labels_deg) > LOCK_DEG)),
+    )

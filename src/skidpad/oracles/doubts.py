@@ -10,7 +10,7 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray
-from skidpad.drives.inspection import LOCK_DEG, NEAR_STRAIGHT_DEG
+from skidpad.drives.opening import LOCK_DEG, NEAR_STRAIGHT_DEG
 from skidpad.oracles.error import pearson
 
 _FEWEST = 8

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from skidpad.core.errors import InterruptedRunError
-from skidpad.core.progress import Progress as ProgressCallback
+from skidpad.core.progress import Progress
 from skidpad.core.settings import jsonable
 
 if TYPE_CHECKING:
@@ -164,18 +163,20 @@ def print_json(payload: Any) -> None:
 
 
 @contextmanager
-def progress_bar(label: str, go_on: str = "") -> Iterator[ProgressCallback]:
+def progress_bar(label: str, go_on: str = "") -> Iterator[Progress]:
     """Shows a bar on standard error while the block runs; `go_on` says what to do after Ctrl-C, where the work itself does not."""
+    from rich import progress as bars  # noqa: PLC0415  most commands that only look need none
+
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+        bars.TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as bar:
+    with bars.Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as bar:
         task = bar.add_task(escape(harmless(label)), total=None, note="")
 
         def report(done: int, total: int, note: str = "") -> None:

@@ -140,8 +140,8 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
     if device != "cpu" and len(changed) > _PART:
         parts = [slice(start, start + _PART) for start in range(0, len(changed), _PART)]
         return _together(_judges().map(lambda part: judge(reference[part], changed[part], pixel_map, device), parts))
-    from skidpad.core.structure import edges_kept  # noqa: PLC0415  torch is for those who ask the referee, not for those who read its words
-    from skidpad.referee.network import drivable, overlap_of, remembered_roads  # noqa: PLC0415  see above
+    # torch is for those who ask the referee, not for those who read its words
+    from skidpad.referee.network import drivable, edges_kept, overlap_of, remembered_roads  # noqa: PLC0415
 
     before, after = as_numpy(reference), as_numpy(changed)
     roads, own_cars, steady = remembered_roads(before, device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,9 @@ from skidpad.repairs.lessons import Diet, Loss, OwnStep
 from skidpad.subjects.training.fitting import TrainingSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skidpad.core.images import FloatArray
     from skidpad.drives.drive import Drive
     from skidpad.kinds.limits.curves import LimitRow
     from skidpad.kinds.limits.probes import Judge
@@ -203,6 +207,11 @@ class Trained:
     blend: float = 1.0
 
 
+def badness(trained: Trained) -> tuple[float, float]:
+    """Returns what candidates are ordered by, the best first: failures, and then the error under stress."""
+    return trained.failure_rate, trained.stressed_rms_rad
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """How one network fares on one set of pictures that no training saw; a clean set has no failures."""
@@ -211,6 +220,21 @@ class Rate:
     failures: int
     rmse_rad: float
     moved_rms_rad: float
+
+    @classmethod
+    def of(cls, failures: int, error_rad: FloatArray, moved_rad: FloatArray) -> Rate:
+        """Sums up the pictures that count, (N,) each: how far answers lie from the labels, and from those on the unchanged pictures."""
+        return cls(len(error_rad), failures, *(float(np.sqrt(np.mean(each**2))) if len(each) else nan for each in (error_rad, moved_rad)))
+
+    @classmethod
+    def pooled(cls, rates: Sequence[Rate]) -> Rate:
+        """Sums up several sets as one."""
+        pictures = sum(rate.pictures for rate in rates)
+        rmse_rad, moved_rad = (
+            (sum(getattr(rate, name) ** 2 * rate.pictures for rate in rates if rate.pictures) / max(pictures, 1)) ** 0.5
+            for name in ("rmse_rad", "moved_rms_rad")
+        )
+        return cls(pictures, sum(rate.failures for rate in rates), rmse_rad, moved_rad)
 
     @property
     def failure_rate(self) -> float:

@@ -36,6 +36,7 @@ from skidpad.repairs.plan import (
     Task,
     Trained,
     Way,
+    badness,
     check_labels,
 )
 from skidpad.stimuli.pictures import stimuli
@@ -92,9 +93,8 @@ class Repairs:
             raise BadDriveError(f"no frame of {drive.name!r} has a label, and a repair must know what is right; use a drive with labels")
         first, self.judged_drive = drive.split(settings.train_share)
         self.train_drive, self.validation_drive = first.split(1.0 - settings.validation_share)
-        lead = self.spec.history.frames - 1
         for part, name in ((self.train_drive, "train on"), (self.validation_drive, "validate on"), (self.judged_drive, "judge on")):
-            labelled, least = int(np.isfinite(part.steering_rad).sum()), max(4, _FRAMES_PER_RECIPE if lead else 0)
+            labelled, least = int(np.isfinite(part.steering_rad).sum()), max(4, _FRAMES_PER_RECIPE if self.lead else 0)
             if labelled < least:
                 raise BadDriveError(
                     f"{drive.name!r} leaves {labelled} frames with a label to {name}, and a repair needs {least} there; use a longer drive"
@@ -277,7 +277,7 @@ class Repairs:
             data,
             self.validation.data,
             self.settings.training(candidate.seed),
-            progress=_named(candidate.name, self.progress),
+            progress=lambda done, total, note="": self.progress(done, total, f"{candidate.name}, {note}"),
             checkpoint=checkpoint,
             lesson=lesson,
         )
@@ -300,7 +300,7 @@ class Repairs:
             module.load_state_dict(_between(start, end, share))
             tried.append(replace(self.validated(module, made), blend=share))
         affordable = [each for each in tried if each.clean_rmse_rad <= limit]
-        best = min(affordable, key=_badness, default=min(tried, key=lambda each: each.clean_rmse_rad))
+        best = min(affordable, key=badness, default=min(tried, key=lambda each: each.clean_rmse_rad))
         module.load_state_dict(_between(start, end, best.blend))
         return best
 
@@ -333,7 +333,7 @@ class Repairs:
         excess = self.task.relation.excess(Answers(expected, mutants, pairs.mutants.labels_rad))
         counted = pairs.kept & ~wrong & ~np.isnan(excess)
         error, moved = (mutants - pairs.mutants.labels_rad)[counted], (mutants - expected)[counted]
-        return Rate(int(counted.sum()), int((excess[counted] > 1.0).sum()), _rms(error), _rms(moved))
+        return Rate.of(int((excess[counted] > 1.0).sum()), error, moved)
 
     def _wrong(self, name: str, pairs: Pairs) -> BoolArray:
         if name not in self._start_answers:
@@ -342,14 +342,13 @@ class Repairs:
 
     def rates(self, module: nn.Module) -> dict[str, Rate]:
         """Judges a network on every set of the stretch that no training saw."""
-        found: dict[str, Rate] = {}
         clean = self._answers(module, self.judged_clean)
-        found[CLEAN] = Rate(len(clean), 0, _rms(clean - self.judged_clean.labels_rad), 0.0)
+        found = {CLEAN: Rate.of(0, clean - self.judged_clean.labels_rad, np.zeros(len(clean)))}
         for name, pairs in self.judged.items():
             found[name] = self.rate(name, pairs, self._answers(module, pairs.mutants), self._answers(module, pairs.originals))
         groups = [rate for name, rate in found.items() if name.startswith("unseen: ")]
         if groups:
-            found[UNSEEN_SET] = _pooled(groups)
+            found[UNSEEN_SET] = Rate.pooled(groups)
         return found
 
     def _answers(self, module: nn.Module, data: Labelled) -> FloatArray:
@@ -364,7 +363,7 @@ def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], mos
     """
     limit = (1.0 + most_cost) * max(before.clean_rmse_rad, control.clean_rmse_rad)
     affordable = [each for each in candidates if each.clean_rmse_rad <= limit]
-    best = min(affordable, key=_badness, default=None)
+    best = min(affordable, key=badness, default=None)
     if best is None:
         return None
     fewest, least = min(before.failure_rate, control.failure_rate), min(before.stressed_rms_rad, control.stressed_rms_rad)
@@ -380,33 +379,9 @@ def write_network(module: nn.Module, description: Description, weights: Path) ->
     write_atomically(weights, save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}))
 
 
-def _badness(each: Trained) -> tuple[float, float]:
-    return each.failure_rate, each.stressed_rms_rad
-
-
 def _between(start: Mapping[str, torch.Tensor], end: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
     """Returns the weights at a share of the way; counters, which are whole, are the end's."""
     return {
         name: torch.lerp(start[name].to(last.device), last, share) if share < 1.0 and last.is_floating_point() else last
         for name, last in end.items()
     }
-
-
-def _rms(values: FloatArray) -> float:
-    return float(np.sqrt(np.mean(values**2))) if len(values) else float("nan")
-
-
-def _pooled(rates: Sequence[Rate]) -> Rate:
-    pictures = sum(rate.pictures for rate in rates)
-    squares = [
-        sum(getattr(rate, name) ** 2 * rate.pictures for rate in rates if rate.pictures) / max(pictures, 1)
-        for name in ("rmse_rad", "moved_rms_rad")
-    ]
-    return Rate(pictures, sum(rate.failures for rate in rates), squares[0] ** 0.5, squares[1] ** 0.5)
-
-
-def _named(name: str, progress: Progress) -> Progress:
-    def report(done: int, total: int, note: str = "") -> None:
-        progress(done, total, f"{name}, {note}")
-
-    return report

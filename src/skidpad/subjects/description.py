@@ -128,7 +128,8 @@ class Output:
     @property
     def per_answer(self) -> float:
         """What one of the network's own numbers is in radians of the steering wheel, for an angle, else in the unit of the output."""
-        return self.scale * (self.unit.rad * self.axle.ratio(self.ratio) if isinstance(self.unit, AngleUnit) else 1.0)
+        of_axle = self.ratio if self.axle is Axle.ROAD_WHEEL else 1.0
+        return self.scale * (self.unit.rad * of_axle if isinstance(self.unit, AngleUnit) else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.images import NumpyFrames
-from skidpad.core.structure import SIZE_PX, structure_of
 from skidpad.drives import open_drive
 from skidpad.stimuli.weather.classifier import ClassifierCard, ClassifierNetwork, WeatherClassifier
-from skidpad.stimuli.weather.validity import StructureAndClass, StructureKept
+from skidpad.stimuli.weather.validity import SIZE_PX, StructureAndClass, StructureKept, structure_of
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skidpad.core.stimuli import Recipe
-from skidpad.drives.inspection import LOCK_DEG, drive_warnings
+from skidpad.drives.opening import LOCK_DEG, drive_warnings
 from skidpad.kinds.pictures.charts import deviation_chart, picture_charts, picture_tables, problem_table
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.summary import EPSILON_RAD2, Summary, Untested, summarise, untested_frames

@@ -18,10 +18,9 @@ import numpy as np
 
 from skidpad.core.errors import BadParametersError
 from skidpad.core.images import FloatArray, IntArray, NumpyFrames, decode, encode
-from skidpad.core.structure import structure_of
 from skidpad.stimuli.weather.classifier import READ_PX, WeatherClassifier
 from skidpad.stimuli.weather.scenes import working_size
-from skidpad.stimuli.weather.validity import StructureKept
+from skidpad.stimuli.weather.validity import StructureKept, structure_of
 
 PERMUTATIONS = 999
 _QUALITY = 90

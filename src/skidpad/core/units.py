@@ -2,25 +2,20 @@
 
 from enum import Enum
 from math import pi
-from typing import Self
 
 
 class AngleUnit(Enum):
-    """The unit in which a drive's labels or a subject's answers are written. rad: how many radians one of it is."""
+    """The unit in which a drive's labels or a subject's answers are written."""
 
-    rad: float
-
-    RAD = "rad", 1.0
-    DEG = "deg", pi / 180.0
-    SCALED_25 = "scaled25", 25.0 * pi / 180.0
+    RAD = "rad"
+    DEG = "deg"
+    SCALED_25 = "scaled25"
     """Degrees divided by 25, so that +-25 degrees is +-1 (DeepTest, section 4)."""
 
-    def __new__(cls, text: str, rad: float) -> Self:
-        """Keeps the radians beside the text, which alone is the value."""
-        unit = object.__new__(cls)
-        unit._value_ = text
-        unit.rad = rad
-        return unit
+    @property
+    def rad(self) -> float:
+        """How many radians one of it is."""
+        return {AngleUnit.RAD: 1.0, AngleUnit.DEG: pi / 180.0, AngleUnit.SCALED_25: 25.0 * pi / 180.0}[self]
 
 
 def side_of(angle_deg: float) -> str:

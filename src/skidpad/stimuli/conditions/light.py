@@ -221,11 +221,7 @@ class Dusk(PhysicalCondition):
 
     def _painter(self, params: Params, camera: Camera) -> Paint:
         darkness = _Darkness.of(camera, params.real("illuminance_lx"))
-
-        def paint(frame: NumpyFrames, time_s: float) -> Field:
-            return darkness.shown(darkness.light(frame, sky_of(frame, camera)), time_s)
-
-        return paint
+        return lambda frame, time_s: darkness.shown(darkness.light(frame, sky_of(frame, camera)), time_s)
 
 
 @condition(

@@ -191,11 +191,9 @@ class Sharpening(PhysicalCondition):
     def _painter(self, params: Params, camera: Camera) -> Paint:
         amount = params.real("amount")
         sigma = max(0.8, camera.width_px / 200.0)
-
-        def sharpen(frame: NumpyFrames, _: float) -> NumpyFrames:
-            return np.asarray(cv2.addWeighted(frame, 1.0 + amount, cv2.GaussianBlur(frame, (0, 0), sigma), -amount, 0.0), np.uint8)
-
-        return sharpen
+        return lambda frame, _: np.asarray(
+            cv2.addWeighted(frame, 1.0 + amount, cv2.GaussianBlur(frame, (0, 0), sigma), -amount, 0.0), np.uint8
+        )
 
 
 @condition(sensor_severity("resolution loss", "factor", "x", 1.0, 10.0, is_logarithmic=True, source="10 leaves 32x16 pixels of 320x160"))
@@ -208,10 +206,6 @@ class ResolutionLoss(PhysicalCondition):
         factor = params.real("factor")
         size = (camera.width_px, camera.height_px)
         small = (max(1, round(size[0] / factor)), max(1, round(size[1] / factor)))
-
-        def shrink(frame: NumpyFrames, _: float) -> NumpyFrames:
-            return np.asarray(
-                cv2.resize(cv2.resize(frame, small, interpolation=cv2.INTER_AREA), size, interpolation=cv2.INTER_LINEAR), np.uint8
-            )
-
-        return shrink
+        return lambda frame, _: np.asarray(
+            cv2.resize(cv2.resize(frame, small, interpolation=cv2.INTER_AREA), size, interpolation=cv2.INTER_LINEAR), np.uint8
+        )

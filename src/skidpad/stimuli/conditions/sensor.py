@@ -8,7 +8,7 @@ import numpy as np
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, frozen, real
 from skidpad.stimuli.conditions.tone import LINEAR, sensor_severity, to_bytes, to_coded
 
 _FULL_WELL_E = 12_000.0
@@ -65,9 +65,7 @@ def _normal(count: int, time_s: float) -> Field:
 
 @lru_cache(maxsize=2)
 def _tile(length: int) -> Field:
-    tile = child_rng(0, "noise tile").standard_normal(length, np.float32)
-    tile.setflags(write=False)
-    return tile
+    return frozen(child_rng(0, "noise tile").standard_normal(length, np.float32))
 
 
 @condition(

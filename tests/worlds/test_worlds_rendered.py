@@ -70,7 +70,7 @@ def test_a_longer_drive_begins_like_a_shorter_one_and_keeps_few_stretches(small:
     assert isinstance(longer.source, RenderedSource)
     frames = longer.read(np.arange(0, count, STRETCH_FRAMES)).frames
     assert len({frame.tobytes() for frame in frames}) == _KEPT_STRETCHES + 2
-    assert len(longer.source._baked) == _KEPT_STRETCHES
+    assert len(longer.source._stretches._values) == _KEPT_STRETCHES
     np.testing.assert_array_equal(frames[0], small.read([0]).frames[0])
 
 

@@ -20,7 +20,7 @@ from skidpad.core.units import AngleUnit, Axle
 from skidpad.drives.drive import Drive, LabelConvention, SideBySide
 from skidpad.drives.frames import frame_id_of, is_picture, natural_key
 from skidpad.drives.indexing import Index
-from skidpad.drives.readers import READERS, Option, Options, RecordingReader
+from skidpad.drives.readers import READERS, Option, Options, Reader
 from skidpad.drives.tables import CsvRow, CsvTable, TimeUnit, read_columns, read_rows, read_table
 
 TRUE_LABELS = "CH2_final_evaluation.csv"
@@ -30,7 +30,7 @@ PREDICTIONS = "predictions-*.csv"
 
 
 @READERS.register("udacity")
-class Udacity(RecordingReader):
+class Udacity(Reader):
     """Reads CH2 drives; the ids are stamps in nanoseconds, the labels radians as recorded.
 
     The labels are CH2_final_evaluation.csv, else the only csv with the columns; without one the drive has no labels.
@@ -100,7 +100,7 @@ class SimulatorCamera(Enum):
 
 
 @READERS.register("simulator")
-class SimulatorFolder(RecordingReader):
+class SimulatorFolder(Reader):
     """Reads driving_log.csv with or without a header; the paths inside count by their file name only.
 
     The simulator writes steering as a share of 25 degrees of the road wheels, positive to the right. The side cameras carry the
@@ -172,7 +172,7 @@ def is_tub(path: Path) -> bool:
 
 
 @READERS.register("donkey")
-class Donkey(RecordingReader):
+class Donkey(Reader):
     """Reads tubs of both versions; steering is a share of the car's full lock, positive to the right.
 
     A tub does not say how far the lock is: 25 degrees of the road wheels are assumed, as in the Udacity simulator.
@@ -239,7 +239,7 @@ def _records(file: Path, *, whole: bool = False) -> Iterator[tuple[int, Mapping[
 
 
 @READERS.register("folder")
-class Folder(RecordingReader):
+class Folder(Reader):
     """Reads pictures in natural order; a csv, if named, is the index and its unit must be said."""
 
     looks_for = "pictures in the folder itself"

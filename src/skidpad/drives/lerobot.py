@@ -24,7 +24,7 @@ from skidpad.core.units import AngleUnit
 from skidpad.drives.drive import Drive, LabelConvention, SideBySide
 from skidpad.drives.frames import Names
 from skidpad.drives.indexing import matched_labels, nearest
-from skidpad.drives.readers import READERS, Option, Options, RecordingReader
+from skidpad.drives.readers import READERS, Option, Options, Reader
 from skidpad.drives.video import VideoFrames, VideoIndex, frame_id, index_video
 
 _INFO = Path("meta") / "info.json"
@@ -43,7 +43,7 @@ class _Place:
 
 
 @READERS.register("lerobot")
-class LeRobot(RecordingReader):
+class LeRobot(Reader):
     """Reads one episode; a row of its table labels the frame that is nearest in time.
 
     LeRobot does not say what an angle means: its unit must be said, and where it is not of the steering wheel, or positive to the right,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from skidpad.core.errors import BadDriveError, MissingExtraError
 from skidpad.drives.drive import Drive
-from skidpad.drives.readers import READERS, Options, RecordingReader
+from skidpad.drives.readers import READERS, Options, Reader
 from skidpad.drives.recorded import OPTIONS, recorded_drive
 from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Place, Recent, Topic, normal_kind
 from skidpad.drives.recording import Message as OurMessage
@@ -198,7 +198,7 @@ def _words(error: BaseException) -> str:
 
 
 @READERS.register("mcap")
-class Mcap(RecordingReader):
+class Mcap(Reader):
     """Reads the pictures of one camera with the nearest steering angle; types come from the file itself."""
 
     looks_for = "an MCAP file (*.mcap) with ROS messages"

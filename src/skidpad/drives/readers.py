@@ -148,21 +148,14 @@ def real_option(name: str, text: str) -> float:
 class Reader(Protocol):
     """Opens one kind of drive; a row of READERS is a class (or function) that makes a reader without arguments."""
 
-    @property
-    def looks_for(self) -> str:
-        """What the reader needs to find, in words, for messages."""
-
-    @property
-    def needs_path(self) -> bool:
-        """False for a drive that is made, not found: it is opened by the reader's name alone."""
-
-    @property
-    def takes_files(self) -> bool:
-        """Whether a drive of this kind may be a single file."""
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """The options that `open` understands."""
+    looks_for: str
+    """What the reader needs to find, in words, for messages."""
+    needs_path: bool = True
+    """False for a drive that is made, not found: it is opened by the reader's name alone."""
+    takes_files: bool = False
+    """Whether a drive of this kind may be a single file."""
+    options: tuple[Option, ...] = ()
+    """The options that `open` understands."""
 
     def recognises(self, path: Path) -> bool:
         """Tells whether the folder or file is this reader's kind of drive; cheap, and false wherever another reader's is true."""
@@ -173,14 +166,6 @@ class Reader(Protocol):
         Labels are radians as recorded; `Drive.labels_as` says of which axle and in which direction, and `open_drive` turns them
         to the steering wheel, positive left.
         """
-
-
-class RecordingReader:
-    """What most readers of recordings have in common."""
-
-    needs_path = True
-    takes_files = False
-    options: tuple[Option, ...] = ()
 
 
 READERS: Registry[Callable[[], Reader]] = Registry(

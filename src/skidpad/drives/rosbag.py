@@ -19,7 +19,7 @@ from urllib.parse import quote
 from skidpad.core.errors import BadDriveError
 from skidpad.core.files import open_regular
 from skidpad.drives.drive import Drive
-from skidpad.drives.readers import READERS, Options, RecordingReader
+from skidpad.drives.readers import READERS, Options, Reader
 from skidpad.drives.recorded import OPTIONS, recorded_drive
 from skidpad.drives.recording import BrokenRecordingError, Damage, Encoding, Message, Place, Recording, Topic, normal_kind
 from skidpad.drives.rosbag_v1 import MAGIC as V1_MAGIC
@@ -117,7 +117,7 @@ METADATA = "metadata.yaml"
 
 
 @READERS.register("rosbag")
-class Rosbag(RecordingReader):
+class Rosbag(Reader):
     """Reads the pictures of one camera with the nearest steering angle; types come from the bag itself."""
 
     looks_for = f"a ROS 1 bag (*.bag), or a ROS 2 bag (a folder with {METADATA}, or *.db3)"

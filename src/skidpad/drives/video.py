@@ -20,7 +20,7 @@ from skidpad.core.images import MAX_PICTURE_PIXELS, FloatArray, IntArray, NumpyF
 from skidpad.drives.drive import Drive, LabelConvention, Problem, ProblemKind
 from skidpad.drives.frames import Names, gone, is_picture
 from skidpad.drives.indexing import RecordingIndex, cached, table_labels
-from skidpad.drives.readers import READERS, Option, Options, RecordingReader
+from skidpad.drives.readers import READERS, Option, Options, Reader
 from skidpad.drives.rosbag import first_bytes
 from skidpad.drives.tables import TimeUnit, read_table
 
@@ -270,7 +270,7 @@ _TS_SYNC = b"\x47"
 
 
 @READERS.register("video")
-class Video(RecordingReader):
+class Video(Reader):
     """Reads a video file, or the only one in a folder; a csv, if named, labels its frames by time or by number."""
 
     looks_for = f"a video ({', '.join(sorted(SUFFIXES))}), or a folder with one and no pictures"

@@ -4,7 +4,7 @@ Reference: adversarial testing, sections III and IV-A.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -112,23 +112,15 @@ class Reward:
 
     def compiled(self) -> RewardParams:
         """Returns the numbers that the compiled function works on."""
-        quality, approach = self.quality, self.approach or Approach()
+        parts = asdict(self.quality) | asdict(self.approach or Approach())
         return RewardParams(
             quality_weight=float(self.quality_weight),
             quality_offset=float(self.quality_offset),
-            speed_weight=float(quality.speed_weight),
-            right_lane_weight=float(quality.right_lane_weight),
-            collision_weight=float(quality.collision_weight),
-            slow_mps=float(quality.slow_mps),
-            fast_mps=float(quality.fast_mps),
             approach_weight=0.0 if self.approach is None else 1.0,
-            margin=float(approach.margin),
-            lateral_divisor=float(approach.lateral_divisor),
-            still_mps=float(approach.still_mps),
-            x_scale_m=float(approach.x_scale_m),
             bonus_share=0.0 if self.bonus is None else float(self.bonus.share),
             is_sum_kept=self.bonus is not None and not self.bonus.is_cleared,
             crash_bonus=float(self.crash_bonus),
+            **{name: float(value) for name, value in parts.items()},
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,10 +88,9 @@ class LaneBatch:
         if not scenarios:
             raise BadParametersError("an environment needs at least one scenario; got none")
         self.scenarios = tuple(scenarios)
-        # made when an episode first needs them, by the scenario's number
-        self._scene = cache(lambda number: build_scene(self.scenarios[number]))
-        self._caster = cache(lambda number: RayCaster(self._scene(number), self.lane.camera))
-        self._touching = cache(lambda number: Obstacles([self._scene(number)]))
+        self._scenes: dict[int, Scene] = {}
+        self._casters: dict[int, RayCaster] = {}
+        self._obstacles: dict[int, Obstacles] = {}
         self._pool_lanes: Lanes | None = None
         self._gpu: GpuRayCaster | None = None
         self._lasts = np.array([steps_of(scenario) for scenario in self.scenarios])
@@ -188,6 +186,21 @@ class LaneBatch:
         speeds = np.array([scene.scenario.ego.speed_m_s for scene in scenes])
         friction = np.array([FRICTION[scene.scenario.conditions.weather] for scene in scenes])
         return self._bicycle.start(poses, speeds, self._lanes.truth_rad(self._driver, poses), friction)
+
+    def _scene(self, number: int) -> Scene:
+        if number not in self._scenes:
+            self._scenes[number] = build_scene(self.scenarios[number])
+        return self._scenes[number]
+
+    def _caster(self, number: int) -> RayCaster:
+        if number not in self._casters:
+            self._casters[number] = RayCaster(self._scene(number), self.lane.camera)
+        return self._casters[number]
+
+    def _touching(self, number: int) -> Obstacles:
+        if number not in self._obstacles:
+            self._obstacles[number] = Obstacles([self._scene(number)])
+        return self._obstacles[number]
 
 
 def _merged(old: VehicleMotion, new: VehicleMotion, places: BoolArray) -> VehicleMotion:

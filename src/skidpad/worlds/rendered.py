@@ -12,7 +12,7 @@ from pathlib import Path
 
 from skidpad.core.errors import BadDriveError
 from skidpad.drives.drive import Drive
-from skidpad.drives.readers import READERS, Option, Options
+from skidpad.drives.readers import READERS, Option, Options, Reader
 from skidpad.worlds.scenario.scenario import Weather
 
 _LIMITS = {"frames": (1, 1_000_000), "width": (16, 4096), "height": (16, 4096), "wander_m": (0.0, 1.5)}
@@ -52,14 +52,12 @@ class RenderedSettings:
 
 
 @READERS.register("rendered")
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Reader):
     """Opens a drive along seeded, winding roads of the built-in world, with the careful driver's steering as the label."""
 
-    looks_for: str = "nothing: the drive is made"
-    needs_path: bool = False
-    takes_files: bool = False
-    options: tuple[Option, ...] = (
+    looks_for = "nothing: the drive is made"
+    needs_path = False
+    options = (
         Option("frames", "how many frames, 20 to a second; every 400 the drive goes on along another road", "600"),
         Option("seed", "which roads, surroundings, traffic and wandering", "0"),
         Option("width", "of the picture in pixels", "320"),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skidpad.core.errors import BadParametersError
-from skidpad.core.images import Camera, Capture, NumpyFrames
+from skidpad.core.images import Camera, Capture, FloatArray, NumpyFrames
 from skidpad.core.stimuli import Choice, F, Parameter, Params, Real, Severity, Space, Value, Whole
 from skidpad.stimuli.pictures.kernels import kernels_of, over_numbered
 from skidpad.stimuli.registry import TRANSFORMS
@@ -195,7 +195,7 @@ def depth_m(camera: Camera) -> Field:
     standing = np.hypot(nearness, 1.0 / _TREES_M) + np.maximum(-down, 0.0)[:, None] / _TALL_M
     per_m = np.where(down[:, None] > 0.0, np.maximum(ground, nearness), standing)
     per_m = np.hypot(per_m / forward[:, None], 1.0 / _FURTHEST_M)
-    return _frozen((1.0 / per_m).astype(np.float32))
+    return frozen(1.0 / per_m)
 
 
 @lru_cache(maxsize=8)
@@ -209,7 +209,7 @@ def ground_m(camera: Camera) -> tuple[Field, Field, Field]:
     ahead = np.broadcast_to(distance * forward[:, None], (camera.height_px, camera.width_px))
     share = np.clip(down / (2.5 / camera.focal_px), 0.0, 1.0)[:, None]
     spread = np.broadcast_to(share, ahead.shape)
-    return _frozen(ahead.astype(np.float32)), _frozen((distance * left).astype(np.float32)), _frozen(spread.astype(np.float32))
+    return frozen(ahead), frozen(distance * left), frozen(spread)
 
 
 def horizon_row(camera: Camera) -> int:
@@ -217,7 +217,8 @@ def horizon_row(camera: Camera) -> int:
     return int(np.clip(round(camera.horizon_px), 1, camera.height_px - 1))
 
 
-def _frozen(array: Field) -> Field:
-    made = np.ascontiguousarray(array)
+def frozen(array: Field | FloatArray) -> Field:
+    """Returns an array that nobody can write to, for caches."""
+    made = np.ascontiguousarray(array, np.float32)
     made.setflags(write=False)
     return made

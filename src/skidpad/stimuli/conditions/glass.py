@@ -15,6 +15,7 @@ from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real, whole
+from skidpad.stimuli.conditions.optics import three
 from skidpad.stimuli.pictures.kernels import clouds
 
 glass_severity = partial(Severity, attribute="windscreen and lens cover")
@@ -27,11 +28,6 @@ def _mixed(frame: NumpyFrames, over: Any, cover: Field) -> Field:
     mixed *= cover
     mixed += frame
     return mixed
-
-
-def three(plane: Field) -> Field:
-    """Returns a plane for each of three channels alike."""
-    return np.ascontiguousarray(np.repeat(np.asarray(plane, np.float32)[..., None], 3, axis=-1))
 
 
 def grid(camera: Camera) -> tuple[Field, Field]:

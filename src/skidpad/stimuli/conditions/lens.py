@@ -10,7 +10,7 @@ import numpy as np
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.stimuli import Params, Severity
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real
-from skidpad.stimuli.conditions.tone import three
+from skidpad.stimuli.conditions.optics import three
 
 _lens_severity = partial(Severity, attribute="camera lens")
 _FINE = 8

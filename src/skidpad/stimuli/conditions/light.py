@@ -10,7 +10,7 @@ import numpy as np
 
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.stimuli import Params, Severity
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, depth_m, ground_m, real
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, depth_m, frozen, ground_m, real
 from skidpad.stimuli.conditions.optics import Sky, display, flattened, grainy, greyed, linear, sky_of
 
 _DAY_LX = 10_000.0
@@ -124,16 +124,10 @@ def _sun(camera: Camera, elevation_deg: float, azimuth_deg: float) -> tuple[Fiel
     low = min(max(1.0 - elevation_deg / 25.0, 0.0), 1.0)
     tint = np.array([1.0, 1.0 - 0.14 * low, 1.0 - 0.36 * low], np.float32)
     if float(angle.min()) > 2.0:
-        return _frozen(veil[..., None] * tint), None, None
+        return frozen(veil[..., None] * tint), None, None
     glare = veil / (1.0 + 1.5 * veil)
     core = np.minimum(veil - glare, 20.0)
-    return _frozen(glare[..., None] * tint), _frozen(core[..., None] * tint), _frozen(np.exp(-0.5 * (angle / 2.0) ** 2))
-
-
-def _frozen(array: Field) -> Field:
-    made = np.ascontiguousarray(array, np.float32)
-    made.setflags(write=False)
-    return made
+    return frozen(glare[..., None] * tint), frozen(core[..., None] * tint), frozen(np.exp(-0.5 * (angle / 2.0) ** 2))
 
 
 def _exposure_lx(illuminance_lx: float) -> float:
@@ -161,7 +155,7 @@ def _own_lamps_lx(camera: Camera) -> Field:
     road = 2.0 * 20_000.0 * aimed * 0.65 / np.maximum(ahead, 3.0) ** 3 * beam
     cut_off = np.exp(-np.clip(-down / 0.012, 0.0, None))[:, None]
     upright = 2.0 * 900.0 / np.maximum(depth, 5.0) ** 2 * beam * cut_off
-    return _frozen(ground * np.maximum(road, 0.25 * upright) + (1.0 - ground) * upright)
+    return frozen(ground * np.maximum(road, 0.25 * upright) + (1.0 - ground) * upright)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +215,7 @@ class Dusk(PhysicalCondition):
 
     def _painter(self, params: Params, camera: Camera) -> Paint:
         darkness = _Darkness.of(camera, params.real("illuminance_lx"))
-
-        def paint(frame: NumpyFrames, time_s: float) -> Field:
-            return darkness.shown(darkness.light(frame, sky_of(frame, camera)), time_s)
-
-        return paint
+        return lambda frame, time_s: darkness.shown(darkness.light(frame, sky_of(frame, camera)), time_s)
 
 
 @condition(
@@ -276,7 +266,7 @@ def _headlights(camera: Camera, distance_m: float, exposure_lx: float) -> Field:
         size_deg = max(0.12, float(np.degrees(0.09 / distance_m)))
         total += np.minimum(_GLARE * arriving_lx / np.maximum(angle, 0.7) ** 2 / white_cd_m2, 1.5)
         total += 3.0 * np.exp(-0.5 * (angle / (size_deg + 0.25)) ** 2)
-    return _frozen(total[..., None] * np.array([1.0, 0.97, 0.90], np.float32))
+    return frozen(total[..., None] * np.array([1.0, 0.97, 0.90], np.float32))
 
 
 @condition(

@@ -12,7 +12,7 @@ import numpy as np
 
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
-from skidpad.stimuli.conditions.base import FAR_M, Field, depth_m, horizon_row
+from skidpad.stimuli.conditions.base import FAR_M, Field, depth_m, frozen, horizon_row
 from skidpad.stimuli.pictures.kernels import clouds
 
 KOSCHMIEDER = 3.912
@@ -121,7 +121,8 @@ def _brightest(frame: NumpyFrames) -> NumpyFrames:
 
 def three(plane: Field) -> Field:
     """Returns a plane as three channels: whole frames are multiplied several times faster than by broadcasting."""
-    return np.asarray(cv2.merge((plane, plane, plane)))
+    one = np.asarray(plane, np.float32)
+    return np.asarray(cv2.merge((one, one, one)))
 
 
 def _mix(light: Field, through: Field, colour: Field) -> None:
@@ -158,9 +159,7 @@ def transmission(camera: Camera, extinction: float, sky: Sky | None, uneven: Fie
 
 @lru_cache(maxsize=32)
 def _even_transmission(camera: Camera, extinction: float) -> Field:
-    through = _spread(camera, np.float32(-extinction) * depth_m(camera))
-    through.setflags(write=False)
-    return through
+    return frozen(_spread(camera, np.float32(-extinction) * depth_m(camera)))
 
 
 def _spread(camera: Camera, exponent: Field) -> Field:
@@ -186,9 +185,7 @@ def _banks_tile(height: int, width: int, seed: int) -> Field:
     one = clouds(height, width, seed)
     both = np.concatenate([one, one[:, ::-1]], axis=1)
     both = (both - both.mean()) / max(float(np.abs(both - both.mean()).max()), 1e-6)
-    tile: Field = np.asarray(both, np.float32)
-    tile.setflags(write=False)
-    return tile
+    return frozen(both)
 
 
 _SPARE_PX = 64

@@ -289,8 +289,4 @@ class WetRoad(PhysicalCondition):
 
     def _painter(self, params: Params, camera: Camera) -> Paint:
         wetness = params.real("wetness")
-
-        def paint(frame: NumpyFrames, _: float) -> Field:
-            return display(_wetted(linear(frame), camera, wetness))
-
-        return paint
+        return lambda frame, _: display(_wetted(linear(frame), camera, wetness))

@@ -8,7 +8,7 @@ import numpy as np
 from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params
-from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real
+from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, frozen, real
 from skidpad.stimuli.conditions.tone import LINEAR, sensor_severity, to_bytes, to_coded
 
 _FULL_WELL_E = 12_000.0
@@ -65,9 +65,7 @@ def _normal(count: int, time_s: float) -> Field:
 
 @lru_cache(maxsize=2)
 def _tile(length: int) -> Field:
-    tile = child_rng(0, "noise tile").standard_normal(length, np.float32)
-    tile.setflags(write=False)
-    return tile
+    return frozen(child_rng(0, "noise tile").standard_normal(length, np.float32))
 
 
 @condition(
@@ -191,11 +189,9 @@ class Sharpening(PhysicalCondition):
     def _painter(self, params: Params, camera: Camera) -> Paint:
         amount = params.real("amount")
         sigma = max(0.8, camera.width_px / 200.0)
-
-        def sharpen(frame: NumpyFrames, _: float) -> NumpyFrames:
-            return np.asarray(cv2.addWeighted(frame, 1.0 + amount, cv2.GaussianBlur(frame, (0, 0), sigma), -amount, 0.0), np.uint8)
-
-        return sharpen
+        return lambda frame, _: np.asarray(
+            cv2.addWeighted(frame, 1.0 + amount, cv2.GaussianBlur(frame, (0, 0), sigma), -amount, 0.0), np.uint8
+        )
 
 
 @condition(sensor_severity("resolution loss", "factor", "x", 1.0, 10.0, is_logarithmic=True, source="10 leaves 32x16 pixels of 320x160"))
@@ -208,10 +204,6 @@ class ResolutionLoss(PhysicalCondition):
         factor = params.real("factor")
         size = (camera.width_px, camera.height_px)
         small = (max(1, round(size[0] / factor)), max(1, round(size[1] / factor)))
-
-        def shrink(frame: NumpyFrames, _: float) -> NumpyFrames:
-            return np.asarray(
-                cv2.resize(cv2.resize(frame, small, interpolation=cv2.INTER_AREA), size, interpolation=cv2.INTER_LINEAR), np.uint8
-            )
-
-        return shrink
+        return lambda frame, _: np.asarray(
+            cv2.resize(cv2.resize(frame, small, interpolation=cv2.INTER_AREA), size, interpolation=cv2.INTER_LINEAR), np.uint8
+        )

@@ -13,7 +13,8 @@ from skidpad.core.images import Camera, NumpyFrames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params
 from skidpad.stimuli.conditions.base import Field, Paint, PhysicalCondition, condition, real, whole
-from skidpad.stimuli.conditions.glass import SEED, glass_severity, grid, specks, three
+from skidpad.stimuli.conditions.glass import SEED, glass_severity, grid, specks
+from skidpad.stimuli.conditions.optics import three
 from skidpad.stimuli.pictures.kernels import clouds
 
 _DAYLIGHT = 80.0

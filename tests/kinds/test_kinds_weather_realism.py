@@ -10,7 +10,7 @@ import torch
 
 from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError, UnknownNameError
 from skidpad.core.images import NumpyFrames, encode
-from skidpad.kinds.pictures.weather.realism import Realism, RealismLine, RealismSettings, _sources, measure_realism
+from skidpad.kinds.pictures.weather.realism import Realism, RealismLine, RealismSettings, _Asked, _asked, _sources, measure_realism
 from skidpad.referee import network as road_network
 from skidpad.stimuli.weather.classifier import ClassifierSettings, ClassSet, held_out, learn_classifier, save_classifier
 from skidpad.stimuli.weather.files import Styles, WeatherCard, save_weather
@@ -225,6 +225,32 @@ def test_a_class_can_be_named_and_a_picture_is_written(world: Path, settings: Re
     picture = cv2.imread(str(tmp_path / "grid.png"))
     assert picture is not None
     assert picture.shape == (2 * 48, 3 * 64, 3)
+
+
+def test_air_on_top_of_a_weather_takes_more_contrast_far_away_than_near(
+    settings: RealismSettings, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foggy = "fog(visibility_m=150,seed=0)"
+    texts = ("rain=clear", f"rain+{foggy}=clear", f"weather:rain+{foggy}+blur(kind=gaussian,size=5)=clear")
+    wishes = replace(settings, weathers=texts, real=(), transforms=(), frames=3, clips=1, drive="rendered?frames=60", styles="real")
+    shown = measure_realism(wishes)
+    alone, below, blurred = (line(shown, name) for name in ("rain", f"rain+{foggy}", f"rain+{foggy}+blur(kind=gaussian,size=5)"))
+    near, far = (each.drive.contrast_near for each in (alone, below)), (each.drive.contrast_far for each in (alone, below))
+    near_kept, far_kept = (after / before for before, after in (near, far))
+    assert near_kept > 0.75
+    assert far_kept < 0.6 * near_kept
+    assert blurred.drive.contrast_near < below.drive.contrast_near
+    assert below.row.kind == alone.row.kind
+    with pytest.raises(UnknownNameError, match="did you mean 'fog'"):
+        measure_realism(replace(wishes, weathers=("rain+fgo(visibility_m=150)=clear",)))
+    for suffix in (".toml", ".safetensors"):
+        (world / f"a+b{suffix}").write_bytes((world / f"untrained{suffix}").read_bytes())
+    monkeypatch.chdir(world)
+    assert [_asked(text) for text in ("a+b=fog", "a+b+fog=fog", "night")] == [
+        _Asked("a+b", "fog", ""),
+        _Asked("a", "fog", "b+fog"),
+        _Asked("night", "", ""),
+    ]
 
 
 def test_bad_wishes_end_in_clear_words(world: Path, settings: RealismSettings, tmp_path: Path) -> None:

@@ -57,7 +57,11 @@ def realism(
     source: Annotated[str, typer.Option("--from", metavar="DRIVE", help="The whole drive; frames are taken from its held-out parts.")],
     classifier: Annotated[str, typer.Option(metavar="FILE", help="What `skidpad weather classifier` wrote.")],
     weather: Annotated[
-        list[str] | None, typer.Option(help="FILE, a name of `skidpad list weathers`, or FILE=CLASS; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="FILE or a name of `skidpad list weathers`; with its class FILE=CLASS; under a condition FILE+fog(visibility_m=200). "
+            "May be repeated."
+        ),
     ] = None,
     real: Annotated[
         list[str] | None, typer.Option(help="Real pictures: FOLDER of a class's name, or CLASS=FOLDER; may be repeated.")

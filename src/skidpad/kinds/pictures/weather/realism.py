@@ -8,6 +8,7 @@ Reference: TACTIC, section 4.3 (there by a questionnaire; here by `weather.reali
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -25,8 +26,10 @@ from skidpad.referee import verdict
 from skidpad.referee.network import RoadNet, drivable_areas, load_road_net, load_teacher, overlap_of
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.pictures import COMPOSITE, TRANSFORMS
+from skidpad.stimuli.registry import conditions_of
 from skidpad.stimuli.weather.classifier import READ_PX, SPLIT, ClassifierCard, WeatherClassifier, held_out
 from skidpad.stimuli.weather.clips import contrast_kept, flicker
+from skidpad.stimuli.weather.files import weather_file
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.realism import RealismRow, as_square, as_stored, common_bandwidth, measure, nearer_to_real
 from skidpad.stimuli.weather.scenes import SUFFIXES, load_scenes
@@ -50,12 +53,12 @@ _ALIKE = {"deeptest-fog": ("fog",), "deeptest-rain": ("rain", "wet")}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealismSettings:
-    """What is compared. weathers: FILE, NAME or FILE=CLASS. real: FOLDER or CLASS=FOLDER. transforms: DeepTest's, by name.
+    """What is compared. weathers: FILE, NAME, FILE=CLASS or, with stimuli on top, FILE+STIMULUS=CLASS. real: FOLDER or CLASS=FOLDER.
 
-    frames: of the drive, evenly from its held-out parts. clips: of CLIP_FRAMES neighbouring frames from there, each under one style,
-    for flicker. styles: `random` draws every scene's style from N(0, 1) as MUNIT does, `real` from the styles that real pictures have.
-    judges: weights of networks that tell where the road is, by the mean of what they say; the referee's where empty. The network that
-    weathers learn from is refused, for they have learned to please it.
+    transforms: DeepTest's, by name. frames: of the drive, evenly from its held-out parts. clips: of CLIP_FRAMES neighbouring frames from
+    there, each under one style, for flicker. styles: `random` draws every scene's style from N(0, 1) as MUNIT does, `real` from the styles
+    that real pictures have. judges: weights of networks that tell where the road is, by the mean of what they say; the referee's where
+    empty. The network that weathers learn from is refused, for they have learned to please it.
     """
 
     drive: str
@@ -322,19 +325,46 @@ def _real(text: str, classifier: WeatherClassifier) -> _Real:
     return _Real(label, pictures, classifier.features(pictures))
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A weather as it was asked for: its file or name, its class where that was said, and the stimuli that act on its pictures."""
+
+    file: str
+    label: str
+    then: str
+
+
+def _asked(text: str) -> _Asked:
+    """Takes FILE, FILE=CLASS or FILE+STIMULUS=CLASS apart; a file may have a + in its name."""
+    parts = re.split(r"=(?![^()]*\))", text, maxsplit=1)
+    name, label = parts[0].removeprefix("weather:"), parts[1] if len(parts) > 1 else ""
+    if weather_file(weather_path(name), ".toml").is_file():
+        return _Asked(name, label, "")
+    file, _, then = name.partition("+")
+    return _Asked(file, label, then)
+
+
 def _contenders(
     settings: RealismSettings, classifier: WeatherClassifier, sources: NumpyFrames, clips: Sequence[NumpyFrames], progress: Progress
 ) -> Iterator[_Contender]:
     scenes = [sources[place : place + 1] for place in range(len(sources))]
     for text in settings.weathers:
-        file, _, label = text.partition("=")
-        weather = Weather.load(weather_path(file), settings.device)
+        asked = _asked(text)
+        weather = Weather.load(weather_path(asked.file), settings.device)
         card = weather.card
-        target = target_class(classifier.card, card, label)
+        target = target_class(classifier.card, card, asked.label)
         kind = f"{card.method.value}, rendered" if card.rendered else card.method.value
         rngs = [child_rng(settings.seed, part, card.name) for part in ("realism styles", "styles of clips")]
         made, moving = (_translated(weather, some, rng, settings, progress) for some, rng in zip((scenes, clips), rngs, strict=True))
-        yield _Contender(card.name, kind, target, np.concatenate(made), tuple(zip(clips, moving, strict=True)))
+        name = card.name
+        if asked.then:
+            ((condition,), stimuli) = conditions_of((asked.then,))
+            name = f"{card.name}+{condition.text}"
+            made, moving = (
+                [condition.recipe(stimuli, settings.seed, number).apply(clip, stimuli) for number, clip in enumerate(some)]
+                for some in (made, moving)
+            )
+        yield _Contender(name, kind, target, np.concatenate(made), tuple(zip(clips, moving, strict=True)))
     for name in settings.transforms:
         wanted = _ALIKE.get(name, (name,))
         known = [label for label in wanted if label in classifier.classes]

@@ -95,8 +95,14 @@ def test_the_table_compares_ego_and_both_repairs_against_everybody(repaired) -> 
     assert [len(tests) for tests in found["slow"].population.rates] == [4]
     assert found["slow"].over_ego is not None
     assert found["search"].over_ego is None  # one test each decides nothing
-    rows = next(table for table in duel_tables(summary, repaired.settings) if table.key == "repairs").rows
-    assert len(rows) == len(found)
+    table = next(table for table in duel_tables(summary, repaired.settings) if table.key == "repairs")
+    assert len(table.rows) == len(found)
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    slow = dict(zip(table.columns[1:4], table.rows[list(found).index("slow")][1:4], strict=True))
+    assert slow["SEM"] == f"{100.0 * found['slow'].ego.by_training[0].sem:.2f} %"  # one ego: over its tests
+    kept = summary.unavoidable("ego", "sound"), summary.unavoidable("repaired-sound", "own"), summary.unavoidable(POPULATION, "sound")
+    never = found["sound"]
+    assert (never.unavoidable_before, never.unavoidable_paper, never.unavoidable) == kept
     figures = duel_figures(Duel.load(repaired.settings), repaired.run)["repairs"]
     assert [figure["population"]["family"] for figure in figures] == [POPULATION] * len(found)
     calm, after = (found[front].population for front in ("idm", "trained afterwards (sound)"))

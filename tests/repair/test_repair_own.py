@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from repair_toys import SPEC, Garage, run_of, write_drive
+from safetensors.torch import save_file
 from torch import nn
 from typer.testing import CliRunner
 
@@ -25,6 +26,7 @@ from skidpad.repairs import runs
 from skidpad.repairs.export import export_mutants
 from skidpad.repairs.lessons import Batch
 from skidpad.repairs.outcome import Outcome
+from skidpad.repairs.page import driven_table
 from skidpad.repairs.plan import SEEN, Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.runs import ClosedLoop
 from skidpad.repairs.search import Repairs
@@ -155,6 +157,51 @@ def test_mutants_and_labels_are_exported_as_a_drive(garage: Garage, tmp_path: Pa
     assert "--unseen none" in less.said
     again = CliRunner().invoke(app, ["repair", str(garage.toml), str(run.path), "--export", str(tmp_path / "mutants")])
     assert isinstance(again.exception, BadParametersError)
+    words = ["repair", str(garage.toml), str(run.path), "--unseen", "none", "--pictures", "24", "--families", "fog", "--train-share", "0.5"]
+    early = CliRunner().invoke(app, [*words, "--export", str(tmp_path / "early")])
+    assert early.exit_code == 0, early.output
+    with (tmp_path / "early" / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["kind"] for row in rows} == {"random"}
+    assert all("fog" in row["recipe"] and places[row["original"]] < 15 for row in rows)
+    with pytest.raises(BadParametersError, match="is a file"):
+        export_mutants(run, tmp_path / "early" / "labels.csv")
+    with pytest.raises(BadParametersError, match="at most 1"):
+        export_mutants(run, tmp_path / "more", train_share=1.5)
+    with pytest.raises(UnknownNameError, match="did you mean 'fog'"):
+        export_mutants(run, tmp_path / "more", families=("fogg",))
+
+
+def test_a_stimulus_without_drives_is_a_sentence(garage: Garage, tmp_path: Path) -> None:
+    words = ["repair", str(garage.toml), str(garage.run.path), "--out", str(tmp_path / "out"), "--stimulus", "fog(visibility_m=20)"]
+    answer = CliRunner().invoke(app, words)
+    assert isinstance(answer.exception, BadParametersError)
+    assert "--closed-loop 20" in str(answer.exception)
+    with pytest.raises(BadParametersError, match="--closed-loop 20"):
+        sp.repair(garage.toml, garage.run, out=tmp_path / "out", stimulus="fog(visibility_m=20)")
+
+
+def test_the_first_network_the_control_and_the_repaired_one_drive_the_same_scenarios(garage: Garage, tmp_path: Path) -> None:
+    net = sp.wrap(garage.subject.module, width_px=16, height_px=8, colour="grey")
+    for place in ("recommended", "candidates/control-3-seed0"):
+        weights = tmp_path / f"{place}.safetensors"
+        weights.parent.mkdir(parents=True, exist_ok=True)
+        save_file(garage.subject.module.state_dict(), weights)
+    loop = ClosedLoop(2, ("exposure(ev=-1)",), "restricted", 1.0)
+    found = runs.driven(net, tmp_path, SearchSettings(), loop, silent, "control-3-seed0")
+    assert [each.stimulus.partition("(")[0] for each in found] == ["original", "exposure"]
+    for each in found:
+        assert each.drives == 2
+        assert each.failures_before == each.failures_control == each.failures_after  # the same weights
+    best = Trained(Candidate("random", 3.0, 0), 0.1, 0.1, 0.1, 1, 1, "")
+    outcome = Outcome("toy", "", "drive", "", SearchSettings(), (), (), (1, 1, 1), best, (best,), best.candidate.name, (), ())
+    driven = runs.with_drives(outcome, net, tmp_path, SearchSettings(), loop)
+    assert driven.driven == found  # the control is found by the name of the recommended one, and nothing is driven twice
+    failed = sum(each.failures_after for each in found)
+    assert f"In the closed loop {failed} of 4 drives fail instead of {failed} (control {failed})." in driven.verdict
+    assert driven_table(driven).columns[2:] == ("Failures before", "Control", "Repaired")
+    with pytest.raises(BadRunError, match="another --closed-loop"):
+        runs.driven(net, tmp_path, SearchSettings(), replace(loop, scenarios=3), silent)
 
 
 @pytest.fixture(scope="module")
@@ -250,5 +297,6 @@ def test_the_command_says_whether_the_limit_is_reached_and_drives(
         return
     loop = ClosedLoop(1, ("exposure(ev=-1)",), "restricted", 1.0)
     first, again = (runs.driven(garage.subject, out, SearchSettings(), loop, silent) for _ in range(2))
-    assert [each.drives for each in first] == [1]
+    assert [each.drives for each in first] == [1, 1]  # without a stimulus, and under it
+    assert all(each.failures_control is None for each in first)  # this search wrote no control
     assert first == again

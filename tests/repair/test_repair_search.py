@@ -10,21 +10,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from repair_toys import WIDE, Garage, run_of, trained_subject, write_drive
 
 from skidpad.core import files
 from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, UnknownNameError
 from skidpad.drives.opening import drive_from_arrays, open_drive
 from skidpad.oracles.relations import SteersAlike
+from skidpad.page.model import Tone
+from skidpad.repairs.examples import Change
 from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import Outcome, check_folder, judged_rows, search, written
-from skidpad.repairs.page import tradeoff_chart
+from skidpad.repairs.page import repair_page, tradeoff_chart
 from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen
 from skidpad.repairs.source import task_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.loading import load_subject
+from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.training.fitting import copied
 
 QUICK = SearchSettings(
     families=("gamma", "black-level"),
@@ -154,9 +159,35 @@ def test_a_planted_fault_is_mended_also_under_families_that_no_training_saw(outc
     assert not set(found.seen) & set(found.unseen)
     assert "fog" in found.unseen
     assert "no fewer failures" not in found.verdict
+    assert found.is_affordable
+    assert repair_page(found).tone is Tone.CALM
     same = tuple(replace(row, before=row.repaired.estimate) for row in found.rows)
+    assert repair_page(replace(found, rows=same)).tone is Tone.UNKNOWN
+    cheap = replace(found, settings=replace(found.settings, most_cost=0.02))
+    dear = tuple(replace(row, rmse_before_rad=row.rmse_repaired_rad.estimate / 1.5) for row in cheap.rows)
+    assert "50.0\N{NO-BREAK SPACE}% more, though at most 2.0\N{NO-BREAK SPACE}% was to be paid" in replace(cheap, rows=dear).verdict
+    assert repair_page(replace(cheap, rows=dear)).tone is Tone.UNKNOWN
     said = f"Recommended: {found.recommended}: better where it was chosen, no fewer failures where it was judged."
     assert replace(found, rows=same).verdict.startswith(said)
+
+
+def test_the_page_shows_what_was_mended_and_what_was_not(outcome: tuple[Outcome, Path], task: Task) -> None:
+    found, out = outcome
+    changes = [one.change for one in found.examples]
+    assert 1 <= changes.count(Change.MENDED) <= 4
+    assert max(changes.count(Change.STILL), changes.count(Change.BROKEN)) <= 2
+    within = task.relation.within_deg
+    for one in found.examples:
+        assert (abs(one.before_deg - one.right_deg) >= within) is (one.change is not Change.BROKEN)
+        assert one.original.shape == one.mutant.shape
+        assert (one.original != one.mutant).any()
+    assert found.examples[0].pictures.startswith("unseen: ")
+    page = (out / "report.html").read_text()
+    assert "Before and after, on frames that no training saw" in page
+    assert page.count("data:image/jpeg") == 2 * len(found.examples)
+    assert 'class="arrow repaired"' in page
+    assert page.index("tradeoff") < page.index('class="cards"')
+    assert "examples" not in json.loads((out / "repair.json").read_text())
 
 
 def test_everything_is_kept_and_the_recommended_one_can_be_tested(task: Task, outcome: tuple[Outcome, Path]) -> None:
@@ -217,6 +248,22 @@ def test_a_folder_of_another_repair_is_refused(task: Task, outcome: tuple[Outcom
         search(task, tmp_path / "out", QUICK, kill_at("rendering"))
     with pytest.raises(BadSubjectError, match="begun with another"):
         search(task, tmp_path / "out", replace(QUICK, seed=5))
+    others = (
+        replace(task, findings=task.findings[1:]),  # another run over the same drive
+        replace(task, relation=SteersAlike(within_deg=7.0)),
+        replace(task, loss=torch.nn.functional.l1_loss),
+    )
+    for other in others:
+        with pytest.raises(BadSubjectError, match="begun with another network, run, drive"):
+            check_folder(other, tmp_path / "out", QUICK)
+
+
+def test_a_drive_that_is_too_short_says_how_long_it_must_be(task: Task, tmp_path: Path) -> None:
+    drive = task.drive
+    with pytest.raises(
+        BadDriveError, match="to validate on, and a repair needs 4 there; use a longer drive, of about 40 frames instead of 20"
+    ):
+        Repairs(replace(task, drive=drive.select(range(20))), tmp_path, QUICK)
 
 
 @pytest.mark.parametrize("given", [{"families": ("gama",)}, {"judged": ("late-frames",)}, {"ways": ("rondom",)}])
@@ -242,7 +289,7 @@ def test_a_full_disk_is_a_sentence(task: Task, tmp_path: Path, monkeypatch: pyte
         write(path, data)
 
     monkeypatch.setattr(files, "write_atomically", written)
-    with pytest.raises(BadSubjectError, match="No space left on device"):
+    with pytest.raises(BadSubjectError, match="No space left on device; free some space and run the same command again"):
         search(task, tmp_path / "out", QUICK)
 
 
@@ -279,6 +326,16 @@ def test_labels_that_the_answers_hardly_follow_are_noted(task: Task, tmp_path: P
     frames, shuffled = whole.read(range(len(whole))).frames, np.random.default_rng(0).permutation(whole.steering_rad)
     assert "hardly follow the labels" in Repairs(replace(task, drive=drive_from_arrays(frames, shuffled)), tmp_path, QUICK).notes[0]
     assert Repairs(task, tmp_path, QUICK).notes == []
+
+
+def test_a_network_that_answers_the_same_to_everything_is_noted(task: Task, tmp_path: Path) -> None:
+    module = copied(task.subject.module)
+    with torch.no_grad():
+        for weights in module.parameters():
+            weights.zero_()
+    dead = NetworkSubject.of_module(module, task.subject.description)
+    notes = Repairs(replace(task, subject=dead), tmp_path, QUICK).notes
+    assert "answers 0 rad to nearly every unchanged frame" in notes[0]
 
 
 def test_labels_that_are_all_the_same_are_a_sentence(task: Task, tmp_path: Path) -> None:

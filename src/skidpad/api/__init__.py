@@ -189,6 +189,9 @@ def repair(
     loss: Loss | None = None,
     step: OwnStep | None = None,
     hold: str = "",
+    closed_loop: int = 0,
+    stimulus: str | Sequence[str] = (),
+    domain: str = "extended",
     progress: Progress = silent,
     **settings: Any,
 ) -> Repaired:
@@ -196,12 +199,13 @@ def repair(
 
     source: a run of `test` or `limits`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own, of
     answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. hold: the limit to
-    reach, as "fog.visibility_m=100", with a run of `limits`; `outcome.reached` says whether it holds. settings: see
+    reach, as "fog.visibility_m=100", with a run of `limits`; `outcome.reached` says whether it holds. closed_loop: how many scenarios of
+    a domain to drive before and after, without a stimulus and under each of `stimulus`, as "fog(visibility_m=20)". settings: see
     `skidpad.repairs.plan.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
     """
     from skidpad.repairs.outcome import search, written  # noqa: PLC0415  most programs repair nothing
     from skidpad.repairs.plan import SearchSettings, Task  # noqa: PLC0415  see above
-    from skidpad.repairs.runs import repair_run  # noqa: PLC0415  see above
+    from skidpad.repairs.runs import ClosedLoop, repair_run, with_drives  # noqa: PLC0415  see above
     from skidpad.repairs.source import referee_of  # noqa: PLC0415  see above
 
     asked = load(subject) if isinstance(subject, str | Path) else subject
@@ -216,12 +220,14 @@ def repair(
         if name not in known:
             raise UnknownNameError.among("setting of a repair", name, known)
     chosen = SearchSettings(**{"device": str(asked.network.device), **settings})
+    loop = ClosedLoop.asked(closed_loop, (stimulus,) if isinstance(stimulus, str) else tuple(stimulus), domain)
     if isinstance(source, Drive):
         judge = referee_of(chosen.device) if chosen.referee else None
         task = Task(subject=asked, drive=source, relation=SteersAlike(), judge=judge, loss=loss, step=step)
-        outcome = search(task, Path(out), chosen, progress)
+        outcome = with_drives(search(task, Path(out), chosen, progress), asked, Path(out), chosen, loop, progress)
     else:
-        outcome = repair_run(asked, open_run(source).run, Path(out), chosen, hold=hold, loss=loss, step=step, progress=progress)
+        run = open_run(source).run
+        outcome = repair_run(asked, run, Path(out), chosen, hold=hold, loop=loop, loss=loss, step=step, progress=progress)
     written(outcome, Path(out))
     return Repaired(outcome, Path(out), asked)
 

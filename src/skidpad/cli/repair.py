@@ -48,14 +48,17 @@ def repair(
     strengths: Annotated[
         str, typer.Option(help="Mutants per clean picture in training; each of --ways is tried with each of these.")
     ] = "1,3",
-    train_share: Annotated[float, typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges.")] = 0.6,
+    train_share: Annotated[
+        float | None,
+        typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges. Default 0.6; --export: all of it."),
+    ] = None,
     pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
     judged_frames: Annotated[int, typer.Option(help="Frames to judge under each severity.")] = 12,
     most_cost: Annotated[float, typer.Option(help="Largest rise of the error on clean pictures, as a share.")] = 0.02,
     seeds: Annotated[int, typer.Option(help="How often to train the recommended repair and its control.")] = 3,
-    closed_loop: Annotated[int, typer.Option(help="Scenarios to drive before and after, 0 for none.")] = 0,
+    closed_loop: Annotated[int, typer.Option(help="Scenarios to drive with the network, the control and the repaired one; 0: none.")] = 0,
     stimulus: Annotated[
-        list[str] | None, typer.Option(help="Stimulus in front of the camera in the drives of --closed-loop; may be repeated.")
+        list[str] | None, typer.Option(help="Stimulus in front of the camera in further drives of --closed-loop; may be repeated.")
     ] = None,
     domain: Annotated[str, typer.Option(help="Which domain the scenarios of --closed-loop are drawn from.")] = "extended",
     referee: Annotated[str, typer.Option(help="on: leave out mutants that no longer show the same scene; off: count them.")] = "on",
@@ -96,7 +99,16 @@ def repair(
         from skidpad.repairs.export import export_mutants
 
         with progress_bar("exporting", f"remove {export} and start again") as progress:
-            written = export_mutants(opened, export, held_back=_listed(unseen), pictures=pictures, seed=seed, progress=progress)
+            written = export_mutants(
+                opened,
+                export,
+                families=_families(families),
+                held_back=_listed(unseen),
+                pictures=pictures,
+                train_share=1.0 if train_share is None else train_share,
+                seed=seed,
+                progress=progress,
+            )
         say(written.said)
         return
     if out is None:
@@ -124,7 +136,6 @@ def repair(
             json=json,
         )
         return
-    from skidpad.repairs.families import families as every_family
     from skidpad.repairs.outcome import written as write_outcome
     from skidpad.repairs.plan import SearchSettings
     from skidpad.repairs.retraining import check_trainable
@@ -132,14 +143,13 @@ def repair(
     from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_network
 
-    given = {"epochs": epochs, "learning_rate": learning_rate}
+    given = {"epochs": epochs, "learning_rate": learning_rate, "train_share": train_share}
     settings = SearchSettings(
-        families=tuple(every_family()) if families.strip() == "all" else _listed(families),
+        families=_families(families),
         unseen=_listed(unseen),
         weathers=_listed(weathers),
         ways=_listed(ways),
         strengths=tuple(_number(part) for part in _listed(strengths)),
-        train_share=train_share,
         pictures=pictures,
         judged_frames=judged_frames,
         most_cost=most_cost,
@@ -153,7 +163,7 @@ def repair(
     )
     network = load_network(subject_path(subject), device)
     check_trainable(network)
-    loop = ClosedLoop(closed_loop, tuple(stimulus or ()), domain) if closed_loop else None
+    loop = ClosedLoop.asked(closed_loop, tuple(stimulus or ()), domain)
     with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
         outcome = repair_run(network, opened, out, settings, hold=hold, source=source, loop=loop, progress=progress)
     write_outcome(outcome, out)
@@ -172,6 +182,12 @@ def repair(
 
 def _listed(text: str) -> tuple[str, ...]:
     return () if text.strip() == "none" else names_of(text)
+
+
+def _families(text: str) -> tuple[str, ...]:
+    from skidpad.repairs.families import families
+
+    return tuple(families()) if text.strip() == "all" else _listed(text)
 
 
 def _number(text: str) -> float:

@@ -92,7 +92,8 @@ class Page:
 
     remarks: what happened in this run. notes: how to read its figures, which a terminal leaves out. tags: what people said about the
     findings; None where nobody has looked. lead_tables, lead_charts: what stands right below the verdict and before the pictures, where
-    that is what a reader came for.
+    that is what a reader came for. pictures_title, pictures_legend: the heading of the pictures and what the arrows of each kind are, as
+    (kind, words), where it is not findings that they show.
     """
 
     title: str
@@ -115,6 +116,8 @@ class Page:
     tags: TaggedRates | None = None
     lead_tables: tuple[Table, ...] = ()
     lead_charts: tuple[Chart, ...] = ()
+    pictures_title: str = ""
+    pictures_legend: tuple[tuple[str, str], ...] = (("original", "on the original"), ("mutant", "on the mutant"), ("label", "label"))
 
 
 def run_page(

@@ -37,7 +37,7 @@ def page_markdown(page: Page) -> str:
     for table in page.lead_tables:
         lines += _section(inert(table.title, 120), markdown_table(table))
     lines += _section("What happened", [f"- {inert(remark, 1000)}" for remark in page.remarks])
-    lines += _section("Findings, the worst first", list(_findings(page)))
+    lines += _section(inert(page.pictures_title, 120) or "Findings, the worst first", list(_findings(page)))
     for table in page.tables:
         lines += _section(inert(table.title, 120), markdown_table(table))
     lines += _section("How to read the figures", [f"- {inert(note, 1000)}" for note in page.notes])

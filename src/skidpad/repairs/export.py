@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skidpad.core.errors import BadDriveError, BadParametersError, BadRunError
+from skidpad.core.errors import BadDriveError, BadParametersError, BadRunError, UnknownNameError
 from skidpad.core.images import as_numpy, encode
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng
@@ -50,7 +50,7 @@ class Exported:
     def said(self) -> str:
         """Says it, and how the folder is opened."""
         left_out = (
-            f"; {self.held_back} findings of conditions in --unseen are left out, to judge by: --unseen none exports them, too"
+            f"; {self.held_back} findings of conditions in --unseen or not in --families are left out; --unseen none exports all"
             if self.held_back
             else ""
         )
@@ -64,6 +64,7 @@ def export_mutants(
     run: Run,
     folder: Path,
     *,
+    families: Sequence[str] = (),
     held_back: Sequence[str] = (),
     pictures: int = 4000,
     train_share: float = 1.0,
@@ -72,9 +73,14 @@ def export_mutants(
 ) -> Exported:
     """Writes the run's findings and about as many random mutants as asked for, as PNG files at the drive's size, with labels.
 
-    held_back: groups or conditions that are left out, to judge by. train_share: of the drive, by time. Works for any subject, since no
-    network is asked: black boxes, compiled files, and networks whose training lives elsewhere.
+    families: conditions to show; empty for those that the run tried. held_back: groups or conditions that are left out, to judge by.
+    train_share: of the drive, by time. Works for any subject, since no network is asked: black boxes, compiled files, and networks whose
+    training lives elsewhere.
     """
+    if folder.exists() and not folder.is_dir():
+        raise BadParametersError(f"{folder} is a file, and an export writes a folder; choose another --export")
+    if not 0.0 < train_share <= 1.0:
+        raise BadParametersError(f"--train-share is a share above 0 and at most 1; got {train_share:g}")
     if folder.exists() and any(folder.iterdir()):
         raise BadParametersError(f"{folder} has files in it, and an export writes over none; choose another folder")
     if run.config.get("campaign") not in KINDS:
@@ -86,12 +92,16 @@ def export_mutants(
     if not whole.has_labels:
         raise BadDriveError(f"no frame of {whole.name!r} has a label to export beside its mutants; use a drive with labels")
     drive = whole.split(train_share)[0] if train_share < 1.0 else whole
-    families = Families.of(tuple(campaign.stimuli), held_back)
+    known = Families.of((), ()).made
+    for name in families:
+        if name not in known:
+            raise UnknownNameError.among("condition to export", name, known)
+    shown = Families.of(families or tuple(campaign.stimuli), held_back)
     on_drive = [each for each in (findings_of(run) if isinstance(campaign, DeepTest) else ()) if each[0] < len(drive)]
-    unseen = set(families.unseen)
+    unseen = set(shown.unseen)
     found = [Clip(np.array([frame]), recipe) for frame, recipe in on_drive if not {step.stimulus for step in recipe.steps} & unseen]
     rng = child_rng(seed, "repair", "export")
-    drawn = clips_of(drive, [families.draw(rng) for _ in range(pictures // _FRAMES)], _FRAMES, 0, rng)
+    drawn = clips_of(drive, [shown.draw(rng) for _ in range(pictures // _FRAMES)], _FRAMES, 0, rng)
     table = StringIO()
     rows = csv.writer(table, lineterminator="\n")
     rows.writerow(COLUMNS)

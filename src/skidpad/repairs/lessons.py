@@ -115,7 +115,7 @@ class RepairLesson(Lesson):
         self._step = step
         self._first = first
         self._fixed: tuple[Views, ...] = ()
-        self.key = repr((RULES, clean, mutants, diet, most_cost, is_control, _named(loss), _named(step)))
+        self.key = repr((RULES, clean, mutants, diet, most_cost, is_control, named(loss), named(step)))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
         """Returns each clean picture once and as many mutants as the diet asks for, shuffled."""
@@ -200,7 +200,8 @@ def _one_number(found: object, what: str) -> torch.Tensor:
     raise BadParametersError(f"your {what} must return one number, a tensor of shape () made of the network's answers; got {said}")
 
 
-def _named(given: object) -> str:
+def named(given: object) -> str:
+    """Names a function of a user's own, so that a repair with another one does not continue it."""
     return "" if given is None else f"{getattr(given, '__module__', '')}:{getattr(given, '__qualname__', type(given).__qualname__)}"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from hashlib import sha256
 from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import jsonable
 from skidpad.page.wording import percent
-from skidpad.repairs.lessons import RULES
+from skidpad.repairs.examples import Example, examples
+from skidpad.repairs.lessons import RULES, named
 from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen, write_network
 from skidpad.statistics.intervals import Interval, student_mean
@@ -68,12 +70,14 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """How many drives failed in a closed loop under one stimulus, before and after."""
+    """How many drives failed in a closed loop under one stimulus, of those that could be judged with every network."""
 
     stimulus: str
     drives: int
     failures_before: int
     failures_after: int
+    failures_control: int | None = None
+    """None where the control did not drive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +99,29 @@ class Outcome:
     notes: tuple[str, ...]
     reached: Reached | None = None
     driven: tuple[Driven, ...] = ()
+    examples: tuple[Example, ...] = field(default=(), compare=False, repr=False)
+    """Pictures for the page; the figures leave them out."""
 
     def row(self, pictures: str) -> JudgedRow | None:
         """Returns the row of one set of pictures, or None."""
         return next((row for row in self.rows if row.pictures == pictures), None)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the recommended one fails less often on some set of those that judge, or nothing judges it."""
+        judged = [row for name in (UNSEEN_SET, SEEN) if (row := self.row(name)) is not None and row.cases]
+        return not judged or any(row.repaired.estimate < row.before for row in judged)
+
+    @property
+    def clean_rise(self) -> float:
+        """By what share the clean error rose where it is judged; NaN where nothing was."""
+        clean = self.row(CLEAN)
+        return nan if clean is None or not clean.rmse_before_rad else clean.rmse_repaired_rad.estimate / clean.rmse_before_rad - 1.0
+
+    @property
+    def is_affordable(self) -> bool:
+        """Whether the clean error rose by no more than it may where it is judged, too."""
+        return not self.clean_rise > self.settings.most_cost
 
     @property
     def verdict(self) -> str:
@@ -110,9 +133,7 @@ class Outcome:
                 f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged."
             )
             return none if self.reached is None else f"{none} {self.reached.said}"
-        judged = [row for name in (UNSEEN_SET, SEEN) if (row := self.row(name)) is not None and row.cases]
-        is_better = not judged or any(row.repaired.estimate < row.before for row in judged)
-        unproven = "" if is_better else ": better where it was chosen, no fewer failures where it was judged"
+        unproven = "" if self.is_better else ": better where it was chosen, no fewer failures where it was judged"
         said = [f"Recommended: {self.recommended}{unproven}."]
         for name, words in ((UNSEEN_SET, "conditions of families that no training saw"), (SEEN, "families that it was trained on")):
             row = self.row(name)
@@ -121,19 +142,25 @@ class Outcome:
                 said.append(f"On {words} it fails on {rates[0]} instead of {rates[1]} (control {rates[2]}).")
         clean = self.row(CLEAN)
         if clean is not None:
-            said.append(f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f}.")
+            words = f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f}"
+            dear = f": {percent(self.clean_rise)} more, though at most {percent(self.settings.most_cost)} was to be paid"
+            said.append(f"{words}{'' if self.is_affordable else dear}.")
         if self.driven:
             drives, first, after = (
                 sum(getattr(each, name) for each in self.driven) for name in ("drives", "failures_before", "failures_after")
             )
-            said.append(f"In the closed loop {after} of {drives} drives fail instead of {first}.")
+            controls = [each.failures_control for each in self.driven if each.failures_control is not None]
+            beside = f" (control {sum(controls)})" if len(controls) == len(self.driven) else ""
+            said.append(f"In the closed loop {after} of {drives} drives fail instead of {first}{beside}.")
         if self.reached is not None:
             said.append(self.reached.said)
         return " ".join(said)
 
     def to_json(self) -> str:
         """Writes the outcome; what is not a finite number becomes null."""
-        return json.dumps(jsonable(asdict(self) | {"verdict": self.verdict}), indent=2, allow_nan=False)
+        figures = asdict(replace(self, examples=()))
+        figures.pop("examples")
+        return json.dumps(jsonable(figures | {"verdict": self.verdict}), indent=2, allow_nan=False)
 
 
 def search(task: Task, out: Path, settings: SearchSettings | None = None, progress: Progress = silent) -> Outcome:
@@ -152,6 +179,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
     control = repairs.train(Candidate(CONTROL, longest, settings.seed))
     best = chosen(before, control, trained, settings.most_cost)
     rows: tuple[JudgedRow, ...] = ()
+    shown: tuple[Example, ...] = ()
     if best is not None:
         seeds = range(settings.seed, settings.seed + settings.seeds)
         controls = [repairs.train(Candidate(CONTROL, best.candidate.strength, seed)) for seed in seeds]
@@ -161,6 +189,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
             [repairs.rates(repairs.module_of(each)) for each in controls],
             [repairs.rates(repairs.module_of(each)) for each in repaired],
         )
+        shown = examples(repairs, repairs.module_of(best))
     outcome = Outcome(
         subject=task.subject.description.name,
         subject_sha256=task.subject.sha256,
@@ -175,6 +204,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
         recommended="" if best is None else best.candidate.name,
         rows=rows,
         notes=tuple(repairs.notes),
+        examples=shown,
     )
     if best is not None:
         _save(repairs, best, out)
@@ -207,6 +237,10 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
         "subject": task.subject.sha256,
         "drive": task.drive.sha256,
         "aim": aim,
+        # the text of a class of one's own may hold its place in memory, which the next process does not have
+        "relation": repr(task.relation) if is_dataclass(task.relation) else named(type(task.relation)),
+        "findings": _digest(task),
+        "own": [named(each) for each in (task.loss, task.step)],
         "settings": asdict(replace(settings, device="", threads=1)),
     }
     text = json.dumps(begun, indent=2)
@@ -217,11 +251,17 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
     # a command that was refused, or stopped before any work, leaves nothing that a better one would spoil
     if others and path.exists() and path.read_text() != text:
         raise BadSubjectError(
-            f"{out} holds a repair that was begun with another network, drive, settings or version of skidpad; choose another --out"
+            f"{out} holds a repair that was begun with another network, run, drive, settings or version of skidpad; choose another --out"
         )
     if others and not path.exists():
         raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
     write_atomically(path, text.encode())
+
+
+def _digest(task: Task) -> str:
+    """Returns what the run brought, in short: another run over the same drive has other findings to learn from."""
+    findings = [(frame, recipe.to_json()) for frame, recipe in task.findings]
+    return sha256(json.dumps([findings, task.wanted, task.judge is not None]).encode()).hexdigest()
 
 
 def judged_rows(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
 from skidpad.page.svg import WIDTH, Axis, AxisUnit, add, drawing, round_up, tip, write
-from skidpad.page.wording import percent, plain
+from skidpad.page.wording import interval, percent, plain
+from skidpad.repairs.examples import cards
 from skidpad.repairs.plan import BEFORE, CLEAN, CONTROL, UNSEEN_SET
+from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
     from skidpad.repairs.outcome import JudgedRow, Outcome
@@ -24,9 +26,18 @@ def repair_page(outcome: Outcome) -> Page:
     headlines = []
     if unseen is not None:
         headlines.append(Headline("failures, unseen families", percent(unseen.repaired.estimate), f"before {percent(unseen.before)}"))
+    clean = outcome.row(CLEAN)
+    if clean is not None:
+        told = f"before {clean.rmse_before_rad:.4f}, {100.0 * outcome.clean_rise:+.0f} %" if isfinite(outcome.clean_rise) else ""
+        headlines.append(Headline("clean error (rad)", f"{clean.rmse_repaired_rad.estimate:.4f}", told))
+    if outcome.driven:
+        drives, first, after = (
+            sum(getattr(each, name) for each in outcome.driven) for name in ("drives", "failures_before", "failures_after")
+        )
+        headlines.append(Headline("failing drives, closed loop", f"{after} of {drives}", f"before {first}"))
     return Page(
         title=plain(f"Repair of {outcome.subject}", 200),
-        tone=Tone.CALM if outcome.recommended else Tone.ALARM,
+        tone=_tone(outcome),
         verdict=plain(outcome.verdict, 1000),
         headlines=tuple(headlines),
         context=(
@@ -41,22 +52,52 @@ def repair_page(outcome: Outcome) -> Page:
             "Frames that the first network gets wrong as they are count for no network.",
             "The control is trained from the same weights for as many steps without mutants. Intervals are Student's t over seeds, 95 %.",
         ),
+        pictures=cards(outcome.examples),
+        pictures_title="Before and after, on frames that no training saw",
+        pictures_note=_PICTURES,
+        pictures_legend=_LEGEND,
         lead_charts=(tradeoff_chart(outcome),),
         lead_tables=(judged_table(outcome),) if outcome.rows else (),
         tables=(candidate_table(outcome), *((driven_table(outcome),) if outcome.driven else ())),
     )
 
 
+def _tone(outcome: Outcome) -> Tone:
+    if not outcome.recommended:
+        return Tone.ALARM
+    return Tone.CALM if outcome.is_better and outcome.is_affordable else Tone.UNKNOWN
+
+
+_PICTURES = (
+    "What the repair mended, what still fails, and what fails only now, of each sort the clearest; conditions that no training saw come "
+    "first. A table above says how often each happens."
+)
+
+_LEGEND = (("original", "right"), ("mutant", "before the repair"), ("repaired", "repaired"), ("label", "human"))
+
+
 def driven_table(outcome: Outcome) -> Table:
     """Returns the table of the drives in a closed loop."""
-    rows = tuple((each.stimulus, str(each.drives), str(each.failures_before), str(each.failures_after)) for each in outcome.driven)
-    return Table("driven", "In a closed loop", ("Stimulus", "Drives", "Failures before", "after"), rows)
+    rows = tuple(
+        (each.stimulus, str(each.drives), *(_of(count, each.drives) for count in counts))
+        for each in outcome.driven
+        for counts in [(each.failures_before, each.failures_control, each.failures_after)]
+    )
+    note = "The same scenarios with every network; drives that could not be judged with one of them are left out. Wilson intervals, 95 %."
+    return Table("driven", "In a closed loop", ("Stimulus", "Drives", "Failures before", "Control", "Repaired"), rows, note=note)
+
+
+def _of(failures: int | None, drives: int) -> str:
+    if failures is None:
+        return "-"
+    found = wilson(failures, drives)
+    return f"{failures} ({interval(found.low, found.high)})"
 
 
 def judged_table(outcome: Outcome) -> Table:
     """Returns the table of what no training saw."""
-    columns = ("Pictures", "Number", "Before", "Control", "Repaired", "Beyond control", "RMSE before", "RMSE repaired")
-    note = "Failing mutants; for clean pictures the RMSE against labels, in radians as the last two columns."
+    columns = ("Pictures", "Number", "Before", "Control", "Repaired", "Beyond control", "RMSE before", "RMSE control", "RMSE repaired")
+    note = "Failing mutants; for clean pictures the RMSE against labels, in radians as the last three columns."
     return Table("judged", "Where no training looked", columns, tuple(map(_judged, outcome.rows)), note=note)
 
 
@@ -69,6 +110,7 @@ def _judged(row: JudgedRow) -> tuple[str, ...]:
         *(_ranged(each, said) for each in (row.control, row.repaired)),
         _ranged(row.change_beyond_control, lambda value: f"{100.0 * value:+.0f} %"),
         f"{row.rmse_before_rad:.4f}",
+        f"{row.rmse_control_rad.estimate:.4f}",
         f"{row.rmse_repaired_rad.estimate:.4f}",
     )
 
@@ -95,7 +137,10 @@ def candidate_table(outcome: Outcome) -> Table:
         for each in (outcome.before, *outcome.candidates)
     )
     columns = ("Candidate", "Clean RMSE (rad)", "Failures", "Moved by mutants (rad)", "Best epoch", "Blend")
-    note = "Blend: how far the weights lie on the way from the first network's to those of the best epoch."
+    note = (
+        "Blend: how far the weights lie on the way from the first network's to those of the best epoch. Best epoch 0: no epoch was better "
+        "than the first network."
+    )
     return Table("candidates", "On the validation stretch, which chose", columns, rows, note=note)
 
 
@@ -128,7 +173,7 @@ def tradeoff_chart(outcome: Outcome) -> Chart:
         leans_left = across > 0.7 * _RIGHT
         aside = {"x": across + (-9.0 if leans_left else 9.0), "text_anchor": "end" if leans_left else "start"}
         add(root, "text", ", ".join(labels), class_="tick", y=down - 7.0, **aside)
-    add(root, "text", "failures", class_="name", x=4.0, y=_TOP - 6.0)
+    add(root, "text", "failures", class_="name", x=4.0, y=_TOP - 12.0)
     add(root, "text", "clean RMSE (rad)", class_="name", x=(_LEFT + _RIGHT) / 2.0, y=_BOTTOM + 36.0, text_anchor="middle")
     caption = "Each mark is a network, on the validation stretch; down and to the left is better. "
     caption += f"Dashed: a clean error {percent(outcome.settings.most_cost)} above the first network's. Ringed: recommended."

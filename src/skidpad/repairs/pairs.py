@@ -90,6 +90,20 @@ class Pairs:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """The answers of one network to N pairs, (N,) each: on the originals, what is right on the mutants, and on those.
+
+    excess: above 1 the relation is broken. counted: what the referee kept and the first network gets right unchanged.
+    """
+
+    original_rad: FloatArray
+    right_rad: FloatArray
+    mutant_rad: FloatArray
+    excess: FloatArray
+    counted: BoolArray
+
+
 def clips_of(drive: Drive, recipes: Sequence[Recipe], frames: int, lead: int, rng: np.random.Generator) -> tuple[Clip, ...]:
     """Gives each recipe so many frames: any for a network that sees one frame, else a run of them.
 

@@ -276,6 +276,12 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> tuple[str, ...]:
             f"the labels of {drive.name!r} vary {ratio:.3g} times as much as the answers of {subject.description.name!r}, so that they are "
             f"hardly in its unit; {way_out}"
         )
+    if said == 0.0:
+        same = (
+            f"{subject.description.name!r} answers {float(np.median(answers)):.4g} rad to nearly every unchanged frame, so that there is "
+            "nothing to repair; train it first, or check how its input is described with `skidpad evaluate`"
+        )
+        return (same,)
     odd = (
         f"on unchanged frames the answers hardly follow the labels (correlation {follows:.2f}), so that there is little to repair; check "
         "the unit and the sign of both with `skidpad evaluate`"

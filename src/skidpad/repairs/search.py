@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
-from math import nan
+from math import ceil, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.repairs.families import Families, aimed, families
 from skidpad.repairs.lessons import Diet, RepairLesson, Validation
 from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
-from skidpad.repairs.pairs import Clip, Pairs, clips_of, render
+from skidpad.repairs.pairs import Clip, Held, Pairs, clips_of, render
 from skidpad.repairs.plan import (
     BEFORE,
     CLEAN,
@@ -96,8 +96,10 @@ class Repairs:
         for part, name in ((self.train_drive, "train on"), (self.validation_drive, "validate on"), (self.judged_drive, "judge on")):
             labelled, least = int(np.isfinite(part.steering_rad).sum()), max(4, _FRAMES_PER_RECIPE if self.lead else 0)
             if labelled < least:
+                needed = ceil(len(drive) * least / labelled) if labelled else 0
                 raise BadDriveError(
                     f"{drive.name!r} leaves {labelled} frames with a label to {name}, and a repair needs {least} there; use a longer drive"
+                    f"{f', of about {needed} frames instead of {len(drive)}' if needed else ''}"
                 )
         self.notes = list(check_labels(task.subject, self.train_drive))
         if is_held_back:
@@ -328,12 +330,19 @@ class Repairs:
 
     def rate(self, name: str, pairs: Pairs, mutants: FloatArray, originals: FloatArray) -> Rate:
         """Counts failures among what the referee kept; frames that the first network gets wrong unchanged count for nobody."""
-        expected = pairs.expected_rad(originals, self.made)
-        wrong = self._wrong(name, pairs)
-        excess = self.task.relation.excess(Answers(expected, mutants, pairs.mutants.labels_rad))
-        counted = pairs.kept & ~wrong & ~np.isnan(excess)
-        error, moved = (mutants - pairs.mutants.labels_rad)[counted], (mutants - expected)[counted]
-        return Rate.of(int((excess[counted] > 1.0).sum()), error, moved)
+        found = self._held_against(name, pairs, mutants, originals)
+        counted = found.counted
+        error, moved = (mutants - pairs.mutants.labels_rad)[counted], (mutants - found.right_rad)[counted]
+        return Rate.of(int((found.excess[counted] > 1.0).sum()), error, moved)
+
+    def excess(self, name: str, pairs: Pairs, module: nn.Module) -> Held:
+        """Returns by how much each mutant of a set breaks the relation with a network."""
+        return self._held_against(name, pairs, self._answers(module, pairs.mutants), self._answers(module, pairs.originals))
+
+    def _held_against(self, name: str, pairs: Pairs, mutants: FloatArray, originals: FloatArray) -> Held:
+        right = pairs.expected_rad(originals, self.made)
+        excess = self.task.relation.excess(Answers(right, mutants, pairs.mutants.labels_rad))
+        return Held(originals, right, mutants, excess, pairs.kept & ~self._wrong(name, pairs) & ~np.isnan(excess))
 
     def _wrong(self, name: str, pairs: Pairs) -> BoolArray:
         if name not in self._start_answers:
@@ -347,9 +356,11 @@ class Repairs:
         for name, pairs in self.judged.items():
             found[name] = self.rate(name, pairs, self._answers(module, pairs.mutants), self._answers(module, pairs.originals))
         groups = [rate for name, rate in found.items() if name.startswith("unseen: ")]
-        if groups:
-            found[UNSEEN_SET] = Rate.pooled(groups)
-        return found
+        if not groups:
+            return found
+        # what counts most stands above its parts
+        summed = {CLEAN: found.pop(CLEAN)} | ({SEEN: found.pop(SEEN)} if SEEN in found else {}) | {UNSEEN_SET: Rate.pooled(groups)}
+        return summed | found
 
     def _answers(self, module: nn.Module, data: Labelled) -> FloatArray:
         return answers_rad(module, self.task.subject.description, data, self.settings.device)

@@ -4,6 +4,7 @@ The description is a small TOML beside the weights; it is read with errors that 
 were trained by skidpad itself on its own rendered roads; each .training.json holds the command.
 """
 
+import errno
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -360,4 +361,6 @@ def _writable(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise BadSubjectError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written") from error
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        way_out = "free some space and run the same command again" if is_full else "choose a place that can be written"
+        raise BadSubjectError(f"cannot write {path}: {error.strerror or error}; {way_out}") from error

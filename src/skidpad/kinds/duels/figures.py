@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skidpad.highway.layout import Side
 from skidpad.kinds.duels.drivers import AGGRESSIVE, IDM, ORACLE, RANDOM, SEARCH, SLOW, trained_name
 from skidpad.kinds.duels.estimate import duel_estimate
-from skidpad.kinds.duels.names import OWN, POOL, POPULATION, after_column, populations, repair_family, round_phase
+from skidpad.kinds.duels.names import EGO, OWN, POOL, POPULATION, after_column, populations, repair_family, round_phase
 from skidpad.kinds.duels.rounds import LITTLE
 from skidpad.kinds.duels.summary import DuelColumn, can_decide, summarise
 from skidpad.kinds.estimating import figures_of
@@ -34,6 +34,10 @@ class RepairComparison:
     population: DuelColumn
     unavoidable: int
     """Crashes of the last that no sequence of the ego's actions avoids; among those that the run keeps."""
+    unavoidable_before: int
+    """The same of the ego."""
+    unavoidable_paper: int
+    """The same of the paper's repair."""
     oracle: DuelColumn | None
     """The ego that knows what this front vehicle will do: about what is possible with it."""
     over_ego: Effect | None
@@ -50,10 +54,11 @@ def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[RepairCom
         ours = summary.column(POPULATION, front)
         if ours is None:
             continue
-        before = summary.before(front)
-        retrained = summary.column(paper, OWN if front == group else front)
-        bound, kept = summary.column(ORACLE, front), summary.unavoidable(POPULATION, front)
-        found.append(RepairComparison(front, before, retrained, ours, kept, bound, _effect(ours, before), _effect(ours, retrained)))
+        before, whom = summary.before(front), OWN if front == group else front
+        retrained = summary.column(paper, whom)
+        never = (summary.unavoidable(*name) for name in ((POPULATION, front), (EGO, front), (paper, whom)))
+        effects = _effect(ours, before), _effect(ours, retrained)
+        found.append(RepairComparison(front, before, retrained, ours, *never, summary.column(ORACLE, front), *effects))
     return tuple(found)
 
 
@@ -177,6 +182,8 @@ def duel_figures(campaign: Duel, run: Run) -> Mapping[str, object]:
                 "paper": _column_json(found.paper) if found.paper else None,
                 "population": _column_json(found.population),
                 "unavoidable": found.unavoidable,
+                "unavoidable_ego": found.unavoidable_before,
+                "unavoidable_paper": found.unavoidable_paper,
                 "oracle": _column_json(found.oracle) if found.oracle else None,
                 "a12_over_ego": found.over_ego.size if found.over_ego else None,
                 "a12_over_paper": found.over_paper.size if found.over_paper else None,

@@ -82,11 +82,18 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
     repairs = [
         (
             front_words(found.front),
-            *_rate_and_speed(found.ego),
+            *_rate_speed_and_sem(found.ego),
             *_rate_speed_and_sem(found.paper),
             *_rate_speed_and_sem(found.population),
             speed(found.oracle.ego_mps) if found.oracle else NOTHING,
-            count(found.unavoidable),
+            *(
+                count(never) if column else NOTHING
+                for column, never in (
+                    (found.ego, found.unavoidable_before),
+                    (found.paper, found.unavoidable_paper),
+                    (found.population, found.unavoidable),
+                )
+            ),
             f"{found.over_ego.size:.2f}" if found.over_ego else NOTHING,
             f"{found.over_paper.size:.2f}" if found.over_paper else NOTHING,
         )
@@ -100,6 +107,7 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
                 "Front",
                 "Ego",
                 "m/s",
+                "SEM",
                 "Paper's repair",
                 "m/s",
                 "SEM",
@@ -107,7 +115,9 @@ def duel_tables(summary: DuelSummary, settings: DuelSettings) -> list[Table]:
                 "m/s",
                 "SEM",
                 "Possible m/s",
-                "Unavoidable",
+                "Unavoidable: ego",
+                "paper's",
+                "everybody",
                 "A12 to ego",
                 "A12 to paper's",
             ),
@@ -167,7 +177,8 @@ def _trade_cells(column: DuelColumn | None) -> tuple[str, str, str, str]:
 _REPAIRS = (
     "“Trained afterwards” are adversaries trained against the repaired ego itself; for the ego before the repair these are the adversaries "
     "named by their reward. “Possible” is the speed of an ego that plans ahead without a crash and knows what this front vehicle will do. "
-    "“Unavoidable” counts the kept crashes that no sequence of actions from the start on avoids. A12 is the probability that a test of the "
+    "“Unavoidable” counts the kept crashes that no sequence of actions from the start on avoids. SEM is over trainings, and over the tests "
+    "of a policy that was trained once; --repairs 3 --test-runs 4 give both. A12 is the probability that a test of the "
     "ego repaired against everybody has the greater failure rate; it is left out where there are too few tests to show any difference "
     "(3 against 12, or 4 against 4, are enough)."
 )
@@ -178,7 +189,11 @@ def _rate_and_speed(column: DuelColumn | None) -> tuple[str, str]:
 
 
 def _rate_speed_and_sem(column: DuelColumn | None) -> tuple[str, str, str]:
-    return (*_rate_and_speed(column), _sem(column.across_trainings.sem) if column else NOTHING)
+    """Words a rate, a speed and an SEM: across trainings, or across the tests of the only one."""
+    if column is None:
+        return NOTHING, NOTHING, NOTHING
+    over = column.across_trainings if len(column.rates) > 1 else next(iter(column.by_training), column.across_trainings)
+    return (*_rate_and_speed(column), _sem(over.sem))
 
 
 def _egos_table(summary: DuelSummary, settings: DuelSettings) -> Table:

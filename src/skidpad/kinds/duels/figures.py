@@ -56,9 +56,20 @@ def comparisons(summary: DuelSummary, settings: DuelSettings) -> tuple[RepairCom
             continue
         before, whom = summary.before(front), OWN if front == group else front
         retrained = summary.column(paper, whom)
-        never = (summary.unavoidable(*name) for name in ((POPULATION, front), (EGO, front), (paper, whom)))
-        effects = _effect(ours, before), _effect(ours, retrained)
-        found.append(RepairComparison(front, before, retrained, ours, *never, summary.column(ORACLE, front), *effects))
+        found.append(
+            RepairComparison(
+                front=front,
+                ego=before,
+                paper=retrained,
+                population=ours,
+                unavoidable=summary.unavoidable(POPULATION, front),
+                unavoidable_before=summary.unavoidable(EGO, front),
+                unavoidable_paper=summary.unavoidable(paper, whom),
+                oracle=summary.column(ORACLE, front),
+                over_ego=_effect(ours, before),
+                over_paper=_effect(ours, retrained),
+            )
+        )
     return tuple(found)
 
 

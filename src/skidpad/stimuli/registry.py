@@ -263,7 +263,7 @@ def _read(text: str) -> WrittenStimulus:
         pairs = [tuple(map(str.strip, pair.partition("=")[::2])) for pair in (match["pairs"] or "").split(",")] if match else []
         if match is None or (match["pairs"] and not all(key and value for key, value in pairs)):
             raise BadParametersError(
-                f"a stimulus is a name, or a name with parameters as blur(kind=gaussian,size_px=5), joined by +; got {text!r}"
+                f"a stimulus is a name, or a name with parameters as blur(kind=gaussian,size=5), joined by +; got {text!r}"
             )
         given = match["pairs"] is not None
         name = current_name(match["name"], (key for key, _ in pairs))

@@ -5,17 +5,15 @@ from math import pi
 
 
 class AngleUnit(Enum):
-    """The unit in which a drive's labels or a subject's answers are written."""
+    """The unit in which a drive's labels or a subject's answers are written. rad: how many radians one of it is."""
 
     RAD = "rad"
     DEG = "deg"
     SCALED_25 = "scaled25"
     """Degrees divided by 25, so that +-25 degrees is +-1 (DeepTest, section 4)."""
 
-    @property
-    def rad(self) -> float:
-        """How many radians one of it is."""
-        return {AngleUnit.RAD: 1.0, AngleUnit.DEG: pi / 180.0, AngleUnit.SCALED_25: 25.0 * pi / 180.0}[self]
+    def __init__(self, text: str) -> None:
+        self.rad = {"rad": 1.0, "deg": pi / 180.0, "scaled25": 25.0 * pi / 180.0}[text]
 
 
 def side_of(angle_deg: float) -> str:

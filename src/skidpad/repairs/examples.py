@@ -36,7 +36,10 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One mutant of the stretch that judges. right_deg: what the first network must answer; answers in degrees, positive is left."""
+    """One mutant of the stretch that judges; answers in degrees, positive is left.
+
+    right_deg: what the first network must answer: as on the original, or moved with the camera.
+    """
 
     change: Change
     pictures: str
@@ -121,7 +124,7 @@ def _card(one: Example) -> PairCard:
         recipe=recipe,
         badge=one.change.value,
         difference=f"before {before}, repaired {after}",
-        label=f"right is {answer(one.right_deg, DEGREES)}, the human's {answer(one.label_deg, DEGREES)}",
+        label=f"as on the unchanged frame {answer(one.right_deg, DEGREES)}, human {answer(one.label_deg, DEGREES)}",
         replay="",
         panels=(
             _panel("Original", original, "original", one.original, left, (("original", one.original_deg),)),

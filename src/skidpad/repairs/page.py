@@ -70,10 +70,10 @@ def _tone(outcome: Outcome) -> Tone:
 
 _PICTURES = (
     "What the repair mended, what still fails, and what fails only now, of each sort the clearest; conditions that no training saw come "
-    "first. A table above says how often each happens."
+    "first. The table above counts them all."
 )
 
-_LEGEND = (("original", "right"), ("mutant", "before the repair"), ("repaired", "repaired"), ("label", "human"))
+_LEGEND = (("original", "as on the unchanged frame"), ("mutant", "before the repair"), ("repaired", "repaired"), ("label", "human"))
 
 
 def driven_table(outcome: Outcome) -> Table:

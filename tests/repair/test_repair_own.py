@@ -151,7 +151,7 @@ def test_mutants_and_labels_are_exported_as_a_drive(garage: Garage, tmp_path: Pa
     assert np.isfinite(opened.steering_rad).all()
     held_back = sum(row["kind"] == "finding" and "gamma" in row["recipe"] for row in rows)
     assert held_back > 0
-    assert "left out" not in answer.output
+    assert "--unseen none" not in answer.output
     less = export_mutants(run, tmp_path / "less", held_back=("gamma",), pictures=4)
     assert less.held_back == held_back
     assert "--unseen none" in less.said
@@ -232,6 +232,13 @@ def test_a_limit_is_aimed_at_and_whether_it_was_reached_is_said(garage: Garage, 
     assert "not reached" in replace(found, holds_after=False).said
     assert found.failing_after.high > found.accepted_share
     assert "too few to be sure" in found.said
+    unknown = replace(
+        found, holds_before=False, holds_after=False, standing_before="refused by the referee", standing_after="refused by the referee"
+    )
+    assert "cannot be told, since the referee keeps too few of these pictures" in unknown.said
+    assert "nor could it before" in unknown.said
+    assert "not reached" not in unknown.said
+    assert "so few frames do not decide it" in replace(unknown, standing_after="cannot be told").said
     assert "too few" not in replace(found, accepted_share=found.failing_after.high).said
 
 

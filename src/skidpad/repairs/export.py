@@ -50,7 +50,7 @@ class Exported:
     def said(self) -> str:
         """Says it, and how the folder is opened."""
         left_out = (
-            f"; {self.held_back} findings of conditions in --unseen or not in --families are left out; --unseen none exports all"
+            f"; {self.held_back} findings of conditions that --unseen or --families leaves out are not in it; --unseen none holds none back"
             if self.held_back
             else ""
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import jsonable
+from skidpad.kinds.limits.curves import Standing
 from skidpad.page.wording import percent
 from skidpad.repairs.examples import Example, examples
 from skidpad.repairs.lessons import RULES, named
@@ -55,6 +56,9 @@ class Reached:
     holds_before: bool
     holds_after: bool
     accepted_share: float
+    standing_before: str = ""
+    standing_after: str = ""
+    """Values of `Standing`; a limit that does not hold may be one that nothing decides."""
 
     @property
     def said(self) -> str:
@@ -63,8 +67,14 @@ class Reached:
             f"{percent(each.estimate)} fail, at most {percent(each.high)}" for each in (self.failing_before, self.failing_after)
         )
         is_sure = self.failing_after.high <= self.accepted_share
-        word = "not reached" if not self.holds_after else "reached" if is_sure else "reached on these frames, too few to be sure"
-        held = "it held before" if self.holds_before else "it did not hold before"
+        word = "reached" if is_sure else "reached on these frames, too few to be sure"
+        if not self.holds_after:
+            word = {
+                Standing.REFUSED.value: "cannot be told, since the referee keeps too few of these pictures",
+                Standing.OPEN.value: "not reached, though so few frames do not decide it",
+            }.get(self.standing_after, "not reached")
+        is_unknown = self.standing_before == Standing.REFUSED.value
+        held = "it held before" if self.holds_before else "nor could it before" if is_unknown else "it did not hold before"
         return f"Aim, {self.aim}: {word} ({after}; accepted is {percent(self.accepted_share)}); {held} ({before})."
 
 

@@ -264,7 +264,8 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> tuple[str, ...]:
     if follows < -_FOLLOWS and len(places) >= _ENOUGH:
         raise BadDriveError(
             f"the labels of {drive.name!r} turn the other way than the answers of {subject.description.name!r} (correlation "
-            f"{follows:.2f}); positive is left: open the drive with ?sign=-1, or describe the output with scale = -1.0"
+            f"{follows:.2f}); positive is left: turn the labels round with ?sign=-1 (leave it out if it is there), or describe the "
+            "output with scale = -1.0"
         )
     if float(np.quantile(np.abs(labels), 0.9)) > _MOST_RAD or (follows > _FOLLOWS and not _LOWEST <= ratio <= _HIGHEST):
         way_out = (

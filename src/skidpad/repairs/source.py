@@ -101,5 +101,6 @@ def reached(run: Run, aim: Aim, before: Subject, after: Subject, drive: Drive) -
     recipe = Recipe((at_share(aim.row.stimulus, campaign.stimuli[aim.row.stimulus], aim.row.severity, aim.share, {}),))
     accepted = campaign.settings.accepted_share
     points = [tested(replace(campaign, subject=subject, drive=drive), recipe).point for subject in (before, after)]
-    holds = [point.standing(accepted) is Standing.HOLDS for point in points]
-    return Reached(str(aim), points[0].failing, points[1].failing, holds[0], holds[1], accepted)
+    stands = [point.standing(accepted) for point in points]
+    holds = [each is Standing.HOLDS for each in stands]
+    return Reached(str(aim), points[0].failing, points[1].failing, holds[0], holds[1], accepted, stands[0].value, stands[1].value)

@@ -163,7 +163,7 @@ def _show_classifier(card: ClassifierCard) -> None:
 
 
 def _show_realism(found: Realism) -> None:
-    from skidpad.kinds.pictures.weather.realism import LEAST_IOU
+    from skidpad.kinds.pictures.weather.road_kept import LEAST_IOU
 
     say(f"The classifier puts {found.classifier.accuracy:.1%} of held-out real pictures in their class.")
     columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")

@@ -1,7 +1,6 @@
 """Realism of learned weathers and of DeepTest's, side by side, on pictures that nothing was learned from.
 
-Beside it what a weather does to the road and to a drive: whether the road is where it was, by a network that segments it; whether
-neighbouring frames flicker; how much contrast is left near and far.
+Beside it what a weather does to the road and to a drive (`road_kept`).
 
 Reference: TACTIC, section 4.3 (there by a questionnaire; here by `weather.realism`).
 """
@@ -11,24 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from skidpad.core.errors import BadDriveError, BadParametersError, SkidpadError, UnknownNameError
-from skidpad.core.images import BoolArray, FloatArray, NumpyFrames, decode, write_image
+from skidpad.core.errors import BadDriveError, BadParametersError, UnknownNameError
+from skidpad.core.images import FloatArray, NumpyFrames, decode, write_image
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.drives.opening import open_drive
-from skidpad.referee import verdict
-from skidpad.referee.network import RoadNet, drivable_areas, load_road_net, load_teacher, overlap_of
+from skidpad.kinds.pictures.weather.road_kept import SameDrive, recorded_roads, road_judges, same_drive
 from skidpad.statistics.intervals import Interval, wilson
 from skidpad.stimuli.pictures import COMPOSITE, TRANSFORMS
 from skidpad.stimuli.registry import conditions_of
 from skidpad.stimuli.weather.classifier import READ_PX, SPLIT, ClassifierCard, WeatherClassifier, held_out
-from skidpad.stimuli.weather.clips import contrast_kept, flicker
 from skidpad.stimuli.weather.files import weather_file
 from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.realism import RealismRow, as_square, as_stored, common_bandwidth, measure, nearer_to_real
@@ -37,15 +33,7 @@ from skidpad.stimuli.weather.translation import Weather
 from skidpad.stimuli.weather.validity import target_class
 
 STYLES = ("random", "real")
-LEAST_IOU = 0.8
-"""A scene whose drivable area overlaps less with the recorded one's has lost the road."""
-
-STEADY_EV, STEADY_IOU = 0.7, 0.9
-"""A judge reads a recorded frame steadily if it sees the same drivable area with so much more and less light. Where it does not, as between
-hard shadows of trees, it is wrong about the frame as it is, and a change says little about the weather."""
-
 CLIP_FRAMES = 5
-_TOGETHER = 32
 _SHOWN = 6
 _ALIKE = {"deeptest-fog": ("fog",), "deeptest-rain": ("rain", "wet")}
 """Classes that a transform's scenes belong to, the best first; no real set shows falling rain."""
@@ -80,31 +68,6 @@ class RealismSettings:
             )
         if self.styles not in STYLES:
             raise UnknownNameError.among("way to draw styles", self.styles, STYLES)
-
-
-@dataclass(frozen=True, slots=True)
-class SameDrive:
-    """What a contender leaves of the road and of the drive.
-
-    road_iou: of the drivable areas before and after, the mean over scenes with a road; road_iou_below: the share of them below LEAST_IOU.
-    contrast_near, contrast_far: the share of local contrast that is left, see `clips.contrast_kept`. flicker, flicker_recorded: of clips
-    under one style and of the recorded ones, in grey levels; None without clips. not_kept: the share of scenes that the referee refuses or
-    doubts, so that no campaign counts them; kept_road_iou, kept_road_iou_below: over the others alone. unsteady: the share of scenes that
-    the judges do not read steadily as they were recorded; steady_road_iou, steady_road_iou_below: over the others alone.
-    """
-
-    road_iou: float | None
-    road_iou_below: float | None
-    contrast_near: float | None
-    contrast_far: float | None
-    flicker: float | None = None
-    flicker_recorded: float | None = None
-    not_kept: float = 0.0
-    kept_road_iou: float | None = None
-    kept_road_iou_below: float | None = None
-    unsteady: float = 0.0
-    steady_road_iou: float | None = None
-    steady_road_iou_below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +114,13 @@ class _Contender:
     clips: tuple[tuple[NumpyFrames, NumpyFrames], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """The scenes as they were recorded, where their roads are, and which of them the judges read steadily."""
-
-    scenes: NumpyFrames
-    roads: BoolArray
-    is_steady: BoolArray
-
-
 def measure_realism(settings: RealismSettings, progress: Progress = silent, *, grid: Path | None = None) -> Realism:
     """Synthesises scenes from held-out frames and measures each contender against held-out real scenes.
 
     grid: where to write a picture of some of the scenes, a row for each contender.
     """
     classifier = WeatherClassifier.load(Path(settings.classifier), settings.device)
-    judges = _judges(settings)
+    judges = road_judges(settings.judges, settings.device)
     sources, clips = _sources(settings), _clips(settings)
     real = {part.label: part for part in (_real(text, classifier) for text in settings.real)}
     contenders = list(_contenders(settings, classifier, sources, clips, progress))
@@ -177,10 +131,9 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
     plain = as_stored(sources)
     plain_features = classifier.features(plain)
     rows: list[tuple[RealismRow, SameDrive | None]] = []
-    recorded = _recorded(judges, sources)
-    unchanged = _Contender("as it was", "untranslated", "", sources, tuple((clip, clip) for clip in clips))
-    same = _same_drive(judges, recorded, unchanged, settings.device)
-    drives = {id(each): _same_drive(judges, recorded, each, settings.device) for each in contenders}
+    recorded = recorded_roads(judges, sources)
+    same = same_drive(judges, recorded, sources, [(clip, clip) for clip in clips], settings.device)
+    drives = {id(each): same_drive(judges, recorded, each.scenes, each.clips, settings.device) for each in contenders}
     for target in dict.fromkeys([*real, *(each.target for each in contenders)]):
         truth = real.get(target)
         bandwidth = None if truth is None else common_bandwidth(truth.features, plain_features)
@@ -210,61 +163,6 @@ def measure_realism(settings: RealismSettings, progress: Progress = silent, *, g
     return Realism(
         tuple(_line(row, drive, rows) for row, drive in rows), classifier.card, SPLIT, _notes(settings, real, contenders, len(clips))
     )
-
-
-def _judges(settings: RealismSettings) -> list[RoadNet]:
-    """Reads the networks that judge where the road is; not the one that weathers learn from."""
-    teacher = load_teacher().state_dict()
-    judges: list[RoadNet] = []
-    for file in settings.judges or ("",):
-        judge = load_road_net(Path(file) if file else None)
-        state = judge.state_dict()
-        if all(name in teacher and torch.equal(value, teacher[name]) for name, value in state.items()):
-            raise SkidpadError(f"{file} is the network that weathers learn from, which cannot judge them; leave --judge out")
-        judges.append(judge.to(settings.device))
-    return judges
-
-
-def _recorded(judges: Sequence[RoadNet], scenes: NumpyFrames) -> _Recorded:
-    roads = _roads(judges, scenes)
-    lights = [(scenes * 2.0**stops).clip(0, 255).astype(np.uint8) for stops in (STEADY_EV, -STEADY_EV)]
-    least = np.min([np.nan_to_num(overlap_of(roads, _roads(judges, light))) for light in lights], axis=0)
-    return _Recorded(scenes, roads, least >= STEADY_IOU)
-
-
-def _roads(judges: Sequence[RoadNet], scenes: NumpyFrames) -> BoolArray:
-    return np.concatenate([drivable_areas(judges, scenes[first : first + _TOGETHER]) for first in range(0, len(scenes), _TOGETHER)])
-
-
-def _same_drive(judges: Sequence[RoadNet], recorded: _Recorded, made: _Contender, device: str) -> SameDrive:
-    sources = recorded.scenes
-    overlap = overlap_of(recorded.roads, _roads(judges, made.scenes))
-    kept = verdict.judge(sources, made.scenes, device=device).kept
-    has_road = np.isfinite(overlap)
-    mean, below = _mean_and_below(overlap[has_road])
-    kept_mean, kept_below = _mean_and_below(overlap[has_road & kept])
-    steady_mean, steady_below = _mean_and_below(overlap[has_road & recorded.is_steady])
-    near, far = contrast_kept(sources, made.scenes)
-    flickers = [found for recorded, changed in made.clips if (found := flicker(recorded, changed)) is not None]
-    own, theirs = np.mean(flickers, axis=0).tolist() if flickers else (None, None)
-    return SameDrive(
-        road_iou=mean,
-        road_iou_below=below,
-        contrast_near=near if isfinite(near) else None,
-        contrast_far=far if isfinite(far) else None,
-        flicker=own,
-        flicker_recorded=theirs,
-        not_kept=float((~kept).mean()),
-        kept_road_iou=kept_mean,
-        kept_road_iou_below=kept_below,
-        unsteady=float((~recorded.is_steady).mean()),
-        steady_road_iou=steady_mean,
-        steady_road_iou_below=steady_below,
-    )
-
-
-def _mean_and_below(overlap: FloatArray) -> tuple[float, float] | tuple[None, None]:
-    return (float(overlap.mean()), float((overlap < LEAST_IOU).mean())) if len(overlap) else (None, None)
 
 
 def _line(row: RealismRow, drive: SameDrive | None, rows: list[tuple[RealismRow, SameDrive | None]]) -> RealismLine:

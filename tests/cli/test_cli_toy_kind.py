@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from skidpad.core import registry
 from skidpad.kinds.bundles import judge_bundle
 from skidpad.kinds.exhibits import exhibit_of
 from skidpad.kinds.kind import KINDS, load_campaign
@@ -23,7 +22,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(KINDS, "_loaded", False)
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "kinds"))
     point = EntryPoint("numbers", "toy_kind", "skidpad.campaigns")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == point.group else [])
     path = tmp_path / "numbers.toml"
     path.write_text('campaign = "numbers"\ncount = 10\nlimit = 6\n')
     yield path

@@ -146,7 +146,7 @@ def test_a_scene_that_a_judge_reads_otherwise_in_other_light_is_counted_apart(
         return found
 
     plain = np.stack([decoded(path) for path in sorted(Path(settings.drive).iterdir())]).astype(np.float64)
-    monkeypatch.setattr("skidpad.kinds.pictures.weather.realism.drivable_areas", sees)
+    monkeypatch.setattr("skidpad.kinds.pictures.weather.road_kept.drivable_areas", sees)
     drive = line(measure_realism(replace(settings, weathers=(), real=(), frames=4, transforms=("deeptest-fog",))), "as it was").drive
     assert drive is not None
     assert drive.unsteady == 0.5

@@ -124,7 +124,7 @@ def rank(
 
 def fetch(
     url: Annotated[str, typer.Argument(metavar="URL", help="Address of the weather's card, NAME.toml, with NAME.safetensors beside it.")],
-    sha256: Annotated[str, typer.Option(metavar="HASH", help="SHA-256 of the card's file, which whoever published the weather tells.")],
+    sha256: Annotated[str, typer.Option(metavar="HASH", help="SHA-256 of the card's file, as given by its publisher.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to keep the two files in.")] = Path("weathers"),
     json: Json = False,
 ) -> None:
@@ -145,7 +145,7 @@ def fetch(
             {**shown, "name": card.name, "method": card.method.value, "size_px": card.size_px, "weights_sha256": card.weights_sha256}
         )
         return
-    state = "SHA-256 as it should be" if fetched.downloaded else "it is there already and whole, and was not fetched again"
+    state = "SHA-256 as it should be" if fetched.downloaded else "already there and intact, not fetched again"
     say(f"weather {card.name}: {card.method.value.upper()}, {card.size_px} px, {card.steps:,} steps; {state}")
     test = shlex.join(("skidpad", "weather", "test", "SUBJECT", "DRIVE", "--weather", str(fetched.path)))
     say(f"test under it: {test}")

@@ -55,7 +55,13 @@ def classifier(
 
 def realism(
     source: Annotated[str, typer.Option("--from", metavar="DRIVE", help="The whole drive; frames are taken from its held-out parts.")],
-    classifier: Annotated[str, typer.Option(metavar="FILE", help="What `skidpad weather classifier` wrote.")],
+    classifier: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="What `skidpad weather classifier` wrote, or demo-classifier (bundled: rendered clear days, rain and snow).",
+        ),
+    ],
     weather: Annotated[
         list[str] | None,
         typer.Option(
@@ -165,7 +171,8 @@ def _show_classifier(card: ClassifierCard) -> None:
 def _show_realism(found: Realism) -> None:
     from skidpad.kinds.pictures.weather.road_kept import LEAST_IOU
 
-    say(f"The classifier puts {found.classifier.accuracy:.1%} of held-out real pictures in their class.")
+    pictures = "rendered" if found.classifier.rendered else "real"
+    say(f"The classifier puts {found.classifier.accuracy:.1%} of held-out {pictures} pictures in their class.")
     columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
     table("realism", columns, [_cells(line) for line in found.lines])
     say("told from real: 50 % is not at all; nearer: how much of the way from the scenes as they were to real ones (MMD)")

@@ -120,7 +120,7 @@ def train(
         row = _road_row(training)
         if row.ious:  # else no sampled picture shows a road
             roads.append(row)
-        if row.is_lost:
+        if row.is_lost and 2 * row.step >= settings.steps:  # before that no picture is worth much
             warn(f"after {row.step} steps the road is no longer where it was in {row}; look at {_page(out)}")
         _write_page(out, seen(training, finished=False))
 

@@ -23,6 +23,7 @@ from skidpad.drives import http_files, remote
 from skidpad.drives.http_files import Patience
 from skidpad.stimuli.weather.fetching import MAX_CARD_BYTES, fetch_weather, most_weight_bytes
 from skidpad.stimuli.weather.files import load_weather, save_weather
+from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.settings import Sizes
 
 pytest.importorskip("aiohttp")
@@ -290,3 +291,17 @@ def test_killed_in_the_middle_it_goes_on_from_there(server: Server, tmp_path: Pa
     assert "SHA-256 as it should be" in done.stdout
     assert server.asked[-1][1].startswith("bytes=")
     assert kept(tmp_path / "out") == files_of(server)
+
+
+def test_a_place_that_cannot_hold_it_is_a_sentence_and_lonely_weights_stay(tmp_path: Path) -> None:
+    card = weather_path("night").with_suffix(".toml")
+    url, wanted = card.as_uri(), sha256(card.read_bytes()).hexdigest()
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(SkidpadError, match=r"cannot make the folder .*file .*choose another --out"):
+        fetch_weather(url, wanted, tmp_path / "file")
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "night.safetensors").write_bytes(b"somebody's own")
+    with pytest.raises(SkidpadError, match="belongs to another weather, whose card is missing"):
+        fetch_weather(url, wanted, others)
+    assert (others / "night.safetensors").read_bytes() == b"somebody's own"

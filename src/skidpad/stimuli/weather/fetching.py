@@ -69,7 +69,7 @@ def fetch_weather(url: str, wanted_sha256: str, folder: Path, progress: Progress
         content = fetch_bytes(url, MAX_CARD_BYTES)
         check_content(url, content[:64], len(content), wanted, sha256(content).hexdigest())
     card = _read_card(content, url)
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_place(folder, weather_file(out, ".safetensors"), kept, card)
     progress(1, 2, weights_url)
     fetch_file(
         weights_url,
@@ -113,6 +113,18 @@ def _kept_card(path: Path, wanted: str) -> bytes | None:
             "or remove it"
         )
     return content
+
+
+def _check_place(folder: Path, weights: Path, kept: Path, card: WeatherCard) -> None:
+    """Makes the folder; refuses one that cannot be made, and one that holds weights of another weather without their card."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SkidpadError(f"cannot make the folder {folder} ({error.strerror}); choose another --out") from error
+    if weights.is_file() and not kept.exists() and sha256(weights.read_bytes()).hexdigest() != card.weights_sha256:
+        raise SkidpadError(
+            f"{weights} belongs to another weather, whose card is missing, and is not replaced; choose another --out, or remove it"
+        )
 
 
 def _read_card(content: bytes, url: str) -> WeatherCard:

@@ -85,11 +85,14 @@ def training_page(view: TrainingView) -> Page:
     method = settings.method.value.upper()
     target = "rendered pictures" if lesson.rendered else "pictures"
     state = "Learned" if view.finished else f"Step {count(training.step)} of {count(settings.steps)}"
+    lost = next((row for row in view.roads[-1:] if row.is_lost), None)
+    warned = f" The road is lost in {lost}: do not test under it." if lost is not None and view.finished else ""
     return Page(
         title=plain(f"{view.name}: a weather learned by {method}", 200),
-        tone=Tone.CALM if view.finished else Tone.UNKNOWN,
+        tone=Tone.ALARM if warned else Tone.CALM if view.finished else Tone.UNKNOWN,
         verdict=plain(
-            f"{state}: {view.name}, from {count(len(lesson.target))} {target} of it and {count(len(lesson.source))} without it.", 600
+            f"{state}: {view.name}, from {count(len(lesson.target))} {target} of it and {count(len(lesson.source))} without it.{warned}",
+            600,
         ),
         headlines=(
             Headline("steps", count(training.step), f"of {count(settings.steps)}, {training.batch_size} pictures of each weather a step"),
@@ -185,7 +188,10 @@ def _road_chart(roads: tuple[RoadRow, ...]) -> list[Chart]:
         Curve("mean", steps, tuple(row.mean_iou for row in roads)),
         Curve("worst picture", steps, tuple(min(row.ious) for row in roads)),
     ]
-    words = "The drivable area of the sampled scenes, before and after, by the referee, which took no part in the training."
+    words = (
+        "The drivable area of the sampled scenes, before and after, by the referee, which took no part in the training. "
+        f"Below {_LOST_IOU:g} the road counts as lost."
+    )
     return [curve_chart("road", "Is the road where it was?", words, ("step", "IoU of the drivable area"), lines)]
 
 
@@ -194,8 +200,8 @@ def _realism_headlines(view: TrainingView) -> list[Headline]:
     if controls is None or not points:
         return []
     now, real, before = points[-1], controls.real, controls.untranslated
-    words = f"of {2 * controls.pictures} pictures, a test sorts so many right; 50 % is none. Real from other real ones: {real.told:.0%}"
-    found = [Headline("told from real", f"{now.told:.0%}", f"{words}, untranslated ones: {before.told:.0%}")]
+    words = f"of {2 * controls.pictures} pictures, which a test sorts into translated and real; 50 % would be guessing. Real against real"
+    found = [Headline("told from real", f"{now.told:.0%}", f"{words}: {real.told:.0%}, untranslated ones: {before.told:.0%}")]
     if now.in_class is not None:
         words = f"put into the class {controls.label} by the classifier that it learns from; real pictures {real.in_class:.0%}"
         found.append(Headline("in the class", f"{now.in_class:.0%}", plain(f"{words}, untranslated ones {before.in_class:.0%}", 300)))
@@ -222,7 +228,7 @@ def _realism_charts(view: TrainingView) -> list[Chart]:
     )
     nearer = (
         f"How much of the way from the untranslated pictures to real ones was gone (MMD), {sides}. The scenes are of other places, so "
-        "even a perfect translation would not reach 1. Small sets make both charts jump by a few percent."
+        "even a perfect translation would not reach 1. With few pictures both charts jump: one of 16 is 6 %."
     )
     named = f"Pictures in the class {controls.label}, by the classifier of --classifier, which the weather learns to convince."
     return [

@@ -14,7 +14,8 @@ from repair_toys import Garage
 from torch import nn
 
 from skidpad.oracles.relations import SteersAlike
-from skidpad.repairs.lessons import RepairLesson
+from skidpad.repairs.lessons import RepairLesson, Validation
+from skidpad.repairs.pairs import Pairs
 from skidpad.repairs.plan import Candidate, SearchSettings, Task, Way
 from skidpad.repairs.search import Repairs
 from skidpad.repairs.views import Views
@@ -240,7 +241,7 @@ def test_a_network_in_stages_is_asked_about_changed_frames(garage: Garage) -> No
     assert torch.allclose(torch.as_tensor(windows(other, chosen, mirrored)), 2.0 * plain, atol=1e-5)
     for _ in range(2):
         assert torch.allclose(torch.as_tensor(windows(mine, chosen, mirrored, brighter)), plain + 3 * 0.2, atol=1e-5)
-    assert shown == [6]  # each frame of both windows once
+    assert shown == [16]  # all frames and their mirrored ones, one block, once
     frames = frame_examples(data, spec, CPU)
     alone = torch.as_tensor(frames(mine, chosen, mirrored, lambda seen: seen + 51))
     assert torch.allclose(alone, torch.stack([means[3], means[6]])[:, None] + 0.2, atol=1e-5)
@@ -313,3 +314,36 @@ def test_each_stage_is_measured_by_the_network_as_it_was_and_later_ones_are_shor
     assert len(windows) == 3
     assert all(np.allclose(each, as_it_was) for each in windows)
     assert not np.allclose(answers_rad(module, description, data), as_it_was)
+
+
+def test_killed_among_windows_the_way_answers_goes_on_to_the_same_network(garage: Garage, tmp_path: Path) -> None:
+    spec = replace(garage.subject.description.input, history=History(3, HistoryKind.RECURRENT))
+    description, rng = replace(garage.subject.description, input=spec), np.random.default_rng(4)
+
+    def shown(count: int) -> Labelled:
+        pictures = torch.from_numpy(rng.integers(0, 200, (count + 2, spec.height_px, spec.width_px, 1), dtype=np.uint8))
+        return Labelled(pictures, np.linspace(-0.5, 0.5, count), np.arange(count)[:, None] + np.arange(3))
+
+    clean, originals = shown(70), shown(90)
+    mutants = Labelled(originals.pictures // 2 + 60, originals.labels_rad, originals.windows)
+    pairs = Pairs(mutants, originals, np.zeros(90, int), np.arange(90), np.ones(90, bool), ())
+    data, first = clean.joined(mutants, originals), TrainedStaged()
+    settings = TrainingSettings(epochs=9, patience=9, learning_rate=0.05, batch_size=32)
+
+    def trained(checkpoint: Path, progress: Callable[..., None] = lambda *_: None) -> dict[str, torch.Tensor]:
+        lesson = RepairLesson(len(clean), len(pairs), Way.ANSWERS.diet(1.0), Validation(clean, pairs), first=first, most_cost=100.0)
+        module = copied(first)
+        found = fit(module, description, data, data, settings, progress=progress, checkpoint=checkpoint, lesson=lesson)
+        assert [row.stage for row in found.curve] == ["features"] * 9 + ["windows"] * 3
+        return module.state_dict()
+
+    def kill(_done: int, _total: int, note: str = "") -> None:
+        if note.startswith("windows, epoch 3"):
+            raise KeyboardInterrupt
+
+    whole = trained(tmp_path / "whole.pt")
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "killed.pt", kill)
+    again = trained(tmp_path / "killed.pt")
+    assert all(torch.equal(again[name], each) for name, each in whole.items())
+    assert not torch.equal(whole["last.weight"], first.state_dict()["last.weight"])

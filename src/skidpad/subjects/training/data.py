@@ -197,29 +197,31 @@ def feature_examples(data: Labelled, spec: InputSpec, device: torch.device, *, m
     """Examples of the second stage: windows over features that no longer change, those of mirrored frames behind the others.
 
     A frame is looked at once by each module that is asked, and once more under each change, so that changes must be few; they are made to
-    single frames, (n, height, width, channels).
+    single frames, (n, height, width, channels). Frames go through a module in blocks that are always the same: the last bits of features
+    depend on their company, and a training that goes on after a kill asks for them in another order.
     """
     assembler, windows = Assembler(spec, device), torch.from_numpy(data.rows()).to(device)
     pictures = torch.cat(_both_ways(data, mirror=mirror)).to(device)
-    known: dict[tuple[nn.Module, Change | None], tuple[torch.Tensor, torch.Tensor]] = {}
+    known: dict[tuple[nn.Module, Change | None], torch.Tensor] = {}
+    done: set[tuple[nn.Module, Change | None, int]] = set()
 
     def codes(asked: nn.Module, change: Change | None, rows: torch.Tensor) -> torch.Tensor:
-        missing = rows if (asked, change) not in known else rows[~known[asked, change][1][rows]]
-        with torch.no_grad(), _evaluating(asked):
-            for part in torch.split(missing, _FEATURE_BATCH) if len(missing) else ():
+        for block in torch.unique(rows // _FEATURE_BATCH).tolist():
+            if (asked, change, block) in done:
+                continue
+            part = slice(block * _FEATURE_BATCH, (block + 1) * _FEATURE_BATCH)
+            with torch.no_grad(), _evaluating(asked):
                 seen = pictures[part] if change is None else change(pictures[part])
                 found = two_stages(asked).features(_laid_out(assembler.normalise(seen)))
-                if (asked, change) not in known:
-                    known[asked, change] = (
-                        found.new_zeros((len(pictures), *found.shape[1:])),
-                        pictures.new_zeros(len(pictures), dtype=torch.bool),
-                    )
-                known[asked, change][0][part], known[asked, change][1][part] = found, True
-        return known[asked, change][0]
+            if (asked, change) not in known:
+                known[asked, change] = found.new_zeros((len(pictures), *found.shape[1:]))
+            known[asked, change][part] = found
+            done.add((asked, change, block))
+        return known[asked, change]
 
     def answer(asked: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
         rows = windows[chosen] + mirrored.long()[:, None] * len(data.pictures)
-        return two_stages(asked).forward_windows(*compact(codes(asked, change, torch.unique(rows)), rows))
+        return two_stages(asked).forward_windows(*compact(codes(asked, change, rows), rows))
 
     return answer
 

@@ -251,7 +251,7 @@ def test_the_page_of_a_training_says_how_real_the_weather_looks(skidpad: Callabl
     page = (tmp_path / "night-x.html").read_text()
     for said in (
         "told from real",
-        "Real from other real ones: ",
+        "Real against real: ",
         "Can they be told from real pictures?",
         "Nearer to real pictures",
         "In the class",

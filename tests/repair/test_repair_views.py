@@ -21,8 +21,8 @@ from skidpad.repairs.search import Repairs
 from skidpad.repairs.views import Views
 from skidpad.subjects.inputs import History, HistoryKind, InputSpec
 from skidpad.subjects.network_subject import NetworkSubject
-from skidpad.subjects.training.data import WINDOWS, Asking, Change, Labelled, Lesson, feature_examples, frame_examples, window_examples
-from skidpad.subjects.training.fitting import TrainingSettings, answers_rad, copied, fit
+from skidpad.subjects.training.data import Asking, Change, Labelled, frame_examples, run_examples, window_examples
+from skidpad.subjects.training.fitting import TrainingSettings, copied, fit
 
 CPU = torch.device("cpu")
 SETTINGS = SearchSettings(
@@ -82,22 +82,6 @@ def test_no_move_is_the_picture_itself() -> None:
     torch.manual_seed(0)
     maps = Views.drawn(400, 2.5).maps
     assert 0.08 < float((maps == torch.eye(3)).all(-1).all(-1).float().mean()) < 0.25  # some are left as they are
-
-
-def test_fixed_views_are_the_same_always_and_begin_with_the_drive_s_own() -> None:
-    torch.manual_seed(9)
-    first = torch.rand(1)
-    torch.manual_seed(9)
-    mine, again = Views.fixed(4, 2.5), Views.fixed(4, 2.5)
-    assert torch.equal(torch.rand(1), first)  # nobody else's draws are touched
-    assert len(mine) == 4
-    assert all(torch.equal(one.maps, other.maps) for one, other in zip(mine, again, strict=True))
-    pictures = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (3, 6, 15, 3), dtype=np.uint8))
-    assert torch.equal(mine[0](pictures), pictures)
-    for view in mine[1:]:
-        seen = view(pictures)
-        assert not torch.equal(seen, pictures)
-        assert torch.equal(seen[2:], view(pictures[2:]))  # one view for all of them
 
 
 def test_all_pictures_of_a_window_are_seen_from_one_place() -> None:
@@ -219,53 +203,82 @@ class Staged(nn.Module):
         return codes[windows].sum(1)
 
 
-def test_a_network_in_stages_is_asked_about_changed_frames(garage: Garage) -> None:
-    spec = replace(garage.subject.description.input, history=History(3, HistoryKind.RECURRENT))
+def windows_of(spec: InputSpec, windows: int, frames: int = 3) -> Labelled:
+    """Random pictures, in windows that follow one another."""
     rng = np.random.default_rng(4)
-    pictures = torch.from_numpy(rng.integers(0, 200, (8, spec.height_px, spec.width_px, 1), dtype=np.uint8))
-    data = Labelled(pictures, np.zeros(6), np.arange(6)[:, None] + np.arange(3))
-    chosen, mirrored = torch.tensor([1, 4]), torch.tensor([False, True])
-    mine, other = Staged(1.0), Staged(2.0)
-    windows = feature_examples(data, spec, CPU, mirror=True)
-    means = pictures.float().mean((1, 2, 3)) / 255.0
-    plain = torch.stack([means[1:4].sum(), means[4:7].sum()])[:, None]
+    pictures = torch.from_numpy(rng.integers(0, 200, (windows + frames - 1, spec.height_px, spec.width_px, 1), dtype=np.uint8))
+    return Labelled(pictures, np.linspace(-0.5, 0.5, windows), np.arange(windows)[:, None] + np.arange(frames))
 
+
+class Brighter:
+    """A change that brightens each example by something of its own, and counts the frames that it was shown."""
+
+    def __init__(self, by: torch.Tensor, shown: list[int]) -> None:
+        self.by, self.shown = by, shown
+
+    def __call__(self, pictures: torch.Tensor) -> torch.Tensor:
+        self.shown.append(len(pictures))
+        return pictures + self.by.to(torch.uint8).reshape(-1, *(1,) * (pictures.ndim - 1))
+
+    def of(self, places: torch.Tensor) -> Brighter:
+        return Brighter(self.by[places], self.shown)
+
+
+def test_a_frame_that_windows_of_a_run_share_is_looked_at_once(garage: Garage) -> None:
+    spec = replace(garage.subject.description.input, history=History(3, HistoryKind.RECURRENT))
+    data = windows_of(spec, 10)
+    means = data.pictures.float().mean((1, 2, 3)) / 255.0
+    chosen, mirrored = torch.tensor([1, 2, 3, 7, 8, 2]), torch.tensor([False, False, False, True, True, True])
+    right = torch.stack([means[place : place + 3].sum() for place in chosen.tolist()])[:, None]
     shown: list[int] = []
-
-    def brighter(seen: torch.Tensor) -> torch.Tensor:
-        assert seen.shape[1:] == pictures.shape[1:]
-        shown.append(len(seen))
-        return seen + 51
-
-    assert torch.allclose(torch.as_tensor(windows(mine, chosen, mirrored)), plain, atol=1e-5)
-    assert torch.allclose(torch.as_tensor(windows(other, chosen, mirrored)), 2.0 * plain, atol=1e-5)
-    for _ in range(2):
-        assert torch.allclose(torch.as_tensor(windows(mine, chosen, mirrored, brighter)), plain + 3 * 0.2, atol=1e-5)
-    assert shown == [16]  # all frames and their mirrored ones, one block, once
-    frames = frame_examples(data, spec, CPU)
-    alone = torch.as_tensor(frames(mine, chosen, mirrored, lambda seen: seen + 51))
-    assert torch.allclose(alone, torch.stack([means[3], means[6]])[:, None] + 0.2, atol=1e-5)
+    by = torch.tensor([51, 0, 0, 25, 0, 0])  # a run is changed as its first window is
+    examples = run_examples(data, spec, CPU)
+    assert torch.allclose(torch.as_tensor(examples(Staged(2.0), chosen, mirrored)), 2.0 * right, atol=1e-5)
+    found = torch.as_tensor(examples(Staged(1.0), chosen, mirrored, Brighter(by, shown)))
+    assert torch.allclose(found, right + torch.tensor([51.0, 51, 51, 25, 25, 0])[:, None] * 3 / 255.0, atol=1e-5)
+    assert shown == [5 + 4 + 3]
+    whole = torch.as_tensor(examples(nn.Identity(), chosen, mirrored))
+    assert torch.equal(whole, torch.as_tensor(window_examples(data, spec, CPU)(nn.Identity(), chosen, mirrored)))
 
 
-def test_windows_are_learned_from_few_views_that_both_networks_see(repairs: Repairs) -> None:
-    pairs, clean = repairs.pool("answers"), repairs.clean
-    data, first = clean.joined(pairs.mutants, pairs.originals), repairs.task.subject.module
-    description, student = repairs.task.subject.description, copied(first)
-    lesson = RepairLesson(len(clean), len(pairs), Way.ANSWERS.diet(1.0), repairs.validation, first=first)
-    seen: list[tuple[nn.Module, Change | None]] = []
-    inner = window_examples(data, description.input, CPU)
+def test_the_first_stage_is_asked_about_changed_frames(garage: Garage) -> None:
+    spec = replace(garage.subject.description.input, history=History(3, HistoryKind.RECURRENT))
+    data = windows_of(spec, 6)
+    means = data.pictures.float().mean((1, 2, 3)) / 255.0
+    changed = Brighter(torch.tensor([51, 0]), [])
+    alone = torch.as_tensor(frame_examples(data, spec, CPU)(Staged(1.0), torch.tensor([1, 4]), torch.tensor([False, True]), changed))
+    assert torch.allclose(alone, torch.stack([means[3] + 0.2, means[6]])[:, None], atol=1e-5)
 
-    def examples(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
-        seen.append((module, change))
-        return inner(module, chosen, mirrored, change)
 
-    asking = Asking(student, description, examples, torch.from_numpy(data.labels_rad).float(), WINDOWS)
-    chosen = len(clean) + torch.arange(8)
-    for _ in range(12):
-        lesson.loss(asking, chosen, torch.zeros(8, dtype=torch.bool))
-    assert {module for module, _ in seen} == {first, student}
-    assert [change for module, change in seen if module is first] == [change for module, change in seen if module is student]
-    assert 2 <= len({change for _, change in seen}) <= 4
+def test_a_run_is_seen_mirrored_and_moved_as_one(garage: Garage) -> None:
+    spec = replace(garage.subject.description.input, history=History(3, HistoryKind.RECURRENT))
+    description, clean, originals = replace(garage.subject.description, input=spec), windows_of(spec, 70), windows_of(spec, 90)
+    pairs = Pairs(originals, originals, np.zeros(90, int), np.arange(90), np.ones(90, bool), ())
+    first, seen = Staged(1.0), list[tuple[torch.Tensor, torch.Tensor]]()
+
+    def examples(_module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
+        assert isinstance(change, Views)
+        seen.append((mirrored, change.maps))
+        return torch.zeros((len(chosen), 1), requires_grad=True)
+
+    lesson = RepairLesson(70, 90, Way.ANSWERS.diet(1.0), Validation(clean, pairs), first=first, run=8)
+    rng = np.random.default_rng(0)
+    order = lesson.order(rng, 70 + 90 + 90)
+    assert sorted(order[order < 70].tolist()) == list(range(70))
+    assert order.max() < 160
+    runs = np.split(order, np.flatnonzero(np.diff(order) != 1) + 1)
+    assert len(runs) <= 20  # 9 or 10 of the clean windows, and as many of mutants
+    assert all((run[0] - 70) % 8 == 0 for run in runs if run[0] >= 70)
+    labels = torch.zeros(250)
+    chosen = torch.tensor([70, 71, 72, 3, 4, 110])
+    marks = torch.tensor([True, False, False, False, True, True])
+    lesson.loss(Asking(nn.Identity(), description, examples, labels), chosen, marks)
+    (asked, views), (answered, same) = seen
+    assert asked.tolist() == answered.tolist() == [True, True, True, False, False, True]
+    assert torch.equal(views, same)
+    assert torch.equal(views[0], views[2])
+    assert torch.equal(views[3], views[4])
+    assert not torch.equal(views[0], views[3])
 
 
 class TrainedStaged(nn.Module):
@@ -289,34 +302,7 @@ class TrainedStaged(nn.Module):
         return self.forward_windows(self.features(inputs.flatten(0, 1)), rows)
 
 
-def test_each_stage_is_measured_by_the_network_as_it_was_and_later_ones_are_shorter(garage: Garage) -> None:
-    seen: list[np.ndarray] = []
-
-    class Watching(Lesson):
-        keeps_start = True
-        later_stages = 0.5
-
-        def score(self, answers_rad: np.ndarray, labels_rad: np.ndarray, first_rad: np.ndarray) -> float:
-            seen.append(first_rad)
-            return super().score(answers_rad, labels_rad, first_rad)
-
-    spec = replace(garage.subject.description.input, history=History(3, HistoryKind.RECURRENT))
-    description = replace(garage.subject.description, input=spec)
-    pictures = torch.from_numpy(np.random.default_rng(4).integers(0, 200, (8, spec.height_px, spec.width_px, 1), dtype=np.uint8))
-    data = Labelled(pictures, np.linspace(-0.5, 0.5, 6), np.arange(6)[:, None] + np.arange(3))
-    module = TrainedStaged()
-    as_it_was = answers_rad(copied(module), description, data)
-    settings = TrainingSettings(epochs=4, patience=4, learning_rate=0.1, mirror=False)
-    found = fit(module, description, data, data, settings, lesson=Watching())
-    assert [row.stage for row in found.curve] == ["features"] * 4 + ["windows"] * 2
-    # a score for the start of each stage, and one for each epoch
-    windows = seen[5:]
-    assert len(windows) == 3
-    assert all(np.allclose(each, as_it_was) for each in windows)
-    assert not np.allclose(answers_rad(module, description, data), as_it_was)
-
-
-def test_killed_among_windows_the_way_answers_goes_on_to_the_same_network(
+def test_a_network_in_stages_is_repaired_at_once_and_a_killed_repair_ends_alike(
     garage: Garage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = count(0, -1)
@@ -336,14 +322,14 @@ def test_killed_among_windows_the_way_answers_goes_on_to_the_same_network(
     settings = TrainingSettings(epochs=9, patience=9, learning_rate=0.05, batch_size=32)
 
     def trained(checkpoint: Path, progress: Callable[..., None] = lambda *_: None) -> dict[str, torch.Tensor]:
-        lesson = RepairLesson(len(clean), len(pairs), Way.ANSWERS.diet(1.0), Validation(clean, pairs), first=first, most_cost=100.0)
+        lesson = RepairLesson(len(clean), len(pairs), Way.ANSWERS.diet(1.0), Validation(clean, pairs), first=first, most_cost=100.0, run=8)
         module = copied(first)
         found = fit(module, description, data, data, settings, progress=progress, checkpoint=checkpoint, lesson=lesson)
-        assert [row.stage for row in found.curve] == ["features"] * 9 + ["windows"] * 3
+        assert [row.stage for row in found.curve] == [""] * 9
         return module.state_dict()
 
     def kill(_done: int, _total: int, note: str = "") -> None:
-        if note.startswith("windows, epoch 3"):
+        if note.startswith("epoch 8"):
             raise KeyboardInterrupt
 
     whole = trained(tmp_path / "whole.pt")

@@ -13,7 +13,7 @@ from torch import nn
 from skidpad.core.errors import BadParametersError
 from skidpad.repairs.pairs import Pairs
 from skidpad.repairs.views import Views
-from skidpad.subjects.training.data import WINDOWS, Asking, Labelled, Lesson
+from skidpad.subjects.training.data import Asking, Labelled, Lesson, first_of_run
 
 if TYPE_CHECKING:
     from skidpad.core.images import FloatArray, IntArray
@@ -24,14 +24,8 @@ AVERAGING = 0.995
 SETTLES = 2 / 3
 """Of the epochs: while the learning rate is high, networks answer less to everything, which looks better on a short stretch than it is."""
 
-RULES = 3
+RULES = 4
 """How a repair is trained and measured; a folder that was begun under others is not continued, since its candidates do not compare."""
-
-LATER_STAGES = 1 / 3
-"""Of the epochs: windows over features that are repaired already overfit soon."""
-
-_FIXED_VIEWS = 2
-"""For windows, of which one is the drive's own: features of every frame are computed once for each, and not again in every epoch."""
 
 _COST = 3.0
 """How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good.
@@ -93,7 +87,7 @@ class RepairLesson(Lesson):
     averaging = AVERAGING
     keeps_start = True
     settles = SETTLES
-    later_stages = LATER_STAGES
+    at_once = True
 
     def __init__(
         self,
@@ -107,6 +101,7 @@ class RepairLesson(Lesson):
         loss: Loss | None = None,
         step: OwnStep | None = None,
         first: nn.Module | None = None,
+        run: int = 1,
     ) -> None:
         self._clean, self._mutants, self._diet = clean, mutants, diet
         self._validation, self._most_cost = validation, most_cost
@@ -114,23 +109,27 @@ class RepairLesson(Lesson):
         self._loss = loss or nn.functional.mse_loss
         self._step = step
         self._first = first
-        self._fixed: tuple[Views, ...] = ()
-        self.key = repr((RULES, clean, mutants, diet, most_cost, is_control, named(loss), named(step)))
+        self._run = run
+        self.key = repr((RULES, clean, mutants, diet, most_cost, is_control, named(loss), named(step), run))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
-        """Returns each clean picture once and as many mutants as the diet asks for, shuffled."""
-        extra = round(self._diet.share * self._clean)
-        if self._is_control:
-            more = np.resize(rng.permutation(self._clean), extra)
-        else:
-            rounds = -(-extra // max(self._mutants, 1))
-            more = self._clean + np.concatenate([rng.permutation(self._mutants) for _ in range(rounds)])[:extra]
-        return rng.permutation(np.concatenate([np.arange(self._clean), more]))
+        """Returns each clean picture once and about as many mutants as the diet asks for, run by run, the runs shuffled."""
+        # runs of clean pictures begin elsewhere in every epoch
+        clean = np.split(np.arange(self._clean), np.arange(int(rng.integers(self._run)) or self._run, self._clean, self._run))
+        pool = (
+            clean if self._is_control else np.split(np.arange(self._mutants) + self._clean, np.arange(self._run, self._mutants, self._run))
+        )
+        extra = round(self._diet.share * len(clean))
+        rounds = -(-extra // len(pool))
+        more = np.concatenate([rng.permutation(len(pool)) for _ in range(rounds)])[:extra]
+        runs = [*clean, *(pool[place] for place in more.tolist())]
+        return np.concatenate([runs[place] for place in rng.permutation(len(runs)).tolist()])
 
     def loss(self, asking: Asking, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
         """Returns the loss of a batch: each clean picture counts 1, each mutant its diet's weights."""
         if self._step is not None:
             return _one_number(self._step(asking.module, self._batch(asking, chosen, mirrored)), "step")
+        mirrored = mirrored[self._together(chosen)]
         is_mutant = chosen >= self._clean
         weights = torch.where(is_mutant, self._diet.labels, 1.0)
         if self._diet.asks_first and self._first is not None:
@@ -151,20 +150,16 @@ class RepairLesson(Lesson):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns answers to moved views of the pictures, and what the first network answers to the same views of their originals."""
         partner = torch.where(chosen >= self._clean, chosen + self._mutants, chosen)
-        views = self._views(asking, len(chosen))
+        spec = asking.description.input
+        views = Views.drawn(len(chosen), spec.columns_px / spec.height_px).of(self._together(chosen))
         with torch.no_grad():
             moved = asking.labels(chosen, mirrored) - asking.labels(partner, mirrored)
             right = replace(asking, module=first.to(chosen.device).eval()).answers(partner, mirrored, views) + moved
         return asking.answers(chosen, mirrored, views), right
 
-    def _views(self, asking: Asking, count: int) -> Views:
-        spec = asking.description.input
-        aspect = spec.columns_px / spec.height_px
-        if asking.stage != WINDOWS:
-            return Views.drawn(count, aspect)
-        if not self._fixed:
-            self._fixed = Views.fixed(_FIXED_VIEWS, aspect)
-        return self._fixed[int(torch.randint(len(self._fixed), ()))]
+    def _together(self, chosen: torch.Tensor) -> torch.Tensor:
+        """Returns the place, in a batch, of the example whose mirroring and view each example shares: its own, or its run's first."""
+        return first_of_run(chosen) if self._run > 1 else torch.arange(len(chosen), device=chosen.device)
 
     def _weighed(self, answers: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         counted = weights > 0

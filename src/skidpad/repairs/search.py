@@ -41,7 +41,7 @@ from skidpad.repairs.plan import (
 )
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import discard, write_atomically
-from skidpad.subjects.training.data import Labelled, collect
+from skidpad.subjects.training.data import Labelled, collect, is_staged
 from skidpad.subjects.training.fitting import answers_rad, copied, fit
 from skidpad.subjects.training.training import save_subject
 
@@ -62,7 +62,7 @@ _SHARED = 0.5
 _BEYOND = 1.15
 """How far beyond the limit that is aimed at the pool reaches, as a share of the way from harmless to worst."""
 
-_BLENDS = (1.0, 0.8, 0.6, 0.4, 0.2)
+_BLENDS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 """How far from the start's weights to the trained ones: a network in between may keep the clean accuracy and most of the repair.
 
 Reference: Wortsman et al. 2022, Robust fine-tuning of zero-shot models (WiSE-FT), section 3."""
@@ -269,6 +269,7 @@ class Repairs:
             loss=self.task.loss,
             step=self.task.step,
             first=self.task.subject.module if diet.asks_first else None,
+            run=_FRAMES_PER_RECIPE if is_staged(self.task.subject.module, self.spec) else 1,
         )
         module, description = copied(self.task.subject.module), self.task.subject.description
         checkpoint = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}.checkpoint.pt"

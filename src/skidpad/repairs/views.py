@@ -23,7 +23,7 @@ _AS_IT_IS = 0.15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Views:
-    """One view for each of n pictures, or one for all. maps: (n or 1, 3, 3) from places of the view to places of its picture.
+    """One view for each of n pictures. maps: (n, 3, 3) from places of the view to places of its picture.
 
     Places are -1 to 1, right and down.
     """
@@ -47,13 +47,9 @@ class Views:
         maps = torch.stack([torch.stack(row, dim=-1) for row in rows], dim=-2)
         return cls(torch.eye(3) + moved[:, None, None] * (maps - torch.eye(3)))
 
-    @classmethod
-    def fixed(cls, count: int, aspect: float) -> tuple[Views, ...]:
-        """Returns so many views, the same ones always, each for all pictures; the first of them moves nothing."""
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(0)
-            moved = [each for each in cls.drawn(16 * count, aspect).maps if not torch.equal(each, torch.eye(3))]
-        return tuple(cls(each[None]) for each in (torch.eye(3), *moved[: count - 1]))
+    def of(self, places: torch.Tensor) -> Views:
+        """Returns the views of the pictures at some places, (n,)."""
+        return Views(self.maps[places.to(self.maps.device)])
 
     def __call__(self, pictures: torch.Tensor) -> torch.Tensor:
         """Returns the views of bytes, (n, height, width, channels); all pictures of a window, (n, T, ...), are seen from the same place.
@@ -67,7 +63,7 @@ class Views:
         places = torch.stack(
             [right.expand(height, width), down[:, None].expand(height, width), torch.ones_like(right).expand(height, width)]
         )
-        found = torch.einsum("nij,jhw->nhwi", self.maps.to(pictures.device).expand(len(pictures), 3, 3), places)
+        found = torch.einsum("nij,jhw->nhwi", self.maps.to(pictures.device), places)
         seen = functional.grid_sample(stacked, found[..., :2] / found[..., 2:], padding_mode="reflection", align_corners=False)
         shown = seen.round().to(torch.uint8).reshape(len(pictures), -1, channels, height, width).permute(0, 1, 3, 4, 2)
         return shown.reshape(*lead, height, width, channels)

@@ -137,11 +137,17 @@ def collect(drive: Drive, spec: InputSpec, progress: Progress = silent, batch_si
 _FEATURE_BATCH = 64
 _FLOW_BATCH = 256
 
-WINDOWS = "windows"
-"""The second stage of a network in two."""
 
-Change = Callable[[torch.Tensor], torch.Tensor]
-"""Returns other bytes of the same shape for pictures at the network's size, (n, height, width, channels), or for windows, (n, T, ...)."""
+class Change(Protocol):
+    """What is done to the pictures of examples before a network sees them: something of its own to each example, or the same to all."""
+
+    def __call__(self, pictures: torch.Tensor, /) -> torch.Tensor:
+        """Returns other bytes of the same shape for pictures, (n, height, width, channels), or for windows, (n, T, ...)."""
+        ...
+
+    def of(self, places: torch.Tensor, /) -> Change:
+        """Returns what is done to the examples at some places, (n,)."""
+        ...
 
 
 class Examples(Protocol):
@@ -193,37 +199,49 @@ def frame_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Exa
     return answer
 
 
-def feature_examples(data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> Examples:
-    """Examples of the second stage: windows over features that no longer change, those of mirrored frames behind the others.
-
-    A frame is looked at once by each module that is asked, and once more under each change, so that changes must be few; they are made to
-    single frames, (n, height, width, channels). Frames go through a module in blocks that are always the same: the last bits of features
-    depend on their company, and a training that goes on after a kill asks for them in another order.
-    """
+def feature_examples(module: nn.Module, data: Labelled, spec: InputSpec, device: torch.device, *, mirror: bool) -> Examples:
+    """Examples of the second stage: windows over the features that a module has now, those of mirrored frames behind the others."""
     assembler, windows = Assembler(spec, device), torch.from_numpy(data.rows()).to(device)
     pictures = torch.cat(_both_ways(data, mirror=mirror)).to(device)
-    known: dict[tuple[nn.Module, Change | None], torch.Tensor] = {}
-    done: set[tuple[nn.Module, Change | None, int]] = set()
-
-    def codes(asked: nn.Module, change: Change | None, rows: torch.Tensor) -> torch.Tensor:
-        for block in torch.unique(rows // _FEATURE_BATCH).tolist():
-            if (asked, change, block) in done:
-                continue
-            part = slice(block * _FEATURE_BATCH, (block + 1) * _FEATURE_BATCH)
-            with torch.no_grad(), _evaluating(asked):
-                seen = pictures[part] if change is None else change(pictures[part])
-                found = two_stages(asked).features(_laid_out(assembler.normalise(seen)))
-            if (asked, change) not in known:
-                known[asked, change] = found.new_zeros((len(pictures), *found.shape[1:]))
-            known[asked, change][part] = found
-            done.add((asked, change, block))
-        return known[asked, change]
+    with torch.no_grad(), _evaluating(module):
+        parts = torch.split(pictures, _FEATURE_BATCH)
+        codes = torch.cat([two_stages(module).features(_laid_out(assembler.normalise(part))) for part in parts])
 
     def answer(asked: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
+        if asked is not module or change is not None:
+            raise ValueError("features that are known already are one module's, of pictures as they are")
         rows = windows[chosen] + mirrored.long()[:, None] * len(data.pictures)
-        return two_stages(asked).forward_windows(*compact(codes(asked, change, rows), rows))
+        return two_stages(asked).forward_windows(*compact(codes, rows))
 
     return answer
+
+
+def run_examples(data: Labelled, spec: InputSpec, device: torch.device) -> Examples:
+    """Examples for a network in two stages that is trained at once: a frame that windows of a run share is looked at once.
+
+    A run are examples that follow one another in the data and in the batch. All its windows are mirrored and changed as its first one is.
+    """
+    assembler, pictures, windows = Assembler(spec, device), data.pictures.to(device), torch.from_numpy(data.rows()).to(device)
+    whole = window_examples(data, spec, device)
+
+    def answer(module: nn.Module, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> object:
+        if not isinstance(module, TwoStage):
+            return whole(module, chosen, mirrored, change)
+        rows = windows[chosen] + first_of_run(chosen)[:, None] * len(pictures)
+        frames, places = torch.unique(rows, return_inverse=True)
+        first = frames // len(pictures)
+        seen = _shown(pictures[frames % len(pictures)], mirrored[first], None if change is None else change.of(first))
+        return module.forward_windows(module.features(_laid_out(assembler.normalise(seen))), places)
+
+    return answer
+
+
+def first_of_run(chosen: torch.Tensor) -> torch.Tensor:
+    """Returns for each example of a batch, (n,), the place in the batch of the first one of its run."""
+    places = torch.arange(len(chosen), device=chosen.device)
+    begins = torch.ones_like(chosen, dtype=torch.bool)
+    begins[1:] = chosen[1:] != chosen[:-1] + 1
+    return torch.where(begins, places, 0).cummax(0).values
 
 
 def _laid_out(inputs: torch.Tensor) -> torch.Tensor:
@@ -235,16 +253,23 @@ Stage = tuple[str, Callable[[Labelled, bool], Examples]]
 """The name of a part that is trained by itself, and what makes its examples, mirrored ones too, when its turn comes."""
 
 
-def stages_of(module: nn.Module, spec: InputSpec, device: torch.device) -> tuple[Stage, ...]:
+def stages_of(module: nn.Module, spec: InputSpec, device: torch.device, *, at_once: bool = False) -> tuple[Stage, ...]:
     """Returns what is trained one after the other: nearly always the whole network at once."""
     if spec.history.kind is HistoryKind.OPTICAL_FLOW:
         return (("", lambda part, both: flow_examples(part, spec, device, mirror=both)),)
-    if spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage):
+    if is_staged(module, spec) and at_once:
+        return (("", lambda part, _: run_examples(part, spec, device)),)
+    if is_staged(module, spec):
         return (
             ("features", lambda part, _: frame_examples(part, spec, device)),
-            (WINDOWS, lambda part, both: feature_examples(part, spec, device, mirror=both)),
+            ("windows", lambda part, both: feature_examples(module, part, spec, device, mirror=both)),
         )
     return (("", lambda part, _: window_examples(part, spec, device)),)
+
+
+def is_staged(module: nn.Module, spec: InputSpec) -> bool:
+    """Tells whether a network has two stages that can be trained one after the other."""
+    return spec.history.kind is HistoryKind.RECURRENT and isinstance(module, TwoStage)
 
 
 @contextmanager
@@ -293,16 +318,12 @@ def steering_answer(description: Description, answer: object, count: int) -> tor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asking:
-    """What a lesson can ask about examples, by their places (n,) and which of them are mirrored (n,).
-
-    stage: what is trained now, of a network that is trained in stages.
-    """
+    """What a lesson can ask about examples, by their places (n,) and which of them are mirrored (n,)."""
 
     module: nn.Module
     description: Description
     examples: Examples
     labels_rad: torch.Tensor
-    stage: str = ""
 
     def answers(self, chosen: torch.Tensor, mirrored: torch.Tensor, change: Change | None = None) -> torch.Tensor:
         """Returns the network's steering, (n,) radians, on these pictures, or on what a change makes of them."""
@@ -324,15 +345,14 @@ class Lesson:
     This one takes every example once, asks for the labels by the squared error, and keeps the lowest error on the validation. key: tells
     lessons apart in a checkpoint. averaging: how much of the mean of the weights over steps is kept at each (0: there is no mean); the
     mean is validated and kept. keeps_start: whether the weights that training began with may be the best. settles: the share of the
-    epochs, at the beginning, none of which may be the best, where the network is trained at once; the last of several stages overfits soon.
-    later_stages: the share of the epochs that each stage after the first takes.
+    epochs, at the beginning, none of which may be the best. at_once: whether a network in two stages is trained whole.
     """
 
     key: str = ""
     averaging: float = 0.0
     keeps_start: bool = False
     settles: float = 0.0
-    later_stages: float = 1.0
+    at_once: bool = False
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:
         """Returns the places of an epoch's examples, in their order."""

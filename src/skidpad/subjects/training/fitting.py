@@ -75,13 +75,12 @@ class Fitting:
         self.best_state: Mapping[str, torch.Tensor] = {}
         self._best_score = float("inf")
         self._first = np.zeros(0)
-        self._start = self._state() if lesson.keeps_start else {}
         self._description = description
         self._settings = settings
         self._lesson = lesson
         self._steps = 0
         self._mean: dict[str, torch.Tensor] = {}
-        self._stages = stages_of(module, description.input, self.device)
+        self._stages = stages_of(module, description.input, self.device, at_once=lesson.at_once)
         self._data, self._validation = data, validation
         self._stage = 0
         self._before = 0
@@ -93,7 +92,7 @@ class Fitting:
         """Goes on to the next stage where one is done; tells whether there is anything left to do."""
         done = len(self.curve) - self._before
         waited = len(self.curve) - max(self.best_epoch, self._before + self._settling)
-        if done < self._epochs() and waited < self._settings.patience:
+        if done < self._settings.epochs and waited < self._settings.patience:
             return True
         if self._stage == len(self._stages) - 1:
             return False
@@ -112,7 +111,7 @@ class Fitting:
         torch.manual_seed(child_seed(settings.seed, "dropout", number))
         order = torch.from_numpy(self._lesson.order(rng, len(self._labels))).to(self.device)
         mirrored = torch.from_numpy(rng.random(len(self._labels)) < (0.5 if settings.mirror else 0.0)).to(self.device)
-        rate = settings.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + cos(pi * (own - 1) / self._epochs())))
+        rate = settings.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + cos(pi * (own - 1) / settings.epochs)))
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         if own == 1 and self._lesson.keeps_start and validation is not None:
@@ -120,8 +119,8 @@ class Fitting:
         self.module.train()
         batches = [order[start : start + settings.batch_size] for start in range(0, len(order), settings.batch_size)]
         loss_sum = torch.zeros((), device=self.device, dtype=torch.float64)
-        done = sum(map(self._epochs, range(self._stage))) + own - 1
-        total = sum(map(self._epochs, range(len(self._stages)))) * len(batches)
+        done = self._stage * settings.epochs + own - 1
+        total = len(self._stages) * settings.epochs * len(batches)
         for position, chosen in enumerate(batches, 1):
             loss_sum += self._step(examples, chosen, mirrored[chosen]) * len(chosen)
             progress(done * len(batches) + position, total, self._note(own))
@@ -135,29 +134,15 @@ class Fitting:
         if own > self._settling and (first or validation is None or score < self._best_score):
             self.best_epoch, self.best_state, self._best_score = number, kept, score
 
-    def _epochs(self, stage: int | None = None) -> int:
-        """Returns how long a stage is trained, by default the present one."""
-        is_first = (self._stage if stage is None else stage) == 0
-        return self._settings.epochs if is_first else max(1, round(self._lesson.later_stages * self._settings.epochs))
-
     @property
     def _settling(self) -> int:
-        return int(self._lesson.settles * self._settings.epochs) if len(self._stages) == 1 else 0
+        return int(self._lesson.settles * self._settings.epochs)
 
     def _keep_start(self, validation: Examples) -> None:
-        """Makes the weights that a stage begins with its best so far.
-
-        They are measured by the weights that training began with: a later stage begins with new features under an old window, which
-        answers badly, and nothing is gained by being better than that.
-        """
+        """Makes the weights that training began with the best so far."""
         self.best_state = self._state()
         if self._validation is not None:
-            self.module.load_state_dict(self._start)
-            _, make = self._stages[self._stage]
-            # what a later stage sees was made by the stages before it
-            examples = make(self._validation, False) if self._stage else validation  # noqa: FBT003 - the flag has a name where it is used
-            self._first = self._answers(examples, len(self._validation))
-            self.module.load_state_dict(self.best_state)
+            self._first = self._answers(validation, len(self._validation))
         self._best_score = self._validated(validation, self.best_state)[1]
 
     def _state(self) -> dict[str, torch.Tensor]:
@@ -189,7 +174,7 @@ class Fitting:
 
     def _step(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
         self._optimizer.zero_grad(set_to_none=True)
-        asking = Asking(self.module, self._description, examples, self._labels, self._stages[self._stage][0])
+        asking = Asking(self.module, self._description, examples, self._labels)
         loss = self._lesson.loss(asking, chosen, mirrored)
         torch.autograd.backward(loss)
         self._optimizer.step()
@@ -298,8 +283,8 @@ def fit(
     Best is the lowest validation error, or the last epoch without a validation. `checkpoint` is written after every epoch and
     continued from where it fits the same data, settings and network; the result is that of a run never stopped.
 
-    A `TwoStage` network that looks back is trained in two stages: its features on single frames, then its window on features
-    that stay as they are; the second starts from the best of the first.
+    A `TwoStage` network that looks back is trained in two stages unless the lesson trains it at once: its features on single frames, then
+    its window on features that stay as they are; the second starts from the best of the first.
     """
     if len(data) == 0:
         raise BadSubjectError("there are no labelled pictures to train on; give a drive with labels")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import tomllib
@@ -14,9 +15,11 @@ import cv2
 import numpy as np
 import pytest
 
+from skidpad.cli import weather_training
 from skidpad.cli.main import main
 from skidpad.core.images import encode
 from skidpad.stimuli.weather.files import load_weather, save_weather
+from skidpad.stimuli.weather.gauge import RoadRow
 from skidpad.stimuli.weather.pretrained import classifier_path
 from skidpad.stimuli.weather.training import Training
 
@@ -179,6 +182,29 @@ def test_ctrl_c_keeps_what_was_learned(
     assert signal.getsignal(signal.SIGINT) is before
     told = sha256((tmp_path / "dark.toml").read_bytes()).hexdigest()
     assert f"skidpad weather fetch URL/dark.toml --sha256 {told}" in resumed.out
+
+
+def test_the_road_chart_keeps_its_points_after_a_resume(
+    skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance = Training._advance
+
+    def interrupted(self: Training) -> None:
+        advance(self)
+        if self.step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "dark", *SMALL)
+    monkeypatch.setattr(weather_training, "_road_row", lambda training: RoadRow(training.step, (0.95, 0.9 - 0.1 * training.step)))
+    monkeypatch.setattr(Training, "_advance", interrupted)
+    assert skidpad(*words).code == 130
+    monkeypatch.setattr(Training, "_advance", advance)
+    assert skidpad(*words).code == 0
+    chart = (tmp_path / "dark.html").read_text().partition("Is the road where it was?")[2].partition("</svg>")[0]
+    lines = {found[2]: found[1].split() for found in re.finditer(r'points="([^"]*)"[^>]*><title>([^<]*)</title>', chart)}
+    assert {name: len(points) for name, points in lines.items()} == {"mean": 3, "worst picture": 3, "lost below this": 3}
+    limit = {point.partition(",")[2] for point in lines["lost below this"]}
+    assert limit == {lines["worst picture"][0].partition(",")[2]}, "after the first step the worst picture lies at 0.8"
 
 
 def test_bad_pictures_and_settings_end_in_clear_words(skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def _show_classifier(card: ClassifierCard) -> None:
 
 
 def _show_realism(found: Realism) -> None:
-    from skidpad.kinds.pictures.weather.road_kept import LEAST_IOU
+    from skidpad.stimuli.weather.gauge import LEAST_IOU
 
     pictures = "rendered" if found.classifier.rendered else "real"
     say(f"The classifier puts {found.classifier.accuracy:.1%} of held-out {pictures} pictures in their class.")

@@ -23,9 +23,9 @@ from skidpad.page.terminal import ERR, facts, print_json, progress_bar, say, tel
 
 if TYPE_CHECKING:
     from skidpad.core.progress import Progress
-    from skidpad.kinds.pictures.weather.training_page import RoadRow, TrainingView
+    from skidpad.kinds.pictures.weather.training_page import TrainingView
     from skidpad.stimuli.weather.files import WeatherCard
-    from skidpad.stimuli.weather.gauge import RealismGauge
+    from skidpad.stimuli.weather.gauge import RealismGauge, RoadRow
     from skidpad.stimuli.weather.learning import Lesson
     from skidpad.stimuli.weather.settings import WeatherSettings
     from skidpad.stimuli.weather.training import Guide, Training
@@ -107,19 +107,18 @@ def train(
     lesson = Lesson(scenes[0], scenes[1], source, target, _is_rendered(target) if rendered is None else rendered)
     for warning in lesson.warnings(settings.size_px):
         warn(warning)
-    roads: list[RoadRow] = []
     gauge = _gauge(lesson, settings, guide)
     controls = None if gauge is None else gauge.controls
 
     def seen(training: Training, *, finished: bool) -> TrainingView:
-        return TrainingView(_page(out).stem, lesson, training, command, tuple(roads), finished, controls)
+        return TrainingView(_page(out).stem, lesson, training, command, finished, controls)
 
     def watch(training: Training) -> None:
         if gauge is not None:
             training.realism.append(gauge.measure(training.step, training.kept_weights()))
         row = _road_row(training)
         if row.ious:  # else no sampled picture shows a road
-            roads.append(row)
+            training.roads.append(row)
         if row.is_lost and 2 * row.step >= settings.steps:  # before that no picture is worth much
             warn(f"after {row.step} steps the road is no longer where it was in {row}; look at {_page(out)}")
         _write_page(out, seen(training, finished=False))
@@ -149,8 +148,8 @@ def _payload(out: Path, card: WeatherCard, view: TrainingView) -> dict[str, obje
     training = view.training
     shown: dict[str, object] = {"method": card.method.value, **{name: getattr(card, name) for name in names}}
     shown |= {"weather": str(out), "report": str(_page(out)), "losses": training.curve[-1].losses, "card_file_sha256": _card_hash(out)}
-    if view.roads:
-        shown["road_iou"] = view.roads[-1].mean_iou
+    if training.roads:
+        shown["road_iou"] = training.roads[-1].mean_iou
     if view.controls is not None:
         shown["realism"] = {**asdict(view.controls), "steps": [asdict(point) for point in training.realism]}
     return shown
@@ -169,8 +168,9 @@ def _show(out: Path, card: WeatherCard, view: TrainingView) -> None:
         ("size", f"{card.size_px} px, squares of {card.crop_px} px"),
         ("losses", ", ".join(f"{name} {value:.3g}" for name, value in training.curve[-1].losses.items())),
     ]
-    if view.roads:
-        rows.append(("road", f"drivable area kept to {view.roads[-1].mean_iou:.2f} (IoU, by the referee); lost in {view.roads[-1]}"))
+    if training.roads:
+        last = training.roads[-1]
+        rows.append(("road", f"drivable area kept to {last.mean_iou:.2f} (IoU, by the referee); lost in {last}"))
     if controls is not None and training.realism:
         told = training.realism[-1].told
         rows.append(
@@ -268,8 +268,8 @@ def _page(out: Path) -> Path:
 
 def _road_row(training: Training) -> RoadRow:
     """Lets the referee, which took no part in the training, compare the sampled scenes with what they were."""
-    from skidpad.kinds.pictures.weather.training_page import RoadRow
     from skidpad.referee.network import drivable_iou, load_road_net
+    from skidpad.stimuli.weather.gauge import RoadRow
 
     judge = load_road_net()
     pairs = [

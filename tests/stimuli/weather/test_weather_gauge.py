@@ -10,7 +10,7 @@ from weather_toys import TINY
 
 from skidpad.core.images import NumpyFrames
 from skidpad.stimuli.weather.classifier import WeatherClassifier
-from skidpad.stimuli.weather.gauge import MOST, RealismGauge, pictures_to_measure
+from skidpad.stimuli.weather.gauge import MOST, RealismGauge, RoadRow, pictures_to_measure
 from skidpad.stimuli.weather.pretrained import CLASSIFIER, classifier_path
 from skidpad.stimuli.weather.realism import as_stored
 from skidpad.stimuli.weather.scenes import Scenes
@@ -75,10 +75,12 @@ def test_a_training_learns_the_same_while_it_is_measured(method: Method, real_st
     plain, watched = Training(DAY, NIGHT, chosen), Training(DAY, NIGHT, chosen)
     gauge = RealismGauge(DAY, NIGHT, chosen)
     plain.run()
-    watched.run(
-        checkpoint=tmp_path / "checkpoint.pt",
-        watch=lambda training: training.realism.append(gauge.measure(training.step, training.kept_weights())),
-    )
+
+    def watch(training: Training) -> None:
+        training.realism.append(gauge.measure(training.step, training.kept_weights()))
+        training.roads.append(RoadRow(training.step, (0.9, 1.0 / (1 + training.step))))
+
+    watched.run(checkpoint=tmp_path / "checkpoint.pt", watch=watch)
     for name, weight in plain.kept_weights().items():
         assert torch.equal(weight, watched.kept_weights()[name])
     assert [point.step for point in watched.realism] == [1, 2, 3, 4]
@@ -87,6 +89,8 @@ def test_a_training_learns_the_same_while_it_is_measured(method: Method, real_st
     resumed = Training(DAY, NIGHT, chosen)
     resumed.restore(tmp_path / "checkpoint.pt")
     assert resumed.realism == watched.realism
+    assert resumed.roads == watched.roads
+    assert [(row.step, row.lost) for row in resumed.roads] == [(step, 1) for step in (1, 2, 3, 4)]
 
 
 def test_the_class_is_that_of_the_guide() -> None:

@@ -1,4 +1,4 @@
-"""How real a weather looks while it is learned: its pictures against real ones, cheap enough to be asked again and again.
+"""How a weather looks while it is learned: its pictures against those that it learns from, cheap enough to be asked again and again.
 
 The classifier that sees the pictures is the bundled one, which takes no part in the training. Its features were learned from rendered
 weathers, and the real pictures are those that the weather learns from; `skidpad weather realism` measures the result with more of both.
@@ -31,8 +31,39 @@ if TYPE_CHECKING:
 MOST = 64
 """Pictures on each side of a comparison."""
 
+LEAST_IOU = 0.8
+"""A scene whose drivable area overlaps less with the recorded one's has lost the road."""
+
+_MANY = 0.2
+
 _LEARNED_PER_ONE = 20
 """Pictures that a training learns from for each one that is measured at a time: about 3 % of its time in the shortest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoadRow:
+    """How much of the drivable area was where it had been after a step, by the referee: an IoU for each sampled picture with a road."""
+
+    step: int
+    ious: tuple[float, ...]
+
+    @property
+    def mean_iou(self) -> float:
+        """The mean over the pictures."""
+        return float(np.mean(self.ious))
+
+    @property
+    def lost(self) -> int:
+        """The pictures in which the road is no longer where it was."""
+        return sum(iou < LEAST_IOU for iou in self.ious)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether that is so in many of them."""
+        return self.lost > _MANY * len(self.ious)
+
+    def __str__(self) -> str:
+        return f"{self.lost} of {len(self.ious)} pictures"
 
 
 @dataclass(frozen=True, slots=True)

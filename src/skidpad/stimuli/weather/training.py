@@ -22,7 +22,7 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.stimuli.weather.blocks import Discriminator, start
 from skidpad.stimuli.weather.classifier import WeatherClassifier
-from skidpad.stimuli.weather.gauge import RealismPoint
+from skidpad.stimuli.weather.gauge import RealismPoint, RoadRow
 from skidpad.stimuli.weather.losses import alike, contrast_loss, road_loss
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.samples import Sample, Sampler, fresh_model, sample_steps
@@ -72,7 +72,7 @@ class Training:
     that judges the result. guide: for the loss `named`.
 
     batch_size: that of the settings, or half of it and so on where a GPU ran out of memory. samples: translations of the same
-    scenes as training went on. realism: what a watcher measured meanwhile; checkpoints keep it.
+    scenes as training went on. realism, roads: what a watcher measured meanwhile; checkpoints keep it.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class Training:
         self.curve: list[LossRow] = []
         self.samples: list[Sample] = []
         self.realism: list[RealismPoint] = []
+        self.roads: list[RoadRow] = []
         with torch.random.fork_rng([]):
             torch.manual_seed(child_seed(settings.seed, "weights"))
             self.model: Munit | Unit = fresh_model(settings)
@@ -202,6 +203,7 @@ class Training:
             "curve": json.dumps([asdict(row) for row in self.curve]),
             "samples": [sample.to_tensors() for sample in self.samples],
             "realism": json.dumps([asdict(point) for point in self.realism]),
+            "roads": json.dumps([asdict(row) for row in self.roads]),
             "model": self.model.state_dict(),
             "critics": self._critics.state_dict(),
             "kept": self._kept,
@@ -229,6 +231,7 @@ class Training:
             self.curve = [LossRow(**row) for row in json.loads(state["curve"])]
             self.samples = [Sample.from_tensors(*stored) for stored in state["samples"]]
             self.realism = [RealismPoint(**point) for point in json.loads(state.get("realism", "[]"))]
+            self.roads = [RoadRow(row["step"], tuple(row["ious"])) for row in json.loads(state.get("roads", "[]"))]
             self.batch_size = int(state["batch_size"])
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
             raise BadParametersError(f"{path} is no whole checkpoint ({error}); remove it to start anew") from error

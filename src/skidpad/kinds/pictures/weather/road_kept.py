@@ -15,9 +15,7 @@ from skidpad.core.images import BoolArray, FloatArray, NumpyFrames
 from skidpad.referee import verdict
 from skidpad.referee.network import RoadNet, drivable_areas, load_road_net, load_teacher, overlap_of
 from skidpad.stimuli.weather.clips import contrast_kept, flicker
-
-LEAST_IOU = 0.8
-"""A scene whose drivable area overlaps less with the recorded one's has lost the road."""
+from skidpad.stimuli.weather.gauge import LEAST_IOU
 
 STEADY_EV, STEADY_IOU = 0.7, 0.9
 """A judge reads a recorded frame steadily if it sees the same drivable area with so much more and less light. Where it does not, as between

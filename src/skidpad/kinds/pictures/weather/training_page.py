@@ -11,9 +11,12 @@ from skidpad.page.charts import Curve, curve_chart
 from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
 from skidpad.page.pictures import Gallery, GalleryRow, gallery_row
 from skidpad.page.wording import count, plain
+from skidpad.stimuli.weather.gauge import LEAST_IOU
 
 if TYPE_CHECKING:
-    from skidpad.stimuli.weather.gauge import Controls
+    from collections.abc import Sequence
+
+    from skidpad.stimuli.weather.gauge import Controls, RoadRow
     from skidpad.stimuli.weather.learning import Lesson
     from skidpad.stimuli.weather.training import Training
 
@@ -35,36 +38,6 @@ _MEANING = {
 }
 
 
-_LOST_IOU = 0.8
-_MANY = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class RoadRow:
-    """How much of the drivable area was where it had been after a step, by the referee: an IoU for each sampled picture with a road."""
-
-    step: int
-    ious: tuple[float, ...]
-
-    @property
-    def mean_iou(self) -> float:
-        """The mean over the pictures."""
-        return float(np.mean(self.ious))
-
-    @property
-    def lost(self) -> int:
-        """The pictures in which the road is no longer where it was."""
-        return sum(iou < _LOST_IOU for iou in self.ious)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether that is so in many of them."""
-        return self.lost > _MANY * len(self.ious)
-
-    def __str__(self) -> str:
-        return f"{self.lost} of {len(self.ious)} pictures"
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingView:
     """A training as its page shows it; command: what goes on with it. controls: None if realism was not measured."""
@@ -73,7 +46,6 @@ class TrainingView:
     lesson: Lesson
     training: Training
     command: str
-    roads: tuple[RoadRow, ...]
     finished: bool
     controls: Controls | None = None
 
@@ -85,7 +57,7 @@ def training_page(view: TrainingView) -> Page:
     method = settings.method.value.upper()
     target = "rendered pictures" if lesson.rendered else "pictures"
     state = "Learned" if view.finished else f"Step {count(training.step)} of {count(settings.steps)}"
-    lost = next((row for row in view.roads[-1:] if row.is_lost), None)
+    lost = next((row for row in training.roads[-1:] if row.is_lost), None)
     warned = f" The road is lost in {lost}: do not test under it." if lost is not None and view.finished else ""
     return Page(
         title=plain(f"{view.name}: a weather learned by {method}", 200),
@@ -102,8 +74,8 @@ def training_page(view: TrainingView) -> Page:
                 if training.curve and name in training.curve[-1].losses
             ),
             *(
-                Headline("road kept", f"{row.mean_iou:.2f}", f"IoU of the drivable area by the referee; below {_LOST_IOU:g} in {row}")
-                for row in view.roads[-1:]
+                Headline("road kept", f"{row.mean_iou:.2f}", f"IoU of the drivable area by the referee; below {LEAST_IOU:g} in {row}")
+                for row in training.roads[-1:]
             ),
             *_realism_headlines(view),
             Headline("shorter side", f"{settings.size_px} px", f"squares of {settings.crop_px} px are learned from"),
@@ -113,7 +85,7 @@ def training_page(view: TrainingView) -> Page:
             Fact("To", plain(f"{lesson.target_text} ({_broken(lesson.target.broken)})", 300)),
         ),
         notes=_notes(view),
-        charts=(*_road_chart(view.roads), *_realism_charts(view), *_charts(training)),
+        charts=(*_road_chart(training.roads), *_realism_charts(view), *_charts(training)),
         tables=(_table(training),) if training.curve else (),
         configuration=(
             Fact("method", settings.method.value),
@@ -180,17 +152,18 @@ def _charts(training: Training) -> list[Chart]:
     return charts
 
 
-def _road_chart(roads: tuple[RoadRow, ...]) -> list[Chart]:
+def _road_chart(roads: Sequence[RoadRow]) -> list[Chart]:
     if not roads:
         return []
     steps = tuple(float(row.step) for row in roads)
     lines = [
         Curve("mean", steps, tuple(row.mean_iou for row in roads)),
         Curve("worst picture", steps, tuple(min(row.ious) for row in roads)),
+        Curve("lost below this", steps, (LEAST_IOU,) * len(roads)),
     ]
     words = (
         "The drivable area of the sampled scenes, before and after, by the referee, which took no part in the training. "
-        f"Below {_LOST_IOU:g} the road counts as lost."
+        f"Below {LEAST_IOU:g} the road counts as lost."
     )
     return [curve_chart("road", "Is the road where it was?", words, ("step", "IoU of the drivable area"), lines)]
 

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
+from html import unescape
 from pathlib import Path
 
 import cv2
@@ -22,6 +23,7 @@ from skidpad.stimuli.weather.files import load_weather, save_weather
 from skidpad.stimuli.weather.gauge import RoadRow
 from skidpad.stimuli.weather.pretrained import classifier_path
 from skidpad.stimuli.weather.training import Training
+from skidpad.worlds.render.weather_sets import MARK
 
 SMALL = ("--preset", "small", "--size", 32, "--batch-size", 1, "--steps", 3)
 
@@ -274,15 +276,26 @@ def test_the_page_of_a_training_says_how_real_the_weather_looks(skidpad: Callabl
     realism = json.loads(done.out)["realism"]
     assert [point["step"] for point in realism["steps"]] == [1, 2, 3]
     assert (realism["pictures"], realism["label"], realism["untranslated"]["told"]) == (8, "rain", 1.0)
-    page = (tmp_path / "night-x.html").read_text()
+    page = unescape((tmp_path / "night-x.html").read_text())
     for said in (
-        "told from real",
-        "Real against real: ",
-        "Can they be told from real pictures?",
-        "Nearer to real pictures",
+        "told from its pictures",
+        "The weather's pictures from each other: ",
+        "Can they be told from the weather's pictures?",
+        "Nearer to the weather's pictures",
         "In the class",
     ):
         assert said in page
     few = skidpad(*words[:4], "--to", pictures(tmp_path / "few", 60, count=8), *SMALL, "--out", tmp_path / "few-x")
     assert few.code == 0, few.err
-    assert "Can they be told from real pictures?" not in (tmp_path / "few-x.html").read_text()
+    assert "Can they be told from the weather's pictures?" not in unescape((tmp_path / "few-x.html").read_text())
+
+
+def test_rendered_pictures_are_never_called_real(skidpad: Callable, tmp_path: Path) -> None:
+    day, night = (pictures(tmp_path / name, level, count=16) for name, level in (("day", 170), ("night", 50)))
+    (night / MARK).write_text("")
+    done = skidpad("weather", "train", "--from", day, "--to", night, *SMALL, "--out", tmp_path / "dark")
+    page = unescape((tmp_path / "dark.html").read_text())
+    assert "16 without the weather, 16 rendered ones in it" in done.out
+    assert "what dark was learned from: rendered, of other scenes" in page
+    assert not re.search(r"\breal\b", re.sub("<style.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL))
+    assert not re.search(r"\breal\b", done.out)

@@ -47,7 +47,7 @@ class Glare:
             method=Method.MUNIT,
             rendered=True,
             size_px=64,
-            target="glare",
+            learned_from="glare (rendered)",
             steps=3,
             name="glare",
             contrast=0.0,
@@ -224,6 +224,7 @@ def test_a_page_has_counts_pictures_and_scenes(tmp_path: Path) -> None:
     assert page.pictures[0].recipe == "glare, style 2 of 2"
     assert [row.label for row in page.galleries[0].rows] == ["as recorded", "glare"]
     assert [table.key for table in page.tables] == ["weathers", "styles", "learned"]
+    assert page.tables[2].rows[0][:4] == ("glare", "MUNIT", "glare (rendered)", "3")
     calm = deeproad_page(road(BarSubject(), 30.0), run_of(road(BarSubject(), 30.0), tmp_path / "calm"))
     assert calm.tone.value == "calm"
 
@@ -235,7 +236,7 @@ def test_the_words_name_the_worst_of_several_weathers_and_the_pictures_that_styl
     assert verdict(replace(two, by_weather=(one,))).endswith("move by 10° or more under snow.")
     for rendered, words in (
         ((True,), "rendered pictures"),
-        ((False,), "real pictures"),
+        ((False,), "the pictures that it learned from"),
         ((True, False), "the pictures that each learned from"),
     ):
         campaign = road(style="mean")

@@ -141,8 +141,7 @@ def _weathers() -> Rows:
     for name in pretrained_names():
         path = pretrained_weather(name)
         card = WeatherCard.from_toml(path.read_text(encoding="utf-8"), str(path))
-        made = "rendered" if card.rendered else "recorded"
-        rows.append((name, f"bundled: learned by {card.method.value} from {made} pictures at {card.size_px} px, for --weather"))
+        rows.append((name, f"bundled, for --weather: learned by {card.method.value} at {card.size_px} px from {card.learned_from}"))
     return [*rows, *((row.name, f"for `skidpad weather render`: {row.about}") for row in RENDERED_WEATHERS.values())]
 
 

@@ -159,10 +159,7 @@ def _show(out: Path, card: WeatherCard, view: TrainingView) -> None:
     lesson, training, controls = view.lesson, view.training, view.controls
     rows: list[tuple[str, object]] = [
         ("method", card.method.value.upper()),
-        (
-            "pictures",
-            f"{len(lesson.source)} without the weather, {len(lesson.target)} {'rendered' if card.rendered else 'real'} ones in it",
-        ),
+        ("pictures", f"{len(lesson.source)} without the weather, {len(lesson.target)} {'rendered ones ' if card.rendered else ''}in it"),
         ("broken pictures", f"{lesson.source.broken} and {lesson.target.broken}" if lesson.source.broken or lesson.target.broken else None),
         ("steps", f"{card.steps} of {card.batch_size} pictures"),
         ("size", f"{card.size_px} px, squares of {card.crop_px} px"),
@@ -174,7 +171,10 @@ def _show(out: Path, card: WeatherCard, view: TrainingView) -> None:
     if controls is not None and training.realism:
         told = training.realism[-1].told
         rows.append(
-            ("told from real", f"{told:.0%} of {2 * controls.pictures} pictures; real from other real ones {controls.real.told:.0%}")
+            (
+                "told from its pictures",
+                f"{told:.0%} of {2 * controls.pictures} pictures; the weather's pictures from each other {controls.real.told:.0%}",
+            )
         )
     facts(f"weather {card.name}", rows)
     if card.batch_size != training.settings.batch_size:

@@ -98,6 +98,14 @@ def test_a_card_of_an_earlier_version_still_loads(saved: Path) -> None:
     assert len(weights) == len(load_weather(saved)[1])
 
 
+def test_a_card_names_its_pictures_and_says_whether_they_were_rendered() -> None:
+    card = replace(toy_card(), target="sets/night", rendered=True)
+    assert card.learned_from == "night (rendered)"
+    assert replace(card, rendered=False).learned_from == "night"
+    night, _ = load_weather(pretrained_weather("night"))
+    assert night.learned_from == "333 night pictures of comma10k (MIT), bonnet cut off, and 240 rendered ones"
+
+
 def test_the_weathers_that_come_along_carry_a_checksum() -> None:
     for name in pretrained_names():
         card, _ = load_weather(pretrained_weather(name))

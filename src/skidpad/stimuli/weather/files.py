@@ -87,6 +87,11 @@ class WeatherCard:
         """The hash of all that its pictures depend on, for manifests: the weights', and with them how much detail is the frame's."""
         return sha256(f"{self.weights_sha256} detail {self.detail}".encode()).hexdigest() if self.detail else self.weights_sha256
 
+    @property
+    def learned_from(self) -> str:
+        """Names the weather's pictures, and says so if the built-in world made all of them."""
+        return f"{Path(self.target).name} (rendered)" if self.rendered else Path(self.target).name
+
     def to_toml(self) -> str:
         """Writes the card."""
         table: dict[str, Any] = {"format": _FORMAT, **asdict(self), "method": self.method.value}

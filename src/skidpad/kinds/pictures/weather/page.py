@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,8 +105,7 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
         (
             name,
             looks.weather.card.method.value.upper(),
-            "rendered" if looks.weather.card.rendered else "real",
-            Path(looks.weather.card.target).name,
+            looks.weather.card.learned_from,
             count(looks.weather.card.steps),
             f"{looks.weather.card.size_px}",
             f"{looks.weather.card.contrast:g}",
@@ -127,9 +125,9 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
         Table(
             "learned",
             "The weathers",
-            ("Weather", "Method", "Pictures", "From", "Steps", "Pixels", "Contrast", "Detail", "Weights"),
+            ("Weather", "Method", "From", "Steps", "Pixels", "Contrast", "Detail", "Weights"),
             tuple(made),
-            4,
+            3,
         ),
         problem_table([*campaign.drive.problems, *summary.problems]),
     ]
@@ -247,13 +245,11 @@ def verdict(summary: RoadSummary) -> str:
 
 def style_words(campaign: DeepRoad) -> str:
     """Says which styles MUNIT weathers were tried under; empty where there is none."""
-    rendered = {looks.weather.card.rendered for looks in campaign.weathers.values() if looks.weather.style_size}
+    rendered = [looks.weather.card.rendered for looks in campaign.weathers.values() if looks.weather.style_size]
     if not rendered:
         return ""
     road = campaign.road
-    pictures = (
-        "the pictures that each learned from" if len(rendered) > 1 else "rendered pictures" if rendered == {True} else "real pictures"
-    )
+    pictures = "rendered pictures" if all(rendered) else f"the pictures that {'each' if len(rendered) > 1 else 'it'} learned from"
     if road.style == "mean":
         return f"the mean style of {pictures}"
     drawn = f"the styles of {pictures}" if road.style == "real" else "N(0, 1)"

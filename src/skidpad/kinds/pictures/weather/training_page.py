@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from skidpad.stimuli.weather.training import Training
 
 
-_REAL = 5
+_GIVEN = 5
+_OWN = "the weather's pictures"
 _ADVERSARIES = ("gan", "critic")
 _SMOOTH = 5
 _MEANING = {
@@ -33,7 +34,7 @@ _MEANING = {
     "road": "what each pixel shows, road, marking or else, before and after",
     "contrast": "what was lighter than its surroundings and no longer is",
     "named": "translated pictures that the classifier of --classifier does not call by the weather's name",
-    "gan": "translated pictures that the discriminators told from real ones",
+    "gan": "translated pictures that the discriminators told from those of the sets",
     "critic": "the discriminators' own loss; 0.5 a scale and weather is a draw",
 }
 
@@ -106,10 +107,10 @@ def training_page(view: TrainingView) -> Page:
 def _galleries(view: TrainingView) -> list[Gallery]:
     training = view.training
     scenes = gallery_row("source", "", training.sampler.scenes)
-    places = np.linspace(0, len(view.lesson.target) - 1, min(_REAL, len(view.lesson.target))).round().astype(int).tolist()
-    real = [view.lesson.target.pictures[place].numpy() for place in places]
-    kind = "rendered" if view.lesson.rendered else "real"
-    wanted = gallery_row(f"{view.name}, {kind}", "what it was learned from; other scenes", real)
+    places = np.linspace(0, len(view.lesson.target) - 1, min(_GIVEN, len(view.lesson.target))).round().astype(int).tolist()
+    given = [view.lesson.target.pictures[place].numpy() for place in places]
+    made = "rendered, " if view.lesson.rendered else ""
+    wanted = gallery_row(_OWN, f"what {view.name} was learned from: {made}of other scenes", given)
     grown = [gallery_row(f"step {sample.step}", "", sample.pictures(0)) for sample in training.samples]
     galleries = [Gallery("As training went on", "The same scenes, translated with the weights that are kept.", (scenes, *grown, wanted))]
     last = training.samples[-1] if training.samples else None
@@ -172,11 +173,14 @@ def _realism_headlines(view: TrainingView) -> list[Headline]:
     points, controls = view.training.realism, view.controls
     if controls is None or not points:
         return []
-    now, real, before = points[-1], controls.real, controls.untranslated
-    words = f"of {2 * controls.pictures} pictures, which a test sorts into translated and real; 50 % would be guessing. Real against real"
-    found = [Headline("told from real", f"{now.told:.0%}", f"{words}: {real.told:.0%}, untranslated ones: {before.told:.0%}")]
+    now, given, before = points[-1], controls.real, controls.untranslated
+    words = (
+        f"of {2 * controls.pictures} pictures, which a test sorts into translated ones and the weather's; 50 % would be guessing. "
+        f"The weather's pictures from each other: {given.told:.0%}, untranslated ones: {before.told:.0%}"
+    )
+    found = [Headline("told from its pictures", f"{now.told:.0%}", words)]
     if now.in_class is not None:
-        words = f"put into the class {controls.label} by the classifier that it learns from; real pictures {real.in_class:.0%}"
+        words = f"put into the class {controls.label} by the classifier that it learns from; the weather's pictures {given.in_class:.0%}"
         found.append(Headline("in the class", f"{now.in_class:.0%}", plain(f"{words}, untranslated ones {before.in_class:.0%}", 300)))
     return found
 
@@ -188,7 +192,7 @@ def _realism_charts(view: TrainingView) -> list[Chart]:
     steps = tuple(float(point.step) for point in points)
 
     def chart(key: str, title: str, caption: str, axis: str, name: str) -> list[Chart]:
-        parts = {"translated": points, "untranslated": [controls.untranslated] * len(points), "real": [controls.real] * len(points)}
+        parts = {"translated": points, "untranslated": [controls.untranslated] * len(points), _OWN: [controls.real] * len(points)}
         rows = {label: [getattr(point, name) for point in some] for label, some in parts.items()}
         if any(value is None for row in rows.values() for value in row):
             return []
@@ -196,17 +200,17 @@ def _realism_charts(view: TrainingView) -> list[Chart]:
 
     sides = f"{count(controls.pictures)} pictures on each side, seen by the bundled classifier, which took no part in the training"
     told = (
-        f"How many pictures a test sorts into real and not, {sides}. 0.5: it cannot tell them. The line `real` compares real pictures with "
-        "other real ones, and no weather can be expected to fall below it."
+        f"How many pictures a test sorts into translated ones and the weather's, {sides}. 0.5: it cannot tell them. The line `{_OWN}` "
+        "compares these with each other, and no weather can be expected to fall below it."
     )
     nearer = (
-        f"How much of the way from the untranslated pictures to real ones was gone (MMD), {sides}. The scenes are of other places, so "
-        "even a perfect translation would not reach 1. With few pictures both charts jump: one of 16 is 6 %."
+        f"How much of the way from the untranslated pictures to the weather's was gone (MMD), {sides}. The scenes are of other places, "
+        "so even a perfect translation would not reach 1. With few pictures both charts jump: one of 16 is 6 %."
     )
     named = f"Pictures in the class {controls.label}, by the classifier of --classifier, which the weather learns to convince."
     return [
-        *chart("told-from-real", "Can they be told from real pictures?", told, "share sorted right", "told"),
-        *chart("nearer-to-real", "Nearer to real pictures", nearer, "share of the distance", "nearer"),
+        *chart("told-apart", "Can they be told from the weather's pictures?", told, "share sorted right", "told"),
+        *chart("nearer", "Nearer to the weather's pictures", nearer, "share of the distance", "nearer"),
         *chart("in-the-class", "In the class", plain(named, 300), "share of the pictures", "in_class"),
     ]
 

@@ -1,5 +1,7 @@
 """What is bundled: small files that load, and weathers that keep the scene and are what they are called."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from skidpad.drives import open_drive
 from skidpad.referee.network import drivable_iou, load_road_net
 from skidpad.stimuli.weather.classifier import WeatherClassifier
 from skidpad.stimuli.weather.pretrained import CLASSIFIER, classifier_path, pretrained_weather, weather_path
-from skidpad.stimuli.weather.stimulus import LearnedWeather
+from skidpad.stimuli.weather.stimulus import LearnedWeather, named_weather
 from skidpad.stimuli.weather.translation import Weather
 
 
@@ -51,6 +53,22 @@ def test_a_weather_keeps_the_road_of_a_rendered_drive(name: str, frames: NumpyFr
 def test_other_names_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="no bundled weather named 'hail'"):
         pretrained_weather("hail")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nigth", "no weather named 'nigth'; did you mean 'night'? Bundled: night, rain; name one of your own by its file"),
+        ("raim.toml", "no weather named 'raim'; did you mean 'rain'?"),
+        ("hail", "no weather named 'hail'; bundled: night, rain; name one of your own by its file, as weathers/hail.toml"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest_and_all(text: str, said: str) -> None:
+    for ask in (weather_path, named_weather):
+        with pytest.raises(UnknownNameError) as refused:
+            ask(text)
+        assert str(refused.value).startswith(said)
+    assert weather_path(f"weathers/{text}") == Path("weathers", text)
 
 
 @pytest.mark.parametrize("text", ["demo-rain", "site-packages/pretrained/demo-rain.toml"])

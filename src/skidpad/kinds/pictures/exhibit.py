@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from math import ceil, degrees, isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -204,9 +203,10 @@ class TacticExhibit(PairExhibit):
     def weather(self) -> Weather:
         """The weather that the config names."""
         from skidpad.stimuli.weather.files import load_weather  # noqa: PLC0415  torch is for the first picture only
+        from skidpad.stimuli.weather.pretrained import weather_path  # noqa: PLC0415  see above
         from skidpad.stimuli.weather.translation import Weather  # noqa: PLC0415  see above
 
-        return Weather(*load_weather(Path(str(self.config.get("weather", "")))), "cpu")
+        return Weather(*load_weather(weather_path(str(self.config.get("weather", "")))), "cpu")
 
     def picture(self, row: Row, side: PictureSide) -> NumpyFrames:
         """Translates the scene under the style of its recipe."""

@@ -12,13 +12,12 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from skidpad.core.errors import UnknownNameError
 from skidpad.core.images import FloatArray, Frames
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Params, Space, Whole
 from skidpad.stimuli.weather.decoding import Prepared
-from skidpad.stimuli.weather.files import load_weather, weather_file
-from skidpad.stimuli.weather.pretrained import pretrained_names, weather_path
+from skidpad.stimuli.weather.files import load_weather
+from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.translation import STYLE_LIMIT, Weather, WeatherStimulus
 
@@ -129,7 +128,4 @@ def style_params(numbers: FloatArray) -> Params:
 
 def named_weather(text: str) -> Callable[[], LearnedWeather]:
     """Returns what makes the weather that follows `weather:`, the name of a bundled one or the path of a card."""
-    path = weather_path(text)
-    if path.name == text and not weather_file(path, ".toml").is_file():
-        raise UnknownNameError.among("weather", text, pretrained_names())
-    return partial(LearnedWeather, path)
+    return partial(LearnedWeather, weather_path(text))

@@ -44,6 +44,7 @@ from skidpad.search.evolution import PATIENCE, STYLE_LIMIT, Styles
 from skidpad.search.protocol import SearchTask, check_search
 from skidpad.stimuli.weather.decoding import FoldedDecoder
 from skidpad.stimuli.weather.files import BadWeatherError, load_weather
+from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.translation import Weather
 
@@ -152,7 +153,7 @@ class Tactic:
     @classmethod
     def load(cls, settings: TacticSettings, seen: Manifest | None = None) -> Self:
         """Loads subject and weather and opens the drive, so that a wrong one ends the work at once."""
-        card, weights = load_weather(Path(settings.weather))
+        card, weights = load_weather(weather_path(settings.weather))
         if card.method is not Method.MUNIT:
             raise BadWeatherError(f"the weather {card.name!r} was learned by {card.method.value}, which knows no styles; use one by munit")
         subject, _ = subject_beside(settings.device, settings.subject, seen)

@@ -28,6 +28,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.stimuli.weather.decoding import Prepared
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard, load_weather
+from skidpad.stimuli.weather.pretrained import weather_path
 from skidpad.stimuli.weather.settings import Method
 from skidpad.stimuli.weather.stimulus import WeatherLooks, style_params
 from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD, Weather
@@ -56,9 +57,9 @@ class StyleChoice(Enum):
 class DeepRoadSettings(CampaignSettings):
     """One DeepRoad campaign.
 
-    subject: path of a description. drive: text for `open_drive`. weathers: paths of learned weathers. thresholds_deg: error
-    bounds, ascending; the first one tells what a finding is. style, styles: which styles, and how many, each MUNIT weather is
-    tried under; UNIT has one look. output: an angle among the subject's outputs. stimulus_on: for subjects with memory, see
+    subject: path of a description. drive: text for `open_drive`. weathers: paths of learned weathers, or names of bundled ones.
+    thresholds_deg: error bounds, ascending; the first one tells what a finding is. style, styles: which styles, and how many, each MUNIT
+    weather is tried under; UNIT has one look. output: an angle among the subject's outputs. stimulus_on: for subjects with memory, see
     `StimulusOn`. shard_frames: the unit of resuming (0: what suits device and subject). device: where weathers run;
     subject_device: where the subject does (empty: the same, or the CPU for one that cannot).
     """
@@ -131,13 +132,13 @@ def one_camera(drive: Drive) -> Drive:
 def open_weathers(files: Sequence[str], device: str, choice: StyleChoice, styles: int, seed: int) -> Mapping[str, WeatherLooks]:
     """Loads weathers by the names of their files, with the method where two have one name, and draws the styles of each."""
     usable_device(device)
-    loaded = [load_weather(Path(file)) for file in files]
+    loaded = [load_weather(weather_path(file)) for file in files]
     stems = [_stem(file) for file in files]
     counts = Counter(stems)
     names = [stem if counts[stem] == 1 else f"{stem}-{card.method.value}" for stem, (card, _) in zip(stems, loaded, strict=True)]
     twice = next((stem for stem, name in zip(stems, names, strict=True) if names.count(name) > 1), None)
     if twice is not None:
-        raise SkidpadError(f"two weathers are called {twice!r}; give each once, and files that differ names that differ")
+        raise SkidpadError(f"two weathers are called {twice!r}; name each weather once, and rename one of the files if they differ")
     return {
         name: WeatherLooks(Weather(card, weights, device), drawn_styles(card, choice, styles, seed))
         for name, (card, weights) in zip(names, loaded, strict=True)

@@ -236,7 +236,7 @@ def _asked(text: str) -> _Asked:
     """Takes FILE, FILE=CLASS or FILE+STIMULUS=CLASS apart; a file may have a + in its name."""
     parts = re.split(r"=(?![^()]*\))", text, maxsplit=1)
     name, label = parts[0].removeprefix("weather:"), parts[1] if len(parts) > 1 else ""
-    if weather_file(weather_path(name), ".toml").is_file():
+    if "+" not in name or weather_file(Path(name), ".toml").is_file():
         return _Asked(name, label, "")
     file, _, then = name.partition("+")
     return _Asked(file, label, then)

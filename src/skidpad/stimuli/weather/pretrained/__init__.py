@@ -1,5 +1,6 @@
 """The bundled weathers, small; README.md holds the commands."""
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from skidpad.core.errors import UnknownNameError
@@ -23,13 +24,29 @@ def pretrained_weather(name: str) -> Path:
 
 
 def weather_path(text: str) -> Path:
-    """Returns where a weather is: a file, with or without its suffix, or the name of a bundled one, such as `rain`."""
+    """Returns where a weather is: a file, with or without its suffix, or the name of a bundled one, such as `rain`.
+
+    A name without a folder must be one of them. A path is returned as it is, and the weather missed when it is loaded.
+    """
     path = Path(text)
     if any(path.with_name(path.name + suffix).exists() for suffix in ("", ".toml", ".safetensors")):
         return path
     if path.stem == _FORMER:
         raise UnknownNameError(f"the weather {_FORMER!r} is no longer bundled; use 'rain', and start runs that were made with it anew")
-    return pretrained_weather(text) if text in pretrained_names() else path
+    if text in pretrained_names():
+        return pretrained_weather(text)
+    if path.name == text:
+        raise _unknown(path.stem)
+    return path
+
+
+def _unknown(name: str) -> UnknownNameError:
+    """Says which weathers are bundled, and how one of the user's own is named."""
+    names = pretrained_names()
+    near = get_close_matches(name, names, n=1)
+    known = f"did you mean {near[0]!r}? Bundled" if near else "bundled"
+    own = f"name one of your own by its file, as weathers/{name}.toml"
+    return UnknownNameError(f"no weather named {name!r}; {known}: {', '.join(names)}; {own}")
 
 
 def classifier_path(text: str) -> Path:

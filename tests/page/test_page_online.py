@@ -8,7 +8,7 @@ import pytest
 
 from skidpad.kinds.drives import page as online
 from skidpad.kinds.drives.filmstrip import DriveFilm, _stills, moving, strip, told, worded_m
-from skidpad.kinds.drives.summary import OnlineSummary
+from skidpad.kinds.drives.summary import ConditionRate, OnlineSummary
 
 
 def film(lateral: np.ndarray, lane_width_m: float = 3.5) -> DriveFilm:
@@ -84,3 +84,6 @@ def test_where_no_case_failed_the_bound_is_the_exact_one(cases: int, most: float
     assert (1 - most / 100) ** cases == pytest.approx(0.05, abs=0.002)
     said = online._verdict(OnlineSummary((), (), cases), "net", 0, cases)
     assert f"at most {most}\N{NO-BREAK SPACE}% of such cases fail, with 95 % confidence" in said
+    row = ConditionRate("original", passed=cases, failed=0, flaky=0, errors=0, departed=0, collided=0, median_mdcl=0.1)
+    (table, *_) = online._tables(OnlineSummary((), (row,), cases))
+    assert table.rows[0][6] == f"0\N{NO-BREAK SPACE}% to {most}\N{NO-BREAK SPACE}%", "the table says what the verdict says"

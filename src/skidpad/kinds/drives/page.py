@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_FILMS = 4
 _KEPT = "kept its lane"
+_EXACT = "; where no case fails, they end at the exact one-sided bound"
 
 
 def online_page(campaign: Online | Served, run: Run) -> Page:
@@ -61,9 +62,9 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
         notes=(
             "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it.",
             "A car at 1.5 m has left its lane. The lane is fixed from the beginning, and the distance is an exact projection on it.",
-            f"Every case was driven {campaign.settings.repeats} times, and is FLAKY where the drives differ; intervals are Wilson's."
+            f"Every case was driven {campaign.settings.repeats} times; it is FLAKY where the drives differ. Intervals are Wilson's{_EXACT}."
             if campaign.settings.repeats > 1
-            else "Every case was driven once; intervals are Wilson's, over cases.",
+            else f"Every case was driven once. Intervals are Wilson's, over cases{_EXACT}.",
             *([] if found is None else [ESTIMATED]),
         ),
         pictures_note=(

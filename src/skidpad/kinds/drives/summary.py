@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from math import isfinite, isnan, nan
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skidpad.kinds.ruling import failed_of, judged_rows, recipe_traits
-from skidpad.statistics.intervals import Interval, wilson
+from skidpad.statistics.intervals import Interval, none_failed, wilson
 from skidpad.statistics.rules import Cases, Trait
 from skidpad.worlds.careful import drive_carefully
 from skidpad.worlds.render.weather import visibility_m
@@ -52,6 +52,12 @@ class DriveVerdict(Enum):
     FLAKY = "FLAKY"
     ERROR = "ERROR"
     UNAVOIDABLE = "UNAVOIDABLE"
+
+
+def failure_rate(failed: int, judged: int) -> Interval:
+    """Returns Wilson's interval; where none failed, up to the exact bound, so that tables say what the verdict says."""
+    found = wilson(failed, judged)
+    return found if failed or not judged else replace(found, high=none_failed(judged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ class ConditionRate:
     @property
     def rate(self) -> Interval:
         """How often the subject failed among the cases that could be judged; a flaky one has failed."""
-        return wilson(self.failed + self.flaky, self.passed + self.failed + self.flaky)
+        return failure_rate(self.failed + self.flaky, self.passed + self.failed + self.flaky)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,7 @@ class OnlineSummary:
     def rate(self) -> Interval:
         """How often the subject failed, over all conditions."""
         failed = self.count(DriveVerdict.FAIL) + self.count(DriveVerdict.FLAKY)
-        return wilson(failed, failed + self.count(DriveVerdict.PASS))
+        return failure_rate(failed, failed + self.count(DriveVerdict.PASS))
 
     @property
     def worst(self) -> tuple[CaseVerdict, ...]:
@@ -172,7 +178,7 @@ def _case(rows: Sequence[Mapping[str, Any]], *, is_paced: bool = True) -> CaseVe
         scenario=first["scenario"],
         condition=first["condition"],
         recipe=first["recipe"],
-        failures=wilson(failed, len(judged)),
+        failures=failure_rate(failed, len(judged)),
         failed=failed,
         judged=len(judged),
         errors=len(rows) - len(driven),

@@ -140,7 +140,7 @@ def test_a_closed_loop_compares_the_frames_of_its_world_with_those_of_the_traini
     assert run_doubts(run) == (), "the world's frames are 320 x 160 px"
     run = online(subject=trained_on(4 / 3)).start(tmp_path / "other")
     assert [doubt.kind for doubt in run_doubts(run)] == [DoubtKind.SQUEEZED]
-    assert run_doubts(run)[0].said.startswith("Frames of 320 x 160 px are squeezed to 67% of their width")
+    assert run_doubts(run)[0].said.startswith("Frames of 320 x 160 px are squeezed to 67 % of their width")
 
 
 def test_an_output_that_is_no_angle_is_not_doubted(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_the_estimate_is_read_from_the_records_and_holds(tmp_path):
     assert found.simulations == run.records().num_rows <= 800
     assert figures_of(found)["probability"] == found.interval.estimate
     said = verdict_of(found, "demo", "in the domain restricted")
-    assert "with 95% confidence" in said
+    assert "with 95 % confidence" in said
     assert found.method in {Method.MONTE_CARLO, Method.IMPORTANCE}
 
 
@@ -93,7 +93,7 @@ def test_page_and_figures_tell_the_estimate_and_not_the_share_of_its_drives(tmp_
     made.execute(run)
     page = online_page(made, Run.open(run.path))
     assert page.verdict.startswith("No failure in 2 drives of ")
-    assert "of drives fail (95% confidence), by plain Monte Carlo; the budget is spent." in page.verdict
+    assert "of drives fail (95 % confidence), by plain Monte Carlo; the budget is spent." in page.verdict
     with pytest.raises(SkidpadError, match="is an estimate, which chooses its cases"):
         check_gate(Run.open(run.path), Limits({"all": 0.5}))
     assert "plain Monte Carlo" in page.context[0].value

@@ -102,7 +102,7 @@ def test_people_and_the_referee_are_compared(tmp_path: Path) -> None:
         Tags.of(run.path).put(case_id, tag)
     found = Refereed.of(run)
     assert (found.precision.estimate, found.recall.estimate) == (0.5, 0.5)
-    assert "50% are real faults" in found.compared
+    assert "50 % are real faults" in found.compared
 
 
 def test_runs_of_former_versions_read_as_not_judged(tmp_path: Path) -> None:

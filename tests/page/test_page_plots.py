@@ -173,7 +173,7 @@ def test_axis_ends_and_words() -> None:
     assert round_up(0.97, 1.0) == 1.0
     assert round_up(0.0) == 1.0
     assert round_up(nan) == 1.0
-    assert Axis(0, 1, 0, 1, AxisUnit.PERCENT).word(0.25) == "25%"
+    assert Axis(0, 1, 0, 1, AxisUnit.PERCENT).word(0.25) == "25\N{NO-BREAK SPACE}%"
     assert Axis(-1, 1, 0, 1, AxisUnit.DEGREES).word(-5.0) == "−5°"
 
 

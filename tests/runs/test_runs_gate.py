@@ -43,7 +43,7 @@ def test_a_rate_is_broken_only_where_its_lower_bound_lies_beyond() -> None:
     assert judge(share(7, 100), limit).is_passed  # 7 %, but 3.4 % is as likely
     verdict = judge(share(14, 100), limit)
     assert broken(verdict) == ["rate of all"]
-    assert verdict.broken[0].said.startswith("failure rate of all is beyond 0.05: 14 of 100 cases fail (14.00%, 95% interval 8.53% to")
+    assert verdict.broken[0].said.startswith("failure rate of all is beyond 0.05: 14 of 100 cases fail (14.00 %, 95 % interval 8.53 % to")
     assert judge(share(0, 5), Limits({ALL: 0.0})).is_passed
     assert not judge(share(1, 5), Limits({ALL: 0.0})).is_passed
 
@@ -98,8 +98,8 @@ def test_what_two_processors_round_apart_is_neither_new_nor_fixed_and_is_said() 
     assert near.new == ("000002",)
     assert (near.changes[0].new, near.changes[0].fixed, near.changes[0].persisting, broken(near)) == (1, 0, 2, [])
     assert near.rates[0].findings == strict.rates[0].findings == 3  # what the run itself found stays as it is
-    assert [note for note in near.notes if "within 2%" in note] == [
-        "2 cases lie within 2% of what is tolerated, on one side then and on the other now, and count as unchanged: 000000, 000001"
+    assert [note for note in near.notes if "within 2 %" in note] == [
+        "2 cases lie within 2 % of what is tolerated, on one side then and on the other now, and count as unchanged: 000000, 000001"
     ]
 
 

@@ -54,7 +54,7 @@ def test_monte_carlo_may_be_looked_at_after_every_batch():
 def test_monte_carlo_covers_and_stops_when_it_is_within():
     found = repeats(tail(3, 0.05), Method.MONTE_CARLO, 3, Goal(20_000, batch=200), 100)
     assert coverage(found, 0.05) >= 0.93
-    assert all("within 30%" in each.stopped and each.simulations < 20_000 for each in found)
+    assert all("within 30 %" in each.stopped and each.simulations < 20_000 for each in found)
 
 
 def test_splitting_covers_where_failures_have_two_sides():

@@ -22,7 +22,7 @@ def mended(spec: InputSpec, warning: str) -> InputSpec:
 def test_a_wide_frame_on_a_narrow_input_is_told_with_numbers_and_a_way_out() -> None:
     warning = aspect_warning(FOUR_TO_THREE, 720, 1280)
     assert warning is not None
-    assert "frames of 1280 x 720 px are squeezed to 75% of their width to fill the input of 320 x 240 px" in warning
+    assert "frames of 1280 x 720 px are squeezed to 75 % of their width to fill the input of 320 x 240 px" in warning
     assert "crop = { left = 0.125, right = 0.125 }" in warning
     assert "confirm it with frame_aspect = 1.778 in [input]" in warning
     assert aspect_warning(replace(FOUR_TO_THREE, frame_aspect=1.778), 720, 1280) is None

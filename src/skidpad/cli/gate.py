@@ -124,7 +124,7 @@ def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
         cells += [rated.false_alarms, *_percents(rated.rate_without)] if verdict.has_false_alarms else []
         change = changes.get(rated.group)
         if change is not None:
-            cells += [f"{change.then.estimate:.1%}", change.new, change.fixed, change.persisting, change.p_value]
+            cells += [_percents(change.then)[0], change.new, change.fixed, change.persisting, change.p_value]
         elif changes:
             cells += [None] * 5
         rows.append(cells)
@@ -151,7 +151,9 @@ def _show(verdict: "Verdict", run: Any, told: "Mapping[str, str]") -> None:
 
 
 def _percents(found: "Interval") -> tuple[str, str]:
-    return f"{found.estimate:.1%}", f"{found.low:.1%} to {found.high:.1%}"
+    from skidpad.page.wording import interval, percent
+
+    return percent(found.estimate), interval(found.low, found.high)
 
 
 def _payload(verdict: "Verdict", run: Any, baseline: Any, told: "Mapping[str, str]") -> dict[str, Any]:

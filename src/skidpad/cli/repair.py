@@ -260,4 +260,4 @@ def print_repair(report: "RepairReport") -> None:
 
 
 def _percent(share: float) -> str:
-    return "-" if isnan(share) else f"{share:+.0%}"
+    return "-" if isnan(share) else f"{100 * share:+.0f} %"

@@ -128,7 +128,7 @@ def _rows(subject: "Subject", parameters: int | None, answers: "FloatArray") -> 
         ("format", description.format.value),
         ("architecture", description.architecture),
         ("input", f"{spec.width_px} x {spec.height_px} px, {spec.colour.value}, {spec.layout.value}, 0..255 as {low} to {high}"),
-        ("crop", ", ".join(f"{side} {share:.0%}" for side, share in cut.items()) or None),
+        ("crop", ", ".join(f"{side} {100 * share:.0f} %" for side, share in cut.items()) or None),
         ("prepared by", ", ".join(_preparation(spec)) or None),
         ("memory", memory),
         ("parameters", parameters),
@@ -273,7 +273,7 @@ def _inspect_drive(text: str, json: bool) -> None:
             ("labels", f"{labels.count} of {report.count}"),
             ("recorded as", str(report.labels_as)),
             ("steering", f"{labels.min_deg:.1f} to {labels.max_deg:.1f} deg, mean {labels.mean_deg:.2f}, std {labels.std_deg:.2f}"),
-            ("near straight", f"{labels.straight_share:.0%} of the labels"),
+            ("near straight", f"{100 * labels.straight_share:.0f} % of the labels"),
         ]
     else:
         rows.append(("labels", "none: relations that need the human's steering cannot be used"))

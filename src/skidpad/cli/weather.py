@@ -187,8 +187,10 @@ def _show_ranking(rows: Sequence[Ranked], *, json: bool) -> None:
 
 
 def _share(bound: BoundCount) -> str:
+    from skidpad.page.wording import interval, percent
+
     """Words a share with its interval."""
-    return f"{bound.rate:.1%} ({bound.low:.1%} to {bound.high:.1%})" if bound.cases else "-"
+    return f"{percent(bound.rate)} ({interval(bound.low, bound.high)})" if bound.cases else "-"
 
 
 def search(

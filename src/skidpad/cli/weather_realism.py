@@ -159,20 +159,23 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _show_classifier(card: ClassifierCard) -> None:
-    rows = [(label, *card.confusion[place], f"{card.recall(label):.1%}") for place, label in enumerate(card.classes)]
+    from skidpad.page.wording import percent
+
+    rows = [(label, *card.confusion[place], percent(card.recall(label))) for place, label in enumerate(card.classes)]
     table("held-out pictures: what they are, and what they were called", ("is", *card.classes, "right"), rows)
     sets = [
-        (each.label, each.origin, each.training, each.held_out, f"{each.held_out_right / max(each.held_out, 1):.1%}") for each in card.sets
+        (each.label, each.origin, each.training, each.held_out, percent(each.held_out_right / max(each.held_out, 1))) for each in card.sets
     ]
     table("sets", ("class", "from", "learned", "held out", "right"), sets)
-    say(f"accuracy {card.accuracy:.1%}; held out: {card.split}")
+    say(f"accuracy {percent(card.accuracy)}; held out: {card.split}")
 
 
 def _show_realism(found: Realism) -> None:
+    from skidpad.page.wording import percent
     from skidpad.stimuli.weather.gauge import LEAST_IOU
 
     pictures = "rendered" if found.classifier.rendered else "real"
-    say(f"The classifier puts {found.classifier.accuracy:.1%} of held-out {pictures} pictures in their class.")
+    say(f"The classifier puts {percent(found.classifier.accuracy)} of held-out {pictures} pictures in their class.")
     columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
     table("realism", columns, [_cells(line) for line in found.lines])
     say("told from real: 50 % is not at all; nearer: how much of the way from the scenes as they were to real ones (MMD)")
@@ -203,14 +206,16 @@ def _cells(line: RealismLine) -> tuple[object, ...]:
     return (
         row.target,
         row.name,
-        f"{row.right} of {row.total} ({line.share.low:.0%}-{line.share.high:.0%})",
+        f"{row.right} of {row.total} ({100 * line.share.low:.0f} to {100 * line.share.high:.0f} %)",
         None if row.kept is None else f"{row.kept} of {row.total}",
-        None if test is None else f"{test.accuracy:.0%}, p {test.accuracy_p:.3f}",
-        None if line.nearer is None or row.kind == "untranslated" else f"{line.nearer:.0%}",
+        None if test is None else f"{100 * test.accuracy:.0f} %, p {test.accuracy_p:.3f}",
+        None if line.nearer is None or row.kind == "untranslated" else f"{100 * line.nearer:.0f} %",
     )
 
 
 def _drive_cells(line: RealismLine) -> tuple[object, ...]:
+    from skidpad.page.wording import percent
+
     drive = line.drive
     if drive is None:
         return ()
@@ -219,18 +224,20 @@ def _drive_cells(line: RealismLine) -> tuple[object, ...]:
         line.row.target,
         line.row.name,
         None if drive.road_iou is None else f"{drive.road_iou:.3f}",
-        None if drive.road_iou_below is None else f"{drive.road_iou_below:.1%}",
-        f"{drive.not_kept:.1%}",
+        None if drive.road_iou_below is None else percent(drive.road_iou_below),
+        percent(drive.not_kept),
         _iou_and_below(drive.kept_road_iou, drive.kept_road_iou_below),
-        f"{drive.unsteady:.1%}",
+        percent(drive.unsteady),
         _iou_and_below(drive.steady_road_iou, drive.steady_road_iou_below),
-        *(None if share is None else f"{share:.0%}" for share in shares),
+        *(None if share is None else f"{100 * share:.0f} %" for share in shares),
         *(None if levels is None else f"{levels:.1f}" for levels in (drive.flicker, drive.flicker_recorded)),
     )
 
 
 def _iou_and_below(mean: float | None, below: float | None) -> str | None:
-    return None if mean is None or below is None else f"{mean:.3f}, {below:.1%}"
+    from skidpad.page.wording import percent
+
+    return None if mean is None or below is None else f"{mean:.3f}, {percent(below)}"
 
 
 def _payload(found: Realism) -> dict[str, Any]:

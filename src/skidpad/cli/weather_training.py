@@ -173,7 +173,7 @@ def _show(out: Path, card: WeatherCard, view: TrainingView) -> None:
         rows.append(
             (
                 "told from its pictures",
-                f"{told:.0%} of {2 * controls.pictures} pictures; the weather's pictures from each other {controls.real.told:.0%}",
+                f"{100 * told:.0f} % of {2 * controls.pictures} pictures; its pictures from each other {100 * controls.real.told:.0f} %",
             )
         )
     facts(f"weather {card.name}", rows)
@@ -181,8 +181,9 @@ def _show(out: Path, card: WeatherCard, view: TrainingView) -> None:
         asked = training.settings.batch_size
         say(f"note: the GPU ran out of memory with {asked} pictures a step, so the batch was halved to {card.batch_size}")
     say(f"weather: {out}; look at {_page(out)} before testing under it")
-    say(f"others fetch it from where you publish {card.name}.toml and {card.name}.safetensors side by side with:")
-    say(f"  skidpad weather fetch URL/{card.name}.toml --sha256 {_card_hash(out)}")
+    stem = _page(out).stem
+    say(f"others fetch it from where you publish {stem}.toml and {stem}.safetensors side by side with:")
+    say(f"  skidpad weather fetch URL/{stem}.toml --sha256 {_card_hash(out)}")
 
 
 def _in_lines(steps: int) -> Progress:

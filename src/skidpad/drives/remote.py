@@ -170,7 +170,7 @@ def tried(what: str, ask: Callable[[], T]) -> T:
             # Every file system has exceptions of its own for a server that does not answer.
             if wait_s is None:
                 raise ServerGoneError(
-                    f"cannot {what}: {_words(error)} (tries: {len(WAITS_S) + 1}); check the server and your credentials"
+                    f"cannot {what}: {_words(error)} (tries: {len(WAITS_S) + 1}); check the server and the address"
                 ) from error
             sleep(wait_s)
     raise AssertionError("the last try returns or raises")

@@ -129,10 +129,10 @@ def verdict_of(found: Estimate, name: str, where: str, what: str = "drive") -> s
     low, high = found.interval.low, found.interval.high
     if found.interval.estimate == 0 and not found.failures:
         none = f"No failure in {counted(found.simulations - found.unjudged, what)} of {name} {where}"
-        most = f"at most {_percent(high)} of {what}s fail ({found.interval.confidence:.0%} confidence)"
+        most = f"at most {_percent(high)} of {what}s fail ({100 * found.interval.confidence:.0f} % confidence)"
         return f"{none}: {most}, by {METHODS[found.method]}; {found.stopped}."
     rate = f"fails with a probability of {probability(found.interval.estimate)} a {what}"
-    bounds = f"{probability(low)} to {probability(high)} with {found.interval.confidence:.0%} confidence"
+    bounds = f"{probability(low)} to {probability(high)} with {100 * found.interval.confidence:.0f} % confidence"
     made = f"by {METHODS[found.method]}, {counted(found.simulations, what)}"
     return f"{name} {rate} {where}: {bounds}, {made}; {found.stopped}."
 

@@ -51,7 +51,7 @@ class Axis:
     def word(self, value: float) -> str:
         """Writes a tick's value."""
         if self.unit is AxisUnit.PERCENT:
-            return f"{100.0 * value:.3g}%"
+            return f"{100.0 * value:.3g}\N{NO-BREAK SPACE}%"
         text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:.2g}"
         return f"{'0' if text == '-0' else text}{self.unit.value}".replace("-", "−")
 
@@ -236,10 +236,10 @@ def heat_map(key: str, title: str, description: str, rows: Sequence[HeatRow]) ->
         for column, cell in enumerate(row.cells):
             _cell(root, cell, gutter + column * width, top, width)
     top = head + len(rows) * step + 10.0
-    add(root, "text", "0%", class_="tick", x=gutter, y=top + 10.0)
+    add(root, "text", "0\N{NO-BREAK SPACE}%", class_="tick", x=gutter, y=top + 10.0)
     for step in range(HEAT_STEPS):
         add(root, "rect", class_=f"heat heat-{step}", x=gutter + 26.0 + step * 18.0, y=top, width=18.0, height=12.0)
-    add(root, "text", "100% of cases fail", class_="tick", x=gutter + 32.0 + HEAT_STEPS * 18.0, y=top + 10.0)
+    add(root, "text", "100\N{NO-BREAK SPACE}% of cases fail", class_="tick", x=gutter + 32.0 + HEAT_STEPS * 18.0, y=top + 10.0)
     return write(root)
 
 

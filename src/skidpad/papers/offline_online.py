@@ -140,7 +140,8 @@ def rq0_rows(answer: SubjectAnswer) -> tuple[Row, ...]:
             "pairs that differ by at most 0.1 (%)",
             100.0 * model.consistent,
             100.0 * share.estimate,
-            f"95 % interval {share.low:.1%} to {share.high:.1%}; {matching.worse_simulated} of the {lost} others are worse simulated",
+            f"95 % interval {100 * share.low:.1f} % to {100 * share.high:.1f} %; {matching.worse_simulated} of the {lost} others are worse "
+            "simulated",
             f"{other.name} {100.0 * other.consistent:g}",
         ),
     )
@@ -231,7 +232,7 @@ def scoreboard(answers: Sequence[SubjectAnswer]) -> tuple[Row, ...]:
 
 
 def _interval(low: float, high: float, part: int, whole: int) -> str:
-    return f"{part} of {whole}; 95 % interval {low:.1%} to {high:.1%}"
+    return f"{part} of {whole}; 95 % interval {100 * low:.1f} % to {100 * high:.1f} %"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -97,8 +97,8 @@ class Refereed:
         if not self.agreement:
             return ""
         return (
-            f"People and the referee: of the findings that it kept and people decided, {self.precision.estimate:.0%} are real faults "
-            f"(precision); of the real faults, it kept {self.recall.estimate:.0%} (recall)."
+            f"People and the referee: of the findings that it kept and people decided, {100 * self.precision.estimate:.0f} % are real "
+            f"faults (precision); of the real faults, it kept {100 * self.recall.estimate:.0f} % (recall)."
         )
 
     def to_json(self) -> dict[str, object]:

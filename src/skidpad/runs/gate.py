@@ -260,7 +260,7 @@ def _edge_notes(edge: Cases, near: float) -> tuple[str, ...]:
     ids = [each.decode() for each in edge.case_id.tolist()]
     named = ", ".join(ids[:5]) + (f", and {len(ids) - 5} more" if len(ids) > 5 else "")
     lies, counts = ("case lies", "counts") if len(ids) == 1 else ("cases lie", "count")
-    where = f"within {near:.0%} of what is tolerated, on one side then and on the other now"
+    where = f"within {100 * near:.0f} % of what is tolerated, on one side then and on the other now"
     return (f"{len(ids)} {lies} {where}, and {counts} as unchanged: {named}",)
 
 
@@ -273,7 +273,7 @@ def _rate_outcome(name: str, limit: float, rates: Mapping[str, Clusters], confid
     beyond = "is within" if is_kept else "is beyond"
     said = (
         f"failure rate of {name} {beyond} {limit:.4g}: {clusters.failed} of {clusters.total} cases fail "
-        f"({found.estimate:.2%}, {confidence:.0%} interval {found.low:.2%} to {found.high:.2%})"
+        f"({100 * found.estimate:.2f} %, {100 * confidence:.0f} % interval {100 * found.low:.2f} % to {100 * found.high:.2f} %)"
     )
     return Outcome(f"rate of {name}", is_kept, said)
 
@@ -318,7 +318,8 @@ def _rises(changes: tuple[GateChange, ...], limits: Limits) -> list[Outcome]:
         how = f"{change.new} new and {change.fixed} fixed among {change.common} common cases" if change.is_paired else "other cases"
         verb = "has risen" if not is_kept else "has not clearly risen" if change.rise > 0.0 else "has not risen"
         p_value = "" if change.p_value != change.p_value else f", p = {change.p_value:.2g}"
-        said = f"failure rate of {change.group} {verb}: {change.then.estimate:.2%} then, {change.now.estimate:.2%} now ({how}{p_value})"
+        rates = f"{100 * change.then.estimate:.2f} % then, {100 * change.now.estimate:.2f} % now"
+        said = f"failure rate of {change.group} {verb}: {rates} ({how}{p_value})"
         outcomes.append(Outcome(f"{change.group} against the baseline", is_kept, said))
     return outcomes
 

@@ -52,7 +52,7 @@ class Goal:
             return f"the upper bound is below {self.stop_below:g}"
         half = max(interval.high - interval.estimate, interval.estimate - interval.low)
         if self.within and interval.estimate > 0 and half <= self.within * interval.estimate:
-            return f"the interval is within {self.within:.0%} of the estimate"
+            return f"the interval is within {100 * self.within:.0f} % of the estimate"
         return ""
 
 

@@ -351,7 +351,7 @@ def aspect_warning(spec: InputSpec, frame_height_px: int, frame_width_px: int) -
         cut = replace(crop, top=1.0 - share + share * crop.top, bottom=share * crop.bottom)
     sides = ", ".join(f"{name} = {round(value, 4)}" for name in ("top", "bottom", "left", "right") if (value := getattr(cut, name)))
     way_out = f"cut {part} away, as crop = {{ {sides} }}"
-    frames = f"frames of {frame_width_px} x {frame_height_px} px are squeezed to {share:.0%} of their {side}"
+    frames = f"frames of {frame_width_px} x {frame_height_px} px are squeezed to {100 * share:.0f} % of their {side}"
     if spec.frame_aspect is None:
         return (
             f"{frames} to fill the input of {spec.width_px} x {spec.height_px} px after the crop; {way_out}, or, if the training squeezed "

@@ -176,7 +176,10 @@ def _alike(first: NumpyFrames, second: NumpyFrames, tolerance: Tolerance, words:
     _expect(first.shape == second.shape, f"{words} pictures of shapes {first.shape} and {second.shape}.")
     apart = np.abs(first.astype(np.int64) - second.astype(np.int64)).max(-1)
     share = float((apart > tolerance.pixel).mean())
-    _expect(share <= tolerance.share, f"{words} pictures that differ by up to {apart.max():g} grey levels, {share:.1%} of them too much.")
+    _expect(
+        share <= tolerance.share,
+        f"{words} pictures that differ by up to {apart.max():g} grey levels, {100 * share:.1f} % of them too much.",
+    )
 
 
 def _pictures_move(make: MakeWorld, _tolerance: Tolerance) -> None:

@@ -168,7 +168,7 @@ def features_of(table: Mapping[str, Any]) -> str:
     bend = f", {road['side']} {road['radius_m']:.0f} m" if road["kind"] == RoadKind.CURVED.value else ""
     lane = f", lane {ego['lane']} of {road['lanes']}" if road["lanes"] > 1 else ""
     sunny = conditions["weather"] == Weather.SUNNY.value
-    weather = conditions["weather"] if sunny else f"{conditions['weather']} {conditions['intensity']:.0%}"
+    weather = conditions["weather"] if sunny else f"{conditions['weather']} {100 * conditions['intensity']:.0f} %"
     time = " at night" if conditions["night"] else ""
     counts = [(len(table.get(group, ())), group) for group in ("vehicles", "pedestrians")]
     others = "".join(f", {count} {group if count > 1 else group[:-1]}" for count, group in counts if count)

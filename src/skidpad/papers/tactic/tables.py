@@ -173,7 +173,7 @@ def means(cells: Sequence[SearchCell]) -> Sheet:
         for each in cell.searches:
             average = each.sample.mean(axis=0).tolist()
             looked = cell.scenes * cell.conditions
-            errors = [f"{value:,.1f} ({value / looked:.1%})" for value in average[2:]]
+            errors = [f"{value:,.1f} ({100 * value / looked:.1f} %)" for value in average[2:]]
             coverage = [100.0 * value for value in average[:2]]
             name = _NAMES.get(each.search, each.search)
             rows.append((cell.subject, cell.weather, cell.criterion.upper(), name, len(each.values), cell.scenes, *coverage, *errors))
@@ -193,7 +193,7 @@ def paper_means(cells: Sequence[SearchCell]) -> Sheet:
                 table = paper.MEANS[paper.MEANS_OF[search, criterion]]
                 figures = table.of(model, str(weather))
                 looked = 4 * paper.SCENES
-                errors = [f"{value:,.1f} ({value / looked:.1%})" for value in figures[2:]]
+                errors = [f"{value:,.1f} ({100 * value / looked:.1f} %)" for value in figures[2:]]
                 rows.append((model, weather, criterion.upper(), _NAMES[search], f"Table {table.number}", *figures[:2], *errors))
     columns = ("model", "weather", "guided by", "search", "from", "KMNC %", "NBC %", *paper.METRICS[2:])
     return Sheet("The paper's means", columns, tuple(rows), "Four conditions of 5,614 scenes, mean of ten runs.")
@@ -206,7 +206,7 @@ def one_condition(cells: Sequence[SearchCell]) -> Sheet:
         each = cell.of_search(ES)
         if each is not None:
             coverage = [100.0 * value for value in each.one[:2]]
-            errors = [f"{value:,.1f} ({value / cell.scenes:.1%})" for value in each.one[2:]]
+            errors = [f"{value:,.1f} ({100 * value / cell.scenes:.1f} %)" for value in each.one[2:]]
             rows.append((cell.subject, cell.weather, cell.criterion.upper(), *coverage, *errors, each.tries, each.seconds))
     columns = ("subject", "weather", "guided by", "KMNC %", "NBC %", *paper.METRICS[2:], "tries", "seconds")
     return Sheet("One condition, as in Tables 11 and 12", columns, tuple(rows), "Beside `skidpad replicate deeproad`, which has one look.")

@@ -75,7 +75,7 @@ def difference_chart(matching: Matching) -> Chart | None:
     shares = tuple((place + 1) / len(apart) for place in range(len(apart)))
     title = "Simulated against recorded drives (Figure 7)"
     limit = Curve("consistent up to here", (CONSISTENT, CONSISTENT), (0.0, 1.0))
-    said = f"{len(apart)} pairs; mean difference {matching.mean_difference:.3f}; {matching.consistent.estimate:.1%} are consistent."
+    said = f"{len(apart)} pairs; mean difference {matching.mean_difference:.3f}; {100 * matching.consistent.estimate:.1f} % are consistent."
     caption = "How far the prediction errors on a simulated drive and on its recorded counterpart are apart."
     axes = ("|MAE simulated − MAE recorded|", "share of pairs")
     return curve_chart("differences", title, caption, axes, [Curve("pairs", tuple(apart), shares), limit], said)

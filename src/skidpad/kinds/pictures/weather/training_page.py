@@ -176,12 +176,13 @@ def _realism_headlines(view: TrainingView) -> list[Headline]:
     now, given, before = points[-1], controls.real, controls.untranslated
     words = (
         f"of {2 * controls.pictures} pictures, which a test sorts into translated ones and the weather's; 50 % would be guessing. "
-        f"The weather's pictures from each other: {given.told:.0%}, untranslated ones: {before.told:.0%}"
+        f"The weather's pictures from each other: {100 * given.told:.0f} %, untranslated ones: {100 * before.told:.0f} %"
     )
-    found = [Headline("told from its pictures", f"{now.told:.0%}", words)]
-    if now.in_class is not None:
-        words = f"put into the class {controls.label} by the classifier that it learns from; the weather's pictures {given.in_class:.0%}"
-        found.append(Headline("in the class", f"{now.in_class:.0%}", plain(f"{words}, untranslated ones {before.in_class:.0%}", 300)))
+    found = [Headline("told from its pictures", f"{100 * now.told:.0f} %", words)]
+    if now.in_class is not None and given.in_class is not None and before.in_class is not None:
+        shares = f"{_OWN} {100 * given.in_class:.0f} %, untranslated ones {100 * before.in_class:.0f} %"
+        words = f"put into the class {controls.label} by the classifier that it learns from; {shares}"
+        found.append(Headline("in the class", f"{100 * now.in_class:.0f} %", plain(words, 300)))
     return found
 
 

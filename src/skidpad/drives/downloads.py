@@ -62,11 +62,12 @@ def fetch_file(url: str, target: Path, max_bytes: int, wanted_sha256: str, check
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise SkidpadError(f"another skidpad fetches {target} at this moment; wait until it ends") from error
-        begun = file.seek(0, SEEK_END)
-        found = _completed(url, file, max_bytes, wanted_sha256)
-        if begun and found != wanted_sha256:  # what was there may have been another file's
-            file.truncate(0)
-            found = _completed(url, file, max_bytes, wanted_sha256)
+        try:
+            found = _completed_or_anew(url, file, max_bytes, wanted_sha256)
+        except BaseException:
+            if not file.seek(0, SEEK_END):  # nothing to continue
+                part.unlink(missing_ok=True)
+            raise
         size = file.seek(0, SEEK_END)
         file.seek(0)
         start = file.read(64)
@@ -80,6 +81,16 @@ def fetch_file(url: str, target: Path, max_bytes: int, wanted_sha256: str, check
             raise
         part.replace(target)
     sync_folder(target.parent)
+
+
+def _completed_or_anew(url: str, file: BinaryIO, max_bytes: int, wanted_sha256: str) -> str:
+    """Adds what the file lacks and returns its hash; begins again where that is wrong, as what was there may have been another file's."""
+    begun = file.seek(0, SEEK_END)
+    found = _completed(url, file, max_bytes, wanted_sha256)
+    if begun and found != wanted_sha256:
+        file.truncate(0)
+        found = _completed(url, file, max_bytes, wanted_sha256)
+    return found
 
 
 def check_content(url: str, start: bytes, size: int, wanted_sha256: str, found_sha256: str) -> None:

@@ -17,10 +17,13 @@ def command(garage: Garage, out: Path, *options: str) -> list[str]:
 
 
 def test_json_has_the_figures_and_the_subject_is_written(garage: Garage, tmp_path: Path) -> None:
-    answer = CliRunner().invoke(app, command(garage, tmp_path / "new", "--train-drive", garage.train_text, "--split", "time", "--json"))
+    answer = CliRunner().invoke(
+        app, command(garage, tmp_path / "new", "--train-drive", garage.train_text, "--split", "time", "--referee", "off", "--json")
+    )
     assert answer.exit_code == 0, answer.output
     payload = json.loads(answer.stdout)
     assert payload["settings"]["split"] == "time"
+    assert payload["settings"]["kept_alone"] is False
     assert payload["training_frames"] == 60
     assert {row["pictures"] for row in payload["improvements"]} == {"originals", "deeptest-fog", "deeptest-rain", "all mutants"}
     assert (tmp_path / "new.toml").is_file()
@@ -71,3 +74,25 @@ def test_a_run_without_labels_is_one_clear_error(garage: Garage, tmp_path: Path)
     )
     assert isinstance(answer.exception, BadRunError)
     assert "has a label to train on" in str(answer.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--transforms", "deeptest-fog"], "--transforms belongs to --preset deeptest; give that, or leave --transforms out"),
+        (["--no-control", "--share", "0.5"], "--share and --control belong to --preset deeptest"),
+        (["--preset", "deeptest", "--ways", "mix"], "--ways belongs to --preset search; give that, or leave --ways out"),
+        (["--preset", "deeptest", "--from", "limits", "--seeds", "2"], "--from and --seeds belong to --preset search"),
+    ],
+)
+def test_options_of_the_other_preset_are_refused(garage: Garage, tmp_path: Path, options: list[str], words: str) -> None:
+    answer = CliRunner().invoke(app, ["repair", str(garage.toml), str(garage.run.path), "--out", str(tmp_path / "new"), *options])
+    assert isinstance(answer.exception, SkidpadError)
+    assert words in str(answer.exception)
+    assert not list(tmp_path.glob("new*"))
+
+
+def test_the_help_shows_defaults_whole_on_80_columns() -> None:
+    shown = CliRunner().invoke(app, ["repair", "--help"], env={"COLUMNS": "80"}).stdout
+    assert "…" not in shown
+    assert "[default: (atmosphere, lens, shadows)]" in " ".join(shown.replace("│", " ").split())

@@ -28,7 +28,10 @@ def referee(
         Path | None, typer.Option(help="A folder of masks, PNG files with the pictures' names; a pixel's value is its class.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Draw both pictures with the roads that the referee sees here, as pair.png.")] = None,
-    values: Annotated[str, typer.Option(help="Which value of a mask is which class.")] = "road=1,marking=2,other=3,movable=4,own_car=5",
+    values: Annotated[
+        str,
+        typer.Option(help="Which value of a mask is which class.", show_default="road=1, marking=2, other=3, movable=4, own_car=5"),
+    ] = "road=1,marking=2,other=3,movable=4,own_car=5",
     group: Annotated[str, typer.Option(help="Regular expression for the part of a name that tells which camera took a picture.")] = "",
     held_out: Annotated[float, typer.Option(help="With --group: share of the cameras to score on; --train uses the others.")] = 0.2,
     train: Annotated[Path | None, typer.Option(help="Teach a network from these pictures and write it to this file.")] = None,

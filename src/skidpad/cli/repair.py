@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of
+from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of, refuse_options_of
 from skidpad.cli.training import Threads
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from skidpad.runs.folder import Run
 
 PAPER, SEARCH = "deeptest", "search"
+_OF_PAPER = ("train_drive", "transforms", "share", "split", "max_mutants", "from_scratch", "control")
+_OF_SEARCH = (
+    *("source", "hold", "families", "unseen", "weathers", "ways", "strengths", "train_share", "pictures", "judged_frames", "most_cost"),
+    *("seeds", "closed_loop", "stimulus", "domain"),
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,6 +30,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def repair(
+    context: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description of a network of the zoo, as model.toml; or `demo`.")],
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `skidpad test` or `skidpad limits`.")],
     out: Annotated[Path | None, typer.Option(help="A new folder: candidates, the recommended subject, figures and report.")] = None,
@@ -37,13 +43,17 @@ def repair(
         str, typer.Option(help="Conditions to train on, as fog,dusk; by default those that the run tried, `all` for every one.")
     ] = "",
     unseen: Annotated[
-        str, typer.Option(help="Groups or conditions to keep out of training and judge the repair by; `none` trains on all.")
+        str,
+        typer.Option(
+            help="Groups or conditions to keep out of training and judge the repair by; `none` trains on all.",
+            show_default="atmosphere, lens, shadows",
+        ),
     ] = "atmosphere,lens,shadows",
     weathers: Annotated[
         str, typer.Option(help="Learned weathers to judge the repair by, never trained on; `none` for none.")
     ] = "night,rain",
     ways: Annotated[
-        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix, looks, answers.")
+        str, typer.Option(help="Which repairs to try: findings, random, consistency, mix, looks, answers.", show_default="all of them")
     ] = "findings,random,consistency,mix,looks,answers",
     strengths: Annotated[
         str, typer.Option(help="Mutants per clean picture in training; each of --ways is tried with each of these.")
@@ -72,7 +82,11 @@ def repair(
         str, typer.Option(help="deeptest: clean frames to train on beside the mutants; by default those that the mutants were made of.")
     ] = "",
     transforms: Annotated[
-        str, typer.Option(help="deeptest: comma-separated stimuli whose mutants, and those of their combinations, are used.")
+        str,
+        typer.Option(
+            help="deeptest: comma-separated stimuli whose mutants, and those of their combinations, are used.",
+            show_default="deeptest-fog, deeptest-rain",
+        ),
     ] = "deeptest-fog,deeptest-rain",
     share: Annotated[float, typer.Option(help="deeptest: share of the frames whose mutants are trained on; the rest is held out.")] = 0.66,
     split: Annotated[str, typer.Option(help="deeptest: random (the paper's; flatters) or time (contiguous blocks held out).")] = "random",
@@ -94,6 +108,10 @@ def repair(
         raise UnknownNameError.among("setting of the referee", referee, ["on", "off"])
     if preset not in {PAPER, SEARCH}:
         raise UnknownNameError.among("preset", preset, [SEARCH, PAPER])
+    if preset == PAPER and export is None:
+        refuse_options_of(context, f"--preset {SEARCH}", _OF_SEARCH)
+    else:
+        refuse_options_of(context, f"--preset {PAPER}", _OF_PAPER)
     opened = Run.open(run)
     if export is not None:
         from skidpad.repairs.export import export_mutants
@@ -128,6 +146,7 @@ def repair(
                 "learning_rate": learning_rate,
                 "mirror": mirror,
                 "control": control,
+                "kept_alone": referee == "on",
                 "seed": seed,
                 "device": device,
                 "threads": threads,

@@ -199,7 +199,9 @@ def tactic(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; continues where it was stopped, and grows.")],
     criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be repeated. nbc by default.")] = None,
-    search: Annotated[str, typer.Option(help="Comma-separated searches.")] = "es,random-styles,random-search",
+    search: Annotated[
+        str, typer.Option(help="Comma-separated searches.", show_default="es, random-styles, random-search")
+    ] = "es,random-styles,random-search",
     repeats: Annotated[int, typer.Option(help="How often each search is made; a larger number goes on with the same runs.")] = 10,
     frames: Annotated[int, typer.Option(help="Scenes, evenly spaced over the drive; 0 is all.")] = 0,
     conditions: Annotated[int, typer.Option(help="Conditions to find, one after the other.")] = 4,

@@ -1,7 +1,7 @@
 """The commands test, run, resume and report, and what they share with others: options, trust, and how a campaign is run."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from inspect import Parameter, signature
@@ -43,13 +43,19 @@ def may_trust(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def refuse_options_of(context: typer.Context, owner: str, options: Sequence[str]) -> None:
+    """Refuses options that only `owner` reads, where a user gave them without it; options: names of the command's parameters."""
+    given = [name for name in options if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if given:
+        written = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+        named = " and ".join(written[name] for name in given)
+        raise SkidpadError(f"{named} {'belongs' if len(given) == 1 else 'belong'} to {owner}; give that, or leave {named} out")
+
+
 def check_estimate(context: typer.Context, *, estimate: bool, budget: int) -> None:
     """Refuses options of an estimate that nobody asked for, and one that may make nothing."""
-    options = ("method", "stop_below", "within", "budget")
-    given = [name for name in options if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    if given and not estimate:
-        named = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise SkidpadError(f"{named} {'belongs' if len(given) == 1 else 'belong'} to --estimate; add it, or leave {named} out")
+    if not estimate:
+        refuse_options_of(context, "--estimate", ("method", "stop_below", "within", "budget"))
     if estimate and budget < 1:
         raise SkidpadError(f"--budget is the most that an estimate may make, at least 1; got {budget}")
 

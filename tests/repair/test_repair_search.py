@@ -21,7 +21,7 @@ from skidpad.page.model import Tone
 from skidpad.repairs.examples import Change
 from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import Outcome, check_folder, judged_rows, search, written
-from skidpad.repairs.page import repair_page, tradeoff_chart
+from skidpad.repairs.page import _judged, repair_page, tradeoff_chart
 from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen
@@ -78,6 +78,15 @@ def test_no_rate_falls_by_more_than_all_of_it() -> None:
     assert row.change_beyond_control.estimate == pytest.approx(-0.6)
     assert row.change_beyond_control.low == -1.0
     assert row.repaired.low == 0.0
+
+
+def test_seeds_with_equal_figures_are_given_no_interval() -> None:
+    seeds = [({SEEN: Rate(100, 8, 0.1, 0.1)}, {SEEN: Rate(100, 2, 0.1, 0.1 + 0.1 * seed)}) for seed in range(2)]
+    row = judged_rows({SEEN: Rate(100, 10, 0.1, 0.1)}, *zip(*seeds, strict=True))[0]
+    assert (row.repaired.estimate, row.control.estimate) == (0.02, 0.08)
+    assert np.isnan([row.repaired.low, row.repaired.high, row.control.low, row.change_beyond_control.high]).all()
+    shown = _judged(row)
+    assert shown[3:6] == ("8.0\N{NO-BREAK SPACE}%", "2.0\N{NO-BREAK SPACE}%", "-75 %")
 
 
 def test_families_are_divided_by_group_and_none_is_on_both_sides() -> None:

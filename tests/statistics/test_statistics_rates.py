@@ -113,3 +113,11 @@ def test_the_mean_of_a_few_seeds_has_students_interval(values: tuple[float, ...]
     assert (found.low, found.high) == pytest.approx((low, high))
     assert np.isnan(student_mean([0.5]).low)
     assert student_mean([0.5]).estimate == 0.5
+
+
+@pytest.mark.parametrize("values", [(0.0, 0.0), (0.1, 0.1, 0.1)])
+def test_equal_values_have_a_mean_and_no_interval(values: tuple[float, ...]) -> None:
+    found = student_mean(values)
+    assert found.estimate == pytest.approx(values[0])
+    assert np.isnan([found.low, found.high]).all()
+    assert "equal" in found.note

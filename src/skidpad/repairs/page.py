@@ -50,7 +50,8 @@ def repair_page(outcome: Outcome) -> Page:
         notes=(
             "A failure is a mutant that the referee keeps and that breaks the relation of the run.",
             "Frames that the first network gets wrong as they are count for no network.",
-            "The control is trained from the same weights for as many steps without mutants. Intervals are Student's t over seeds, 95 %.",
+            "The control is trained from the same weights for as many steps without mutants.",
+            "Intervals are Student's t over seeds, 95 %; one seed, or seeds with equal figures, give none.",
         ),
         pictures=cards(outcome.examples),
         pictures_title="Before and after, on frames that no training saw",

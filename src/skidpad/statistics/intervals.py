@@ -60,12 +60,14 @@ def mean_error(values: ArrayLike) -> MeanError:
 def student_mean(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """Returns Student's t interval of a mean, for few values as of three seeds; NaN is left out.
 
+    Equal values have none: the interval would be of no width, and claim that every further value is the same.
+
     Reference: Student (1908).
     """
     _check_confidence(confidence)
     found = mean_error(values)
-    if found.n < 2:
-        return Interval(found.mean, nan, nan, confidence, found.n, found.note)
+    if not found.std > 0.0:
+        return Interval(found.mean, nan, nan, confidence, found.n, found.note or "all values are equal, and their spread says nothing")
     half = found.sem * _wider(confidence, found.n - 1.0) * NormalDist().inv_cdf((1 + confidence) / 2)
     return Interval(found.mean, found.mean - half, found.mean + half, confidence, found.n)
 

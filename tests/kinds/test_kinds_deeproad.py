@@ -324,6 +324,9 @@ def test_weathers_are_named_by_their_files(tmp_path: Path) -> None:
         open_weathers(files, "gpu", StyleChoice.MEAN, 1, 0)
     with pytest.raises(BadWeatherError, match="there is no weather"):
         open_weathers([str(tmp_path / "fog")], "cpu", StyleChoice.MEAN, 1, 0)
+    assert list(open_weathers(["night"], "cpu", StyleChoice.MEAN, 1, 0)) == ["night"]
+    with pytest.raises(UnknownNameError, match="no weather named 'nigth'; did you mean 'night'"):
+        open_weathers(["nigth"], "cpu", StyleChoice.MEAN, 1, 0)
 
 
 @pytest.mark.parametrize("method", Method)

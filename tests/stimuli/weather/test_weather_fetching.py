@@ -250,7 +250,8 @@ def test_a_truncated_answer_is_not_kept(server: Server, published: str, tmp_path
     server.cut_after = 1000
     with pytest.raises(SkidpadError, match=r"toy.safetensors: the connection broke off: .*\(tries: 2\); check the server"):
         fetch_weather(f"{server.url}/w/toy.toml", published, tmp_path / "out")
-    assert [path.suffix for path in (tmp_path / "out").iterdir()] == [".part"]
+    # the client may lose the first bytes with the connection; then there is nothing to continue
+    assert all(path.suffix == ".part" and path.stat().st_size for path in (tmp_path / "out").iterdir())
     server.cut_after = None
     fetch_weather(f"{server.url}/w/toy.toml", published, tmp_path / "out")
     assert kept(tmp_path / "out") == files_of(server)

@@ -130,6 +130,20 @@ def test_a_training_learns_the_brightness_of_the_night(folders: tuple[Path, Path
     assert weather.translate(day).mean() < day.mean() - 40
 
 
+@pytest.mark.parametrize("method", Method)
+def test_the_losses_in_bfloat16_are_those_in_float32(method: Method, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that multiplies bfloat16 faster uses it; any processor can compute it."""
+    settings = replace(TINY, method=method, steps=1, weights=LossWeights(contrast=1.0))
+    found = []
+    for is_half in (False, True):
+        monkeypatch.setattr("skidpad.stimuli.weather.training.has_fast_bfloat16", lambda is_half=is_half: is_half)
+        learned = training(folders, settings)
+        learned.run()
+        found.append(learned.curve[-1].losses)
+    assert found[1] != found[0]
+    assert found[1] == pytest.approx(found[0], rel=0.03, abs=0.01)
+
+
 def card(settings: WeatherSettings, name: str = "night") -> WeatherCard:
     return WeatherCard(
         name=name,

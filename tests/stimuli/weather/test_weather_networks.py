@@ -1,12 +1,14 @@
 """The networks of both methods against plain references written from the papers."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from skidpad.stimuli.weather.blocks import Discriminator, LayerNorm, StyledResidual, normalised, start
+from skidpad.stimuli.weather.blocks import Discriminator, LayerNorm, StyledResidual, grouped, normalised, start, written_out
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.settings import LossWeights, Sizes
 from skidpad.stimuli.weather.unit import Unit
@@ -25,23 +27,35 @@ def fresh(model: nn.Module, seed: int = 0) -> nn.Module:
     return model
 
 
-def test_norms_are_torchs_own() -> None:
+@pytest.mark.parametrize("norm", [normalised, grouped, written_out])
+@pytest.mark.parametrize(("axes", "shape"), [((2, 3), None), ((2, 3), (2, 3, 1, 1)), ((2, 3), (1, 3, 1, 1)), ((1, 2, 3), (3, 1, 1))])
+def test_norms_and_their_gradients_are_those_of_the_formula(
+    norm: Callable[..., torch.Tensor], axes: tuple[int, ...], shape: tuple[int, ...] | None
+) -> None:
+    torch.manual_seed(0)
+    maps, pull = torch.randn(2, 3, 4, 5) * 5.0 + 2.0, torch.randn(2, 3, 4, 5)
+    scale, shift = (None, None) if shape is None else (torch.randn(shape), torch.randn(shape))
+    asked, plain = maps.clone().requires_grad_(), maps.double().requires_grad_()
+    mean = plain.mean(axes, keepdim=True)
+    expected = (plain - mean) / ((plain - mean).square().mean(axes, keepdim=True) + 1e-5).sqrt()
+    if scale is not None and shift is not None:
+        expected = expected * scale + shift
+    found = norm(asked, axes, scale, shift)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-5)
+    (found * pull).sum().backward()
+    (expected * pull).sum().backward()
+    assert asked.grad is not None
+    assert plain.grad is not None
+    torch.testing.assert_close(asked.grad, plain.grad.float(), rtol=1e-3, atol=1e-5)
+
+
+def test_a_layers_norm_has_its_own_weights() -> None:
     maps = pictures(1, 3) * 5.0 + 2.0
-    torch.testing.assert_close(normalised(maps, (2, 3), None, None), functional.instance_norm(maps), rtol=1e-4, atol=1e-5)
     norm = LayerNorm(3)
     norm.weight.data = torch.tensor([1.0, 2.0, -0.5])[:, None, None]
     norm.bias.data = torch.tensor([0.0, 0.3, 1.0])[:, None, None]
     expected = functional.group_norm(maps, 1, norm.weight.flatten(), norm.bias.flatten())
     torch.testing.assert_close(norm(maps), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_norms_have_the_right_gradients() -> None:
-    maps = torch.randn(2, 3, 4, 5, dtype=torch.float32, requires_grad=True)
-    other = maps.detach().clone().requires_grad_()
-    pull = torch.randn(2, 3, 4, 5)
-    (normalised(maps, (2, 3), None, None) * pull).sum().backward()
-    (functional.instance_norm(other) * pull).sum().backward()
-    torch.testing.assert_close(maps.grad, other.grad, rtol=1e-3, atol=1e-5)
 
 
 def test_a_style_scales_and_shifts_the_normalised_maps() -> None:

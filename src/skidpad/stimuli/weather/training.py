@@ -87,6 +87,7 @@ class Training:
         self.settings = settings
         self.guide = guide
         self.device = torch.device(settings.device)
+        self._is_half = self.device.type == "cuda" or has_fast_bfloat16()
         if teacher is not None:
             teacher = teacher.to(self.device).eval().requires_grad_(requires_grad=False)
         self._teacher = teacher
@@ -309,8 +310,9 @@ class Training:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
         self._critics.requires_grad_(requires_grad=False)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._is_half, cache_enabled=False):
             made_source, made_target, losses = self.model(source, target, (noise[0], noise[1]), weights)
+            made_source, made_target = made_source.float(), made_target.float()  # a CPU resizes no bfloat16
             made = {"source": made_source, "target": made_target}
             if weights.contrast:
                 losses["contrast"] = contrast_loss(source, made_target) + contrast_loss(target, made_source)
@@ -323,7 +325,7 @@ class Training:
         torch.autograd.backward(total)
         self._optimizers[0].step()
         self._critics.requires_grad_(requires_grad=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._is_half, cache_enabled=False):
             judged = torch.stack([self._critics[name].loss(real[name], made[name].detach()) for name in made]).sum()  # type: ignore[operator] # modules are untyped
         torch.autograd.backward(judged)
         self._optimizers[1].step()
@@ -339,6 +341,11 @@ class Training:
             )
         self.curve.append(LossRow(self.step, values))
         progress(self.step, self.settings.steps, _brief(values))
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 faster than float32; where torch does not tell, it is taken not to."""
+    return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", bool)())
 
 
 def _brief(values: dict[str, float]) -> str:

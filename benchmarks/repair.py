@@ -107,6 +107,7 @@ def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, dev
         weathers=tuple(filter(None, args.weathers.split(","))),
         seeds=1,
         device=device,
+        half=args.half,
     )
     pool = Path(args.out) / "pools" / args.network
     task = Task(subject=subject, drive=open_drive(args.drive), relation=sp.SteersAlike(within_deg=10), judge=referee_of("cpu"), pool=pool)
@@ -265,6 +266,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--weathers", default="night,rain")
     parser.add_argument("--unseen-only", action="store_true", help="judge no families that were trained on")
+    parser.add_argument("--half", action="store_true", help="train the repairs in bfloat16")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", required=True)
     parser.add_argument(

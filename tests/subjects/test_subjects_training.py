@@ -75,6 +75,18 @@ def test_a_network_learns_what_can_be_learnt(
     assert report.curve[-1].learning_rate < 0.001
 
 
+def test_in_half_precision_it_learns_as_much_and_weights_stay_whole(
+    data: tuple[Labelled, Labelled], tiny_description: Description, fast: TrainingSettings
+) -> None:
+    whole, half = fresh(), fresh()
+    reports = [fit(each, tiny_description, *data, replace(fast, half=each is half)) for each in (whole, half)]
+    errors = [report.best.validation_mse_rad2 for report in reports]
+    assert errors[1] == pytest.approx(errors[0], rel=0.2)
+    assert errors[1] != errors[0]
+    assert {weight.dtype for weight in half.parameters()} == {torch.float32}
+    assert all(weight.is_contiguous() for weight in (*whole.parameters(), *half.parameters()))
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(
     data: tuple[Labelled, Labelled], tiny_description: Description, fast: TrainingSettings
 ) -> None:

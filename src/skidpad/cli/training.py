@@ -24,6 +24,10 @@ Threads = Annotated[
     int, typer.Option(help="Threads on the CPU. More may be faster; a different number gives a slightly different network.")
 ]
 
+Half = Annotated[
+    bool, typer.Option("--half", help="Train in bfloat16: up to three times as fast on GPUs and on processors that have AVX512-BF16.")
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the application."""
@@ -45,6 +49,7 @@ def train(
     seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = 1,
+    half: Half = False,
     json: Json = False,
 ) -> None:
     """Train a network of the zoo on a drive, and describe it for the other commands.
@@ -66,6 +71,7 @@ def train(
         seed=seed,
         device=device,
         threads=threads,
+        half=half,
     )
     _check_out(out, resume)
     opened = open_drive(drive)

@@ -89,6 +89,7 @@ class SearchSettings:
     of that chooses, the rest of the drive judges. ways, strengths: each way with each strength is a candidate; a strength is how many
     mutants an epoch takes for each clean picture. pictures: mutants of the pool, about. judged_frames: frames under each severity that
     judges. most_cost: the share by which the clean error may rise. seeds: how often the recommended one and the control are trained.
+    half: see `TrainingSettings`.
     """
 
     families: tuple[str, ...] = ()
@@ -113,6 +114,7 @@ class SearchSettings:
     seed: int = 0
     device: str = "cpu"
     threads: Count = 1
+    half: bool = False
 
     def __post_init__(self) -> None:
         check(self, BadParametersError)
@@ -133,6 +135,7 @@ class SearchSettings:
             seed=seed,
             device=self.device,
             threads=self.threads,
+            half=self.half,
         )
 
 

@@ -63,7 +63,8 @@ class Views:
         places = torch.stack(
             [right.expand(height, width), down[:, None].expand(height, width), torch.ones_like(right).expand(height, width)]
         )
-        found = torch.einsum("nij,jhw->nhwi", self.maps.to(pictures.device), places)
+        with torch.autocast(pictures.device.type, enabled=False):  # in bfloat16 places would be off by a pixel
+            found = torch.einsum("nij,jhw->nhwi", self.maps.to(pictures.device), places)
         seen = functional.grid_sample(stacked, found[..., :2] / found[..., 2:], padding_mode="reflection", align_corners=False)
         shown = seen.round().to(torch.uint8).reshape(len(pictures), -1, channels, height, width).permute(0, 1, 3, 4, 2)
         return shown.reshape(*lead, height, width, channels)

@@ -175,7 +175,8 @@ class Fitting:
     def _step(self, examples: Examples, chosen: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
         self._optimizer.zero_grad(set_to_none=True)
         asking = Asking(self.module, self._description, examples, self._labels)
-        loss = self._lesson.loss(asking, chosen, mirrored)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._settings.half):
+            loss = self._lesson.loss(asking, chosen, mirrored)
         torch.autograd.backward(loss)
         self._optimizer.step()
         if self._lesson.averaging:
@@ -248,6 +249,9 @@ class TrainingSettings:
     validation. With `mirror` every picture, or all of a window, is flipped left to right in half of its epochs, and its label's
     sign with it. A network in two stages is trained for `epochs` in each, and each has its own patience.
 
+    half: compute the steps in bfloat16, in a third of the time where a GPU or a processor multiplies it fast; weights and what is measured
+    stay in float32. Slower where it does not.
+
     threads: of the CPU. Sums are split among them, so their number decides the last bits of every step and, after some epochs,
     which network comes out; hence it is a setting, and neither the machine's nor that of OMP_NUM_THREADS.
     """
@@ -262,6 +266,7 @@ class TrainingSettings:
     seed: Natural = 0
     device: str = "cpu"
     threads: Count = 1
+    half: bool = False
 
     def __post_init__(self) -> None:
         check(self, BadSubjectError)
@@ -297,6 +302,8 @@ def fit(
     device = usable_device(settings.device)
     held_out = validation if validation is not None and len(validation) else None
     lesson = lesson or Lesson()
+    if device.type == "cpu":  # convolutions are then up to twice as fast
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch leaves this form out
     run = Fitting(module.to(device), description, data, held_out, settings, lesson)
     key = _key(description, data, validation, settings, lesson) if checkpoint else ""
     if checkpoint is not None and checkpoint.is_file():
@@ -308,7 +315,7 @@ def fit(
             if checkpoint is not None:
                 run.save(checkpoint, key)
     module.load_state_dict(run.best_state)
-    module.eval()
+    module.to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload] # see above
     return FitReport(tuple(run.curve), run.best_epoch)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil
@@ -165,6 +165,25 @@ class Eyes:
         return filled
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """One step of N cars side by side, before they steer.
+
+    slots: see `Eyes`. shown: what each subject sees, (N, height, width, 3). truth_rad: what a careful driver would steer, (N,). inside:
+    (N,), who still drives and has neither left its lane nor touched anything so far; the others' pictures may be anything.
+    """
+
+    step: int
+    slots: Sequence[int]
+    shown: Frames
+    truth_rad: FloatArray
+    inside: BoolArray
+
+
+Observer = Callable[[Moment], None]
+"""Is shown every step of some drives; it changes nothing about them."""
+
+
 def ride(
     world: World,
     scenarios: Sequence[Scenario],
@@ -176,11 +195,12 @@ def ride(
     slots: Sequence[int] | None = None,
     *,
     is_refereed: bool = False,
+    observer: Observer | None = None,
 ) -> list[Course]:
     """Drives the scenarios side by side, at most the world's width, each under its recipe, and returns their courses in order.
 
     slots: see `Eyes`; by default each car's place among the scenarios. is_refereed: ask the referee about some pictures of each drive that
-    fails behind a stimulus.
+    fails behind a stimulus. observer: is shown every step.
 
     A car ends by itself: after its scenario's time, AFTER_S after it has left its lane, or with an answer that is not finite. What the
     others do changes nothing about it.
@@ -188,12 +208,13 @@ def ride(
     world.reset(scenarios)
     count = len(scenarios)
     steps = [int(scenario.duration_s / STEP_S + 1e-9) for scenario in scenarios]
-    eyes = Eyes(subject, range(count) if slots is None else slots)
+    places = range(count) if slots is None else slots
+    eyes = Eyes(subject, places)
     log = np.empty((max(steps), 3, count))
     collided = np.full(count, -1)
     problems = [""] * count
     ends = np.array(steps)
-    running = np.ones(count, np.bool_)
+    running, inside = np.ones(count, np.bool_), np.ones(count, np.bool_)
     watched = [Witnessed() if is_refereed and recipe.steps and wheel is Wheel.SUBJECT else None for recipe in recipes]
     past: deque[Frames] = deque(maxlen=past_steps(stimuli))
     for step in range(max(steps)):
@@ -203,6 +224,9 @@ def ride(
         past.append(frames)
         lateral, truth, touched = world.lateral_m(), world.truth_rad(), world.collided()
         log[step] = lateral, answers, truth
+        inside &= running & (np.abs(lateral) < CAP_M) & ~touched
+        if observer is not None:
+            observer(Moment(step, places, shown, truth, inside.copy()))
         if step % WITNESS_STEPS == 0:
             for car in np.flatnonzero(running & (np.abs(lateral) < CAP_M) & (collided < 0)).tolist():
                 witness = watched[car]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from skidpad.core.progress import Progress, silent
 from skidpad.core.stimuli import Stimulus
-from skidpad.kinds.drives.loop import BATCH, Course, Wheel, ride
+from skidpad.kinds.drives.loop import BATCH, Course, Observer, Wheel, ride
 from skidpad.kinds.drives.records import Case, build_records, refused
 from skidpad.kinds.shards import Meter, mapped_parts, run_shards
 from skidpad.runs.records import ShardResult
@@ -107,12 +107,14 @@ class ClosedLoopRunner:
     def _judged(self, cases: Sequence[Case], courses: Sequence[Course], wheel: Wheel) -> pa.Table:
         return build_records(cases, courses, wheel, self.world, self.subject.sha256)
 
-    def courses(self, cases: Sequence[Case], wheel: Wheel, threads: int = 1, progress: Progress = silent) -> list[Course]:
-        """Makes some drives side by side, or as many at a time as the world can."""
+    def courses(
+        self, cases: Sequence[Case], wheel: Wheel, threads: int = 1, progress: Progress = silent, observer: Observer | None = None
+    ) -> list[Course]:
+        """Makes some drives side by side, or as many at a time as the world can. observer: is shown every step of them."""
         world = world_on(self.device, self.world, len(cases), threads)
         courses: list[Course] = []
         for first in range(0, len(cases), world.width):
-            courses += self._ride(world, cases[first : first + world.width], wheel, progress)
+            courses += self._ride(world, cases[first : first + world.width], wheel, progress, observer)
         return courses
 
     def courses_by(self, crew: Crew, cases: Sequence[Case], wheel: Wheel) -> list[Course]:
@@ -127,14 +129,14 @@ class ClosedLoopRunner:
         usual = GPU_WIDTH if wants_gpu(self.device, self.world) else WIDTH
         return _evenly(cases, -(-cases // (self.width or usual)))
 
-    def _ride(self, world: World, cases: Sequence[Case], wheel: Wheel, progress: Progress) -> list[Course]:
+    def _ride(
+        self, world: World, cases: Sequence[Case], wheel: Wheel, progress: Progress, observer: Observer | None = None
+    ) -> list[Course]:
         problems = _unusable(world, cases)
         usable = [case for place, case in enumerate(cases) if place not in problems]
         scenarios, recipes, slots = [each.scenario for each in usable], [each.recipe for each in usable], [each.slot for each in usable]
-        referee = self.is_refereed
-        driven = iter(
-            ride(world, scenarios, recipes, self.stimuli, self.subject, wheel, progress, slots, is_refereed=referee) if usable else ()
-        )
+        begin = partial(ride, world, scenarios, recipes, self.stimuli, self.subject, wheel, progress, slots)
+        driven = iter(begin(is_refereed=self.is_refereed, observer=observer) if usable else ())
         return [refused(problems[place]) if place in problems else next(driven) for place in range(len(cases))]
 
 
